@@ -1,0 +1,77 @@
+"""What each model family accepts. The only file that looks at a model's name.
+
+Unknown and newer names get the newest behaviour, so that a model released tomorrow works today.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_GENERATION = re.compile(r"(?:^|/)gemini(?:-live)?-(\d+)(?:\.(\d+))?")
+_GEMMA = re.compile(r"(?:^|/)gemma-(\d+)n?(?=[-.]|$)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What one model accepts. The defaults are those of the newest family."""
+
+    calls_functions: bool = True
+    """Takes `tools`. Without it, tools are called by prompt."""
+    takes_system_instruction: bool = True
+    takes_json_output: bool = True
+    """Takes `responseMimeType: application/json`."""
+    checks_call_signatures: bool = True
+    """Refuses a call of the current turn that came without a thought signature."""
+    takes_media_in_function_response: bool = True
+    combines_builtin_tools_with_functions: bool = True
+    """Takes both kinds in one request, given `includeServerSideToolInvocations`."""
+    combines_json_output_with_functions: bool = True
+    validates_calls: bool = True
+    """Knows the mode VALIDATED."""
+    thinks_by_level: bool = True
+    """Takes `thinkingLevel`; older models take `thinkingBudget` only."""
+    takes_several_candidates: bool = False
+
+
+_GEMINI_3 = Capabilities()
+_GEMINI_2_5 = Capabilities(
+    checks_call_signatures=False,
+    takes_media_in_function_response=False,
+    combines_builtin_tools_with_functions=False,
+    combines_json_output_with_functions=False,
+    thinks_by_level=False,
+    takes_several_candidates=True,
+)
+_GEMINI_2_0 = Capabilities(
+    checks_call_signatures=False,
+    takes_media_in_function_response=False,
+    combines_builtin_tools_with_functions=False,
+    combines_json_output_with_functions=False,
+    validates_calls=False,
+    thinks_by_level=False,
+    takes_several_candidates=True,
+)
+_GEMMA_3 = Capabilities(
+    calls_functions=False,
+    takes_system_instruction=False,
+    takes_json_output=False,
+    checks_call_signatures=False,
+    takes_media_in_function_response=False,
+    combines_builtin_tools_with_functions=False,
+    combines_json_output_with_functions=False,
+    validates_calls=False,
+    thinks_by_level=False,
+)
+
+
+def capabilities_of(model: str) -> Capabilities:
+    """What the model of this name accepts; the newest behaviour for names never seen."""
+    if gemma := _GEMMA.search(model):
+        return _GEMMA_3 if int(gemma[1]) <= 3 else _GEMINI_3
+    if not (gemini := _GENERATION.search(model)):
+        return _GEMINI_3
+    major, minor = int(gemini[1]), int(gemini[2] or 0)
+    if major >= 3:
+        return _GEMINI_3
+    return _GEMINI_2_5 if (major, minor) >= (2, 5) else _GEMINI_2_0

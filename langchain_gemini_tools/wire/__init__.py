@@ -1,0 +1,1 @@
+"""LangChain <-> Gemini, without network, files, clock or logging. Start reading at `request`."""
