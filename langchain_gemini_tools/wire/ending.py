@@ -1,0 +1,117 @@
+"""Everything in a reply that is not a part: usage, finish reason, metadata, and what they mean.
+
+`Ending` is fed every body that belongs to one answer: one for a whole reply, many for a stream.
+The API repeats most of these fields in each event, so the last value seen of each is what holds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.errors import (
+    BlockedError,
+    EmptyReplyError,
+    MalformedCallError,
+    TruncatedStreamError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_gemini_tools.wire import shapes as gemini
+
+_FAILED_CALLS = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"}
+"""Never an answer, whatever stands beside it."""
+_REFUSED_CALLS = {"UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"}
+"""An answer only if it holds a call: executors tell the model about a tool they do not know."""
+_MAY_BE_EMPTY = {"STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UNSPECIFIED"}
+"""Without parts, these are empty answers; every other reason says that something was withheld."""
+
+_RENAMED = {"modelVersion": "model_name"}
+_NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Ending:
+    """What holds for one answer as a whole."""
+
+    def __init__(self, model: str) -> None:
+        self.usage: dict[str, Any] = {}
+        self._model = model
+        self._fields: dict[str, Any] = {}
+        self._saw_candidate = False
+
+    @property
+    def finish_reason(self) -> str | None:
+        """The API's own word for why it stopped."""
+        return self._fields.get("finishReason")
+
+    def read(self, reply: gemini.Reply, candidate: Mapping[str, Any] | None) -> None:
+        """Take in one body and the candidate in it."""
+        usage = reply.get("usageMetadata")
+        if isinstance(usage, dict):
+            self.usage.update({key: value for key, value in usage.items() if value is not None})
+        self._saw_candidate |= candidate is not None
+        for source in (reply, candidate or {}):
+            for key, value in source.items():
+                if key not in _NOT_METADATA and value is not None:
+                    self._fields[key] = value
+
+    def metadata(self) -> dict[str, Any]:
+        """What goes into `response_metadata`: everything the API told, in LangChain's spelling."""
+        fields = {_RENAMED.get(key) or _snake(key): value for key, value in self._fields.items()}
+        if "grounding_metadata" in fields:
+            fields["grounding_metadata"] = _snake_keys(fields["grounding_metadata"])
+        if feedback := fields.get("prompt_feedback"):
+            fields["block_reason"] = feedback.get("blockReason")
+        if self.usage:
+            fields["raw_usage"] = self.usage
+        return {"model_name": self._model, **fields}
+
+    def check_complete(self) -> None:
+        """Raise when a stream stopped before the answer did.
+
+        A stream cut between two events ends normally as far as HTTP can tell.
+        """
+        if self.finish_reason is None and not self._block_reason:
+            raise TruncatedStreamError(
+                "The stream ended without a finish reason: the answer is not complete. "
+                "What had arrived is on this error's `partial`."
+            )
+
+    def check(self, *, has_calls: bool, is_empty: bool) -> None:
+        """Raise when what was read may not be taken for an answer."""
+        reason, message = self.finish_reason, self._fields.get("finishMessage")
+        told = f"{reason}: {message}" if message else f"{reason}"
+        details = {"finish_reason": reason, "finish_message": message}
+        if is_empty and not self._saw_candidate and not self._block_reason:
+            raise EmptyReplyError("The reply is empty: no candidates and no reason given.")
+        if is_empty and self._block_reason:
+            raise BlockedError(f"The prompt was blocked: {self._block_reason}.", **details)
+        if reason in _FAILED_CALLS or (reason in _REFUSED_CALLS and not has_calls):
+            raise MalformedCallError(f"The model did not make a valid call ({told}).", **details)
+        if is_empty and reason and reason not in _MAY_BE_EMPTY:
+            raise BlockedError(f"The answer was withheld ({told}).", **details)
+
+    @property
+    def _block_reason(self) -> str | None:
+        feedback = self._fields.get("promptFeedback")
+        if not isinstance(feedback, dict) or not feedback.get("blockReason"):
+            return None
+        explanation = feedback.get("blockReasonMessage")
+        return f"{feedback['blockReason']}" + (f" ({explanation})" if explanation else "")
+
+
+def _snake(key: str) -> str:
+    return _HUMP.sub("_", key).lower()
+
+
+def _snake_keys(value: Any) -> Any:
+    """Keys as core's citation translator reads them; it crashes on `None`, and reads `placeId`."""
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if item is not None}
+        return {k if k == "placeId" else _snake(k): _snake_keys(v) for k, v in kept.items()}
+    if isinstance(value, list):
+        return [_snake_keys(item) for item in value]
+    return value

@@ -1,0 +1,125 @@
+"""Arguments that arrive in pieces (Vertex, `streamFunctionCallArguments`) -> JSON text, in pieces.
+
+The API sends values with their place, `{"jsonPath": "$.recipe.steps[0]", "stringValue": "Boil"}`,
+in document order; LangChain wants pieces of JSON text that add up. `ArgumentsWriter` keeps the
+brackets that are open and writes what each value adds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from langchain_gemini_tools.errors import UnreadableReplyError
+
+_STEP = re.compile(
+    r"""\.(?P<name>[^.\[\]]+)                                  # .name
+      | \[(?P<index>\d+)\]                                     # [0]
+      | \[(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\]    # ['any name']
+    """,
+    re.VERBOSE,
+)
+_VALUE_KEYS = ("stringValue", "numberValue", "boolValue", "nullValue")
+
+_Path = tuple[str | int, ...]
+
+
+class ArgumentsWriter:
+    """Writes one call's arguments. `feed` returns what is certain so far, `finish` the rest."""
+
+    def __init__(self) -> None:
+        self._open: list[_Container] = []
+        self._string_at: _Path | None = None
+
+    def feed(self, pieces: list[dict[str, Any]]) -> str:
+        """The JSON text that these pieces add."""
+        return "".join(self._write(piece) for piece in pieces)
+
+    def finish(self) -> str:
+        """The JSON text that closes everything still open; `{}` when nothing ever came."""
+        text = self._end_string()
+        if not self._open:
+            text += self._enter(_Container(is_list=False))
+        return text + self._close_down_to(0)
+
+    def _write(self, piece: dict[str, Any]) -> str:
+        path = _parse_path(piece.get("jsonPath"))
+        key = next((key for key in _VALUE_KEYS if key in piece), None)
+        if key is None:
+            return ""
+        if key != "stringValue":
+            value = None if key == "nullValue" else piece[key]
+            return self._end_string() + self._go_to(path) + json.dumps(value)
+        text = json.dumps(piece[key])[1:-1]
+        if path != self._string_at:
+            text = self._end_string() + self._go_to(path) + '"' + text
+            self._string_at = path
+        return text if piece.get("willContinue") else text + self._end_string()
+
+    def _end_string(self) -> str:
+        ended, self._string_at = self._string_at is not None, None
+        return '"' if ended else ""
+
+    def _go_to(self, path: _Path) -> str:
+        """Close the brackets that the path leaves, open those that it enters."""
+        shared = 0
+        while (
+            shared < min(len(self._open), len(path) - 1)
+            and self._open[shared].current == path[shared]
+        ):
+            shared += 1
+        text = self._close_down_to(shared + 1)
+        for step in path[shared:]:
+            if len(self._open) <= shared:
+                text += self._enter(_Container(is_list=isinstance(step, int)))
+            text += self._open[shared].advance_to(step, path)
+            shared += 1
+        return text
+
+    def _enter(self, container: _Container) -> str:
+        self._open.append(container)
+        return container.brackets[0]
+
+    def _close_down_to(self, depth: int) -> str:
+        text = ""
+        while len(self._open) > depth:
+            text += self._open.pop().brackets[1]
+        return text
+
+
+class _Container:
+    """One open object or array, and the member being written."""
+
+    def __init__(self, *, is_list: bool) -> None:
+        self.brackets = "[]" if is_list else "{}"
+        self.current: str | int | None = None
+        self._seen: set[str | int] = set()
+
+    def advance_to(self, step: str | int, path: _Path) -> str:
+        """The text before a new member: a comma where one is due, and the member's name."""
+        if isinstance(step, int) != (self.brackets == "[]") or step in self._seen:
+            raise UnreadableReplyError(f"Streamed arguments are out of order at {path!r}.")
+        if isinstance(step, int) and step != len(self._seen):
+            raise UnreadableReplyError(f"Streamed arguments leave a gap before {path!r}.")
+        comma = "," if self._seen else ""
+        self._seen.add(step)
+        self.current = step
+        return comma if isinstance(step, int) else f"{comma}{json.dumps(step)}:"
+
+
+def _parse_path(path: Any) -> _Path:
+    steps: list[str | int] = []
+    position = 1
+    if isinstance(path, str) and path.startswith("$"):
+        while match := _STEP.match(path, position):
+            position = match.end()
+            if (index := match["index"]) is not None:
+                steps.append(int(index))
+            elif (name := match["name"]) is not None:
+                steps.append(name)
+            else:
+                steps.append(re.sub(r"\\(.)", r"\1", match["quoted"][1:-1]))
+        if steps and position == len(path):
+            return tuple(steps)
+    raise UnreadableReplyError(f"Streamed arguments name a place that cannot be read: {path!r}.")

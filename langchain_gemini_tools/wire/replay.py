@@ -1,0 +1,157 @@
+"""What an AIMessage carries for the next request: call signatures, the order of its parts.
+
+An AIMessage keeps text, blocks and tool calls apart; Gemini wants its parts back as they came, each
+with its own thought signature (https://ai.google.dev/gemini-api/docs/thought-signatures). Both
+halves of that memory live here: `response.py` writes a `PartLog`, `contents.py` reads it back.
+Everything is plain JSON in `additional_kwargs`, on one chunk of a stream, so that it survives
+chunk merging, checkpoints and JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from langchain_core.messages import AIMessage
+
+    from langchain_gemini_tools.wire import shapes as gemini
+
+CALL_SIGNATURES = "__gemini_function_call_thought_signatures__"
+"""`{tool_call_id: signature}`; the key is shared with langchain-google-genai."""
+
+PART_LOG = "__gemini_parts__"
+"""`{part number: entry}`, only where content and tool calls do not tell the parts by themselves."""
+
+SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+"""Documented bypass for calls that never had a signature (another vendor's, or hand-made)."""
+
+PART_BLOCK = "gemini_part"
+"""Type of the block that holds a part LangChain has no block for, exactly as it came."""
+
+
+@dataclass
+class PartLog:
+    """The parts of one reply, in order: `text` by length, `block` one each, `call` by id."""
+
+    _entries: list[dict[str, Any]] = field(default_factory=list)
+    _is_needed: bool = False
+    _has_call: bool = False
+
+    def add_text(self, text: str, signature: str | None) -> None:
+        """Note a text part; unsigned neighbours count as one, as the pieces of a stream must."""
+        self._is_needed |= self._has_call or signature is not None
+        last = self._entries[-1] if self._entries else {}
+        if "text" in last and "signature" not in last and signature is None:
+            last["text"] += len(text)
+        else:
+            self._add("text", len(text), signature=signature)
+
+    def add_block(self, signature: str | None = None) -> None:
+        """Note a part that stands in `content` as a block of its own."""
+        self._is_needed |= self._has_call or signature is not None
+        self._add("block", 1, signature=signature)
+
+    def add_call(self, call_id: str, wire_name: str | None = None) -> None:
+        """Note a function call, with the name the model used where that is not the tool's."""
+        self._is_needed |= wire_name is not None
+        self._has_call = True
+        self._add("call", call_id, name=wire_name)
+
+    def _add(self, kind: str, value: Any, **notes: str | None) -> None:
+        self._entries.append({kind: value} | {k: v for k, v in notes.items() if v is not None})
+
+    def dump(self) -> dict[str, Any]:
+        """What goes into `additional_kwargs`; nothing where content, then calls, is the order."""
+        if not self._is_needed:
+            return {}
+        return {PART_LOG: {str(number): entry for number, entry in enumerate(self._entries)}}
+
+
+def part_log_of(message: AIMessage) -> list[dict[str, Any]]:
+    """The log that came with a message; empty when it has none or it cannot be read."""
+    log = message.additional_kwargs.get(PART_LOG)
+    if not isinstance(log, dict):
+        return []
+    try:
+        return [dict(log[key]) for key in sorted(log, key=int)]
+    except (TypeError, ValueError):
+        return []
+
+
+def call_signatures_of(message: AIMessage) -> dict[str, str]:
+    """Thought signatures of a message's calls, by tool call id."""
+    signatures = message.additional_kwargs.get(CALL_SIGNATURES)
+    return signatures if isinstance(signatures, dict) else {}
+
+
+class _DoesNotFitError(Exception):
+    """The message was changed since the log was written."""
+
+
+def restore_order(
+    log: Iterable[dict[str, Any]],
+    parts: list[gemini.Part],
+    calls: dict[str, gemini.Part],
+) -> list[gemini.Part] | None:
+    """Lay out parts and calls as the model wrote them.
+
+    Args:
+        log: Entries of `part_log_of`.
+        parts: What `content` renders to, in order, without calls.
+        calls: Rendered calls by tool call id.
+
+    Returns:
+        The parts with signatures in place, or `None` when the message no longer fits its log.
+    """
+    rest = _Remaining(parts)
+    pending = dict(calls)
+    ordered: list[gemini.Part] = []
+    try:
+        for entry in log:
+            if "call" in entry:
+                ordered.append(_named(pending.pop(entry["call"]), entry.get("name")))
+            elif "text" in entry:
+                ordered.append(_signed({"text": rest.take_text(entry["text"])}, entry))
+            else:
+                ordered.append(_signed(rest.take_part(), entry))
+    except (_DoesNotFitError, KeyError):
+        return None
+    return None if pending or rest.has_more() else ordered
+
+
+class _Remaining:
+    """Parts not yet laid out; plain texts may be taken piece by piece."""
+
+    def __init__(self, parts: list[gemini.Part]) -> None:
+        self._parts: Iterator[gemini.Part] = iter(parts)
+        self._text = ""
+
+    def take_text(self, length: int) -> str:
+        while len(self._text) < length:
+            part = next(self._parts, None)
+            if part is None or set(part) != {"text"}:
+                raise _DoesNotFitError
+            self._text += part["text"]
+        taken, self._text = self._text[:length], self._text[length:]
+        return taken
+
+    def take_part(self) -> gemini.Part:
+        part = next(self._parts, None)
+        if part is None or self._text:
+            raise _DoesNotFitError
+        return part
+
+    def has_more(self) -> bool:
+        return bool(self._text) or any(part.get("text") != "" for part in self._parts)
+
+
+def _signed(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
+    signature = entry.get("signature")
+    return {**part, "thoughtSignature": signature} if signature else part
+
+
+def _named(part: gemini.Part, name: str | None) -> gemini.Part:
+    return {**part, "functionCall": {**part["functionCall"], "name": name}} if name else part

@@ -1,0 +1,198 @@
+"""The response path: a reply -> AIMessage, the events of a stream -> AIMessageChunks.
+
+`parse_response` and `StreamParser` share `PartReader` (the parts) and `Ending` (everything around
+them), so that both give the same message.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.tool import invalid_tool_call, tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from langchain_gemini_tools.errors import ReplyError, UnreadableReplyError
+from langchain_gemini_tools.wire.ending import Ending
+from langchain_gemini_tools.wire.parts import PartReader, Piece, assemble
+from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
+from langchain_gemini_tools.wire.usage import parse_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_gemini_tools.wire import shapes as gemini
+
+PROVIDER = "google_genai"
+"""Core translates our content to standard blocks by this name."""
+
+
+@dataclass(frozen=True)
+class ReplyContext:
+    """What reading a reply takes from the request it answers."""
+
+    model: str
+    tool_names: Mapping[str, str] = field(default_factory=dict)
+    """Bound tools: name on the wire -> the user's name."""
+    runs_remote_tools: bool = False
+    """Whether the API may call MCP servers by itself."""
+
+
+class _Answer:
+    """One candidate, as far as it has been read."""
+
+    def __init__(self, context: ReplyContext) -> None:
+        self.reader = PartReader(context.tool_names, runs_remote_tools=context.runs_remote_tools)
+        self.ending = Ending(context.model)
+        self._pieces: list[Piece] = []
+
+    def read(self, reply: gemini.Reply, candidate: Mapping[str, Any] | None) -> list[Piece]:
+        self.ending.read(reply, candidate)
+        pieces = [piece for part in _parts(candidate) if (piece := self.reader.read(part))]
+        self._pieces += pieces
+        return pieces
+
+    def check(self) -> None:
+        """Raise, with what has arrived, when this may not be taken for an answer."""
+        try:
+            self.reader.check_complete()
+            self.ending.check(has_calls=bool(self.reader.call_count), is_empty=self.is_empty())
+        except ReplyError as error:
+            error.partial = self.partial()
+            raise
+
+    def is_empty(self) -> bool:
+        return not any(piece.is_answer for piece in self._pieces)
+
+    def metadata(self) -> dict[str, Any]:
+        flag = {"empty_response": True} if self.is_empty() else {}
+        return {"model_provider": PROVIDER, **self.ending.metadata(), **flag}
+
+    def message(self) -> AIMessage:
+        whole = assemble(self._pieces)
+        return AIMessage(
+            content=whole.content,
+            tool_calls=whole.tool_calls,
+            invalid_tool_calls=whole.invalid_tool_calls,
+            additional_kwargs=whole.additional_kwargs | self.reader.log.dump(),
+            response_metadata=self.metadata(),
+            usage_metadata=parse_usage(self.ending.usage),
+        )
+
+    def partial(self) -> AIMessage:
+        """The message so far; its calls are kept, but not as calls that one could execute."""
+        message = self.message()
+        message.invalid_tool_calls += [
+            invalid_tool_call(
+                name=call["name"],
+                args=json.dumps(call["args"]),
+                id=call["id"],
+                error="The answer that holds this call did not end well: not to be executed.",
+            )
+            for call in message.tool_calls
+        ]
+        message.tool_calls = []
+        return message
+
+
+def parse_response(reply: gemini.Reply, context: ReplyContext) -> ChatResult:
+    """Parse a whole reply; each candidate becomes a generation, usage is on the first.
+
+    Raises:
+        ReplyError: The reply holds nothing that may be taken for an answer.
+    """
+    generations: list[ChatGeneration] = []
+    candidates: Sequence[dict[str, Any] | None] = _candidates(reply) or [None]
+    for candidate in candidates:
+        answer = _Answer(context)
+        answer.read(reply, candidate)
+        answer.check()
+        message = answer.message()
+        if generations:
+            message.usage_metadata = None
+        generations.append(ChatGeneration(message=message))
+    return ChatResult(generations=generations)
+
+
+class StreamParser:
+    """Events of one stream -> chunks. `feed` each event, then `finish` once.
+
+    Chunks carry content, calls and call signatures as they come. What must not be added up
+    (usage, finish reason, model name, order of parts) is on the chunk that `finish` returns.
+    """
+
+    def __init__(self, context: ReplyContext) -> None:
+        self._answer = _Answer(context)
+
+    def feed(self, reply: gemini.Reply) -> list[ChatGenerationChunk]:
+        """The chunks that an event adds: none, one, or two where text turns into blocks."""
+        candidates = _candidates(reply)
+        if any(candidate.get("index") for candidate in candidates):
+            raise UnreadableReplyError("The stream holds a second candidate; one was asked for.")
+        pieces = self._answer.read(reply, candidates[0] if candidates else None)
+        first_block = next((n for n, piece in enumerate(pieces) if piece.block), len(pieces))
+        return [_render_chunk(run) for run in (pieces[:first_block], pieces[first_block:]) if run]
+
+    def finish(self) -> ChatGenerationChunk:
+        """The last chunk, with everything that holds for the whole message.
+
+        Raises:
+            ReplyError: What arrived may not be taken for an answer; it is on `partial`.
+        """
+        try:
+            self._answer.ending.check_complete()
+        except ReplyError as error:
+            error.partial = self.partial()
+            raise
+        self._answer.check()
+        return ChatGenerationChunk(
+            message=AIMessageChunk(
+                content="",
+                additional_kwargs=self._answer.reader.log.dump(),
+                response_metadata=self._answer.metadata(),
+                usage_metadata=parse_usage(self._answer.ending.usage),
+                chunk_position="last",
+            )
+        )
+
+    def partial(self) -> AIMessage:
+        """Everything that has arrived so far."""
+        return self._answer.partial()
+
+
+def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
+    blocks = [piece.block for piece in pieces if piece.block is not None]
+    calls = [piece.call for piece in pieces if piece.call is not None]
+    signatures = {p.call.id: p.signature for p in pieces if p.call and p.signature}
+    message = AIMessageChunk(
+        content=[*blocks] if blocks else "".join(piece.text for piece in pieces),
+        tool_call_chunks=[
+            tool_call_chunk(
+                name=call.name,
+                args=call.fragment if call.args is None else json.dumps(call.args),
+                id=call.id,
+                index=call.index,
+            )
+            for call in calls
+        ],
+        additional_kwargs={CALL_SIGNATURES: signatures} if signatures else {},
+        response_metadata={"model_provider": PROVIDER},
+    )
+    return ChatGenerationChunk(message=message)
+
+
+def _candidates(reply: gemini.Reply) -> list[dict[str, Any]]:
+    candidates = reply.get("candidates") or []
+    if not isinstance(candidates, list) or not all(isinstance(c, dict) for c in candidates):
+        raise UnreadableReplyError("The reply's `candidates` are no list of objects.", body=reply)
+    return candidates
+
+
+def _parts(candidate: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    content = (candidate or {}).get("content") or {}
+    parts = content.get("parts") or [] if isinstance(content, dict) else content
+    if not isinstance(parts, list):
+        raise UnreadableReplyError("The reply's `parts` are no list.", body=candidate)
+    return parts
