@@ -84,7 +84,7 @@ class Ending:
         """Raise when what was read may not be taken for an answer."""
         reason, message = self.finish_reason, self._fields.get("finishMessage")
         told = f"{reason}: {message}" if message else f"{reason}"
-        details = {"finish_reason": reason, "finish_message": message}
+        details: dict[str, Any] = {"finish_reason": reason, "finish_message": message}
         if is_empty and not self._saw_candidate and not self._block_reason:
             raise EmptyReplyError("The reply is empty: no candidates and no reason given.")
         if is_empty and self._block_reason:

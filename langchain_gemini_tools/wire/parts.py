@@ -20,9 +20,7 @@ from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, PART_BLOCK, Part
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from langchain_core.messages.tool import InvalidToolCall, ToolCall
-
-    from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_core.messages import InvalidToolCall, ToolCall
 
 _OUTCOMES = {"OUTCOME_OK": 1, "OUTCOME_FAILED": 2, "OUTCOME_DEADLINE_EXCEEDED": 3}
 """LangChain's translator takes the integer 1 for success; other outcomes keep their word."""
@@ -150,7 +148,7 @@ class PartReader:
 
     # calls
 
-    def _is_remote(self, call: gemini.FunctionCall) -> bool:
+    def _is_remote(self, call: Mapping[str, Any]) -> bool:
         return self._runs_remote_tools and call.get("name") not in self._tool_names
 
     def _read_call(self, call: dict[str, Any], signature: str | None) -> Piece:

@@ -104,8 +104,7 @@ def parse_response(reply: gemini.Reply, context: ReplyContext) -> ChatResult:
         ReplyError: The reply holds nothing that may be taken for an answer.
     """
     generations: list[ChatGeneration] = []
-    candidates: Sequence[dict[str, Any] | None] = _candidates(reply) or [None]
-    for candidate in candidates:
+    for candidate in _candidates(reply) or (None,):
         answer = _Answer(context)
         answer.read(reply, candidate)
         answer.check()
