@@ -1,0 +1,76 @@
+"""How the emulator says no: one exception, and the JSON that the API would have sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
+ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    500: "INTERNAL",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+INVALID_ARGUMENT = "Request contains an invalid argument."
+"""What the API says when it does not say what is wrong. `Refusal.why` then tells us."""
+
+
+class Refusal(Exception):  # noqa: N818 - the API's answer, not a failure of ours
+    """A request that the API would not have answered.
+
+    Args:
+        message: The API's words.
+        code: The HTTP status, also in the body.
+        why: For our own eyes, where the API's words tell nothing. It never reaches the body.
+        details: The `details` of the body.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        code: int = 400,
+        *,
+        why: str = "",
+        status: str | None = None,
+        details: list[JsonObject] | None = None,
+    ) -> None:
+        super().__init__(why or message)
+        self.message = message
+        self.code = code
+        self.why = why
+        self.status = status or _STATUSES[code]
+        self.details = details
+
+    @property
+    def body(self) -> JsonObject:
+        """The whole error JSON."""
+        return error_body(self.code, self.message, status=self.status, details=self.details)
+
+
+def error_body(
+    code: int, message: str, *, status: str | None = None, details: list[JsonObject] | None = None
+) -> JsonObject:
+    """The JSON around an error; `status` follows from the code unless given."""
+    error: JsonObject = {"code": code, "message": message, "status": status or _STATUSES[code]}
+    return {"error": error | {"details": details} if details else error}
+
+
+def invalid_request(field: str, problem: str) -> Refusal:
+    """A violation as the request's own validator words it."""
+    return Refusal(f"* GenerateContentRequest.{field}: {problem}\n")
+
+
+def invalid(why: str) -> Refusal:
+    """A violation for which the API's words are not known, or tell nothing."""
+    return Refusal(INVALID_ARGUMENT, why=why)
