@@ -1,0 +1,150 @@
+"""Content blocks -> parts, whichever dialect they are written in.
+
+LangChain v0 and v1, OpenAI, Anthropic, langchain-google-genai, our own, and parts as the API
+spells them. A block that has no part is refused by name, never left out in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_gemini_tools.errors import UnsupportedBlockError
+from langchain_gemini_tools.wire.media import MEDIA_TYPES, render_media
+from langchain_gemini_tools.wire.replay import PART_BLOCK
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
+
+    from langchain_gemini_tools.wire import shapes as gemini
+
+CALL_BLOCKS = frozenset(
+    {
+        "tool_call",
+        "tool_call_chunk",
+        "invalid_tool_call",
+        "tool_use",
+        "function_call",
+        "input_json_delta",
+    }
+)
+"""Blocks that repeat what `tool_calls` holds."""
+
+_GOOGLE = {"google_genai", "google_vertexai"}
+_OUTCOMES = {1: "OUTCOME_OK", 2: "OUTCOME_FAILED", 3: "OUTCOME_DEADLINE_EXCEEDED"}
+_TEXT_BLOCKS = {"text", "input_text", "output_text"}
+_FOREIGN_SERVER_TOOLS = {
+    "server_tool_call",
+    "server_tool_call_chunk",
+    "server_tool_result",
+    "server_tool_use",
+    "web_search_call",
+    "web_search_tool_result",
+}
+_RAW_PARTS = {
+    "inlineData": "inlineData",
+    "inline_data": "inlineData",
+    "fileData": "fileData",
+    "file_data": "fileData",
+}
+_RAW_KEYS = {"mime_type": "mimeType", "file_uri": "fileUri", "display_name": "displayName"}
+
+
+def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | None:
+    """A block of a user's or a tool's message; `None` for an empty text.
+
+    Raises:
+        UnsupportedBlockError: Gemini has no part for this block.
+    """
+    if isinstance(block, str):
+        return {"text": block} if block else None
+    kind = block.get("type")
+    if kind in _TEXT_BLOCKS or (kind is None and isinstance(block.get("text"), str)):
+        return {"text": block["text"]} if block.get("text") else None
+    if kind in MEDIA_TYPES:
+        return render_media(block)
+    if kind == "non_standard" and isinstance(block.get("value"), dict):
+        return render_input_block(block["value"], role)
+    if kind == PART_BLOCK:
+        part: gemini.Part = block["part"]
+        return part
+    if kind is None and (raw := _render_raw(block)):
+        return raw
+    raise UnsupportedBlockError(str(kind), role, _TEXT_BLOCKS | MEDIA_TYPES)
+
+
+def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemini.Part | None:
+    """A block of an AI message that is no call; `None` when it holds nothing to send.
+
+    Signatures are Gemini's only where Gemini wrote the message: another vendor's must not reach it.
+    """
+    if isinstance(block, str):
+        return render_input_block(block, "ai")
+    is_ours = message.response_metadata.get("model_provider") in _GOOGLE
+    match block:
+        case {"type": "non_standard", "value": dict(value)}:
+            return render_reply_block(value, message)
+        case {"type": "text", "text": str(text), "extras": {"signature": str(signed)}} if is_ours:
+            return {"text": text, "thoughtSignature": signed}
+        case {"type": "thinking", "thinking": str(thought)}:
+            return _render_thought(thought, block.get("signature") if is_ours else None)
+        case {"type": "reasoning"}:
+            return _render_reasoning(block, is_ours=is_ours)
+        case {"type": "redacted_thinking"}:
+            return None  # encrypted by another vendor, for itself alone
+        case {"type": "refusal", "refusal": str(text)}:
+            return {"text": text}
+        case {"type": "executable_code", "executable_code": code}:
+            return {"executableCode": {"code": code, **_kept(block, "language", "id")}}
+        case {"type": "code_execution_result", "code_execution_result": output}:
+            return _render_code_result(output, block.get("outcome"), block.get("tool_call_id"))
+        case {"type": "server_tool_call", "name": "code_interpreter", "args": args} if is_ours:
+            code = {"code": args.get("code", ""), **_kept({**args, **block}, "language", "id")}
+            return {"executableCode": code}
+        case {"type": "server_tool_result", "output": output} if is_ours:
+            outcome = (block.get("extras") or {}).get("outcome", 1)
+            return _render_code_result(output, outcome, block.get("tool_call_id"))
+        case {"type": str(kind)} if kind in _FOREIGN_SERVER_TOOLS:
+            return _render_foreign(block)
+    return render_input_block(block, "ai")
+
+
+def _render_thought(text: str, signature: str | None) -> gemini.Part | None:
+    if not text and not signature:
+        return None
+    part: gemini.Part = {"text": text, "thought": True}
+    return {**part, "thoughtSignature": signature} if signature else part
+
+
+def _render_reasoning(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | None:
+    """LangChain's reasoning block, or OpenAI's with its summary texts."""
+    text = block.get("reasoning")
+    if text is None:
+        summary = block.get("summary") or []
+        text = "\n".join(item.get("text", "") for item in summary if isinstance(item, dict))
+    signature = (block.get("extras") or {}).get("signature") if is_ours else None
+    return _render_thought(text, signature)
+
+
+def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemini.Part:
+    result = {"outcome": _OUTCOMES.get(outcome, outcome), "output": output}
+    return {"codeExecutionResult": {**result, **({"id": call_id} if call_id else {})}}
+
+
+def _render_foreign(block: dict[str, Any]) -> gemini.Part:
+    """A tool that another vendor ran on its side: told as text, since Gemini never ran it."""
+    told = {key: value for key, value in block.items() if key not in {"index", "extras"}}
+    return {"text": json.dumps(told, ensure_ascii=False, default=str)}
+
+
+def _render_raw(block: dict[str, Any]) -> gemini.Part | None:
+    """A part as the API spells it, in either case of its keys."""
+    for key, wire_key in _RAW_PARTS.items():
+        if isinstance(data := block.get(key), dict):
+            part: dict[str, Any] = {wire_key: {_RAW_KEYS.get(k, k): v for k, v in data.items()}}
+            return cast("gemini.Part", part)
+    return None
+
+
+def _kept(values: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: values[key] for key in keys if values.get(key)}

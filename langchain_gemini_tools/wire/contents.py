@@ -1,0 +1,225 @@
+"""Messages -> contents: system, human, ai, tool -> functionResponse.
+
+Which message goes into which turn is decided in `history.py`; here each turn becomes one content of
+the model and one of the user. Parts are never merged: each keeps its own thought signature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+
+from langchain_gemini_tools.errors import RefusedError, UnsupportedBlockError
+from langchain_gemini_tools.wire import history
+from langchain_gemini_tools.wire.blocks import CALL_BLOCKS, render_input_block, render_reply_block
+from langchain_gemini_tools.wire.names import render_name
+from langchain_gemini_tools.wire.replay import (
+    SKIP_SIGNATURE,
+    call_signatures_of,
+    part_log_of,
+    restore_order,
+)
+from langchain_gemini_tools.wire.tool_results import render_response, render_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.history import Call, Repair, Turn
+
+
+@dataclass
+class Conversation:
+    """Contents, and what had to be mended for them."""
+
+    contents: list[gemini.Content] = field(default_factory=list)
+    repairs: list[Repair] = field(default_factory=list)
+
+    def add(self, role: Literal["user", "model"], parts: list[gemini.Part]) -> None:
+        """Add parts to this role's turn: neighbours of one role are one turn for the API."""
+        if not parts:
+            return
+        if self.contents and self.contents[-1]["role"] == role:
+            self.contents[-1]["parts"] += parts
+        else:
+            self.contents.append({"role": role, "parts": parts})
+
+
+def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction | None:
+    """All system messages as one instruction, a part each block, in order."""
+    parts: list[gemini.Part] = []
+    for message in messages:
+        for block in _blocks(message):
+            match block:
+                case str(text) | {"type": "text", "text": str(text)}:
+                    if text:
+                        parts.append({"text": text})
+                case _:
+                    raise UnsupportedBlockError(str(block.get("type")), "system", ["text"])
+    return {"parts": parts} if parts else None
+
+
+def render_contents(
+    messages: Iterable[tuple[int, BaseMessage]], capabilities: Capabilities
+) -> Conversation:
+    """Render everything but the system messages.
+
+    Args:
+        messages: Messages with their positions in the caller's list.
+        capabilities: What the model accepts.
+    """
+    turns, repairs = history.arrange_turns(messages)
+    conversation = Conversation(repairs=repairs)
+    for turn in turns:
+        _render_turn(turn, conversation, capabilities)
+    _fill_ends(conversation, turns)
+    if capabilities.checks_call_signatures:
+        _sign_current_turn(conversation.contents)
+    return conversation
+
+
+def _render_turn(turn: Turn, conversation: Conversation, capabilities: Capabilities) -> None:
+    answers: list[gemini.Part] = []
+    media: list[gemini.Part] = []
+    for position, reply in turn.replies:
+        parts = _render_reply(position, reply)
+        if not parts:
+            conversation.repairs.append(
+                history.Repair("empty_reply", position, "An empty AI message was left out.")
+            )
+        conversation.add("model", parts)
+        for call, wire_name in _calls_in_order(position, reply, parts):
+            found = turn.results.get((position, call.id))
+            call_id = _wire_id(position, call)
+            if found is None:
+                conversation.repairs.append(history.unanswered(position, call))
+                answer = render_response(call_id, wire_name, {"error": history.NOT_EXECUTED})
+            else:
+                answer, more = render_result(
+                    found[1], call_id=call_id, name=wire_name, capabilities=capabilities
+                )
+                media += more
+            answers.append(answer)
+    conversation.add("user", answers)
+    conversation.add("user", media)
+    for position, message in turn.inputs:
+        conversation.add("user", _render_input(position, message, conversation.repairs))
+
+
+# the user's side
+
+
+def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) -> list[gemini.Part]:
+    if isinstance(message, ToolMessage):
+        return _render_orphan(message)
+    parts = [part for block in _blocks(message) if (part := render_input_block(block, "human"))]
+    if not parts:
+        explanation = f"An empty user message was sent as {history.EMPTY_MESSAGE!r}."
+        repairs.append(history.filled(position, "empty_input", explanation))
+        parts = [{"text": history.EMPTY_MESSAGE}]
+    return parts
+
+
+def _render_orphan(result: ToolMessage) -> list[gemini.Part]:
+    tool = f" of tool {result.name}" if result.name else ""
+    outcome = "failed" if result.status == "error" else "returned"
+    intro: gemini.Part = {"text": f"Call {result.tool_call_id}{tool} {outcome}:"}
+    return [intro, *(p for block in _blocks(result) if (p := render_input_block(block, "tool")))]
+
+
+# the model's side
+
+
+def _render_reply(position: int, message: AIMessage) -> list[gemini.Part]:
+    """An AI message's parts as the model wrote them, as far as that is known."""
+    signatures = call_signatures_of(message)
+    calls = {
+        _wire_id(position, call): _render_call(position, call, signatures.get(call.id))
+        for call in history.calls_of(message)
+    }
+    log = part_log_of(message)
+    parts: list[gemini.Part] = []
+    placed = dict(calls)
+    for block in _blocks(message):
+        if isinstance(block, dict) and block.get("type") in CALL_BLOCKS:
+            if not log and (call := placed.pop(_block_call_id(block), None)):
+                parts.append(call)
+        elif part := render_reply_block(block, message):
+            parts.append(part)
+    if log and (ordered := restore_order(log, parts, calls)) is not None:
+        return ordered
+    return parts + list(placed.values())
+
+
+def _render_call(position: int, call: Call, signature: str | None) -> gemini.Part:
+    part: gemini.Part = {
+        "functionCall": {
+            "id": _wire_id(position, call),
+            "name": render_name(call.name),
+            "args": call.args,
+        }
+    }
+    return {**part, "thoughtSignature": signature} if signature else part
+
+
+def _calls_in_order(
+    position: int, message: AIMessage, parts: Sequence[gemini.Part]
+) -> list[tuple[Call, str]]:
+    """The message's calls in the order they are sent, each with its name on the wire."""
+    calls = {_wire_id(position, call): call for call in history.calls_of(message)}
+    sent = [part["functionCall"] for part in parts if "functionCall" in part]
+    return [
+        (calls[function_call["id"]], function_call["name"])
+        for function_call in sent
+        if function_call.get("id") in calls
+    ]
+
+
+def _wire_id(position: int, call: Call) -> str:
+    """The call's id; one of our own, on both sides, for a call that has none."""
+    return call.id or f"call_{position}_{call.name}"
+
+
+def _block_call_id(block: dict[str, Any]) -> str:
+    # OpenAI's Responses blocks have an id of the item and, for the call, `call_id`.
+    return str(block.get("call_id") or block.get("id") or "")
+
+
+def _fill_ends(conversation: Conversation, turns: Sequence[Turn]) -> None:
+    """The user speaks first and last."""
+    contents = conversation.contents
+    if not contents:
+        raise RefusedError("There is nothing to send: no message besides system messages.")
+    if contents[0]["role"] == "model":
+        explanation = f"The history starts with the model; {history.TRIMMED_START!r} precedes it."
+        conversation.repairs.append(history.filled(0, "starts_with_model", explanation))
+        contents.insert(0, {"role": "user", "parts": [{"text": history.TRIMMED_START}]})
+    if contents[-1]["role"] == "model":
+        position = turns[-1].replies[-1][0] if turns[-1].replies else 0
+        explanation = f"The history ends with the model; {history.CONTINUE!r} follows it."
+        conversation.repairs.append(history.filled(position, "ends_with_model", explanation))
+        contents.append({"role": "user", "parts": [{"text": history.CONTINUE}]})
+
+
+def _sign_current_turn(contents: list[gemini.Content]) -> None:
+    """Give the first call of each step since the user last spoke a signature, if it has none.
+
+    Gemini 3 refuses an unsigned call there (another vendor's, or hand-made); older turns are not
+    checked: https://ai.google.dev/gemini-api/docs/thought-signatures
+    """
+    for content in reversed(contents):
+        if content["role"] == "user":
+            if any("functionResponse" not in part for part in content["parts"]):
+                return
+            continue
+        for number, part in enumerate(content["parts"]):
+            if "functionCall" in part:
+                content["parts"][number] = {"thoughtSignature": SKIP_SIGNATURE, **part}
+                break
+
+
+def _blocks(message: BaseMessage) -> list[str | dict[str, Any]]:
+    return [message.content] if isinstance(message.content, str) else message.content

@@ -1,0 +1,243 @@
+"""A list of messages -> turns that Gemini takes. Every rule that mends a history is in this file.
+
+Gemini wants: the user first, then model and user by turns; each call answered, in the next turn,
+once. Histories that were interrupted, trimmed, merged or made by another vendor are not like that.
+What is mended is told as a `Repair`; nothing is mended in silence, and nothing is dropped.
+
+| found | sent instead |
+|---|---|
+| a call without a result | a result that says it was not executed |
+| a result further down than the next answer | the result, moved to its call |
+| a result of a call that is not there, or a second one | user text that names the call |
+| a history that starts with the model, or ends with it | a short user text before, or after it |
+| an empty message of the user | a short text in its place |
+| an AI message with nothing in it | nothing |
+| neighbouring messages of one side | one turn with all their parts |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+
+from langchain_gemini_tools.errors import InvalidHistoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+NOT_EXECUTED = "This call was not executed."
+TRIMMED_START = "(The beginning of this conversation was left out.)"
+CONTINUE = "(Continue.)"
+EMPTY_MESSAGE = "(empty message)"
+
+_USER_ROLES = {"user", "human"}
+_MODEL_ROLES = {"assistant", "ai", "model"}
+_SYSTEM_ROLES = {"system", "developer"}
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One thing that was mended in a history before it was sent."""
+
+    kind: str
+    """One word for it, such as `unanswered_call`."""
+    position: int
+    """Index of the message in the list that was given."""
+    explanation: str
+    """What was found and what was sent instead."""
+    is_harmless: bool = False
+    """Whether the turns say exactly what the messages said."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call of an AI message, valid or not."""
+
+    id: str
+    name: str
+    args: dict[str, Any]
+
+
+@dataclass
+class Turn:
+    """What the model said, then what came back."""
+
+    replies: list[tuple[int, AIMessage]] = field(default_factory=list)
+    results: dict[tuple[int, str], tuple[int, ToolMessage]] = field(default_factory=dict)
+    """By index of the AI message and tool call id."""
+    inputs: list[tuple[int, BaseMessage]] = field(default_factory=list)
+    """Human messages, and tool messages that answer nothing."""
+
+
+def split_system(
+    messages: Sequence[BaseMessage],
+) -> tuple[list[SystemMessage], list[tuple[int, BaseMessage]]]:
+    """System messages from anywhere in the list, and the others with their positions."""
+    system: list[SystemMessage] = []
+    others: list[tuple[int, BaseMessage]] = []
+    for position, message in enumerate(messages):
+        known = _known_message(message, position)
+        if isinstance(known, SystemMessage):
+            system.append(known)
+        else:
+            others += [(position, piece) for piece in _without_tool_result_blocks(known)]
+    return system, others
+
+
+def arrange_turns(
+    messages: Iterable[tuple[int, BaseMessage]],
+) -> tuple[list[Turn], list[Repair]]:
+    """Group messages into turns and give every tool result to its call."""
+    turns = [Turn()]
+    repairs: list[Repair] = []
+    for position, message in messages:
+        turn = turns[-1]
+        if isinstance(message, AIMessage):
+            if turn.results or turn.inputs or not turn.replies:
+                turns.append(turn := Turn())
+            else:
+                repairs.append(_joined(position, "AI messages"))
+            turn.replies.append((position, message))
+        elif isinstance(message, ToolMessage):
+            _place_result(turns, position, message, repairs)
+        else:
+            if turn.inputs:
+                repairs.append(_joined(position, "user messages"))
+            turn.inputs.append((position, message))
+    return turns, repairs
+
+
+def calls_of(message: AIMessage) -> list[Call]:
+    """The calls of an AI message: valid ones, invalid ones that have an id, Anthropic's blocks.
+
+    Agents answer an invalid call with an error, which then needs the call as its partner.
+    """
+    calls = [Call(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
+    for invalid in message.invalid_tool_calls:
+        if invalid.get("id") and invalid.get("name"):
+            args = {"invalid_arguments": invalid.get("args") or ""}
+            calls.append(Call(invalid["id"] or "", invalid["name"] or "", args))
+    known = {call.id for call in calls}
+    if isinstance(message.content, list):
+        calls += [call for call in _block_calls(message.content) if call.id not in known]
+    return calls
+
+
+def _block_calls(content: list[str | dict[str, Any]]) -> Iterator[Call]:
+    for block in content:
+        match block:
+            case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": dict(args)}:
+                yield Call(call_id, name, args)
+            case {"type": "tool_call", "id": str(call_id), "name": str(name), "args": dict(args)}:
+                yield Call(call_id, name, args)
+
+
+def _place_result(
+    turns: list[Turn], position: int, result: ToolMessage, repairs: list[Repair]
+) -> None:
+    """Give a result to the nearest call before it that has its id and no answer yet."""
+    for turn in reversed(turns):
+        for reply_position, reply in turn.replies:
+            key = (reply_position, result.tool_call_id)
+            if key in turn.results or result.tool_call_id not in _ids(reply):
+                continue
+            turn.results[key] = (position, result)
+            if turn is not turns[-1]:
+                repairs.append(_moved(position, result))
+            return
+    turns[-1].inputs.append((position, result))
+    repairs.append(_orphaned(position, result))
+
+
+def _ids(reply: AIMessage) -> set[str]:
+    return {call.id for call in calls_of(reply)}
+
+
+def _known_message(message: BaseMessage, position: int) -> BaseMessage:
+    """The message as one of the four kinds."""
+    match message:
+        case HumanMessage() | AIMessage() | SystemMessage() | ToolMessage():
+            return message
+        case FunctionMessage():
+            return ToolMessage(message.content, tool_call_id=message.name, name=message.name)
+        case ChatMessage() if message.role.lower() in _USER_ROLES:
+            return HumanMessage(message.content)
+        case ChatMessage() if message.role.lower() in _MODEL_ROLES:
+            return AIMessage(message.content)
+        case ChatMessage() if message.role.lower() in _SYSTEM_ROLES:
+            return SystemMessage(message.content)
+    role = f" with role {message.role!r}" if isinstance(message, ChatMessage) else ""
+    raise InvalidHistoryError(
+        f"Message {position} is a {type(message).__name__}{role}, which Gemini has no turn for. "
+        "Use HumanMessage, AIMessage, SystemMessage or ToolMessage."
+    )
+
+
+def _without_tool_result_blocks(message: BaseMessage) -> Iterator[BaseMessage]:
+    """Anthropic's user message with `tool_result` blocks -> tool messages, then the rest of it."""
+    if not isinstance(message, HumanMessage) or not isinstance(message.content, list):
+        yield message
+        return
+    rest: list[str | dict[str, Any]] = []
+    for block in message.content:
+        if isinstance(block, dict) and block.get("type") == "tool_result":
+            yield ToolMessage(
+                block.get("content") or "",
+                tool_call_id=block.get("tool_use_id") or "",
+                status="error" if block.get("is_error") else "success",
+            )
+        else:
+            rest.append(block)
+    if len(rest) == len(message.content):
+        yield message
+    elif rest:
+        yield HumanMessage(rest)
+
+
+def _joined(position: int, what: str) -> Repair:
+    return Repair(
+        "joined", position, f"Neighbouring {what} were sent as one turn.", is_harmless=True
+    )
+
+
+def _moved(position: int, result: ToolMessage) -> Repair:
+    return Repair(
+        "late_result",
+        position,
+        f"The result of call {result.tool_call_id!r} came after a later answer; "
+        "it was sent right after its call.",
+    )
+
+
+def _orphaned(position: int, result: ToolMessage) -> Repair:
+    return Repair(
+        "orphan_result",
+        position,
+        f"There is no open call {result.tool_call_id!r} before this tool message; "
+        "its result was sent as user text.",
+    )
+
+
+def unanswered(position: int, call: Call) -> Repair:
+    """A call that nobody answered."""
+    return Repair(
+        "unanswered_call",
+        position,
+        f"Call {call.id!r} of {call.name!r} has no tool message; "
+        f"it was answered with the error {NOT_EXECUTED!r}.",
+    )
+
+
+def filled(position: int, kind: str, explanation: str) -> Repair:
+    """A user text that had to be put in."""
+    return Repair(kind, position, explanation)

@@ -1,0 +1,205 @@
+"""Image, audio, video and file blocks of any dialect -> parts.
+
+Base64 stays the base64 it was. A URL is handed to the API as a URL: nothing in this package fetches
+what a message names.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from langchain_gemini_tools.errors import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_gemini_tools.wire import shapes as gemini
+
+MEDIA_TYPES = frozenset(
+    {
+        # LangChain v1 and v0
+        "image",
+        "audio",
+        "video",
+        "file",
+        "text-plain",
+        # OpenAI
+        "image_url",
+        "input_image",
+        "input_audio",
+        "input_file",
+        # Anthropic
+        "document",
+        # langchain-google-genai, and core's translator for Gemini
+        "media",
+        "file_data",
+    }
+)
+"""The block types that `render_media` takes."""
+
+_TYPES_BY_SUFFIX = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "pdf": "application/pdf",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "html": "text/html",
+    "json": "application/json",
+    "wav": "audio/wav",
+    "mp3": "audio/mp3",
+    "aiff": "audio/aiff",
+    "aac": "audio/aac",
+    "ogg": "audio/ogg",
+    "flac": "audio/flac",
+    "m4a": "audio/m4a",
+    "mp4": "video/mp4",
+    "mpeg": "video/mpeg",
+    "mov": "video/mov",
+    "avi": "video/avi",
+    "webm": "video/webm",
+    "wmv": "video/wmv",
+    "3gp": "video/3gpp",
+}
+"""By the ending of a name; the standard library's table differs from machine to machine."""
+
+_TYPES_BY_MAGIC = (
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF", "application/pdf"),
+    (b"ID3", "audio/mp3"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
+)
+_RIFF_TYPES = {b"WAVE": "audio/wav", b"WEBP": "image/webp"}
+
+_PART_OPTIONS = {
+    "video_metadata": "videoMetadata",
+    "videoMetadata": "videoMetadata",
+    "media_resolution": "mediaResolution",
+    "mediaResolution": "mediaResolution",
+}
+
+
+def render_media(block: Mapping[str, Any]) -> gemini.Part:
+    """Render a media block as `inlineData`, `fileData` or, for plain text files, `text`.
+
+    Raises:
+        RefusedError: The block says neither its bytes nor where they are, or not of which type.
+    """
+    part = _render_source(block, _source_of(block))
+    options = {**block, **(block.get("extras") or {})}
+    for key, wire_key in _PART_OPTIONS.items():
+        if options.get(key) is not None:
+            part[wire_key] = options[key]  # type: ignore[literal-required]
+    return part
+
+
+def _source_of(block: Mapping[str, Any]) -> dict[str, Any]:
+    """The block's source under LangChain's names: base64, url or text, and mime_type."""
+    kind = block["type"]
+    match block:
+        case {"type": "image_url" | "input_image", "image_url": {"url": str(url)}}:
+            return {"url": url}
+        case {"type": "image_url" | "input_image", "image_url": str(url)}:
+            return {"url": url}
+        case {"type": "input_audio", "input_audio": {"data": data, "format": str(ending)}}:
+            return {"base64": data, "mime_type": _TYPES_BY_SUFFIX.get(ending, f"audio/{ending}")}
+        case {"type": "file", "file": {"file_data": str(data), **rest}}:
+            return {"url": data, "name": rest.get("filename")}
+        case {"type": "input_file", **rest}:
+            return {"url": rest.get("file_data") or rest.get("file_url"), **_name(rest)}
+        case {"source": {"type": "text", "data": str(text)}}:
+            return {"text": text}
+        case {"source": {"type": "base64", "data": data, **rest}}:
+            return {"base64": data, "mime_type": rest.get("media_type") or rest.get("mime_type")}
+        case {"source": {"type": "url", "url": str(url)}}:
+            return {"url": url, "mime_type": "application/pdf" if kind == "document" else None}
+        case {"type": "media" | "file_data", "file_uri": str(uri), **rest}:
+            return {"url": uri, "mime_type": rest.get("mime_type")}
+        case {"source_type": "text", "text": str(text)}:
+            return {"text": text}
+        case {"data": data, **rest}:
+            return {"base64": data, "mime_type": rest.get("mime_type"), **_name(rest)}
+    return dict(block) | _name(block)
+
+
+def _name(block: Mapping[str, Any]) -> dict[str, Any]:
+    extras = block.get("extras") or {}
+    return {"name": block.get("filename") or extras.get("filename") or extras.get("name")}
+
+
+def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemini.Part:
+    kind = block["type"]
+    mime_type = source.get("mime_type")
+    if (data := source.get("base64")) is not None:
+        return _render_inline(kind, data, mime_type or _type_of_name(source.get("name")))
+    if url := source.get("url"):
+        if url.startswith("data:"):
+            return _render_data_uri(kind, url, mime_type)
+        return _render_uri(url, mime_type)
+    if isinstance(text := source.get("text"), str):
+        return {"text": text}
+    if file_id := source.get("file_id"):
+        return _render_uri(file_id, mime_type)
+    keys = ", ".join(sorted(map(str, block)))
+    raise RefusedError(
+        f"A {kind!r} block has no bytes and no place where they are (keys: {keys}). "
+        'Give "base64" with "mime_type", or "url".'
+    )
+
+
+def _render_inline(kind: str, data: Any, mime_type: str | None) -> gemini.Part:
+    if isinstance(data, (bytes, bytearray)):
+        data = base64.b64encode(data).decode("ascii")
+    mime_type = mime_type or _type_of_bytes(data)
+    if not mime_type:
+        raise RefusedError(
+            f"A {kind!r} block does not say of which type it is. "
+            'Add "mime_type", for instance "image/png".'
+        )
+    return {"inlineData": {"mimeType": mime_type, "data": data}}
+
+
+def _render_data_uri(kind: str, uri: str, mime_type: str | None) -> gemini.Part:
+    header, comma, data = uri.partition(",")
+    if not comma or not header.endswith(";base64"):
+        raise RefusedError(
+            f"A {kind!r} block holds a data URI that is not base64: {header[:60]!r}. "
+            "Write it as data:<mime type>;base64,<data>."
+        )
+    return _render_inline(kind, data, header[len("data:") : -len(";base64")] or mime_type)
+
+
+def _render_uri(uri: str, mime_type: str | None) -> gemini.Part:
+    mime_type = mime_type or _type_of_name(urlsplit(uri).path)
+    file_data: gemini.FileData = {"fileUri": uri}
+    if mime_type:
+        file_data["mimeType"] = mime_type
+    return {"fileData": file_data}
+
+
+def _type_of_name(name: str | None) -> str | None:
+    return _TYPES_BY_SUFFIX.get((name or "").rpartition(".")[2].lower())
+
+
+def _type_of_bytes(data: str) -> str | None:
+    """The type that the first bytes give away."""
+    try:
+        head = base64.b64decode(data[:16], altchars=b"-_" if set("-_") & set(data[:16]) else None)
+    except (binascii.Error, ValueError):
+        return None
+    if head.startswith(b"RIFF"):
+        return _RIFF_TYPES.get(head[8:12])
+    if head[4:8] == b"ftyp":
+        return "video/mp4"
+    return next((kind for magic, kind in _TYPES_BY_MAGIC if head.startswith(magic)), None)
