@@ -1,0 +1,86 @@
+"""Tools that run on Google's side: what they are called, and what other vendors call theirs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_gemini_tools.errors import InvalidToolError
+
+BUILTIN_TOOLS = (
+    "googleSearch",
+    "googleMaps",
+    "urlContext",
+    "codeExecution",
+    "fileSearch",
+    "computerUse",
+    "mcpServers",
+    "googleSearchRetrieval",
+    "retrieval",
+    "enterpriseWebSearch",
+    "parallelAiSearch",
+    "exaAiSearch",
+)
+
+# What other vendors call a tool of theirs that Google has too, by how its type begins.
+_COUNTERPARTS = {
+    "web_search": "google_search",
+    "web_fetch": "url_context",
+    "code_interpreter": "code_execution",
+    "code_execution": "code_execution",
+    "file_search": "file_search",
+    "computer": "computer_use",
+    "mcp": "mcp_servers",
+}
+
+_OPAQUE = frozenset({"headers"})  # the user's own keys live in there
+
+
+def camel_case(key: str) -> str:
+    """`google_search` as the wire spells it: `googleSearch`."""
+    return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), key)
+
+
+def snake_case(key: str) -> str:
+    """`googleSearch` as Python spells it: `google_search`."""
+    return re.sub(r"([A-Z])", lambda match: f"_{match[1].lower()}", key)
+
+
+def is_builtin(key: str) -> bool:
+    """Whether `key`, in either spelling, is a tool of Google's."""
+    return camel_case(key) in BUILTIN_TOOLS
+
+
+def render_builtin(key: str, settings: Any) -> dict[str, Any]:
+    """One built-in tool as the wire spells it; no settings are empty settings."""
+    return {camel_case(key): {} if settings is None else _camel_keys(settings)}
+
+
+def _camel_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            camel_case(key): dict(item) if key in _OPAQUE else _camel_keys(item)
+            for key, item in value.items()
+        }
+    return [_camel_keys(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def unknown_tool(keys: list[str]) -> InvalidToolError:
+    """The error for a dict that is neither a function nor a tool of Google's."""
+    known = ", ".join(snake_case(name) for name in BUILTIN_TOOLS)
+    return InvalidToolError(
+        f"A tool with the keys {', '.join(map(repr, keys))} is neither a function (which has a "
+        f"name and a schema) nor one of Gemini's built-in tools: {known}."
+    )
+
+
+def foreign_tool(kind: str) -> InvalidToolError:
+    """The error for a tool that runs on another vendor's side."""
+    for prefix, own in _COUNTERPARTS.items():
+        if kind.startswith(prefix):
+            way_out = f'Gemini\'s own is {{"{own}": {{}}}}.'
+            break
+    else:
+        way_out = "Gemini has none like it; give a function instead."
+    return InvalidToolError(f"A tool of type {kind!r} runs on another vendor's side. {way_out}")

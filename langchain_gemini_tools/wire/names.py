@@ -1,0 +1,50 @@
+"""Tool names: what the API accepts, and the way back to the name the user gave.
+
+A valid name is sent as it is. Any other is renamed by a rule that needs no memory, so that a
+declaration, an old call in the history and `allowedFunctionNames` all agree; the bound tools lead
+back from the wire's name to the user's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MAX_NAME_LENGTH = 64
+_HASH_LENGTH = 8
+
+# "Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores (_),
+# dots (.) or dashes (-), with a maximum length of 64." Newer texts also allow a colon and 128
+# characters, but not on every endpoint.
+_VALID = re.compile(rf"[A-Za-z_][A-Za-z0-9_.-]{{0,{MAX_NAME_LENGTH - 1}}}")
+_BAD_CHARACTER = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@lru_cache(maxsize=4096)
+def render_name(name: str) -> str:
+    """The name on the wire: `name` itself where the API takes it, else a valid one of its own.
+
+    The hash of the whole name keeps two names apart that differ only in what was replaced.
+    """
+    if _VALID.fullmatch(name):
+        return name
+    readable = _BAD_CHARACTER.sub("_", name)
+    if not re.match(r"[A-Za-z_]", readable):
+        readable = f"_{readable}"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    return f"{readable[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}_{digest}"
+
+
+def function_names(bound: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The bound functions' names as the user gave them, in order; built-in tools have none."""
+    return [tool["function"]["name"] for tool in bound if "function" in tool]
+
+
+def names_by_wire_name(bound: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """For every bound function, its name on the wire and the user's name for it."""
+    return {render_name(name): name for name in function_names(bound)}

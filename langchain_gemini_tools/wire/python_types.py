@@ -1,0 +1,221 @@
+"""Python's own descriptions of data -> JSON schema: classes, typed dicts, functions.
+
+Pydantic and LangChain do the reading. LangChain's own way to a tool schema is used where it decides
+what is injected and what a docstring says, and left where it changes what a type means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import typing
+from types import EllipsisType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from langchain_core.tools import StructuredTool
+from pydantic import BaseModel, TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.v1 import BaseModel as BaseModelV1
+from typing_extensions import is_typeddict
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.dialects import Specification
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Schema = dict[str, Any]
+
+# Both remember plain JSON only, so that nothing in them keeps a class or a function alive.
+_class_schemas: WeakKeyDictionary[type, Schema] = WeakKeyDictionary()
+_functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = WeakKeyDictionary()
+
+
+def is_described_class(value: Any) -> bool:
+    """Whether `value` is a class whose fields say what a tool takes."""
+    return isinstance(value, type) and (
+        issubclass(value, (BaseModel, BaseModelV1))
+        or is_typeddict(value)
+        or dataclasses.is_dataclass(value)
+    )
+
+
+def class_schema(cls: type) -> Schema:
+    """The JSON schema of a described class, without its injected fields. Not to be changed."""
+    try:
+        cached = _class_schemas.get(cls)
+        if cached is None:
+            cached = _class_schemas[cls] = _read_class(cls)
+    except PydanticUserError as error:
+        raise InvalidToolError(
+            f"{cls.__name__} has no JSON schema: {error} Use fields that JSON can hold, or mark "
+            "what the model should not see with InjectedToolArg."
+        ) from error
+    return cached
+
+
+def arguments_schema(schema: Any) -> Any:
+    """What an `args_schema` says about the arguments; a class's docstring is about the class."""
+    if not is_described_class(schema):
+        return schema
+    return {key: value for key, value in class_schema(schema).items() if key != "description"}
+
+
+def _read_class(cls: type) -> Schema:
+    if is_typeddict(cls):
+        return _read_typed_dict(cls)
+    if not issubclass(cls, (BaseModel, BaseModelV1)):
+        return TypeAdapter(cls).json_schema()
+    visible = _without_injected(cls)
+    schema = visible.model_json_schema() if issubclass(visible, BaseModel) else visible.schema()
+    if visible is not cls and issubclass(cls, BaseModel) and cls.model_config.get("extra"):
+        # LangChain's copy of the class has its fields, but not its word on other fields.
+        schema["additionalProperties"] = cls.model_config["extra"] == "allow"
+    return schema
+
+
+def _without_injected(cls: type[BaseModel | BaseModelV1]) -> type[BaseModel | BaseModelV1]:
+    """`cls`, or what LangChain shows of it to a model when some fields are injected."""
+    words = inspect.getdoc(cls) or ""
+    probe = StructuredTool(name=cls.__name__, description=words, args_schema=cls)
+    shown = probe.tool_call_schema
+    if isinstance(shown, dict) or _field_names(shown) == _field_names(cls):
+        return cls
+    return shown
+
+
+def _field_names(cls: type[BaseModel | BaseModelV1]) -> set[str]:
+    return set(cls.model_fields if issubclass(cls, BaseModel) else cls.__fields__)
+
+
+def _read_typed_dict(cls: type) -> Schema:
+    """Types and `NotRequired` as Pydantic reads them, words and defaults as LangChain does.
+
+    LangChain's own reading makes every key required, and fails on `NotRequired`.
+    """
+    schema = TypeAdapter(cls).json_schema()
+    for inner in _typed_dicts_in(cls, set()):
+        described = [schema, *schema.get("$defs", {}).values()]
+        for definition in described:
+            if definition.get("title") == inner.__name__ and "properties" in definition:
+                _add_words(definition, inner)
+    return schema
+
+
+def _typed_dicts_in(annotation: Any, seen: set[Any]) -> set[Any]:
+    if is_typeddict(annotation) and annotation not in seen:
+        seen.add(annotation)
+        for hint in typing.get_type_hints(annotation, include_extras=True).values():
+            _typed_dicts_in(hint, seen)
+    for argument in typing.get_args(annotation):
+        _typed_dicts_in(argument, seen)
+    return seen
+
+
+def _add_words(definition: Schema, cls: type) -> None:
+    """Add what LangChain's convention says: `Annotated[int, 5, "a description"]`, and `Args:`."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    words = _docstring_words(cls, hints)
+    if words.description:
+        definition["description"] = words.description
+    for name, field in definition["properties"].items():
+        match _annotations(hints.get(name)):
+            case (str() as description,) | (EllipsisType(), str() as description):
+                field.setdefault("description", description)
+            case (default, str() as description) if not isinstance(default, FieldInfo):
+                field.setdefault("description", description)
+                field.setdefault("default", default)
+                if name in definition.get("required", []):
+                    definition["required"].remove(name)
+        said = words.parameters["properties"].get(name, {})
+        if "description" in said:
+            field.setdefault("description", said["description"])
+
+
+def _annotations(hint: Any) -> tuple[Any, ...]:
+    while typing.get_origin(hint) in {typing.NotRequired, typing.Required}:
+        hint = typing.get_args(hint)[0]
+    return tuple(getattr(hint, "__metadata__", ()))
+
+
+def _docstring_words(cls: type, fields: Iterable[str]) -> Specification:
+    """What LangChain reads in the docstring of a function with such arguments."""
+
+    def described(**_fields: Any) -> None: ...
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, keyword, annotation=str) for name in fields]
+    described.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    described.__annotations__ = dict.fromkeys(fields, str)
+    described.__doc__ = cls.__doc__
+    return _inspect_function(described)
+
+
+def read_function(function: Callable[..., Any]) -> Specification:
+    """A function's name, its docstring's words, and its arguments, without the injected ones.
+
+    Raises:
+        InvalidToolError: Its arguments cannot be told in JSON.
+    """
+    if isinstance(function, functools.partial):
+        return _read_partial(function)
+    if not inspect.isroutine(function):
+        call = read_function(type(function).__call__)  # an object that can be called
+        words = call.description or inspect.getdoc(type(function))
+        return dataclasses.replace(call, name=type(function).__name__, description=words)
+    key = getattr(function, "__func__", function)  # a bound method is made anew at every access
+    said = (function.__name__, function.__doc__)
+    cached = _functions.get(key)
+    if cached is None or cached[0] != said:
+        cached = _functions[key] = said, _inspect_function(function)
+    return cached[1]
+
+
+def _inspect_function(function: Callable[..., Any]) -> Specification:
+    try:
+        tool = _as_tool(function, parse_docstring=True)
+    except ValueError:  # the docstring speaks of arguments that are not there
+        tool = _as_tool(function, parse_docstring=False)
+    except (PydanticUserError, PydanticSchemaGenerationError, NameError, TypeError) as error:
+        raise InvalidToolError(
+            f"The function {function.__name__!r} is no tool: {error} Annotate its arguments with "
+            "types that JSON can hold."
+        ) from error
+    schema = arguments_schema(tool.args_schema)
+    words = tool.description if function.__doc__ else None
+    return Specification(tool.name, words, _without_self(function, schema))
+
+
+def _as_tool(function: Callable[..., Any], *, parse_docstring: bool) -> StructuredTool:
+    is_async = inspect.iscoroutinefunction(function)
+    return StructuredTool.from_function(
+        func=None if is_async else function,
+        coroutine=function if is_async else None,
+        description=None if function.__doc__ else "-",  # it insists on one
+        parse_docstring=parse_docstring,
+    )
+
+
+def _read_partial(function: functools.partial[Any]) -> Specification:
+    """What is left to give. A keyword that the partial gives already is not asked for again."""
+    whole = read_function(function.func)
+    given = list(inspect.signature(function.func).parameters)[: len(function.args)]
+    return dataclasses.replace(
+        whole, parameters=_without(whole.parameters, {*given, *function.keywords})
+    )
+
+
+def _without_self(function: Callable[..., Any], schema: Schema) -> Schema:
+    first = next(iter(inspect.signature(function).parameters), None)
+    return _without(schema, {"self"}) if first == "self" else schema
+
+
+def _without(schema: Schema, names: set[str]) -> Schema:
+    properties = {
+        name: item for name, item in schema.get("properties", {}).items() if name not in names
+    }
+    required = [name for name in schema.get("required", []) if name not in names]
+    return {**schema, "properties": properties, "required": required}

@@ -1,0 +1,196 @@
+"""JSON Schema -> the part of it that Gemini follows, with its meaning kept.
+
+What has to change is a table of rules (`schema_rules`); here they are carried through a whole
+schema, references are written out so that nothing stands beside a `$ref`, and those that lead back
+to themselves stay, with their definitions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.python_types import class_schema, is_described_class
+from langchain_gemini_tools.wire.schema_merging import merge_schemas
+from langchain_gemini_tools.wire.schema_reading import read_schema
+from langchain_gemini_tools.wire.schema_refs import (
+    LIST_OF_SCHEMAS,
+    MAP_OF_SCHEMAS,
+    ONE_SCHEMA,
+    cyclic_references,
+    references,
+    resolve,
+)
+from langchain_gemini_tools.wire.schema_rules import KEPT, RULES, allow_null, write_out_all_of
+from langchain_gemini_tools.wire.schema_titles import is_generated_title
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.wire import shapes as gemini
+
+Schema = dict[str, Any]
+
+# Writing every reference out can make a small schema huge. Beyond this many subschemas, and no
+# tool written by hand comes near, definitions stay definitions.
+_MAX_SUBSCHEMAS = 5_000
+
+
+def render_parameters(schema: Any) -> gemini.JsonSchema | None:
+    """The schema of a function's arguments; None for a function that takes none.
+
+    Its own title and description go: the function's name and description say as much.
+
+    Raises:
+        InvalidToolError: It describes something else than an object.
+    """
+    cleaned = clean_schema({} if schema is None else schema)
+    cleaned.pop("title", None)
+    if "object" not in (types := cleaned.get("type", "object")):
+        raise InvalidToolError(f"its parameters are of type {types!r}, and have to be an object.")
+    cleaned = {"type": "object", **cleaned} | {"type": "object"}
+    return None if _takes_nothing(cleaned) else cleaned
+
+
+def _takes_nothing(schema: Schema) -> bool:
+    # "should be non-empty for OBJECT type": a function without arguments has no schema at all.
+    # `additionalProperties: true` alone is another matter: it takes what the model likes.
+    said = {key for key, value in schema.items() if value} - {"type", "description", "default"}
+    return not said
+
+
+def render_response_schema(schema: Any) -> gemini.JsonSchema:
+    """The schema of an answer: of the model's, or of a function's.
+
+    Raises:
+        InvalidToolError: It is no schema.
+    """
+    return clean_schema(schema)
+
+
+def clean_schema(schema: Any) -> gemini.JsonSchema:
+    """The schema as Gemini takes it: a copy, equal for equal input.
+
+    Raises:
+        InvalidToolError: It is no schema, or refers to something outside itself.
+    """
+    document = read_schema(_plain(schema))
+    if isinstance(document, bool):
+        return _clean_bool(document)
+    try:
+        return _Cleaner(document, cyclic_references(document)).clean_document()
+    except _TooLargeError:
+        everything = references({"allOf": [document, *document.get("$defs", {}).values()]})
+        return _Cleaner(document, frozenset(everything), math.inf).clean_document()
+
+
+def _plain(schema: Any) -> Mapping[str, Any] | bool:
+    """The schema as a dict, whoever wrote it."""
+    if is_described_class(schema):
+        return {key: value for key, value in class_schema(schema).items() if key != "title"}
+    if not isinstance(schema, type) and callable(getattr(schema, "model_dump", None)):
+        dumped: dict[str, Any] = schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return dumped  # the SDK's `types.Schema`
+    if isinstance(schema, (Mapping, bool)):
+        return schema
+    raise InvalidToolError(
+        f"{schema!r} is no schema. Give a dict, a Pydantic class or a TypedDict."
+    )
+
+
+class _TooLargeError(Exception):
+    """Writing the references out made too much of it."""
+
+
+class _Cleaner:
+    """Cleans one document: follows its references, and keeps those that would never end."""
+
+    def __init__(
+        self, document: Schema, kept: frozenset[str], limit: float = _MAX_SUBSCHEMAS
+    ) -> None:
+        self._document = document
+        self._kept = kept
+        self._left = limit
+        self._definitions: Schema = {}
+        self._names: dict[str, str] = {}
+
+    def clean_document(self) -> Schema:
+        root = dict(self._document)
+        if isinstance(reference := root.pop("$ref", None), str):
+            # The root has to be an object itself, so its own reference is followed once.
+            cleaned = self._beside(self._clean_target(reference), root)
+        else:
+            cleaned = self._clean(root)
+        if self._definitions:
+            cleaned["$defs"] = self._definitions
+        return cleaned
+
+    def _clean(self, schema: Any, name: str = "") -> Schema:
+        """One subschema; `name` is the property or definition it belongs to, if any."""
+        self._left -= 1
+        if self._left < 0:
+            raise _TooLargeError
+        if isinstance(schema, bool):
+            return _clean_bool(schema)
+        if isinstance(schema.get("$ref"), str):
+            return self._clean_reference(schema, name)
+        cleaned = {
+            keyword: self._clean_keyword(keyword, value)
+            for keyword, value in schema.items()
+            if keyword in KEPT and not (keyword == "title" and is_generated_title(value, name))
+        }
+        for rule in RULES:
+            rule(cleaned)
+        return cleaned
+
+    def _clean_keyword(self, keyword: str, value: Any) -> Any:
+        if keyword in ONE_SCHEMA:
+            return value if isinstance(value, bool) else self._clean(value)
+        if keyword in LIST_OF_SCHEMAS:
+            return [self._clean(item) for item in value]
+        if keyword in MAP_OF_SCHEMAS and isinstance(value, dict):
+            return {name: self._clean(item, name) for name, item in value.items()}
+        return value
+
+    def _clean_reference(self, schema: Schema, name: str) -> Schema:
+        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        if is_generated_title(beside.get("title"), name):
+            del beside["title"]
+        if schema["$ref"] in self._kept:
+            return self._beside({"$ref": self._define(schema["$ref"])}, beside)
+        return self._beside(self._clean_target(schema["$ref"]), beside)
+
+    def _beside(self, target: Schema, beside: Schema) -> Schema:
+        """`target` with what stood beside the reference to it."""
+        nullable = beside.pop("nullable", False)
+        outer = self._clean(beside)
+        cleaned = (
+            (merge_schemas(outer, target) or {**outer, "allOf": [target]}) if outer else target
+        )
+        if "allOf" in cleaned:
+            write_out_all_of(cleaned)
+        if nullable:
+            cleaned["nullable"] = True
+            allow_null(cleaned)
+        return cleaned
+
+    def _clean_target(self, reference: str) -> Schema:
+        return self._clean(resolve(self._document, reference), _last_segment(reference))
+
+    def _define(self, reference: str) -> str:
+        if reference not in self._names:
+            name = wanted = _last_segment(reference) or "root"
+            while name in self._definitions:
+                name = f"{wanted}_{len(self._definitions)}"
+            self._names[reference] = f"#/$defs/{name}"
+            self._definitions[name] = {}  # known before it is cleaned: it leads back to itself
+            self._definitions[name] = self._clean_target(reference)
+        return self._names[reference]
+
+
+def _last_segment(reference: str) -> str:
+    return reference.rsplit("/", 1)[-1].removeprefix("#")
+
+
+def _clean_bool(schema: Schema | bool) -> Schema:
+    return {} if schema is True else {"not": {}}

@@ -1,0 +1,163 @@
+"""The first look at a schema: one copy, in JSON Schema's own words.
+
+Users write schemas in several spellings: Gemini's Schema message (`STRING`, `any_of`, `ref`),
+OpenAPI 3.0 (`nullable`), JSON Schema drafts 4 to 2020-12. What comes out is a deep copy of plain
+JSON in the newest draft's keywords, so that every later rule meets one spelling only. `nullable`
+stays, because what it means depends on what stands beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.schema_refs import LIST_OF_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
+
+Schema = dict[str, Any]
+
+_SPELLINGS = {
+    "additional_properties": "additionalProperties",
+    "all_of": "allOf",
+    "any_of": "anyOf",
+    "defs": "$defs",
+    "max_items": "maxItems",
+    "max_length": "maxLength",
+    "max_properties": "maxProperties",
+    "min_items": "minItems",
+    "min_length": "minLength",
+    "min_properties": "minProperties",
+    "one_of": "oneOf",
+    "prefix_items": "prefixItems",
+    "property_ordering": "propertyOrdering",
+    "ref": "$ref",
+    "unique_items": "uniqueItems",
+}
+
+# The wire writes 64-bit integers as strings: a dumped Schema message holds `"minItems": "1"`.
+_COUNTS = frozenset(
+    {"maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties"}
+)
+_LITERALS = frozenset({"const", "default", "enum", "examples"})
+
+_TYPES = frozenset({"ARRAY", "BOOLEAN", "INTEGER", "NULL", "NUMBER", "OBJECT", "STRING"})
+
+
+def read_schema(schema: Any) -> Schema | bool:
+    """A deep copy of `schema` as plain JSON in the words of JSON Schema 2020-12.
+
+    Raises:
+        InvalidToolError: It is no schema, or holds what JSON cannot.
+    """
+    if isinstance(schema, bool):
+        return schema
+    if not isinstance(schema, Mapping):
+        raise InvalidToolError(f"{schema!r} stands where a JSON schema is expected.")
+    read: Schema = {}
+    for key, value in schema.items():
+        keyword = str(_SPELLINGS.get(key, key))
+        # An SDK object dumped as a whole holds every field, unset ones as None.
+        if (value is None and keyword not in _LITERALS) or (keyword != key and keyword in schema):
+            continue
+        _read_keyword(read, keyword, value)
+    return read
+
+
+def _read_keyword(read: Schema, keyword: str, value: Any) -> None:
+    match keyword:
+        case "type":
+            _read_type(read, value)
+        case "items" if isinstance(value, (list, tuple)):
+            read["prefixItems"] = [read_schema(item) for item in value]  # drafts 4 to 2019-09
+        case "additionalItems":
+            read.setdefault("items", read_schema(value))
+        case "dependencies":
+            _read_dependencies(read, value)
+        case "example":
+            read["examples"] = [plain_json(value)]
+        case "default":
+            _read_default(read, value)
+        case "required":
+            read["required"] = plain_json(value)
+        case _ if keyword in ONE_SCHEMA:
+            read[keyword] = read_schema(value)
+        case _ if keyword in LIST_OF_SCHEMAS:
+            read[keyword] = [read_schema(item) for item in value]
+        case _ if keyword in MAP_OF_SCHEMAS and isinstance(value, Mapping):
+            read[keyword] = {str(name): read_schema(item) for name, item in value.items()}
+        case _ if keyword in _COUNTS and isinstance(value, str):
+            read[keyword] = int(value)
+        case _:
+            read[keyword] = plain_json(value)
+
+
+def _read_type(read: Schema, value: Any) -> None:
+    value = plain_json(value)
+    names = value if isinstance(value, list) else [value]
+    names = [name.lower() if name in _TYPES else name for name in names]
+    names = [name for name in names if name != "TYPE_UNSPECIFIED"]
+    if names:
+        read["type"] = names if isinstance(value, list) else names[0]
+
+
+def _read_dependencies(read: Schema, value: Mapping[str, Any]) -> None:
+    # Draft 7 keeps in one keyword what later drafts keep in two.
+    for name, item in value.items():
+        if isinstance(item, (list, tuple)):
+            read.setdefault("dependentRequired", {})[name] = plain_json(item)
+        else:
+            read.setdefault("dependentSchemas", {})[name] = read_schema(item)
+
+
+def _read_default(read: Schema, value: Any) -> None:
+    try:
+        read["default"] = plain_json(value)
+    except InvalidToolError:
+        return  # an object that JSON has no form for: the model could not write it either
+
+
+def plain_json(value: Any) -> Any:
+    """A deep copy of `value` as plain JSON; enums, dates, models and the like by their JSON form.
+
+    Raises:
+        InvalidToolError: JSON has no form for it.
+    """
+    match value:
+        case None | bool() | str():
+            return value if type(value) in {str, bool, type(None)} else _jsonable(value)
+        case int() | float() if type(value) in {int, float}:
+            return value
+        case Mapping():
+            return {str(key): plain_json(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain_json(item) for item in value]
+        case AbstractSet():
+            return sorted((plain_json(item) for item in value), key=repr)
+        case _:
+            return _jsonable(value)
+
+
+def _jsonable(value: Any) -> Any:
+    try:
+        return to_jsonable_python(value, inf_nan_mode="constants")
+    except (PydanticSerializationError, ValueError) as error:
+        raise InvalidToolError(
+            f"The schema holds {value!r}, which JSON has no form for."
+        ) from error
+
+
+def is_finite(value: Any) -> bool:
+    """Whether JSON can hold every number in `value`."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return all(map(is_finite, value.values()))
+        case list():
+            return all(map(is_finite, value))
+        case _:
+            return True

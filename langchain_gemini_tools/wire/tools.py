@@ -1,0 +1,228 @@
+"""Tools -> function declarations.
+
+`bind_tool` takes whatever a user calls a tool, once, when it is bound; what it gives is plain JSON
+that a binding can hold and a trace can show. `render_tools` puts what is bound on the wire, and is
+cheap: an agent does it at every step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool, Tool
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.builtin_tools import (
+    is_builtin,
+    render_builtin,
+    snake_case,
+    unknown_tool,
+)
+from langchain_gemini_tools.wire.dialects import Specification, read_specification
+from langchain_gemini_tools.wire.names import function_names, names_by_wire_name, render_name
+from langchain_gemini_tools.wire.python_types import (
+    arguments_schema,
+    class_schema,
+    is_described_class,
+    read_function,
+)
+from langchain_gemini_tools.wire.schema import render_parameters, render_response_schema
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.tool_choice import ToolChoice
+
+MAX_FUNCTIONS = 512
+
+_DECLARATIONS = ("functionDeclarations", "function_declarations")
+
+# "Parameter names must start with a letter or an underscore and must only contain chars a-z, A-Z,
+# 0-9, or underscores with a maximum length of 64."
+_PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+class BoundTool(dict[str, Any]):
+    """A tool that is bound already: a plain dict in every way, known to be clean."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return dict, (dict(self),)  # a copy may be changed, and is looked at again
+
+
+def bind_tools(tools: Iterable[Any]) -> list[dict[str, Any]]:
+    """Every tool's plain dicts, in order."""
+    return [bound for tool in tools for bound in bind_tool(tool)]
+
+
+def bind_tool(tool: Any) -> list[dict[str, Any]]:
+    """One user-given tool as plain dicts: one for each function and each built-in tool in it.
+
+    A function is `{"type": "function", "function": {"name", "description", "parameters",
+    "response_schema"}}`, the last three only where there is something to say; both schemas are
+    those that will be sent. A built-in tool is Gemini's own dict, such as `{"googleSearch": {}}`.
+
+    Raises:
+        InvalidToolError: It is no tool, or one that Gemini cannot be told about.
+    """
+    if isinstance(tool, BoundTool):
+        return [tool]
+    if isinstance(tool, str) and is_builtin(tool):
+        return [BoundTool(render_builtin(tool, None))]
+    if isinstance(tool, Mapping):
+        return _bind_mapping(tool)
+    if isinstance(tool, BaseTool):
+        return _bind_base_tool(tool)
+    if is_described_class(tool):
+        schema = class_schema(tool)
+        name = schema.get("title") or tool.__name__
+        return [_bind(Specification(name, schema.get("description"), schema))]
+    if not isinstance(tool, type) and callable(getattr(tool, "model_dump", None)):
+        return _bind_model(tool)
+    if callable(tool) and not isinstance(tool, (type, Runnable)):
+        return [_bind(read_function(tool))]
+    raise InvalidToolError(
+        f"{tool!r} is no tool. Give a function, a LangChain tool, a Pydantic class, a TypedDict or "
+        "a dict; a runnable becomes a tool by `.as_tool(name=..., description=...)`."
+    )
+
+
+def _bind_mapping(tool: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not any(key in _DECLARATIONS or is_builtin(key) for key in tool) or "name" in tool:
+        return [_bind(read_specification(tool))]
+    bound: list[dict[str, Any]] = []
+    for key, value in tool.items():
+        if key in _DECLARATIONS:
+            bound += bind_tools(value or ())
+        elif is_builtin(key):
+            bound.append(BoundTool(render_builtin(key, value)))
+        else:
+            raise unknown_tool([key])
+    return bound
+
+
+def _bind_model(tool: Any) -> list[dict[str, Any]]:
+    """A `types.Tool` or `types.FunctionDeclaration` of google-genai, or an `mcp.types.Tool`."""
+    # Not dumped deep: a dump would drop the nulls inside of a JSON schema.
+    fields = {name: value for name, value in tool if value is not None}
+    return _bind_mapping(
+        {
+            name: value.model_dump(mode="json", by_alias=True, exclude_none=True)
+            if hasattr(value, "model_dump")
+            else value
+            for name, value in fields.items()
+        }
+    )
+
+
+def _bind_base_tool(tool: BaseTool) -> list[dict[str, Any]]:
+    extras = getattr(tool, "extras", None) or {}
+    if (definition := extras.get("provider_tool_definition")) is not None:
+        return bind_tool(definition)
+    own = extras.get("gemini") or {}
+    return [
+        _bind(
+            Specification(
+                name=tool.name,
+                description=tool.description,
+                parameters=_call_schema(tool),
+                response=own.get("response_schema"),
+            )
+        )
+    ]
+
+
+def _call_schema(tool: BaseTool) -> Any:
+    if isinstance(tool, Tool) and not tool.args_schema:
+        # LangChain's name for the one text that such a tool takes.
+        return {
+            "type": "object",
+            "properties": {"__arg1": {"type": "string"}},
+            "required": ["__arg1"],
+        }
+    if type(tool).tool_call_schema is BaseTool.tool_call_schema and tool.args_schema:
+        return arguments_schema(tool.args_schema)
+    return arguments_schema(tool.tool_call_schema)
+
+
+def _bind(specification: Specification) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": specification.name}
+    if specification.description:
+        function["description"] = specification.description
+    try:
+        if parameters := render_parameters(specification.parameters):
+            if parameters.get("description") == specification.description:
+                parameters.pop("description", None)
+            function["parameters"] = parameters
+        if specification.response is not None:
+            function["response_schema"] = render_response_schema(specification.response)
+    except InvalidToolError as error:
+        raise InvalidToolError(f"Tool {specification.name!r}: {error}") from error
+    return BoundTool({"type": "function", "function": function})
+
+
+def check_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capabilities) -> None:
+    """Refuse, by name, what the API would refuse by number.
+
+    Raises:
+        InvalidToolError: Two functions share a name, there are too many, a parameter's name is not
+            allowed, or the model takes built-in tools and functions only apart.
+    """
+    names = function_names(bound)
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidToolError(f"Two tools are called {name!r}; names have to be different.")
+    if len(names_by_wire_name(bound)) < len(names):
+        raise InvalidToolError("Two tools have the same name after renaming; rename one of them.")
+    if len(names) > MAX_FUNCTIONS:
+        raise InvalidToolError(
+            f"Gemini takes {MAX_FUNCTIONS} functions, and {len(names)} are bound."
+        )
+    for tool in bound:
+        _check_parameter_names(tool)
+    builtin = [snake_case(key) for tool in bound if "function" not in tool for key in tool]
+    if builtin and names and not capabilities.combines_builtin_tools_with_functions:
+        raise InvalidToolError(
+            f"This model takes built-in tools ({', '.join(builtin)}) and functions "
+            f"({', '.join(names)}) only apart. Bind one kind, or use gemini-3 or later."
+        )
+
+
+def _check_parameter_names(tool: Mapping[str, Any]) -> None:
+    function = tool.get("function", {})
+    for name in function.get("parameters", {}).get("properties", {}):
+        if not _PARAMETER_NAME.fullmatch(name):
+            raise InvalidToolError(
+                f"Tool {function['name']!r} has a parameter {name!r}. Parameters of Gemini's start "
+                "with a letter or an underscore and have up to 64 letters, digits and underscores."
+            )
+
+
+def render_tools(
+    bound: Sequence[Mapping[str, Any]], choice: ToolChoice | None = None
+) -> list[gemini.Tool]:
+    """All functions in one tool, then each built-in tool.
+
+    Functions that `choice` leaves out are not declared: with AUTO the API takes no allowed names.
+    """
+    functions = [tool["function"] for tool in bound if "function" in tool]
+    if choice:
+        functions = [function for function in functions if choice.declares(function["name"])]
+    tools: list[gemini.Tool] = []
+    if functions:
+        tools.append({"functionDeclarations": [render_declaration(item) for item in functions]})
+    return [*tools, *(dict(tool) for tool in bound if "function" not in tool)]
+
+
+def render_declaration(function: Mapping[str, Any]) -> gemini.FunctionDeclaration:
+    """One bound function as the wire declares it."""
+    declaration: gemini.FunctionDeclaration = {"name": render_name(function["name"])}
+    if "description" in function:
+        declaration["description"] = function["description"]
+    if "parameters" in function:
+        declaration["parametersJsonSchema"] = function["parameters"]
+    if "response_schema" in function:
+        declaration["responseJsonSchema"] = function["response_schema"]
+    return declaration
