@@ -1,0 +1,171 @@
+"""Options of a call -> generationConfig, safetySettings and the other settings beside it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.wire.schema import render_response_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.wire import shapes as gemini
+
+JSON = "application/json"
+
+_PLAIN = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "max_output_tokens": "maxOutputTokens",
+    "seed": "seed",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "response_mime_type": "responseMimeType",
+    "response_modalities": "responseModalities",
+    "image_config": "imageConfig",
+    "speech_config": "speechConfig",
+    "response_logprobs": "responseLogprobs",
+    "logprobs": "logprobs",
+    "audio_timestamp": "audioTimestamp",
+}
+"""Options that only change their spelling."""
+
+_BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
+"""Thinking effort for models that take a budget only; Google's own mapping for OpenAI's levels."""
+
+GENERATION_OPTIONS = frozenset(_PLAIN) | {
+    "n",
+    "stop",
+    "response_schema",
+    "response_format",
+    "media_resolution",
+    "thinking_budget",
+    "reasoning_effort",
+    "include_thoughts",
+    "thinking_config",
+    "generation_config",
+}
+"""Names that `render_generation_config` understands."""
+
+
+def render_generation_config(
+    options: Mapping[str, Any], capabilities: Capabilities
+) -> gemini.JsonObject:
+    """Render sampling, output format and thinking; options that are `None` are not set.
+
+    Raises:
+        InvalidOptionError: A value or a combination that the API would refuse.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    config = {wire: plain(given[name]) for name, wire in _PLAIN.items() if name in given}
+    if stop := given.get("stop"):
+        config["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)
+    if given.get("n", 1) != 1:
+        config["candidateCount"] = _candidate_count(given["n"], capabilities)
+    if "media_resolution" in given:
+        config["mediaResolution"] = _media_resolution(given["media_resolution"])
+    if thinking := _render_thinking(given, capabilities):
+        config["thinkingConfig"] = thinking
+    config |= _render_output_format(given)
+    config |= plain(given.get("generation_config") or {})
+    if config.get("responseMimeType") == JSON and not capabilities.takes_json_output:
+        raise InvalidOptionError(
+            "This model has no JSON output. Use method='function_calling', or another model."
+        )
+    return config
+
+
+def render_safety_settings(settings: Any) -> list[gemini.JsonObject]:
+    """Safety settings as a mapping of category to threshold, or as the API's own list."""
+    settings = plain(settings) or []
+    if isinstance(settings, dict):
+        return [{"category": name, "threshold": level} for name, level in settings.items()]
+    return list(settings)
+
+
+def plain(value: Any) -> Any:
+    """JSON of what users hand over: enums by value, SDK types as the wire spells them."""
+    if isinstance(value, Enum):
+        return value.value
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(value, dict):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def _candidate_count(count: int, capabilities: Capabilities) -> int:
+    if count < 1 or not capabilities.takes_several_candidates:
+        raise InvalidOptionError(
+            f"n={count}: this model gives one candidate. Use `batch` for several answers."
+        )
+    return count
+
+
+def _media_resolution(value: Any) -> str:
+    word = str(plain(value)).upper()
+    return word if word.startswith("MEDIA_RESOLUTION_") else f"MEDIA_RESOLUTION_{word}"
+
+
+def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> dict[str, Any]:
+    config: dict[str, Any] = dict(_camel(plain(given.get("thinking_config") or {})))
+    if "include_thoughts" in given:
+        config["includeThoughts"] = given["include_thoughts"]
+    if "thinking_budget" in given:
+        config["thinkingBudget"] = given["thinking_budget"]
+    if "reasoning_effort" in given:
+        effort = str(plain(given["reasoning_effort"])).lower()
+        if capabilities.thinks_by_level:
+            config["thinkingLevel"] = effort
+        else:
+            config["thinkingBudget"] = config.get("thinkingBudget", _budget(effort))
+    if "thinkingBudget" in config and "thinkingLevel" in config:
+        raise InvalidOptionError(
+            "thinking_budget and thinking_level (reasoning_effort) exclude each other: give one."
+        )
+    return config
+
+
+def _budget(effort: str) -> int:
+    if effort not in _BUDGETS:
+        raise InvalidOptionError(
+            f"reasoning_effort={effort!r} is unknown; there are {', '.join(_BUDGETS)}."
+        )
+    return _BUDGETS[effort]
+
+
+def _render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
+    """`response_schema`, and `response_format` as agents and OpenAI's users write it."""
+    if (schema := given.get("response_schema")) is not None:
+        return {
+            "responseMimeType": given.get("response_mime_type", JSON),
+            "responseJsonSchema": render_response_schema(schema),
+        }
+    match given.get("response_format"):
+        case None | {"type": "text"}:
+            return {}
+        case {"type": "json_object"}:
+            return {"responseMimeType": JSON}
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return {"responseMimeType": JSON, "responseJsonSchema": render_response_schema(schema)}
+        case {"type": "json_schema", "schema": dict(schema)}:
+            return {"responseMimeType": JSON, "responseJsonSchema": render_response_schema(schema)}
+        case schema if isinstance(schema, type) or (isinstance(schema, dict) and "type" in schema):
+            return {"responseMimeType": JSON, "responseJsonSchema": render_response_schema(schema)}
+        case other:
+            raise InvalidOptionError(f"response_format={other!r} is not understood.")
+
+
+def _camel(config: dict[str, Any]) -> dict[str, Any]:
+    return {_camel_word(key): value for key, value in config.items()}
+
+
+def _camel_word(key: str) -> str:
+    head, *tail = key.split("_")
+    return head + "".join(word.capitalize() for word in tail)

@@ -1,0 +1,206 @@
+"""The request path: everything one Gemini call sends, in the order it is built.
+
+Each line of `render_request` opens one neighbouring file. Nothing here talks to the network.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+from langchain_gemini_tools.errors import InvalidHistoryError, InvalidOptionError, RefusedError
+from langchain_gemini_tools.wire.contents import render_contents, render_system
+from langchain_gemini_tools.wire.generation import (
+    JSON,
+    plain,
+    render_generation_config,
+    render_safety_settings,
+)
+from langchain_gemini_tools.wire.history import Repair, split_system
+from langchain_gemini_tools.wire.names import function_names, names_by_wire_name
+from langchain_gemini_tools.wire.response import ReplyContext
+from langchain_gemini_tools.wire.tool_choice import render_tool_config, resolve_tool_choice
+from langchain_gemini_tools.wire.tools import bind_tools, check_tools, render_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.wire import shapes as gemini
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOptions:
+    """Everything about one call but its messages."""
+
+    model: str
+    capabilities: Capabilities
+    vertexai: bool = False
+    tools: Sequence[Any] = ()
+    tool_choice: Any = None
+    tool_config: Any = None
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling, output format, thinking: see `generation.py`."""
+    safety_settings: Any = None
+    cached_content: str | None = None
+    labels: Mapping[str, str] | None = None
+    extra_body: Mapping[str, Any] | None = None
+    """Fields that this package does not know yet, merged over the body."""
+    merges_system: bool = False
+    """Send system messages as the first user text."""
+    repairs_history: bool = True
+
+
+@dataclass(frozen=True)
+class RenderedRequest:
+    """A request, what was mended for it, and what its answer is read with."""
+
+    body: gemini.Request
+    repairs: list[Repair]
+    context: ReplyContext
+
+
+def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> RenderedRequest:
+    """Render one LangChain call as one Gemini call; equal input gives an equal request.
+
+    Raises:
+        RefusedError: Something that the API would refuse, or that it has no form for.
+    """
+    tools = bind_tools(options.tools)
+    check_tools(tools, options.capabilities)
+    choice = resolve_tool_choice(
+        options.tool_choice, tools, options.capabilities, options.tool_config
+    )
+    system, others = split_system(messages)
+    conversation = render_contents(others, options.capabilities)
+    instruction = render_system(system)
+    if instruction and (options.merges_system or not options.capabilities.takes_system_instruction):
+        conversation.contents[0]["parts"][:0] = instruction["parts"]
+        instruction = None
+    body = {
+        "systemInstruction": instruction,
+        "contents": conversation.contents,
+        "tools": render_tools(tools, choice),
+        "toolConfig": render_tool_config(
+            choice, tools, options.capabilities, vertexai=options.vertexai
+        ),
+        "generationConfig": render_generation_config(options.generation, options.capabilities),
+        "safetySettings": render_safety_settings(options.safety_settings),
+        "cachedContent": options.cached_content,
+        "labels": options.labels,
+    }
+    present = {key: value for key, value in body.items() if value} | plain(options.extra_body or {})
+    _check_combinations(present, options)
+    _check_repairs(conversation.repairs, options)
+    return RenderedRequest(
+        body=cast("gemini.Request", present),
+        repairs=conversation.repairs,
+        context=ReplyContext(
+            model=options.model,
+            tool_names=names_by_wire_name(tools),
+            runs_remote_tools=any("mcpServers" in tool for tool in tools),
+        ),
+    )
+
+
+def _check_repairs(repairs: Sequence[Repair], options: CallOptions) -> None:
+    if options.repairs_history:
+        return
+    for repair in repairs:
+        if not repair.is_harmless:
+            raise InvalidHistoryError(
+                f"Message {repair.position} cannot be sent as it is. With repairs allowed: "
+                f"{repair.explanation}"
+            )
+
+
+def _check_combinations(body: Mapping[str, Any], options: CallOptions) -> None:
+    """Refuse what the API answers with 400, in words that say what would work."""
+    has_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
+    if body.get("tools") and not options.capabilities.calls_functions:
+        raise InvalidOptionError(f"{options.model} takes no tools. Use a Gemini model.")
+    if has_json and body.get("tools"):
+        _check_json_beside_tools(body["tools"], options)
+    if options.cached_content and (body.keys() & {"tools", "toolConfig", "systemInstruction"}):
+        raise InvalidOptionError(
+            "With cached_content, tools and system messages belong into the cache: "
+            "create it with them, and leave them out of the call."
+        )
+    if options.labels and not options.vertexai:
+        raise InvalidOptionError("labels exist on Vertex AI only. Leave them out, or use vertexai.")
+
+
+def _check_json_beside_tools(tools: Sequence[Any], options: CallOptions) -> None:
+    if not options.capabilities.combines_json_output_with_functions:
+        names = function_names(bind_tools(options.tools)) or [key for tool in tools for key in tool]
+        raise InvalidOptionError(
+            f"{options.model} does not give JSON output while tools are bound "
+            f"({', '.join(names)}). Use ToolStrategy or method='function_calling', or gemini-3."
+        )
+
+
+def encode_request(body: Mapping[str, Any]) -> bytes:
+    """The body as it goes over the wire.
+
+    Raises:
+        RefusedError: It holds something that JSON has no form for.
+    """
+    try:
+        text = json.dumps(
+            body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_jsonable
+        )
+    except ValueError as error:
+        if "circular" in str(error).lower():
+            raise RefusedError("A message holds a value that contains itself.") from error
+        # NaN and infinities are not JSON; as text they still tell what they are.
+        text = json.dumps(_finite(body), ensure_ascii=False, separators=(",", ":"))
+    except RecursionError as error:
+        raise RefusedError("A message holds a value that is nested too deep to send.") from error
+    # A lone surrogate has no UTF-8; the replacement character is what a reader would see.
+    return text.encode("utf-8", "replace")
+
+
+def _jsonable(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case date() | datetime() | time():
+            return value.isoformat()
+        case UUID() | Decimal():
+            return str(value)
+        case set() | frozenset():
+            return sorted(value, key=repr)
+        case bytes() | bytearray():
+            raise RefusedError(
+                f"A message holds {len(value)} raw bytes. Send them as a media block "
+                "with base64 and mime_type, or as text."
+            )
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: getattr(value, item.name) for item in fields(value)}
+    if hasattr(value, "tolist"):  # numpy
+        return value.tolist()
+    raise RefusedError(
+        f"A message holds a {type(value).__name__}, which JSON has no form for: {value!r:.80}"
+    )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if value is None or isinstance(value, (str, int, bool)):
+        return value
+    return _finite(_jsonable(value))
