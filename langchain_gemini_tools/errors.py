@@ -32,12 +32,11 @@ takes longer than loading everything else here.
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.exceptions import (
     ContextOverflowError,
@@ -130,13 +129,13 @@ class BlockedError(ReplyError):
 class EmptyReplyError(ReplyError):
     """The reply holds neither an answer nor a reason for its absence."""
 
-    is_retryable: ClassVar[bool] = True
+    is_retryable = True
 
 
 class MalformedCallError(ReplyError):
     """The model tried to call a tool, and what it wrote is not a call."""
 
-    is_retryable: ClassVar[bool] = True
+    is_retryable = True
 
 
 class TruncatedStreamError(ReplyError, ModelConnectionError):
@@ -283,9 +282,8 @@ def map_api_error(code: int | None, details: Any, response: Any = None) -> Gemin
     )
 
 
-def parse_error_body(body: bytes, reason: str = "") -> Any:
-    """The JSON of an error's body; of a proxy's page, `{"error": {"message": …}}` with its words."""
-    text = body.decode("utf-8", errors="replace").strip()
+def parse_error_body(text: str, reason: str = "") -> Any:
+    """The JSON of an error's body; a proxy's page becomes `{"error": {"message": its words}}`."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):

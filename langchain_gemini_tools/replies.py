@@ -1,0 +1,83 @@
+"""What the server answered -> JSON objects, or the error that the answer is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from langchain_gemini_tools.errors import (
+    TruncatedStreamError,
+    UnreadableReplyError,
+    holds_error,
+    map_api_error,
+    parse_error_body,
+    scrub,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    JsonObject = dict[str, Any]
+
+
+def parse_reply(response: Any, body: bytes) -> JsonObject:
+    """The object that the body of a whole response is."""
+    if response.status_code != 200:
+        raise_api_error(response, body)
+    try:
+        reply = json.loads(body)
+    except (ValueError, RecursionError):
+        raise _unreadable(response, body) from None
+    if holds_error(reply):
+        raise_api_error(response, body)
+    if not isinstance(reply, dict):
+        raise _unreadable(response, body)
+    return reply
+
+
+def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> Iterator[JsonObject]:
+    """The objects in the text of one event; usually one, several where a proxy made a list."""
+    if not text:
+        return
+    try:
+        reply = json.loads(text)
+    except (ValueError, RecursionError):
+        if is_last and text.lstrip().startswith((b"{", b"[")):
+            raise TruncatedStreamError("The connection ended inside an event.") from None
+        raise _unreadable(response, text) from None
+    if holds_error(reply):
+        raise_api_error(response, text)
+    replies = reply if isinstance(reply, list) else [reply]
+    if not all(isinstance(item, dict) for item in replies):
+        raise _unreadable(response, text)
+    yield from replies
+
+
+def raise_api_error(response: Any, body: bytes) -> NoReturn:
+    """Raise the error that an answer is: by its status, or at 200 by the one in its body."""
+    text = scrub(body.decode("utf-8", errors="replace"), _secrets_sent(response))
+    details = parse_error_body(text, response.reason_phrase)
+    code = None if response.status_code == 200 else response.status_code
+    raise map_api_error(code, details, without_request(response, text))
+
+
+def without_request(response: Any, text: str) -> Any:
+    """The response as an error may show it: the request's headers hold the key."""
+    headers = response.headers.copy()
+    for name in ("content-encoding", "content-length", "transfer-encoding"):
+        headers.pop(name, None)
+    return type(response)(response.status_code, headers=headers, text=text)
+
+
+def _unreadable(response: Any, body: bytes) -> UnreadableReplyError:
+    shown = scrub(body[:200].decode("utf-8", errors="replace"), _secrets_sent(response))
+    kind = response.headers.get("content-type", "no content type")
+    return UnreadableReplyError(
+        f"The API answered with something that is not a JSON object ({kind}): {shown!r}", body=shown
+    )
+
+
+def _secrets_sent(response: Any) -> list[str]:
+    headers = response.request.headers
+    found = [headers.get("x-goog-api-key"), headers.get("authorization")]
+    return [value.removeprefix("Bearer ") for value in found if value]

@@ -1,0 +1,132 @@
+"""Which failures are tried again, how often, and how long to wait between.
+
+The errors themselves say whether the same request may succeed later (`is_retryable`); there are no
+status codes here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from langchain_core.exceptions import ModelError, ModelTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+Result = TypeVar("Result")
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Repeats a failed request with growing, random pauses, or as the API asks for them.
+
+    Not repeated: what cannot succeed, a timeout (the caller's time is up), a quota per day, and
+    what the API wants to hear of later than `max_delay_seconds` from now.
+    """
+
+    max_retries: int
+    """Requests after the first one; 0 sends one request."""
+    max_delay_seconds: float = 60.0
+    initial_delay_seconds: float = 1.0
+    on_retry: Callable[[int, Exception, float], object] | None = None
+    """Called before each pause with the number of the retry, the failure, and the seconds."""
+    sleep: Callable[[float], object] = time.sleep
+    asleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    random: Callable[[], float] = random.random
+    """Numbers from 0 to 1."""
+
+    def call(self, function: Callable[[], Result]) -> Result:
+        """The result of the function, called again while its failure allows it."""
+        for attempt in range(self.max_retries):
+            try:
+                return function()
+            except ModelError as error:
+                self.sleep(self._pause_after(error, attempt + 1))
+        return function()
+
+    async def acall(self, function: Callable[[], Awaitable[Result]]) -> Result:
+        """`call` for a coroutine function."""
+        for attempt in range(self.max_retries):
+            try:
+                return await function()
+            except ModelError as error:
+                await self.asleep(self._pause_after(error, attempt + 1))
+        return await function()
+
+    def open_stream(self, function: Callable[[], Iterator[Result]]) -> Iterator[Result]:
+        """The items of the iterator the function returns, asked again until its first item.
+
+        Once an item has reached the caller, a failure is final: a second try would say the
+        beginning twice.
+        """
+        items, first = self.call(lambda: _begin(function()))
+        try:
+            yield from first
+            yield from items
+        finally:
+            _close(items)
+
+    async def aopen_stream(
+        self, function: Callable[[], AsyncIterator[Result]]
+    ) -> AsyncIterator[Result]:
+        """`open_stream` for an asynchronous iterator."""
+        items, first = await self.acall(lambda: _abegin(function()))
+        try:
+            for item in first:
+                yield item
+            async for item in items:
+                yield item
+        finally:
+            await _aclose(items)
+
+    def _pause_after(self, error: ModelError, attempt: int) -> float:
+        """The seconds to wait before this retry; raises the error when it is final."""
+        asked: float | None = getattr(error, "retry_after", None)
+        if not error.is_retryable or isinstance(error, ModelTimeoutError):
+            raise error
+        if asked is not None and asked > self.max_delay_seconds:
+            error.add_note(
+                f"Not repeated: the API asks to wait {asked:g} s, longer than the limit of "
+                f"{self.max_delay_seconds:g} s."
+            )
+            raise error
+        # Full jitter: many clients that failed together do not come back together.
+        ceiling = min(self.initial_delay_seconds * 2.0 ** (attempt - 1), self.max_delay_seconds)
+        delay = max(asked or 0.0, self.random() * ceiling)
+        self._tell(attempt, error, delay)
+        return delay
+
+    def _tell(self, attempt: int, error: ModelError, delay: float) -> None:
+        _logger.warning("Retry %d of %d in %.1f s: %s", attempt, self.max_retries, delay, error)
+        if self.on_retry is not None:
+            self.on_retry(attempt, error, delay)
+
+
+def _begin(items: Iterator[Result]) -> tuple[Iterator[Result], list[Result]]:
+    """The iterator, and its first item in a list that is empty where there is none."""
+    for item in items:
+        return items, [item]
+    return items, []
+
+
+async def _abegin(items: AsyncIterator[Result]) -> tuple[AsyncIterator[Result], list[Result]]:
+    async for item in items:
+        return items, [item]
+    return items, []
+
+
+def _close(items: Any) -> None:
+    if close := getattr(items, "close", None):
+        close()
+
+
+async def _aclose(items: Any) -> None:
+    if close := getattr(items, "aclose", None):
+        await close()
