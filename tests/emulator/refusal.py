@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 JsonObject = dict[str, Any]
 
@@ -66,9 +69,17 @@ def error_body(
     return {"error": error | {"details": details} if details else error}
 
 
-def invalid_request(field: str, problem: str) -> Refusal:
-    """A violation as the request's own validator words it."""
-    return Refusal(f"* GenerateContentRequest.{field}: {problem}\n")
+def invalid_request(*problems: tuple[str, str]) -> Refusal:
+    """Violations as the request's own validator words them: where, and what."""
+    return Refusal(
+        "".join(f"* GenerateContentRequest.{field}: {problem}\n" for field, problem in problems)
+    )
+
+
+def refuse_all(problems: Iterable[tuple[str, str]]) -> None:
+    """Raise all problems together; without any, go on."""
+    if found := list(problems):
+        raise invalid_request(*found)
 
 
 def invalid(why: str) -> Refusal:

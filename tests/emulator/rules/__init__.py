@@ -10,9 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.emulator.memory import Memory
+from tests.emulator.rules.contents import check_contents
+from tests.emulator.rules.declarations import check_declarations
+from tests.emulator.rules.generation import check_generation
+from tests.emulator.rules.signatures import check_signatures
+from tests.emulator.rules.tool_config import check_tool_config, check_tools
+from tests.emulator.rules.turns import check_turns
+
 if TYPE_CHECKING:
     from tests.emulator.ask import Ask
-    from tests.emulator.memory import Memory
 
 
 def check(ask: Ask, memory: Memory | None = None, *, accepts_foreign: bool = False) -> None:
@@ -26,6 +33,13 @@ def check(ask: Ask, memory: Memory | None = None, *, accepts_foreign: bool = Fal
     Raises:
         Refusal: the first rule that is broken.
     """
+    check_contents(ask)
+    check_generation(ask)
+    check_declarations(ask)
+    check_tools(ask)
+    check_tool_config(ask)
+    check_turns(ask)
+    check_signatures(ask, memory or Memory(), accepts_foreign=accepts_foreign)
 
 
 __all__ = ["check"]

@@ -1,0 +1,107 @@
+"""JSON Schemas: `parametersJsonSchema` and `responseJsonSchema`.
+
+The reference: "While the full JSON Schema may be sent, not all features are supported." So keywords
+are not counted here; what is refused is what it states as a rule, and what is no schema at all.
+https://ai.google.dev/api/caching#FunctionDeclaration
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.emulator.refusal import JsonObject, Refusal, invalid
+
+_TYPES = {"string", "number", "integer", "boolean", "array", "object", "null"}
+_MAX_DEPTH = 32
+"""Not published; real schemas stay far below."""
+
+
+def check_json_schema(schema: Any, owner: str, *, is_parameters: bool) -> None:
+    """Refuse what the API cannot read; `owner` is the function's name."""
+    if not isinstance(schema, dict):
+        raise invalid(f"{owner}: the schema is no object")
+    if is_parameters and _resolve(schema, schema, owner).get("type") != "object":
+        raise invalid(f"{owner}: the schema of parameters is not of type object")
+    _check(schema, schema, owner, depth=0, required_refs=())
+
+
+def _check(
+    schema: Any, root: JsonObject, owner: str, *, depth: int, required_refs: tuple[str, ...]
+) -> None:
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, dict):
+        raise invalid(f"{owner}: {schema!r} stands where a schema was due")
+    if depth > _MAX_DEPTH:
+        raise Refusal(
+            f"FunctionDeclaration '{owner}' in the request exceeds the maximum allowed nesting "
+            "depth."
+        )
+    _check_reference(schema, root, owner, depth, required_refs)
+    _check_values(schema, owner)
+    required = schema.get("required", [])
+    for name, child in schema.get("properties", {}).items():
+        # Cycles are followed as far as they have to be: "only in non-required properties"
+        refs = required_refs if name in required else ()
+        _check(child, root, owner, depth=depth + 1, required_refs=refs)
+    for child in _children(schema):
+        _check(child, root, owner, depth=depth + 1, required_refs=())
+
+
+def _check_reference(
+    schema: JsonObject, root: JsonObject, owner: str, depth: int, required_refs: tuple[str, ...]
+) -> None:
+    path = schema.get("$ref")
+    if path is None:
+        return
+    # Recorded on 2.0: `title` beside `$ref` at the root
+    beside = [key for key in schema if not key.startswith("$") and key != "title"]
+    if beside:
+        # "If $ref is set on a sub-schema, no other properties, except for than those starting as
+        # a $, may be set."
+        raise invalid(f"{owner}: {', '.join(beside)} beside $ref {path}")
+    if path in required_refs:
+        raise invalid(f"{owner}: {path} refers to itself in a required property")
+    target = _resolve(schema, root, owner)
+    if required := target.get("required"):
+        for name, child in target.get("properties", {}).items():
+            if name in required and isinstance(child, dict) and "$ref" in child:
+                refs = (*required_refs, path)
+                _check(child, root, owner, depth=depth + 1, required_refs=refs)
+
+
+def _check_values(schema: JsonObject, owner: str) -> None:
+    kinds = schema.get("type", [])
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if kind not in _TYPES:
+            raise invalid(f"{owner}: there is no type {kind!r} in JSON Schema")
+    for value in schema.get("enum", []):
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            raise invalid(f"{owner}: an enum holds strings or numbers, not {value!r}")
+    if not all(isinstance(schema.get(key, {}), dict) for key in ("properties", "$defs")):
+        raise invalid(f"{owner}: properties and $defs are objects")
+
+
+def _children(schema: JsonObject) -> list[Any]:
+    lists = [schema.get(key, []) for key in ("anyOf", "oneOf", "prefixItems")]
+    singles = [schema[key] for key in ("items", "additionalProperties") if key in schema]
+    return [child for children in lists for child in children] + [
+        *singles,
+        *schema.get("$defs", {}).values(),
+    ]
+
+
+def _resolve(schema: JsonObject, root: JsonObject, owner: str) -> JsonObject:
+    seen: set[str] = set()
+    while isinstance(path := schema.get("$ref"), str):
+        target: Any = root
+        if not path.startswith("#") or path in seen:
+            raise invalid(f"{owner}: $ref {path} leads nowhere")
+        seen.add(path)
+        for step in path.removeprefix("#").strip("/").split("/"):
+            key = step.replace("~1", "/").replace("~0", "~")
+            target = target.get(key) if step and isinstance(target, dict) else target
+        if not isinstance(target, dict):
+            raise invalid(f"{owner}: $ref {path} leads nowhere")
+        schema = target
+    return schema

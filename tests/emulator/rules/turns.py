@@ -1,0 +1,119 @@
+"""The order of turns: calls after the user, responses after calls, each call answered once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tests.emulator.refusal import Refusal, invalid, refuse_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.emulator.ask import Ask, Turn
+
+_CALL_ORDER = (
+    "Please ensure that function call turn comes immediately after a user turn or after a function "
+    "response turn."
+)
+_RESPONSE_ORDER = (
+    "Please ensure that function response turn comes immediately after a function call turn."
+)
+_COUNT = (
+    "Please ensure that the number of function response parts is equal to the number of function "
+    "call parts of the function call turn."
+)
+
+
+def check_turns(ask: Ask) -> None:
+    """Refuse a conversation that is out of order. Neighbours of one role count as one turn."""
+    turns = ask.turns
+    refuse_all(_empty_names(ask))
+    for number, turn in enumerate(turns):
+        before = turns[number - 1] if number else None
+        after = turns[number + 1] if number + 1 < len(turns) else None
+        if turn.is_model:
+            _check_model_turn(turn, before, after, ask)
+        else:
+            _check_user_turn(turn, before)
+    if turns[-1].is_model:
+        raise invalid("The last turn is the model's: there is nothing to answer")
+
+
+def _empty_names(ask: Ask) -> Iterator[tuple[str, str]]:
+    for turn in ask.turns:
+        for c, p, part in turn.parts:
+            for kind, path in (
+                ("functionCall", "function_call"),
+                ("functionResponse", "function_response"),
+            ):
+                if kind in part and not part[kind].get("name"):
+                    yield f"contents[{c}].parts[{p}].{path}.name", "Name cannot be empty."
+
+
+def _check_model_turn(turn: Turn, before: Turn | None, after: Turn | None, ask: Ask) -> None:
+    if turn.has_responses:
+        _check_answered_by_the_server(turn, ask)
+        return
+    if not turn.has_calls:
+        return
+    if before is None:
+        raise Refusal(_CALL_ORDER)
+    if _call_content_follows_another(turn):
+        raise Refusal(_CALL_ORDER, why="model(text), then model(call): put them into one content")
+    # Recorded on 2.0: a call, then a user text without a response
+    unanswered = after is not None and not after.has_responses
+    if unanswered and ask.model.generation >= (2, 5):
+        raise Refusal(_COUNT, why="a call without a response")
+
+
+def _check_answered_by_the_server(turn: Turn, ask: Ask) -> None:
+    # Recorded: with `mcpServers` the API calls and answers by itself, all in the model's turn
+    if "mcpServers" not in ask.builtin_tools:
+        raise Refusal(_RESPONSE_ORDER, why="a function response in a model turn")
+    if len(turn.of_kind("functionCall")) != len(turn.of_kind("functionResponse")):
+        raise Refusal(_COUNT)
+
+
+def _call_content_follows_another(turn: Turn) -> bool:
+    contents: dict[int, bool] = {}
+    for number, _, part in turn.parts:
+        contents[number] = contents.get(number, False) or "functionCall" in part
+    kinds = list(contents.values())
+    return any(is_call and not kinds[n] for n, is_call in enumerate(kinds[1:]))
+
+
+def _check_user_turn(turn: Turn, before: Turn | None) -> None:
+    if turn.has_calls:
+        raise Refusal(_CALL_ORDER, why="a function call in a user turn")
+    if not turn.has_responses:
+        return
+    if before is None or not before.has_calls:
+        raise Refusal(_RESPONSE_ORDER)
+    is_response = ["functionResponse" in part for _, _, part in turn.parts]
+    if is_response != sorted(is_response, reverse=True):
+        raise Refusal(_RESPONSE_ORDER, why="something stands before a function response")
+    calls, responses = before.of_kind("functionCall"), turn.of_kind("functionResponse")
+    if len(calls) != len(responses):
+        raise Refusal(_COUNT)
+    for response in responses:
+        if response.keys() & {"scheduling", "willContinue"}:
+            raise invalid("scheduling and willContinue belong to the Live API")
+    _check_pairs(calls, responses)
+
+
+def _check_pairs(calls: list[dict[str, str]], responses: list[dict[str, str]]) -> None:
+    call_ids = [call.get("id") for call in calls]
+    response_ids = [response.get("id") for response in responses]
+    if all(call_ids) and all(response_ids):
+        if Counter(call_ids) != Counter(response_ids):
+            raise invalid(f"responses to {response_ids}, but calls {call_ids}")
+        if len(set(call_ids)) < len(call_ids):
+            raise invalid(f"ids that stand twice in one turn: {call_ids}")
+        names = {call["id"]: call["name"] for call in calls}
+        wrong = [item for item in responses if item["name"] != names[item["id"]]]
+    else:
+        pairs = zip(calls, responses, strict=True)
+        wrong = [response for call, response in pairs if response["name"] != call["name"]]
+    if wrong:
+        raise invalid(f"responses under another name than their call: {wrong}")

@@ -1,0 +1,128 @@
+"""Recorded traffic with the real API, for the tests that hold us to the truth.
+
+The recordings are not part of this repository. Name their folder in `GEMINI_RECORDINGS`; without it
+those tests skip.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+JsonObject = dict[str, Any]
+
+VARIABLE = "GEMINI_RECORDINGS"
+_NOT_SET = f"{VARIABLE} is not set: name the folder that holds the recorded exchanges"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request and what came back."""
+
+    recording_id: str
+    number: int
+    tier: Literal["recorded", "fixture"]
+    """`recorded` has both sides; of a `fixture` only the reply is sure."""
+    backend: Literal["gemini", "vertex"]
+    model: str
+    is_stream: bool
+    status: int
+    url_path: str
+    request: JsonObject | None
+    replies: tuple[Any, ...]
+    """One body, or the events of a stream. An error may be a list, as some streams send it."""
+    classes: frozenset[str]
+    notes: frozenset[str]
+
+    @property
+    def id(self) -> str:
+        """Short enough for a test's name, and enough to find the exchange."""
+        return f"{self.recording_id}:{self.number}"
+
+    @property
+    def version(self) -> str:
+        """The API version in the path."""
+        return self.url_path.strip("/").partition("/")[0]
+
+    @property
+    def is_answered(self) -> bool:
+        """The API took the request, and the recording shows both sides."""
+        return self.status == 200 and self.tier == "recorded" and self.request is not None
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One conversation, or several unrelated requests of one test, in the order they were made."""
+
+    id: str
+    tier: Literal["recorded", "fixture"]
+    classes: frozenset[str]
+    exchanges: tuple[Exchange, ...]
+
+
+@cache
+def recordings() -> tuple[Recording, ...]:
+    """Every recording in the folder; none when the variable is not set."""
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return ()
+    return tuple(_read(path) for path in sorted(Path(folder).glob("*.json")))
+
+
+def exchanges() -> Iterator[Exchange]:
+    """Every exchange of every recording."""
+    for recording in recordings():
+        yield from recording.exchanges
+
+
+def each_exchange(
+    keep: Callable[[Exchange], bool] = lambda _: True,
+) -> pytest.MarkDecorator:
+    """Parametrise a test by `exchange`; without recordings it skips and says why.
+
+    @each_exchange(lambda exchange: exchange.is_stream)
+    def test_...(exchange: Exchange) -> None: ...
+    """
+    chosen = [pytest.param(exchange, id=exchange.id) for exchange in exchanges() if keep(exchange)]
+    skipped = pytest.param(None, id="no-recordings", marks=pytest.mark.skip(reason=_NOT_SET))
+    return pytest.mark.parametrize("exchange", chosen or [skipped])
+
+
+def require_recordings() -> tuple[Recording, ...]:
+    """Every recording; skips the running test when there is none."""
+    if not recordings():
+        pytest.skip(_NOT_SET)
+    return recordings()
+
+
+def _read(path: Path) -> Recording:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    found = tuple(_read_exchange(data, exchange) for exchange in data["exchanges"])
+    return Recording(data["id"], data["tier"], frozenset(data["classes"]), found)
+
+
+def _read_exchange(recording: JsonObject, exchange: JsonObject) -> Exchange:
+    replies = exchange.get("response_chunks")
+    return Exchange(
+        recording_id=recording["id"],
+        number=exchange["n"],
+        tier=recording["tier"],
+        backend=exchange["backend"],
+        model=exchange["model"],
+        is_stream=exchange["method"] == "streamGenerateContent",
+        status=exchange["status"],
+        url_path=exchange["url_path"] or "",
+        request=exchange["request_json"],
+        replies=tuple(replies) if replies is not None else (exchange["response_json"],),
+        classes=frozenset(exchange.get("classes") or ()),
+        notes=frozenset(exchange.get("notes") or ()),
+    )
