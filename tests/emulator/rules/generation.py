@@ -1,4 +1,4 @@
-"""`generationConfig`: what one model family takes and another does not. And Gemma 3.
+"""`generationConfig`: what one model family takes and another does not. And Gemma 3."""
 
 from __future__ import annotations
 
