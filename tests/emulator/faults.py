@@ -9,8 +9,8 @@ name says otherwise.
 
 from __future__ import annotations
 
-import gzip
 import json
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -266,12 +266,17 @@ def gzipped() -> Fault:
     """Compressed; a stream keeps its writes, one for each event."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
-        members = (
-            gzip.compress(step) if isinstance(step, bytes) else step for step in outgoing.steps
-        )
-        return outgoing.with_steps(*members).with_headers(content_encoding="gzip")
+        packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+        steps = [_pack(step, packer) for step in outgoing.steps]
+        return outgoing.with_steps(*steps, packer.flush()).with_headers(content_encoding="gzip")
 
     return fault
+
+
+def _pack(step: Step, packer: zlib._Compress) -> Step:
+    if not isinstance(step, bytes):
+        return step
+    return packer.compress(step) + packer.flush(zlib.Z_SYNC_FLUSH)
 
 
 def _each_event(rewrite: Any) -> Fault:

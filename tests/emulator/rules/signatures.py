@@ -27,9 +27,9 @@ def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None
                 _check_origin(part, ask, memory, accepts_foreign=accepts_foreign)
     if not ask.model.is_3:
         return
-    for turn in ask.current_turn:
-        _check_step(turn, ask, memory)
+    current = ask.current_turn
     for turn in ask.turns:
+        _check_step(turn, ask, memory, is_current=turn in current)
         _check_server_parts(turn, ask, memory, accepts_foreign=accepts_foreign)
 
 
@@ -53,17 +53,21 @@ def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign
         raise _corrupted(f"it was put on a call of {issued.name}")
 
 
-def _check_step(turn: Turn, ask: Ask, memory: Memory) -> None:
-    """The first call of a step is signed; our own calls bear what we put on them, if anything."""
+def _check_step(turn: Turn, ask: Ask, memory: Memory, *, is_current: bool) -> None:
+    """The first call of a step is signed; our own calls bear what we put on them, if anything.
+
+    In older turns a signature may be missing, but not be another one.
+    """
     is_first = True
     for number, _, part in turn.parts:
         if "functionCall" not in part:
             continue
         signature = decode(part.get("thoughtSignature", "")) or None
         issued = memory.issued_call(part["functionCall"])
-        if is_first and signature is None and (issued is None or issued.signature):
-            raise _missing(part["functionCall"].get("name", ""), number, ask)
-        if issued is not None and issued.signature != signature:
+        if signature is None:
+            if is_current and (issued.signature if issued else is_first):
+                raise _missing(part["functionCall"].get("name", ""), number, ask)
+        elif issued is not None and issued.signature != signature:
             raise _corrupted("a call of ours came back with another signature than it left with")
         is_first = False
 
