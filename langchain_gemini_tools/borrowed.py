@@ -5,7 +5,8 @@ travels as `HttpOptions.extra_body`, and what this costs is:
 
 * The SDK sends the body re-serialised, with an empty `generationConfig` where there was none.
 * `send` returns the server's JSON as it is. A stream does not: the SDK offers its parsed chunks
-  only, so fields and kinds of parts it does not know are missing, `finishMessage` among them.
+  only, so fields and kinds of parts it does not know are missing, `finishMessage` among them, and
+  a comment or a U+2028 in the stream is an `UnreadableReplyError`.
 * Connections, redirects, retries and TLS are that client's affair, and it is never closed here.
 
 Everything else works as with a client of ours. Where those costs matter, give `ClientSettings` the
@@ -17,11 +18,12 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import warnings
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import UnreadableReplyError, holds_error, map_api_error, scrub
+from langchain_gemini_tools.errors import UnreadableReplyError, holds_error, map_api_error
+from langchain_gemini_tools.redaction import scrub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -141,15 +143,16 @@ def _sdk_errors() -> Iterator[None]:
     from google.genai import errors as sdk_errors
 
     try:
-        with warnings.catch_warnings():
-            yield
+        yield
     except sdk_errors.APIError as error:
         # Not chained: the SDK's text repeats the whole body, which may quote the key.
         details = json.loads(scrub(json.dumps(error.details, default=str)))
-        raise map_api_error(error.code, details, _without_request(error.response)) from None
+        raise map_api_error(error.code, details, _shown(error.response)) from None
     except sdk_errors.UnknownApiResponseError as error:
         raise UnreadableReplyError(scrub(str(error))[:300]) from None
 
 
-def _without_request(response: Any) -> Any:
-    return response
+def _shown(response: Any) -> Any:
+    """The response's headers, without the request that hung on it."""
+    headers = getattr(response, "headers", None) or {}
+    return SimpleNamespace(headers={name.lower(): value for name, value in headers.items()})

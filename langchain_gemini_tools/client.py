@@ -22,8 +22,8 @@ from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiToolsError,
     InvalidOptionError,
-    scrub,
 )
+from langchain_gemini_tools.redaction import scrub, secrets_in
 from langchain_gemini_tools.replies import parse_event, parse_reply, raise_api_error
 from langchain_gemini_tools.sse import EventReader
 from langchain_gemini_tools.transport import Call, HttpPool, map_transport_error
@@ -330,6 +330,5 @@ def _secrets(settings: ClientSettings) -> list[str]:
     """Every credential that an error's text might quote."""
     key = settings.api_key.get_secret_value() if settings.api_key else None
     token = getattr(settings.credentials, "token", None)
-    values = [key, token, *settings.headers.values(), *map(os.environ.get, _KEY_VARIABLES)]
-    # Short values are no secrets, and would tear holes into unrelated words.
-    return [value for value in values if isinstance(value, str) and len(value) >= 8]
+    values = [key, token, *secrets_in(settings.headers), *map(os.environ.get, _KEY_VARIABLES)]
+    return [value for value in values if isinstance(value, str)]

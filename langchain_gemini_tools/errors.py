@@ -302,17 +302,6 @@ def holds_error(reply: Any) -> bool:
     return isinstance(reply, dict) and bool(reply.get("error"))
 
 
-_SECRETS = re.compile(r"AIza[\w-]{10,}|ya29\.[\w.-]+|AQ\.[\w-]{20,}|(?<=Bearer )[\w.~+/=-]{8,}")
-
-
-def scrub(text: str, secrets: Collection[str] = ()) -> str:
-    """The text without these secrets and without anything shaped like a key or a token."""
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, "[redacted]")
-    return _SECRETS.sub("[redacted]", text)
-
-
 def _class_for(code: int, error: dict[str, Any]) -> type[GeminiAPIError]:
     message = str(error.get("message") or "")
     if code == 400:

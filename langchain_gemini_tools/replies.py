@@ -11,12 +11,10 @@ from langchain_gemini_tools.errors import (
     holds_error,
     map_api_error,
     parse_error_body,
-    scrub,
 )
+from langchain_gemini_tools.redaction import scrub, secrets_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     JsonObject = dict[str, Any]
 
 
@@ -35,10 +33,10 @@ def parse_reply(response: Any, body: bytes) -> JsonObject:
     return reply
 
 
-def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> Iterator[JsonObject]:
+def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[JsonObject]:
     """The objects in the text of one event; usually one, several where a proxy made a list."""
     if not text:
-        return
+        return []
     try:
         reply = json.loads(text)
     except (ValueError, RecursionError):
@@ -50,12 +48,12 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> Iterato
     replies = reply if isinstance(reply, list) else [reply]
     if not all(isinstance(item, dict) for item in replies):
         raise _unreadable(response, text)
-    yield from replies
+    return replies
 
 
 def raise_api_error(response: Any, body: bytes) -> NoReturn:
     """Raise the error that an answer is: by its status, or at 200 by the one in its body."""
-    text = scrub(body.decode("utf-8", errors="replace"), _secrets_sent(response))
+    text = scrub(body.decode("utf-8", errors="replace"), secrets_in(response.request.headers))
     details = parse_error_body(text, response.reason_phrase)
     code = None if response.status_code == 200 else response.status_code
     raise map_api_error(code, details, without_request(response, text))
@@ -70,14 +68,10 @@ def without_request(response: Any, text: str) -> Any:
 
 
 def _unreadable(response: Any, body: bytes) -> UnreadableReplyError:
-    shown = scrub(body[:200].decode("utf-8", errors="replace"), _secrets_sent(response))
+    shown = scrub(
+        body[:200].decode("utf-8", errors="replace"), secrets_in(response.request.headers)
+    )
     kind = response.headers.get("content-type", "no content type")
     return UnreadableReplyError(
         f"The API answered with something that is not a JSON object ({kind}): {shown!r}", body=shown
     )
-
-
-def _secrets_sent(response: Any) -> list[str]:
-    headers = response.request.headers
-    found = [headers.get("x-goog-api-key"), headers.get("authorization")]
-    return [value.removeprefix("Bearer ") for value in found if value]

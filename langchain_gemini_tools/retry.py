@@ -39,7 +39,7 @@ class RetryPolicy:
     """Called before each pause with the number of the retry, the failure, and the seconds."""
     sleep: Callable[[float], object] = time.sleep
     asleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    random: Callable[[], float] = random.random
+    jitter: Callable[[], float] = random.random
     """Numbers from 0 to 1."""
 
     def call(self, function: Callable[[], Result]) -> Result:
@@ -99,7 +99,7 @@ class RetryPolicy:
             raise error
         # Full jitter: many clients that failed together do not come back together.
         ceiling = min(self.initial_delay_seconds * 2.0 ** (attempt - 1), self.max_delay_seconds)
-        delay = max(asked or 0.0, self.random() * ceiling)
+        delay = max(asked or 0.0, self.jitter() * ceiling)
         self._tell(attempt, error, delay)
         return delay
 

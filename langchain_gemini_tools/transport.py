@@ -20,6 +20,7 @@ import ssl
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,11 +30,11 @@ from langchain_gemini_tools.errors import (
     GeminiTimeoutError,
     GeminiToolsError,
     InvalidOptionError,
-    scrub,
 )
+from langchain_gemini_tools.redaction import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from contextvars import Token
     from types import ModuleType
 
@@ -168,8 +169,9 @@ class HttpPool:
     ) -> None:
         self.library = _choose_library([*client_args.values(), *async_client_args.values()])
         shared = {key: value for key, value in client_args.items() if key not in _SYNC_ONLY}
-        self._sync_args = _complete_args(self.library, client_args)
-        self._async_args = _complete_args(self.library, {**shared, **async_client_args})
+        with _refusing_bad_args():
+            self._sync_args = _complete_args(self.library, client_args)
+            self._async_args = _complete_args(self.library, {**shared, **async_client_args})
         self._lock = threading.Lock()
         self._sync: Any = None
         self._of_loop: dict[asyncio.AbstractEventLoop, Any] = {}
@@ -178,7 +180,8 @@ class HttpPool:
         """The client of all threads."""
         with self._lock:
             if self._sync is None:
-                self._sync = self.library.Client(**self._sync_args)
+                with _refusing_bad_args():
+                    self._sync = self.library.Client(**self._sync_args)
             return self._sync
 
     def async_client(self) -> Any:
@@ -186,16 +189,21 @@ class HttpPool:
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._of_loop:
-                # Explicitly: a weak dictionary keeps them, because the client refers to its loop.
-                for closed in [known for known in self._of_loop if known.is_closed()]:
-                    del self._of_loop[closed]
-                self._of_loop[loop] = self.library.AsyncClient(**self._async_args)
+                self._drop_closed_loops()
+                with _refusing_bad_args():
+                    self._of_loop[loop] = self.library.AsyncClient(**self._async_args)
             return self._of_loop[loop]
 
+    def _drop_closed_loops(self) -> None:
+        # Explicitly: a weak dictionary would keep them, because the client refers to its loop.
+        for loop in [loop for loop in self._of_loop if loop.is_closed()]:
+            del self._of_loop[loop]
+
     def close(self) -> None:
-        """Close the client of the threads."""
+        """Close the client of the threads, and forget those of loops that are gone."""
         with self._lock:
             client, self._sync = self._sync, None
+            self._drop_closed_loops()
         if client is not None:
             client.close()
 
@@ -268,6 +276,14 @@ def _choose_library(values: list[Any]) -> ModuleType:
     raise InvalidOptionError("google-genai needs httpx2 or httpx; neither is installed.")
 
 
+@contextmanager
+def _refusing_bad_args() -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, ValueError, OSError) as error:
+        raise InvalidOptionError(f"client_args do not make an HTTP client: {error}") from error
+
+
 def _complete_args(library: ModuleType, given: Mapping[str, Any]) -> JsonObject:
     args = {
         "timeout": None,  # each request brings its own
@@ -302,7 +318,7 @@ def _default_tls_context(library: ModuleType, *_environment: str | None) -> ssl.
 
 
 def map_transport_error(
-    error: BaseException, timeout_seconds: float | None, secrets: list[str]
+    error: Exception, timeout_seconds: float | None, secrets: list[str]
 ) -> GeminiToolsError | None:
     """Our error for a failure on the way to the API; None for anything else."""
     reason = scrub(str(error), secrets) or type(error).__name__
@@ -317,14 +333,20 @@ def map_transport_error(
             return GeminiConnectionError(f"The connection to the API failed: {reason}")
     if isinstance(error, TimeoutError):
         return _timed_out("deadline", timeout_seconds)
-    if (auth := sys.modules.get("google.auth.exceptions")) and isinstance(
-        error, auth.GoogleAuthError
-    ):
-        kind = GeminiConnectionError if isinstance(error, auth.TransportError) else None
-        return (kind or GeminiAuthenticationError)(f"Google credentials: {reason}")
-    if isinstance(error, OSError):
+    if _is_of(error, "google.auth.exceptions", "TransportError"):
+        return GeminiConnectionError(f"Google's credentials could not be refreshed: {reason}")
+    if _is_of(error, "google.auth.exceptions", "GoogleAuthError"):
+        return GeminiAuthenticationError(f"Google's credentials do not work: {reason}")
+    # aiohttp: a client of the user's own may be using it.
+    if isinstance(error, OSError) or _is_of(error, "aiohttp", "ClientError"):
         return GeminiConnectionError(f"The connection to the API failed: {reason}")
     return None
+
+
+def _is_of(error: Exception, module: str, name: str) -> bool:
+    """Whether the error is of a class that may not have been loaded."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(error, getattr(loaded, name))
 
 
 def _timed_out(phase: str, timeout_seconds: float | None) -> GeminiTimeoutError:
