@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import ModelProfile
 
 _GENERATION = re.compile(r"(?:^|/)gemini(?:-live)?-(\d+)(?:\.(\d+))?")
 _GEMMA = re.compile(r"(?:^|/)gemma-(\d+)n?(?=[-.]|$)")
@@ -32,6 +36,9 @@ class Capabilities:
     thinks_by_level: bool = True
     """Takes `thinkingLevel`; older models take `thinkingBudget` only."""
     takes_several_candidates: bool = False
+    thinks: bool = True
+    max_input_tokens: int = 1_048_576
+    max_output_tokens: int = 65_536
 
 
 _GEMINI_3 = Capabilities()
@@ -51,6 +58,8 @@ _GEMINI_2_0 = Capabilities(
     validates_calls=False,
     thinks_by_level=False,
     takes_several_candidates=True,
+    thinks=False,
+    max_output_tokens=8_192,
 )
 _GEMMA_3 = Capabilities(
     calls_functions=False,
@@ -62,6 +71,9 @@ _GEMMA_3 = Capabilities(
     combines_json_output_with_functions=False,
     validates_calls=False,
     thinks_by_level=False,
+    thinks=False,
+    max_input_tokens=131_072,
+    max_output_tokens=8_192,
 )
 
 
@@ -75,3 +87,28 @@ def capabilities_of(model: str) -> Capabilities:
     if major >= 3:
         return _GEMINI_3
     return _GEMINI_2_5 if (major, minor) >= (2, 5) else _GEMINI_2_0
+
+
+def profile_of(model: str) -> ModelProfile:
+    """What LangChain's agents ask before they choose a way of working."""
+    known = capabilities_of(model)
+    profile: ModelProfile = {
+        "max_input_tokens": known.max_input_tokens,
+        "max_output_tokens": known.max_output_tokens,
+        "text_inputs": True,
+        "image_inputs": True,
+        "image_url_inputs": known.calls_functions,
+        "pdf_inputs": known.calls_functions,
+        "audio_inputs": known.calls_functions,
+        "video_inputs": known.calls_functions,
+        "image_tool_message": known.calls_functions,
+        "pdf_tool_message": known.calls_functions,
+        "text_outputs": True,
+        "reasoning_output": known.thinks,
+        "tool_calling": known.calls_functions,
+        "tool_choice": known.calls_functions,
+        "structured_output": known.takes_json_output,
+    }
+    if known.thinks:
+        profile["reasoning_effort_levels"] = ["minimal", "low", "medium", "high"]
+    return profile

@@ -7,6 +7,7 @@ them), so that both give the same message.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,14 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import invalid_tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from langchain_gemini_tools.errors import ReplyError, UnreadableReplyError
+from langchain_gemini_tools.errors import GeminiToolsError, ReplyError, UnreadableReplyError
 from langchain_gemini_tools.wire.ending import Ending
 from langchain_gemini_tools.wire.parts import PartReader, Piece, assemble
 from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
 from langchain_gemini_tools.wire.usage import parse_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_gemini_tools.wire import shapes as gemini
 
@@ -140,11 +141,8 @@ class StreamParser:
         Raises:
             ReplyError: What arrived may not be taken for an answer; it is on `partial`.
         """
-        try:
+        with self.keeping_partial():
             self._answer.ending.check_complete()
-        except ReplyError as error:
-            error.partial = self.partial()
-            raise
         self._answer.check()
         return ChatGenerationChunk(
             message=AIMessageChunk(
@@ -156,9 +154,15 @@ class StreamParser:
             )
         )
 
-    def partial(self) -> AIMessage:
-        """Everything that has arrived so far."""
-        return self._answer.partial()
+    @contextmanager
+    def keeping_partial(self) -> Iterator[None]:
+        """Whatever fails inside, what has arrived until then is on the error's `partial`."""
+        try:
+            yield
+        except GeminiToolsError as error:
+            if getattr(error, "partial", None) is None and not self._answer.is_empty():
+                error.partial = self._answer.partial()  # type: ignore[attr-defined]
+            raise
 
 
 def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
