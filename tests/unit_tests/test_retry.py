@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langchain_gemini_tools.errors import (
+    EmptyReplyError,
+    GeminiAPIError,
+    GeminiConnectionError,
+    GeminiTimeoutError,
+    map_api_error,
+)
+from langchain_gemini_tools.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+BUSY = map_api_error(503, {"error": {"message": "busy"}})
+RPC = "type.googleapis.com/google.rpc."
+
+
+def asking(delay: str, quota_id: str = "PerMinute") -> GeminiAPIError:
+    details = [
+        {"@type": RPC + "RetryInfo", "retryDelay": delay},
+        {"@type": RPC + "QuotaFailure", "violations": [{"quotaId": quota_id}]},
+    ]
+    return map_api_error(429, {"error": {"message": "quota", "details": details}})
+
+
+@dataclass
+class Scripted:
+    """Gives or raises one of the steps at each call; a list is a stream, errors in it included."""
+
+    steps: list[Any]
+    calls: int = 0
+    closed: int = 0
+    slept: list[float] = field(default_factory=list)
+
+    def policy(self, max_retries: int = 3, **options: Any) -> RetryPolicy:
+        async def asleep(seconds: float) -> None:
+            self.slept.append(seconds)
+
+        return RetryPolicy(
+            max_retries, sleep=self.slept.append, asleep=asleep, jitter=lambda: 1.0, **options
+        )
+
+    def next_step(self) -> Any:
+        self.calls += 1
+        return self.steps[self.calls - 1]
+
+    def __call__(self) -> Any:
+        step = self.next_step()
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    async def acall(self) -> Any:
+        return self()
+
+    def stream(self) -> Iterator[Any]:
+        try:
+            for item in self():
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            self.closed += 1
+
+    async def astream(self) -> AsyncIterator[Any]:
+        try:
+            for item in self():
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            self.closed += 1
+
+
+async def called(scripted: Scripted, way: str, **options: Any) -> Any:
+    policy = scripted.policy(**options)
+    return policy.call(scripted) if way == "sync" else await policy.acall(scripted.acall)
+
+
+async def streamed(scripted: Scripted, way: str, **options: Any) -> list[Any]:
+    policy = scripted.policy(**options)
+    items: list[Any] = []
+    if way == "sync":
+        items.extend(policy.open_stream(scripted.stream))
+    else:
+        async for item in policy.aopen_stream(scripted.astream):
+            items.append(item)  # noqa: PERF401
+    return items
+
+
+both_ways = pytest.mark.parametrize("way", ["sync", "async"])
+
+
+@both_ways
+async def test_what_may_succeed_later_is_asked_again(way: str) -> None:
+    scripted = Scripted([BUSY, GeminiConnectionError("gone"), EmptyReplyError("nothing"), "ok"])
+    assert await called(scripted, way) == "ok"
+    assert scripted.slept == [1.0, 2.0, 4.0]
+
+
+@both_ways
+@pytest.mark.parametrize(("max_retries", "requests"), [(0, 1), (1, 2), (3, 4)])
+async def test_max_retries_counts_requests_after_the_first(
+    way: str, max_retries: int, requests: int
+) -> None:
+    scripted = Scripted([BUSY] * 9)
+    with pytest.raises(GeminiAPIError, match="busy"):
+        await called(scripted, way, max_retries=max_retries)
+    assert scripted.calls == requests
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "error",
+    [
+        map_api_error(400, {"error": {"message": "wrong"}}),
+        GeminiTimeoutError("late"),
+        asking("1s", "RequestsPerDay"),
+        ValueError("a bug"),
+    ],
+    ids=["invalid", "timeout", "daily-quota", "no-model-error"],
+)
+async def test_what_cannot_succeed_is_raised_at_once(way: str, error: Exception) -> None:
+    scripted = Scripted([error, "never"])
+    with pytest.raises(type(error)) as raised:
+        await called(scripted, way)
+    assert raised.value is error
+    assert (scripted.calls, scripted.slept) == (1, [])
+
+
+@both_ways
+async def test_the_delay_the_api_asks_for_is_kept(way: str) -> None:
+    scripted = Scripted([asking("26s"), asking("0.1s"), "ok"])
+    assert await called(scripted, way) == "ok"
+    assert scripted.slept == [26.0, 2.0]
+
+
+@both_ways
+async def test_a_delay_over_the_limit_is_told_instead_of_waited_for(way: str) -> None:
+    scripted = Scripted([asking("90s"), "never"])
+    with pytest.raises(GeminiAPIError, match=r"\[retry after 90 s\]") as raised:
+        await called(scripted, way)
+    assert "the API asks to wait 90 s" in "".join(raised.value.__notes__)
+    assert (scripted.calls, scripted.slept) == (1, [])
+
+
+def test_pauses_grow_up_to_the_limit() -> None:
+    scripted = Scripted([BUSY] * 6 + ["ok"])
+    policy = scripted.policy(6, max_delay_seconds=5.0, initial_delay_seconds=0.5)
+    assert policy.call(scripted) == "ok"
+    assert scripted.slept == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+
+
+def test_pauses_are_random_down_to_nothing() -> None:
+    scripted = Scripted([BUSY, BUSY, "ok"])
+    policy = RetryPolicy(2, sleep=scripted.slept.append, jitter=iter([0.0, 0.5]).__next__)
+    assert policy.call(scripted) == "ok"
+    assert scripted.slept == [0.0, 1.0]
+
+
+@both_ways
+async def test_a_stream_is_opened_again_until_its_first_item(way: str) -> None:
+    scripted = Scripted([BUSY, [BUSY], ["a", "b"]])
+    assert await streamed(scripted, way) == ["a", "b"]
+    assert (scripted.calls, scripted.closed) == (3, 3)
+
+
+@both_ways
+async def test_a_stream_that_broke_later_is_not_repeated(way: str) -> None:
+    scripted = Scripted([["a", BUSY], ["never"]])
+    with pytest.raises(GeminiAPIError, match="busy"):
+        await streamed(scripted, way)
+    assert (scripted.calls, scripted.closed, scripted.slept) == (1, 1, [])
+
+
+@both_ways
+async def test_an_empty_stream_is_empty(way: str) -> None:
+    assert await streamed(Scripted([[]]), way) == []
+
+
+async def test_an_abandoned_stream_is_closed() -> None:
+    scripted = Scripted([["a", "b"], ["a", "b"]])
+    stream = scripted.policy().open_stream(scripted.stream)
+    assert next(stream) == "a"
+    stream.close()
+    assert scripted.closed == 1
+    astream = scripted.policy().aopen_stream(scripted.astream)
+    assert await anext(astream) == "a"
+    await astream.aclose()
+    assert scripted.closed == 2
+
+
+def test_each_retry_is_logged_once_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[tuple[int, Exception, float]] = []
+    tell: Callable[..., None] = lambda *retry: told.append(retry)  # noqa: E731
+    scripted = Scripted([BUSY, BUSY, "ok"])
+    with caplog.at_level(logging.WARNING):
+        scripted.policy(on_retry=tell).call(scripted)
+    assert told == [(1, BUSY, 1.0), (2, BUSY, 2.0)]
+    assert caplog.record_tuples == [
+        ("langchain_gemini_tools.retry", logging.WARNING, "Retry 1 of 3 in 1.0 s: 503: busy"),
+        ("langchain_gemini_tools.retry", logging.WARNING, "Retry 2 of 3 in 2.0 s: 503: busy"),
+    ]
