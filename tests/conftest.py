@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from tests.emulator import Emulator
+from langchain_gemini_tools import ChatGemini
+from tests.emulator import API_KEY, Emulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 _LEAKS = ("GOOGLE_", "GEMINI_", "VERTEX", "LANGSMITH_", "LANGCHAIN_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _KEPT = ("GEMINI_RECORDINGS", "LANGCHAIN_TESTS_USER_AGENT")
+
+
+class MakeModel(Protocol):
+    """Makes a model that talks to the emulator, with any field set otherwise."""
+
+    def __call__(self, **overrides: Any) -> ChatGemini: ...
 
 
 @pytest.fixture(autouse=True)
@@ -31,3 +38,29 @@ def emulator() -> Iterator[Emulator]:
     """A strict local Gemini, fresh for each test."""
     with Emulator() as running:
         yield running
+
+
+@pytest.fixture
+def make_model(emulator: Emulator) -> Iterator[MakeModel]:
+    """Models that talk to the emulator and try once; closed after the test."""
+    made: list[ChatGemini] = []
+
+    def make(**overrides: Any) -> ChatGemini:
+        settings: dict[str, Any] = {
+            "model": "gemini-3-flash-preview",
+            "api_key": API_KEY,
+            "base_url": emulator.url,
+            "max_retries": 0,
+        }
+        made.append(ChatGemini(**(settings | overrides)))
+        return made[-1]
+
+    yield make
+    for model in made:
+        model.close()
+
+
+@pytest.fixture
+def model(make_model: MakeModel) -> ChatGemini:
+    """A Gemini 3 that talks to the emulator."""
+    return make_model()
