@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.emulator.rules import check
+from tests.unit_tests.emulator.asking import CATCH_ALL, ask, refusal_of, refused
+
+STRING = {"type": "STRING"}
+
+
+def parameters(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"functionDeclarations": [{"name": "f", "parameters": schema}]}]
+
+
+def json_parameters(schema: Any) -> list[dict[str, Any]]:
+    return [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": schema}]}]
+
+
+def with_property(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "OBJECT", "properties": {"data": schema}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        pytest.param(
+            with_property({"type": "OBJECT"}),
+            ".properties[data].properties: should be non-empty for OBJECT type",
+            id="object-without-properties",
+        ),
+        pytest.param(
+            with_property({"type": "STRING", "properties": {"a": STRING}}),
+            ".properties[data].properties: only allowed for OBJECT type",
+            id="properties-of-a-string",
+        ),
+        pytest.param(
+            with_property({"type": "STRING", "required": ["a"]}),
+            ".properties[data].required: only allowed for OBJECT type",
+            id="required-of-a-string",
+        ),
+        pytest.param(
+            with_property({"type": "ARRAY"}),
+            ".properties[data].items: missing field.",
+            id="array-without-items",
+        ),
+        pytest.param(
+            with_property({"type": "STRING", "items": STRING}),
+            ".properties[data].items: field predicate failed: $type == Type.ARRAY",
+            id="items-of-a-string",
+        ),
+        pytest.param(
+            with_property(STRING) | {"required": ["date"]},
+            ".required[0]: property is not defined",
+            id="required-but-not-there",
+        ),
+        pytest.param(
+            with_property({"type": "INTEGER", "enum": ["1"]}),
+            ".properties[data].enum: only allowed for STRING type",
+            id="enum-of-numbers",
+        ),
+        pytest.param(
+            with_property({"type": "STRING", "enum": ["a", ""]}),
+            ".properties[data].enum[1]: cannot be empty",
+            id="empty-enum-value",
+        ),
+        pytest.param(
+            with_property({"type": "STRING", "format": "uri"}),
+            ".properties[data].format: only 'enum' and 'date-time' are supported for STRING type",
+            id="unknown-format",
+        ),
+    ],
+)
+def test_what_a_schema_may_not_say(schema: dict[str, Any], problem: str) -> None:
+    path = "GenerateContentRequest.tools[0].function_declarations[0].parameters"
+    assert refusal_of(ask(tools=parameters(schema))).body == refused(f"* {path}{problem}\n")
+
+
+def test_parameters_may_be_an_empty_object() -> None:
+    check(ask(tools=parameters({"type": "OBJECT", "properties": {}, "required": []})))
+
+
+def test_a_response_schema_keeps_the_same_rules() -> None:
+    config = {"responseMimeType": "application/json", "responseSchema": {"type": "ARRAY"}}
+    assert refusal_of(ask(generationConfig=config)).body == refused(
+        "* GenerateContentRequest.generation_config.response_schema.items: missing field.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param({"type": "object"}, id="no-parameters"),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"type": ["string", "null"], "minLength": 1}}},
+            id="list-of-types",
+        ),
+        pytest.param(
+            {
+                "$schema": "http://json-schema.org/draft-07/schema#",
+                "type": "object",
+                "properties": {"next": {"$ref": "#"}, "a": {"$ref": "#/$defs/A"}},
+                "required": ["a"],
+                "$defs": {"A": {"type": "integer", "exclusiveMinimum": 0}},
+            },
+            id="references",
+        ),
+    ],
+)
+def test_json_schemas_may_say_much(schema: dict[str, Any]) -> None:
+    check(ask(tools=json_parameters(schema)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        pytest.param("object", "no object", id="not-an-object"),
+        pytest.param({"type": "string"}, "not of type object", id="not-of-type-object"),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"type": "strnig"}}},
+            "no type 'strnig'",
+            id="no-such-type",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/B"}}},
+            "leads nowhere",
+            id="dangling-reference",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {"a": {"$ref": "#/$defs/A", "description": "An A."}},
+                "$defs": {"A": {"type": "string"}},
+            },
+            "beside $ref",
+            id="description-beside-reference",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {"a": {"$ref": "#/$defs/A"}},
+                "$defs": {
+                    "A": {
+                        "type": "object",
+                        "properties": {"a": {"$ref": "#/$defs/A"}},
+                        "required": ["a"],
+                    }
+                },
+            },
+            "refers to itself",
+            id="endless",
+        ),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"enum": [True]}}},
+            "strings or numbers",
+            id="enum-of-booleans",
+        ),
+    ],
+)
+def test_what_a_json_schema_may_not_say(schema: Any, why: str) -> None:
+    refusal = refusal_of(ask(tools=json_parameters(schema)))
+    assert refusal.body == refused(CATCH_ALL)
+    assert why in refusal.why
+
+
+def test_too_deep_a_schema_is_refused_by_name() -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(40):
+        schema = {"type": "object", "properties": {"a": schema}}
+    assert refusal_of(ask(tools=json_parameters(schema))).body == refused(
+        "FunctionDeclaration 'f' in the request exceeds the maximum allowed nesting depth."
+    )
