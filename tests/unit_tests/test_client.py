@@ -1,0 +1,467 @@
+"""The client without sockets: the HTTP library's own mock transport answers."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import importlib.util
+import json
+import pickle
+import subprocess
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google import genai
+from pydantic import SecretStr
+
+from langchain_gemini_tools.client import ClientSettings, GeminiClient
+from langchain_gemini_tools.errors import (
+    GeminiAPIError,
+    GeminiAuthenticationError,
+    GeminiConnectionError,
+    GeminiServerError,
+    GeminiTimeoutError,
+    GeminiToolsError,
+    InvalidOptionError,
+    TruncatedStreamError,
+    UnreadableReplyError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIBRARIES = [
+    importlib.import_module(name) for name in ("httpx2", "httpx") if importlib.util.find_spec(name)
+]
+hx = LIBRARIES[0]
+
+KEY = "AIzaSyA1234567890abcdefghijklmnopqrstuv"
+BODY = b'{"contents": [{"parts": [{"text": "hi"}]}], "unknownField": [1.0]}'
+REPLY = {
+    "candidates": [{"finishMessage": "kept", "finishReason": "NEW_REASON"}],
+    "new": {"a": None},
+}
+
+
+def answering(
+    answer: Callable[[Any], Any] | bytes, *, library: Any = hx, **settings: Any
+) -> GeminiClient:
+    """A client whose requests are answered by this function, or with these bytes."""
+
+    def respond(request: Any) -> Any:
+        if isinstance(answer, bytes):
+            return library.Response(200, content=answer)
+        return answer(request)
+
+    async def arespond(request: Any) -> Any:
+        return respond(request)
+
+    settings.setdefault("api_key", SecretStr(KEY))
+    return GeminiClient(
+        ClientSettings(
+            client_args={"transport": library.MockTransport(respond)},
+            async_client_args={"transport": library.MockTransport(arespond)},
+            **settings,
+        )
+    )
+
+
+WAYS = ["send", "asend", "stream", "astream"]
+
+
+def run(client: GeminiClient, way: str, model: str = "gemini-3-flash", **options: Any) -> Any:
+    """Call one of the four methods and gather what it gives."""
+    options.setdefault("timeout_seconds", 5.0)
+    method = getattr(client, way)
+    match way:
+        case "send":
+            return method(model, BODY, **options)
+        case "stream":
+            return list(method(model, BODY, **options))
+        case "asend":
+            return asyncio.run(method(model, BODY, **options))
+
+    async def gather() -> list[Any]:
+        return [reply async for reply in method(model, BODY, **options)]
+
+    return asyncio.run(gather())
+
+
+every_way = pytest.mark.parametrize("way", WAYS)
+streaming_way = pytest.mark.parametrize("way", ["stream", "astream"])
+
+
+@every_way
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.__name__)
+def test_the_body_goes_out_and_the_json_comes_back_unchanged(way: str, library: Any) -> None:
+    seen: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        seen.append(request)
+        text = json.dumps(REPLY)
+        return library.Response(
+            200, text=f"data: {text}\r\n\r\n" if "alt=sse" in str(request.url) else text
+        )
+
+    result = run(answering(answer, library=library), way)
+    assert result == (REPLY if way.endswith("send") else [REPLY])
+    (request,) = seen
+    assert request.content == BODY
+    assert request.headers["content-length"] == str(len(BODY))
+    assert request.headers["x-goog-api-key"] == KEY
+    assert "langchain-gemini-tools/" in request.headers["user-agent"]
+    method = "generateContent" if way.endswith("send") else "streamGenerateContent?alt=sse"
+    assert str(request.url).endswith(f"/v1beta/models/gemini-3-flash:{method}")
+
+
+def test_tokens_are_counted_with_a_body_of_the_callers() -> None:
+    def answer(request: Any) -> Any:
+        assert str(request.url).endswith("/v1beta/models/m:countTokens")
+        assert request.content == BODY
+        return hx.Response(200, json={"totalTokens": 3, "newField": 1})
+
+    counts = answering(answer).count_tokens("m", BODY, timeout_seconds=None)
+    assert counts == {"totalTokens": 3, "newField": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "path"),
+    [
+        pytest.param({}, None, "/v1beta/models/m", id="default"),
+        pytest.param({"api_version": "v1"}, "beta", "/v1/models/m", id="setting"),
+        pytest.param({}, "v1", "/v1/models/m", id="environment"),
+        pytest.param({}, "beta", "/v1beta/models/m", id="environment-beta"),
+        pytest.param(
+            {"vertexai": True}, "beta", "/v1beta1/publishers/google/models/m", id="express-beta"
+        ),
+        pytest.param({"vertexai": True}, None, "/v1beta1/publishers/google/models/m", id="express"),
+        pytest.param(
+            {"base_url": "http://h/proxy/"}, None, "/proxy/v1beta/models/m", id="base-url-path"
+        ),
+    ],
+)
+def test_the_version_of_the_api(
+    settings: Any, environment: str | None, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if environment:
+        monkeypatch.setenv("GOOGLE_GENAI_API_VERSION", environment)
+    urls: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        urls.append(request.url)
+        return hx.Response(200, json={})
+
+    run(answering(answer, **settings), "send", "m")
+    assert [url.path for url in urls] == [f"{path}:generateContent"]
+
+
+@pytest.mark.parametrize(
+    ("way", "seconds", "header"),
+    [
+        ("send", 9.9, None),
+        ("send", 10, "10"),
+        ("asend", 30.5, "31"),
+        ("send", None, None),
+        ("stream", 30, None),  # a limit for each wait, not for the whole answer
+    ],
+)
+def test_the_server_is_never_given_less_than_ten_seconds(
+    way: str, seconds: float | None, header: str | None
+) -> None:
+    seen: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        seen.append(request.headers.get("x-server-timeout"))
+        return hx.Response(200, json={})
+
+    run(answering(answer), way, timeout_seconds=seconds)
+    assert seen == [header]
+
+
+def test_headers_of_the_user_are_added() -> None:
+    def answer(request: Any) -> Any:
+        assert request.headers["x-team"] == "a"
+        assert request.headers["user-agent"].endswith("mine/1")
+        assert request.headers["x-goog-api-client"].endswith("gemini-tools/0.1.0")
+        return hx.Response(200, json={})
+
+    run(answering(answer, headers={"x-team": "a", "user-agent": "mine/1"}), "send")
+
+
+@every_way
+def test_a_status_becomes_the_error_of_its_kind(way: str) -> None:
+    def answer(request: Any) -> Any:
+        details = {"error": {"code": 503, "message": f"busy {KEY}", "status": "UNAVAILABLE"}}
+        return hx.Response(503, json=details, headers={"retry-after": "3", "x-request-id": "r"})
+
+    with pytest.raises(GeminiServerError) as raised:
+        run(answering(answer), way)
+    error = raised.value
+    assert isinstance(error, genai.errors.ServerError)
+    assert str(error) == "503 UNAVAILABLE: busy [redacted] [retry after 3 s]"
+    assert (error.code, error.retry_after, error.request_id) == (503, 3.0, "r")
+    assert error.response.json()["error"]["message"] == "busy [redacted]"
+    assert KEY not in "".join(traceback.format_exception(error)) + repr(pickle.dumps(error))
+
+
+@every_way
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_are_not_followed(way: str, status: int) -> None:
+    asked: list[str] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(request.url.host)
+        return hx.Response(status, headers={"location": "http://elsewhere/"})
+
+    client = answering(answer)
+    client.settings.client_args["follow_redirects"] = True  # type: ignore[index]
+    with pytest.raises(GeminiAPIError, match=str(status)):
+        run(client, way)
+    assert asked == ["generativelanguage.googleapis.com"]
+
+
+ERROR = {"error": {"code": 429, "message": "slow down", "status": "RESOURCE_EXHAUSTED"}}
+FIRST = b'data: {"a": 1}\r\n\r\n'
+
+
+@streaming_way
+@pytest.mark.parametrize(
+    "tail",
+    [
+        pytest.param(b"data: " + json.dumps(ERROR).encode() + b"\r\n\r\n", id="event"),
+        pytest.param(json.dumps(ERROR, indent=2).encode() + b"\r\n", id="bare"),
+        pytest.param(json.dumps([ERROR], indent=2).encode(), id="bare-list"),
+        pytest.param(b"data: " + json.dumps([ERROR]).encode() + b"\n\n", id="list-event"),
+        pytest.param(b"data: " + json.dumps({"x": 1, **ERROR}).encode() + b"\n\n", id="not-first"),
+    ],
+)
+@pytest.mark.parametrize("before", [b"", FIRST], ids=["at-once", "later"])
+def test_an_error_inside_a_stream_is_raised(way: str, tail: bytes, before: bytes) -> None:
+    with pytest.raises(GeminiAPIError, match="429 RESOURCE_EXHAUSTED: slow down") as raised:
+        run(answering(before + tail), way)
+    assert isinstance(raised.value, genai.errors.ClientError)
+
+
+@pytest.mark.parametrize("way", ["send", "asend"])
+@pytest.mark.parametrize("body", [ERROR, [ERROR]], ids=["object", "list"])
+def test_an_error_with_status_200_is_an_error(way: str, body: Any) -> None:
+    with pytest.raises(GeminiAPIError, match="429"):
+        run(answering(json.dumps(body).encode()), way)
+
+
+@every_way
+@pytest.mark.parametrize(
+    "body", [b"<html>\n<p>log in</p></html>", b'data: {"a": }\n\n', b"data: 7\n\n", b"\xff\xfe"]
+)
+def test_what_is_not_json_is_unreadable(way: str, body: bytes) -> None:
+    with pytest.raises(UnreadableReplyError, match="not a JSON object"):
+        run(answering(body), way)
+
+
+@pytest.mark.parametrize("way", ["send", "asend"])
+@pytest.mark.parametrize("body", [b"", b"[]", b'"text"', b'{"a": '])
+def test_a_whole_reply_must_be_an_object(way: str, body: bytes) -> None:
+    with pytest.raises(UnreadableReplyError):
+        run(answering(body), way)
+
+
+@streaming_way
+def test_a_stream_that_ends_inside_an_event_is_truncated(way: str) -> None:
+    with pytest.raises(TruncatedStreamError):
+        run(answering(FIRST + b'data: {"a": "no e'), way)
+
+
+@streaming_way
+def test_a_list_of_replies_is_as_good_as_events(way: str) -> None:
+    assert run(answering(b'[{"a": 1},\n{"a": 2}\n]'), way) == [{"a": 1}, {"a": 2}]
+    assert run(answering(b""), way) == []
+
+
+@every_way
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (hx.ConnectError("refused"), GeminiConnectionError),
+        (hx.RemoteProtocolError("gone"), GeminiConnectionError),
+        (hx.ProxyError("407"), GeminiConnectionError),
+        (OSError("no route"), GeminiConnectionError),
+        (hx.ReadTimeout("slow"), GeminiTimeoutError),
+        (hx.LocalProtocolError(f"Illegal header value b'{KEY}'"), InvalidOptionError),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
+def test_failures_on_the_way_are_ours(way: str, failure: Any, error: type[Exception]) -> None:
+    def answer(request: Any) -> Any:
+        raise failure
+
+    with pytest.raises(error) as raised:
+        run(answering(answer), way)
+    assert KEY not in "".join(traceback.format_exception(raised.value))
+
+
+@every_way
+def test_no_key_is_told_with_the_names_of_the_variables(way: str) -> None:
+    with pytest.raises(GeminiAuthenticationError, match=r"GOOGLE_API_KEY.*GEMINI_API_KEY"):
+        run(GeminiClient(ClientSettings()), way)
+
+
+def test_a_key_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = answering(b"{}", api_key=None)
+    with pytest.raises(GeminiAuthenticationError):
+        run(client, "send")
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    assert run(client, "send") == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        pytest.param({"api_key": SecretStr(KEY)}, "a?b", id="model"),
+        pytest.param({"api_key": SecretStr(KEY)}, "", id="no-model"),
+        pytest.param({"api_key": SecretStr(KEY), "base_url": "nonsense"}, "m", id="base-url"),
+        pytest.param({"api_key": SecretStr(KEY), "base_url": "http://["}, "m", id="no-url"),
+        pytest.param({"api_key": SecretStr(KEY), "project": "p"}, "m", id="project"),
+        pytest.param({"api_key": SecretStr("ключ-к-API")}, "m", id="key"),
+        pytest.param({"api_key": SecretStr(KEY), "client_args": {"foo": 1}}, "m", id="args"),
+        pytest.param(
+            {"api_key": SecretStr(KEY), "client_args": {"verify": "/no/such"}}, "m", id="verify"
+        ),
+    ],
+)
+@every_way
+def test_settings_that_cannot_work_are_refused(way: str, settings: Any, model: str) -> None:
+    with pytest.raises(InvalidOptionError) as raised:
+        run(GeminiClient(ClientSettings(**settings)), way, model)
+    assert KEY not in "".join(traceback.format_exception(raised.value))
+
+
+def test_making_a_client_loads_nothing() -> None:
+    program = """
+import sys, copy, pickle
+from pydantic import SecretStr
+from langchain_gemini_tools.client import ClientSettings, GeminiClient
+client = GeminiClient(ClientSettings(api_key=SecretStr("k")))
+copy.deepcopy(client), pickle.loads(pickle.dumps(client)), repr(client), client.close()
+loaded = {"google.genai", "google.auth", "httpx", "httpx2"} & set(sys.modules)
+assert not loaded, loaded
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_repr_shows_no_secret() -> None:
+    settings = ClientSettings(
+        api_key=SecretStr(KEY),
+        headers={"authorization": "Bearer secret-header"},
+        client_args={"proxy": "http://user:secret-proxy@h"},
+    )
+    shown = repr(GeminiClient(settings)) + repr(settings)
+    assert KEY not in shown
+    assert "secret-" not in shown
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, lambda client: pickle.loads(pickle.dumps(client))],
+    ids=["copy", "deepcopy", "pickle"],
+)
+def test_a_copy_starts_fresh(copied: Callable[[GeminiClient], GeminiClient]) -> None:
+    client = GeminiClient(ClientSettings(api_key=SecretStr(KEY), headers={"a": "b"}))
+    assert not client.uses_vertexai  # opened
+    twin = copied(client)
+    assert twin.settings == client.settings
+    assert twin._opened is None
+
+
+def test_a_client_of_the_users_is_carried_along_but_never_pickled() -> None:
+    theirs = genai.Client(api_key=KEY)
+    client = GeminiClient(ClientSettings(sdk_client=theirs))
+    for twin in (copy.copy(client), copy.deepcopy(client)):
+        assert twin.settings.sdk_client is theirs
+    assert copy.deepcopy(client.settings).sdk_client is theirs
+    with pytest.raises(pickle.PicklingError, match=r"google\.genai\.Client"):
+        pickle.dumps(client)
+
+
+def test_many_threads_build_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Any] = []
+
+    class CountingClient(genai.Client):
+        def __init__(self, **options: Any) -> None:
+            built.append(self)
+            super().__init__(**options)
+
+    monkeypatch.setattr(genai, "Client", CountingClient)
+    client, barrier, results = answering(b"{}"), threading.Barrier(16), []
+
+    def work() -> None:
+        barrier.wait()
+        results.append(run(client, "send"))
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(built), results) == (1, [{}] * 16)
+
+
+def test_a_child_process_starts_fresh() -> None:
+    program = f"""
+import os
+from pydantic import SecretStr
+from langchain_gemini_tools.client import ClientSettings, GeminiClient
+client = GeminiClient(ClientSettings(api_key=SecretStr("{KEY}")))
+client.uses_vertexai
+client._lock.acquire()  # as another thread may have at the moment of the fork
+if (pid := os.fork()) == 0:
+    os._exit(0 if client._opened_here() is None and not client.uses_vertexai else 1)
+assert os.waitpid(pid, 0)[1] == 0
+assert client._opened_here() is not None
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60)
+
+
+@every_way
+def test_closing_twice_and_going_on_works(way: str) -> None:
+    client = answering(b"{}")
+    client.close()
+    assert run(client, way) in ({}, [{}])
+    client.close()
+    client.close()
+    asyncio.run(client.aclose())
+    asyncio.run(client.aclose())
+    assert run(client, way) in ({}, [{}])
+
+
+@every_way
+def test_an_sdk_that_goes_another_way_is_noticed(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer_at_once(self: Any, **_: Any) -> Any:
+        return iter(())
+
+    async def aanswer_at_once(self: Any, **_: Any) -> Any:
+        async def nothing() -> Any:
+            for item in []:  # type: ignore[var-annotated]
+                yield item
+
+        return nothing()
+
+    for method in ("generate_content", "generate_content_stream"):
+        monkeypatch.setattr(genai.models.Models, method, answer_at_once)
+        monkeypatch.setattr(genai.models.AsyncModels, method, aanswer_at_once)
+    with pytest.raises(GeminiToolsError, match=r"google-genai .* did not send the request"):
+        run(answering(b"{}"), way)
+
+
+def test_a_request_sent_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = genai.models.Models.generate_content
+
+    def twice(self: Any, **options: Any) -> Any:
+        once(self, **options)
+        return once(self, **options)
+
+    monkeypatch.setattr(genai.models.Models, "generate_content", twice)
+    with pytest.raises(GeminiToolsError, match="twice"):
+        run(answering(b"{}"), "send")

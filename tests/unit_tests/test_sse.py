@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from langchain_gemini_tools.sse import EventReader
+
+ERROR = b'{\n  "error": {\n    "code": 503\n  }\n}\n'
+
+
+def read(*chunks: bytes) -> list[bytes]:
+    reader = EventReader()
+    texts = [text for chunk in chunks for text in reader.feed(chunk)]
+    return [text.strip() for text in [*texts, reader.finish()] if text]
+
+
+@pytest.mark.parametrize(
+    ("stream", "texts"),
+    [
+        pytest.param(
+            b'data: {"a":1}\r\n\r\ndata: {"b":2}\r\n\r\n', [b'{"a":1}', b'{"b":2}'], id="crlf"
+        ),
+        pytest.param(b'data: {"a":1}\n\ndata: {"b":2}\n\n', [b'{"a":1}', b'{"b":2}'], id="lf"),
+        pytest.param(b'data:{"a":1}\n\n', [b'{"a":1}'], id="no-space"),
+        pytest.param(b'data: {"a":\ndata: 1}\n\n', [b'{"a":\n 1}'], id="two-data-lines"),
+        pytest.param(
+            b': ping\n\nevent: x\nid: 7\nretry: 10\ndata: {"a":1}\n\n',
+            [b'{"a":1}'],
+            id="comments-and-other-fields",
+        ),
+        pytest.param(b'data: {"a":1}', [b'{"a":1}'], id="no-end"),
+        pytest.param(b'data: {"a":1}\n', [b'{"a":1}'], id="no-blank-line"),
+        pytest.param(b"\n\n\n", [], id="blank"),
+        pytest.param(b"", [], id="empty"),
+        pytest.param(b'data: {"a":1}\n\n' + ERROR, [b'{"a":1}', ERROR.strip()], id="bare-tail"),
+        pytest.param(b'{"error": {}}', [b'{"error": {}}'], id="bare-line"),
+        pytest.param(b'[{"error": {}}]\n', [b'[{"error": {}}]'], id="bare-list"),
+        pytest.param(b'[{\n "a": 1\n}\n,\n{\n}]', [b'[{\n "a": 1\n}\n,\n{\n}]'], id="long-list"),
+        pytest.param(b"<html>\n<p>no</p>", [b"<html>\n<p>no</p>"], id="page"),
+    ],
+)
+def test_what_is_read_does_not_depend_on_the_cuts(stream: bytes, texts: list[bytes]) -> None:
+    assert read(stream) == texts
+    assert read(*(stream[i : i + 1] for i in range(len(stream)))) == texts
+    for cut in range(len(stream)):
+        assert read(stream[:cut], stream[cut:]) == texts
+
+
+def test_line_ends_of_unicode_and_split_characters_stay_inside_the_text() -> None:
+    value = {"text": "a\u2028b\u0085c\x0bd é 🌍"}
+    stream = b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\r\n\r\n"
+    pieces = [stream[i : i + 1] for i in range(len(stream))]
+    assert [json.loads(text) for text in read(*pieces)] == [value]
+
+
+def test_a_bare_error_is_told_before_the_connection_ends() -> None:
+    reader = EventReader()
+    assert reader.feed(ERROR) == [ERROR.strip()]
+
+
+def test_a_large_event_is_joined_once() -> None:
+    piece = b"x" * 16384
+    started = time.process_time()
+    (text,) = read(b'data: "', *[piece] * 1280, b'"\r\n\r\n')
+    assert len(text) == 1280 * 16384 + 2
+    assert time.process_time() - started < 1.0
