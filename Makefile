@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install format lint type unit test check clean
+.PHONY: install demo format lint type unit test test-lowest check clean
 
 install: $(STAMP)
 
@@ -12,7 +12,11 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@if [ -d .git ]; then $(BIN)/pre-commit install --install-hooks >/dev/null 2>&1 || true; fi
 	@touch $(STAMP)
+
+demo: $(STAMP)  ## an agent end to end, no key needed
+	@$(BIN)/python -m tests.demo
 
 format: $(STAMP)  ## ruff fixes what it can
 	$(BIN)/ruff format .
@@ -31,7 +35,13 @@ unit: $(STAMP)  ## no sockets; seconds
 test: $(STAMP)  ## every test; no key, no network
 	$(BIN)/python -m pytest
 
+test-lowest:  ## every test, with the lowest versions that pyproject.toml allows
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/lowest.txt
+	$(VENV)-lowest/bin/python -m pytest
+
 check: lint type test
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,125 @@
+"""Who imports whom, and what importing costs: so that nobody has to remember it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import langchain_gemini_tools
+
+PACKAGE = Path(langchain_gemini_tools.__file__).parent
+NAME = "langchain_gemini_tools"
+
+ROOMS = {
+    "_version": set(),
+    "capabilities": set(),
+    "errors": set(),
+    "retry": {"errors"},
+    "client": {"errors", "_version"},
+    "wire": {"capabilities", "errors"},
+    "structured_output": set(),
+    "chat_model": {
+        "_version",
+        "capabilities",
+        "client",
+        "errors",
+        "retry",
+        "structured_output",
+        "wire",
+    },
+    "__init__": {"_version", "chat_model"},
+}
+"""What each room may import of ours, besides itself."""
+
+SDK_ROOMS = {"client", "errors"}
+"""The rooms that may load google-genai, inside a function."""
+
+
+def _modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def _room(module: str) -> str:
+    return module.removeprefix(f"{NAME}.").split(".")[0]
+
+
+def _imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_room_imports_only_the_rooms_below_it(path: Path) -> None:
+    room = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    ours = {_room(name) for name in _imports(path) if name.startswith(f"{NAME}.")}
+    rooms = {p.relative_to(PACKAGE).with_suffix("").parts[0] for p in _modules()}
+    assert (ours & rooms) - {room} <= ROOMS[room]
+
+
+@pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_sdk_is_loaded_in_one_place(path: Path) -> None:
+    room = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    if room in SDK_ROOMS:
+        top_level = {
+            name
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for name in [getattr(node, "module", None) or node.names[0].name]
+        }
+        assert not {name for name in top_level if name.startswith("google")}
+    else:
+        assert not {name for name in _imports(path) if name.startswith("google")}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "wire").rglob("*.py")), ids=lambda path: str(path.name)
+)
+def test_the_wire_is_pure(path: Path) -> None:
+    impure = {"logging", "os", "socket", "time", "pathlib", "asyncio", "threading", "httpx"}
+    assert not {name.split(".")[0] for name in _imports(path)} & impure
+
+
+def test_contents_and_response_do_not_know_each_other() -> None:
+    assert f"{NAME}.wire.response" not in _imports(PACKAGE / "wire" / "contents.py")
+    assert f"{NAME}.wire.contents" not in _imports(PACKAGE / "wire" / "response.py")
+
+
+def test_the_public_names_are_these() -> None:
+    assert langchain_gemini_tools.__all__ == ["ChatGemini", "__version__"]
+    assert all(hasattr(langchain_gemini_tools, name) for name in langchain_gemini_tools.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'ChatGmini'"):
+        langchain_gemini_tools.ChatGmini  # noqa: B018
+
+
+def _loaded_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_neither_langchain_nor_the_sdk() -> None:
+    loaded = _loaded_after("import langchain_gemini_tools")
+    assert not {"langchain_core", "google.genai", "pydantic"} & loaded
+
+
+def test_the_sdk_is_not_loaded_before_the_first_call() -> None:
+    loaded = _loaded_after(
+        "from langchain_gemini_tools import ChatGemini\n"
+        "def f(x: int) -> int:\n    'A function.'\n    return x\n"
+        "model = ChatGemini(model='gemini-3-flash-preview')\n"
+        "bound = model.bind_tools([f], tool_choice='f')\n"
+        "model.preview('Hello', **bound.kwargs)"
+    )
+    assert "langchain_gemini_tools.chat_model" in loaded
+    assert not {"google.genai", "aiohttp"} & loaded
