@@ -199,6 +199,25 @@ class ChatGemini(BaseChatModel):
 
     # Construction
 
+    if TYPE_CHECKING:
+        # Type checkers would know each field by one name only; these are the usual ones.
+        def __init__(
+            self,
+            *,
+            model: str,
+            api_key: str | SecretStr | None = ...,
+            base_url: str | None = ...,
+            vertexai: bool | None = ...,
+            temperature: float | None = ...,
+            max_tokens: int | None = ...,
+            timeout: float | None = ...,
+            max_retries: int = ...,
+            stop: list[str] | None = ...,
+            reasoning_effort: str | None = ...,
+            streaming: bool | None = ...,
+            **options: Any,
+        ) -> None: ...
+
     @model_validator(mode="before")
     @classmethod
     def _name_the_unknown(cls, values: Any) -> Any:
