@@ -22,7 +22,7 @@ from langchain_gemini_tools.wire.builtin_tools import (
     unknown_tool,
 )
 from langchain_gemini_tools.wire.dialects import Specification, read_specification
-from langchain_gemini_tools.wire.names import function_names, names_by_wire_name, render_name
+from langchain_gemini_tools.wire.names import names_by_wire_name, render_name
 from langchain_gemini_tools.wire.python_types import (
     arguments_schema,
     class_schema,
@@ -167,13 +167,18 @@ def check_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capabilities) 
     """Refuse, by name, what the API would refuse by number.
 
     Raises:
-        InvalidToolError: Two functions share a name, there are too many, a parameter's name is not
-            allowed, or the model takes built-in tools and functions only apart.
+        InvalidToolError: Two different functions share a name, there are too many, a parameter's
+            name is not allowed, or the model takes built-in tools and functions only apart.
     """
-    names = function_names(bound)
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidToolError(f"Two tools are called {name!r}; names have to be different.")
+    functions: dict[str, Mapping[str, Any]] = {}
+    for tool in bound:
+        if function := tool.get("function"):
+            name = function["name"]
+            if functions.setdefault(name, function) != function:
+                raise InvalidToolError(
+                    f"Two tools are called {name!r}; names have to be different."
+                )
+    names = list(functions)
     if len(names_by_wire_name(bound)) < len(names):
         raise InvalidToolError("Two tools have the same name after renaming; rename one of them.")
     if len(names) > MAX_FUNCTIONS:
@@ -203,16 +208,19 @@ def _check_parameter_names(tool: Mapping[str, Any]) -> None:
 def render_tools(
     bound: Sequence[Mapping[str, Any]], choice: ToolChoice | None = None
 ) -> list[gemini.Tool]:
-    """All functions in one tool, then each built-in tool.
+    """All functions in one tool, one that is bound twice once, then each built-in tool.
 
     Functions that `choice` leaves out are not declared: with AUTO the API takes no allowed names.
     """
-    functions = [tool["function"] for tool in bound if "function" in tool]
-    if choice:
-        functions = [function for function in functions if choice.declares(function["name"])]
+    functions = {tool["function"]["name"]: tool["function"] for tool in bound if "function" in tool}
+    declarations = [
+        render_declaration(function)
+        for name, function in functions.items()
+        if choice is None or choice.declares(name)
+    ]
     tools: list[gemini.Tool] = []
-    if functions:
-        tools.append({"functionDeclarations": [render_declaration(item) for item in functions]})
+    if declarations:
+        tools.append({"functionDeclarations": declarations})
     return [*tools, *(dict(tool) for tool in bound if "function" not in tool)]
 
 
