@@ -51,6 +51,8 @@ class CallOptions:
     """Sampling, output format, thinking: see `generation.py`."""
     safety_settings: Any = None
     cached_content: str | None = None
+    continuation_token: str | None = None
+    """From the metadata of an answer that ended with CONTINUATION: go on with it."""
     labels: Mapping[str, str] | None = None
     extra_body: Mapping[str, Any] | None = None
     """Fields that this package does not know yet, merged over the body."""
@@ -95,6 +97,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
         "generationConfig": render_generation_config(options.generation, options.capabilities),
         "safetySettings": render_safety_settings(options.safety_settings),
         "cachedContent": options.cached_content,
+        "continuationToken": options.continuation_token,
         "labels": options.labels,
     }
     present = {key: value for key, value in body.items() if value} | plain(options.extra_body or {})

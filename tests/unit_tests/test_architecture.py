@@ -22,7 +22,9 @@ ROOMS = {
     "client": {"errors", "_version"},
     "wire": {"capabilities", "errors"},
     "structured_output": set(),
+    "options": {"_version", "capabilities", "client", "errors", "retry", "wire"},
     "chat_model": {
+        "options",
         "_version",
         "capabilities",
         "client",

@@ -1,0 +1,273 @@
+"""Every argument of `ChatGemini` and every option of a call: names, aliases, what wins over what.
+
+The constructor, `bind` and each call take the same options; a call's beat the constructor's. What
+the options mean on the wire is decided in `wire/`, how the API is reached in `client`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.utils import secret_from_env
+from pydantic import ConfigDict, Field, SecretStr, model_validator
+
+from langchain_gemini_tools._version import __version__
+from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
+from langchain_gemini_tools.client import ClientSettings
+from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.retry import RetryPolicy
+from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
+from langchain_gemini_tools.wire.request import CallOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SYNONYMS = {
+    "model_name": "model",
+    "gemini_api_key": "google_api_key",
+    "enterprise": "vertexai",
+    "max_completion_tokens": "max_output_tokens",
+}
+"""Names that other integrations use, beside the fields' own aliases."""
+
+_CALL_OPTIONS = frozenset(
+    {
+        "model",
+        "timeout",
+        "max_retries",
+        "tools",
+        "tool_choice",
+        "tool_config",
+        "safety_settings",
+        "cached_content",
+        "continuation_token",
+        "labels",
+        "extra_body",
+        "convert_system_message_to_human",
+        "on_broken_history",
+    }
+)
+"""What a call may set besides `GENERATION_OPTIONS`."""
+
+_HANDLED_ELSEWHERE = {"stream", "parallel_tool_calls", "strict"}
+"""Keywords that core and agents pass along and that are no options of Gemini's."""
+
+
+class GeminiOptions(BaseChatModel):
+    """The fields of `ChatGemini`, and how they join with the options of one call."""
+
+    model_config = ConfigDict(populate_by_name=True, arbitrary_types_allowed=True, extra="forbid")
+
+    model: str
+    """Name of the model, such as `gemini-3-flash-preview`."""
+    model_family: str | None = None
+    """Name of a model whose rules hold, where `model` does not tell (tuned models, endpoints)."""
+
+    # Access
+
+    google_api_key: SecretStr | None = Field(
+        alias="api_key",
+        default_factory=secret_from_env(["GOOGLE_API_KEY", "GEMINI_API_KEY"], default=None),
+    )
+    vertexai: bool | None = None
+    """Vertex AI instead of the Gemini Developer API.
+
+    By default, what the environment says (`GOOGLE_GENAI_USE_VERTEXAI`), or Vertex AI when
+    `project` or `credentials` are given and no key is.
+    """
+    project: str | None = None
+    location: str | None = None
+    credentials: Any = Field(default=None, exclude=True, repr=False)
+    """Credentials of `google.auth`, for Vertex AI."""
+    base_url: str | dict[str, Any] | None = Field(alias="client_options", default=None)
+    api_version: str | None = None
+    additional_headers: dict[str, str] | None = Field(default=None, exclude=True, repr=False)
+    default_metadata: list[tuple[str, str]] | None = Field(
+        alias="default_metadata_input", default=None, exclude=True, repr=False
+    )
+    """More headers, as pairs."""
+    client_args: dict[str, Any] | None = Field(default=None, exclude=True, repr=False)
+    """For the HTTP client: `verify`, `proxy`, `limits`, `transport` and so on."""
+    async_client_args: dict[str, Any] | None = Field(default=None, exclude=True, repr=False)
+    client: Any = Field(default=None, exclude=True, repr=False)
+    """A `google.genai.Client` of your own. It is used, never closed."""
+    timeout: float | None = Field(alias="request_timeout", default=600.0)
+    """Seconds for a whole call, or between two pieces of a stream; `None` waits for ever."""
+    max_retries: int = Field(alias="retries", default=6, ge=0)
+    """How often a failed request is tried again; 0 sends one request."""
+
+    # Sampling
+
+    temperature: float | None = Field(default=None, ge=0.0, le=2.0)
+    top_p: float | None = Field(default=None, ge=0.0, le=1.0)
+    top_k: int | None = Field(default=None, gt=0)
+    max_output_tokens: int | None = Field(alias="max_tokens", default=None)
+    n: int = Field(alias="candidate_count", default=1, ge=1)
+    stop: list[str] | None = Field(alias="stop_sequences", default=None)
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    response_logprobs: bool | None = None
+    logprobs: int | None = None
+
+    # Thinking
+
+    reasoning_effort: str | None = Field(alias="thinking_level", default=None)
+    """`minimal`, `low`, `medium` or `high`; a budget of tokens on models before Gemini 3."""
+    thinking_budget: int | None = None
+    """Tokens for thinking: 0 for none, -1 for as many as the model likes."""
+    include_thoughts: bool | None = None
+    thinking_config: Any = None
+
+    # Output and context
+
+    response_mime_type: str | None = None
+    response_schema: Any = None
+    """A Pydantic class, a TypedDict or a JSON schema for the answer."""
+    response_modalities: list[Any] | None = None
+    media_resolution: Any = None
+    image_config: Any = None
+    speech_config: Any = None
+    audio_timestamp: bool | None = None
+    safety_settings: Any = None
+    """Category -> threshold, or the API's own list."""
+    cached_content: str | None = None
+    labels: dict[str, str] | None = None
+    """On Vertex AI only."""
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Options of every call, under their names here."""
+    extra_body: dict[str, Any] | None = None
+    """Fields of the request that this package does not know yet."""
+
+    # Behaviour
+
+    streaming: bool | None = None
+    convert_system_message_to_human: bool = False
+    on_broken_history: Literal["repair", "raise"] = "repair"
+    """Whether messages that Gemini would refuse are mended (see `preview`) or refused."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_unknown(cls, values: Any) -> Any:
+        """Refuse an argument that does not exist, and say which one may have been meant."""
+        if not isinstance(values, dict):
+            return values
+        known = set(cls.model_fields)
+        aliases = {field.alias: name for name, field in cls.model_fields.items() if field.alias}
+        given: dict[str, Any] = {}
+        for key, value in values.items():
+            name = aliases.get(key) or _SYNONYMS.get(key, key)
+            if name not in known:
+                raise ValueError(_unknown("ChatGemini", key, known | set(aliases)))
+            if name in given and given[name] != value:
+                raise ValueError(f"{name!r} is given twice, under two names.")
+            given[name] = value
+        return given
+
+    @model_validator(mode="after")
+    def _set_gemini_tools_version(self) -> Self:
+        self._add_version("langchain-gemini-tools", __version__)
+        return self
+
+    # One call
+
+    def _call_options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> CallOptions:
+        given = self._options(stop, kwargs)
+        model = given.get("model") or self.model
+        return CallOptions(
+            model=model,
+            capabilities=self._capabilities(model),
+            vertexai=self._uses_vertexai,
+            tools=given.get("tools") or (),
+            tool_choice=given.get("tool_choice"),
+            tool_config=given.get("tool_config"),
+            generation={name: given[name] for name in GENERATION_OPTIONS if name in given},
+            safety_settings=given.get("safety_settings"),
+            cached_content=given.get("cached_content"),
+            continuation_token=given.get("continuation_token"),
+            labels=given.get("labels"),
+            extra_body=given.get("extra_body"),
+            merges_system=given["convert_system_message_to_human"],
+            repairs_history=given["on_broken_history"] == "repair",
+        )
+
+    def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of one call: fields, `model_kwargs`, then what the call itself says."""
+        options = {name: getattr(self, name) for name in OPTION_FIELDS}
+        options |= canonical_options(self.model_kwargs) | canonical_options(kwargs)
+        if stop is not None:
+            options["stop"] = stop
+        return options
+
+    def _capabilities(self, model: str) -> Capabilities:
+        return capabilities_of(self.model_family or model)
+
+    def _timeout(self, kwargs: Mapping[str, Any]) -> float | None:
+        seconds: float | None = canonical_options(kwargs).get("timeout", self.timeout)
+        return seconds
+
+    def _retries(self, kwargs: Mapping[str, Any]) -> RetryPolicy:
+        return RetryPolicy(canonical_options(kwargs).get("max_retries", self.max_retries))
+
+    # The client
+
+    def _client_settings(self) -> ClientSettings:
+        base_url = self.base_url
+        if isinstance(base_url, dict):
+            base_url = base_url.get("api_endpoint") or base_url.get("base_url")
+        return ClientSettings(
+            api_key=self.google_api_key,
+            vertexai=True if self._uses_vertexai else self.vertexai,
+            project=self.project,
+            location=self.location,
+            credentials=self.credentials,
+            base_url=base_url,
+            api_version=self.api_version,
+            headers={**dict(self.default_metadata or []), **(self.additional_headers or {})},
+            client_args=self.client_args or {},
+            async_client_args=self.async_client_args or {},
+            sdk_client=self.client,
+        )
+
+    @property
+    def _uses_vertexai(self) -> bool:
+        if self.client is not None:
+            return bool(self.client.vertexai)
+        if self.vertexai is not None:
+            return self.vertexai
+        for name in ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"):
+            if (value := os.environ.get(name)) is not None:
+                return value.lower() in {"1", "true"}
+        return self.google_api_key is None and bool(self.project or self.credentials)
+
+
+OPTION_FIELDS = tuple(
+    name for name in GeminiOptions.model_fields if name in GENERATION_OPTIONS | _CALL_OPTIONS
+)
+_ALIASES = {f.alias: name for name, f in GeminiOptions.model_fields.items() if f.alias} | _SYNONYMS
+_KNOWN_OPTIONS = GENERATION_OPTIONS | _CALL_OPTIONS
+
+
+def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a call under their fields' names.
+
+    Raises:
+        InvalidOptionError: There is no such option.
+    """
+    options: dict[str, Any] = {}
+    for key, value in kwargs.items():
+        name = _ALIASES.get(key, key)
+        if name in _KNOWN_OPTIONS:
+            options[name] = value
+        elif name not in _HANDLED_ELSEWHERE and not name.startswith("ls_"):
+            raise InvalidOptionError(_unknown("A call", key, _KNOWN_OPTIONS | set(_ALIASES)))
+    return options
+
+
+def _unknown(what: str, name: str, known: set[str] | frozenset[str]) -> str:
+    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    return f"{what} has no option {name!r}.{hint}"
