@@ -49,6 +49,7 @@ COUNT = (
             [user("a"), model(call()), user(response()), model(call()), user(response())],
             id="two-steps",
         ),
+        pytest.param([user("a"), model(call(id="1")), user(response())], id="as-the-sdk-answers"),
         pytest.param([user("a"), user("b"), model("c"), model("d"), user("e")], id="double-turns"),
         pytest.param(
             [
@@ -105,7 +106,12 @@ def test_turns_that_are_in_order(contents: list[dict[str, Any]]) -> None:
             [user("a"), model(call(id="1")), user(response(id="2"))], CATCH_ALL, id="another-id"
         ),
         pytest.param(
-            [user("a"), model(call(id="1")), user(response())], CATCH_ALL, id="id-on-one-side"
+            [user("a"), model(call()), user(response(id="1"))], CATCH_ALL, id="id-of-no-call"
+        ),
+        pytest.param(
+            [user("a"), model(call(id="1"), call(id="2")), user(response(id="1"), response())],
+            CATCH_ALL,
+            id="one-id-missing",
         ),
         pytest.param(
             [
