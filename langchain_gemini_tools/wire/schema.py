@@ -7,20 +7,22 @@ to themselves stay, with their definitions.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.python_types import class_schema, is_described_class
-from langchain_gemini_tools.wire.schema_merging import merge_schemas
-from langchain_gemini_tools.wire.schema_reading import read_schema
+from langchain_gemini_tools.wire.schema_reading import copy_json, read_schema
 from langchain_gemini_tools.wire.schema_refs import (
     LIST_OF_SCHEMAS,
     MAP_OF_SCHEMAS,
     ONE_SCHEMA,
     cyclic_references,
-    references,
+    reference_graph,
     resolve,
 )
 from langchain_gemini_tools.wire.schema_rules import KEPT, RULES, allow_null, write_out_all_of
@@ -74,14 +76,30 @@ def clean_schema(schema: Any) -> gemini.JsonSchema:
     Raises:
         InvalidToolError: It is no schema, or refers to something outside itself.
     """
-    document = read_schema(_plain(schema))
+    plain = _plain(schema)
+    try:
+        text = json.dumps(plain)
+    except (TypeError, ValueError):
+        return _clean_document(plain)  # it holds more than JSON, such as a default of some class
+    return dict(copy_json(_clean_text(text)))
+
+
+@lru_cache(maxsize=1024)
+def _clean_text(text: str) -> Schema:
+    # An agent binds the same tools at every step. The schema's text is the one key that is right
+    # whatever may have been changed in the meantime.
+    return _clean_document(json.loads(text))
+
+
+def _clean_document(schema: Any) -> Schema:
+    document = read_schema(schema)
     if isinstance(document, bool):
         return _clean_bool(document)
+    graph = reference_graph(document)
     try:
-        return _Cleaner(document, cyclic_references(document)).clean_document()
+        return _Cleaner(document, cyclic_references(graph), _MAX_SUBSCHEMAS).clean()
     except _TooLargeError:
-        everything = references({"allOf": [document, *document.get("$defs", {}).values()]})
-        return _Cleaner(document, frozenset(everything), math.inf).clean_document()
+        return _Cleaner(document, frozenset(graph), math.inf).clean()
 
 
 def _plain(schema: Any) -> Mapping[str, Any] | bool:
@@ -105,22 +123,20 @@ class _TooLargeError(Exception):
 class _Cleaner:
     """Cleans one document: follows its references, and keeps those that would never end."""
 
-    def __init__(
-        self, document: Schema, kept: frozenset[str], limit: float = _MAX_SUBSCHEMAS
-    ) -> None:
+    def __init__(self, document: Schema, kept: frozenset[str], limit: float) -> None:
         self._document = document
         self._kept = kept
         self._left = limit
         self._definitions: Schema = {}
         self._names: dict[str, str] = {}
 
-    def clean_document(self) -> Schema:
-        root = dict(self._document)
-        if isinstance(reference := root.pop("$ref", None), str):
+    def clean(self) -> Schema:
+        cleaned = self._clean(self._document)
+        followed: set[str] = set()
+        while (reference := cleaned.get("$ref", "")) and reference not in followed:
             # The root has to be an object itself, so its own reference is followed once.
-            cleaned = self._beside(self._clean_target(reference), root)
-        else:
-            cleaned = self._clean(root)
+            followed.add(reference)
+            cleaned = dict(self._definitions[_last_segment(reference)])
         if self._definitions:
             cleaned["$defs"] = self._definitions
         return cleaned
@@ -132,12 +148,17 @@ class _Cleaner:
             raise _TooLargeError
         if isinstance(schema, bool):
             return _clean_bool(schema)
-        if isinstance(schema.get("$ref"), str):
-            return self._clean_reference(schema, name)
+        is_reference = isinstance(schema.get("$ref"), str)
+        cleaned = self._clean_reference(schema) if is_reference else self._clean_keywords(schema)
+        if is_generated_title(cleaned.get("title"), name):
+            del cleaned["title"]
+        return cleaned
+
+    def _clean_keywords(self, schema: Schema) -> Schema:
         cleaned = {
             keyword: self._clean_keyword(keyword, value)
             for keyword, value in schema.items()
-            if keyword in KEPT and not (keyword == "title" and is_generated_title(value, name))
+            if keyword in KEPT
         }
         for rule in RULES:
             rule(cleaned)
@@ -152,10 +173,8 @@ class _Cleaner:
             return {name: self._clean(item, name) for name, item in value.items()}
         return value
 
-    def _clean_reference(self, schema: Schema, name: str) -> Schema:
+    def _clean_reference(self, schema: Schema) -> Schema:
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
-        if is_generated_title(beside.get("title"), name):
-            del beside["title"]
         if schema["$ref"] in self._kept:
             return self._beside({"$ref": self._define(schema["$ref"])}, beside)
         return self._beside(self._clean_target(schema["$ref"]), beside)
@@ -163,12 +182,9 @@ class _Cleaner:
     def _beside(self, target: Schema, beside: Schema) -> Schema:
         """`target` with what stood beside the reference to it."""
         nullable = beside.pop("nullable", False)
-        outer = self._clean(beside)
-        cleaned = (
-            (merge_schemas(outer, target) or {**outer, "allOf": [target]}) if outer else target
-        )
-        if "allOf" in cleaned:
-            write_out_all_of(cleaned)
+        cleaned = self._clean(beside)
+        cleaned["allOf"] = [target, *cleaned.get("allOf", [])]
+        write_out_all_of(cleaned)
         if nullable:
             cleaned["nullable"] = True
             allow_null(cleaned)
@@ -179,7 +195,7 @@ class _Cleaner:
 
     def _define(self, reference: str) -> str:
         if reference not in self._names:
-            name = wanted = _last_segment(reference) or "root"
+            name = wanted = re.sub(r"\W", "_", _last_segment(reference)) or "root"
             while name in self._definitions:
                 name = f"{wanted}_{len(self._definitions)}"
             self._names[reference] = f"#/$defs/{name}"
@@ -192,5 +208,5 @@ def _last_segment(reference: str) -> str:
     return reference.rsplit("/", 1)[-1].removeprefix("#")
 
 
-def _clean_bool(schema: Schema | bool) -> Schema:
-    return {} if schema is True else {"not": {}}
+def _clean_bool(schema: object) -> Schema:
+    return {} if schema else {"not": {}}

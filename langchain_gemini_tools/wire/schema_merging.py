@@ -24,8 +24,8 @@ _FAMILIES = (
 
 def merge_schemas(first: Schema, second: Schema) -> Schema | None:
     """One schema for what satisfies both, in `first`'s words; None where none says the same."""
-    if first == second:
-        return dict(first)
+    if not first or not second or first == second:
+        return dict(first or second)
     if _needs_to_stay_apart(first, second):
         return None
     merged = dict(first)
@@ -74,7 +74,8 @@ def both(first: Any, second: Any) -> Schema:
     schemas = [{} if schema is True else schema for schema in (first, second)]
     if False in schemas:
         return {"not": {}}
-    return merge_schemas(*schemas) or {"allOf": schemas}
+    merged = merge_schemas(*schemas)
+    return {"allOf": schemas} if merged is None else merged
 
 
 def _both_everywhere(first: Schema, second: Schema) -> Schema:

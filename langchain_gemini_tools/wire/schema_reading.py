@@ -141,6 +141,13 @@ def plain_json(value: Any) -> Any:
             return _jsonable(value)
 
 
+def copy_json(value: Any) -> Any:
+    """A deep copy of plain JSON, several times faster than `copy.deepcopy`."""
+    if type(value) is dict:
+        return {key: copy_json(item) for key, item in value.items()}
+    return [copy_json(item) for item in value] if type(value) is list else value
+
+
 def _jsonable(value: Any) -> Any:
     try:
         return to_jsonable_python(value, inf_nan_mode="constants")

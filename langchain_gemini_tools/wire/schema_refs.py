@@ -86,24 +86,29 @@ def references(schema: Any) -> set[str]:
     return found.union(*(references(child) for child in subschemas(body)))
 
 
-def cyclic_references(document: dict[str, Any]) -> frozenset[str]:
-    """The references that lead back to themselves, and so cannot be written out."""
-    arrows: dict[str, set[str]] = {}
+def reference_graph(document: dict[str, Any]) -> dict[str, set[str]]:
+    """For every reference that the document follows, the references in what it points to."""
+    graph: dict[str, set[str]] = {}
     pending = list(references(document))
     while pending:
         reference = pending.pop()
-        if reference not in arrows:
-            arrows[reference] = references(resolve(document, reference))
-            pending.extend(arrows[reference])
-    return frozenset(start for start in arrows if start in _reachable(arrows, start))
+        if reference not in graph:
+            graph[reference] = references(resolve(document, reference))
+            pending.extend(graph[reference])
+    return graph
 
 
-def _reachable(arrows: dict[str, set[str]], start: str) -> set[str]:
+def cyclic_references(graph: dict[str, set[str]]) -> frozenset[str]:
+    """The references that lead back to themselves, and so cannot be written out."""
+    return frozenset(start for start in graph if start in _reachable(graph, start))
+
+
+def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
     seen: set[str] = set()
-    pending = list(arrows[start])
+    pending = list(graph[start])
     while pending:
         reference = pending.pop()
         if reference not in seen:
             seen.add(reference)
-            pending.extend(arrows[reference])
+            pending.extend(graph[reference])
     return seen

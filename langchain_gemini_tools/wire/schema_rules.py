@@ -46,7 +46,7 @@ KEPT = frozenset(
 def _tell(schema: Schema, sentence: str) -> None:
     """Say in words what no keyword says."""
     description = schema.get("description", "")
-    if sentence not in description:
+    if sentence and sentence not in description:
         schema["description"] = f"{description} {sentence}".lstrip()
 
 
@@ -57,34 +57,66 @@ def _written(value: Any) -> str:
 def _replace_const(schema: Schema) -> None:
     """`const` -> an `enum` of one value: only `enum` is followed."""
     if "const" in schema:
-        value = schema.pop("const")
-        if value is None:
-            schema["type"] = "null"
-        else:
-            schema["enum"] = [value]
+        schema["enum"] = [schema.pop("const")]
 
 
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
 
 
+def _type_of(value: Any) -> str:
+    return "null" if value is None else _TYPE_NAMES.get(type(value), "array")
+
+
+def _fits_type(value: Any, names: list[str]) -> bool:
+    name = _type_of(value)
+    whole = name == "integer" or (name == "number" and value == int(value))
+    return not names or name in names or (whole and bool({"integer", "number"} & set(names)))
+
+
 def _split_enum(schema: Schema) -> None:
-    """`enum` holds strings and numbers and has a type; null stands beside it, as a type."""
+    """`enum` holds strings and numbers, and has a type; other values stand beside it as types."""
     if not isinstance(values := schema.get("enum"), list):
         return
     if not is_finite(values):
         raise InvalidToolError(f"The schema allows {values!r}; JSON has no form for some of them.")
-    if None in values:
-        null_is_allowed = "null" in _types(schema) or not _types(schema)
-        _set_types(schema, [name for name in _types(schema) if name != "null"])
-        values = [value for value in values if value is not None]
-        schema["nullable"] = null_is_allowed
-    if not values:
-        del schema["enum"]
-        schema["type"] = "null"
-        return
-    schema["enum"] = _as_numbers(values) if _is_numeric(schema) else values
-    if not _types(schema):
-        _set_types(schema, sorted({_TYPE_NAMES.get(type(value), "array") for value in values}))
+    names = _types(schema)
+    if _is_numeric(schema):
+        values = _as_numbers(values)
+    possible = [value for value in values if _fits_type(value, names)]
+    if schema.pop("nullable", False) and None not in possible:
+        possible.append(None)
+    if not possible:
+        return  # nothing fits: the user's contradiction stays as it is
+    del schema["enum"]
+    schema.pop("type", None)
+    branches = _enum_branches(possible, names)
+    if len(branches) == 1:
+        told = branches[0].pop("description", "")
+        schema.update(branches[0])
+        _tell(schema, told)
+    elif "anyOf" in schema:
+        schema["allOf"] = [*schema.get("allOf", []), {"anyOf": branches}]
+    else:
+        schema["anyOf"] = branches
+
+
+def _enum_branches(values: list[Any], names: list[str]) -> list[Schema]:
+    branches: list[Schema] = []
+    listed = [value for value in values if _type_of(value) in {"string", "integer", "number"}]
+    if listed:
+        branch: Schema = {}
+        kinds = names or sorted({_type_of(value) for value in listed})
+        _set_types(branch, [name for name in kinds if name in {"string", "integer", "number"}])
+        branches.append({**branch, "enum": listed})
+    if booleans := [value for value in values if isinstance(value, bool)]:
+        branches.append({"type": "boolean"})
+        if len(set(booleans)) == 1:
+            _tell(branches[-1], f"Must be {_written(booleans[0])}.")
+    for value in values:
+        if isinstance(value, (dict, list)):
+            branches.append({"type": _type_of(value)})
+            _tell(branches[-1], f"Must be {_written(value)}.")
+    return [*branches, {"type": "null"}] if None in values else branches
 
 
 def _as_numbers(values: list[Any]) -> list[Any]:
@@ -180,17 +212,19 @@ def write_out_all_of(schema: Schema) -> None:
     """`allOf` -> one schema that says the same; it stays only where there is none."""
     if not isinstance(parts := schema.pop("allOf", None), list):
         return
-    apart = []
-    for part in parts:
-        merged = merge_schemas(schema, part)
-        if merged is not None:
-            schema.update(merged)
-        elif "anyOf" not in schema and "$ref" not in schema:
-            schema["anyOf"] = [part]  # one of one: the listed keyword that says "this too"
-        else:
-            apart.append(part)
+    apart = [part for part in parts if "$ref" in part or not _merge_into(schema, part)]
+    if len(apart) == 1 and "$ref" in apart[0] and not schema:
+        schema.update(apart.pop())
+    elif apart and "anyOf" not in schema:
+        schema["anyOf"] = [apart.pop(0)]  # one of one: the listed keyword that says "this too"
     if apart:
         schema["allOf"] = apart
+
+
+def _merge_into(schema: Schema, part: Schema) -> bool:
+    merged = merge_schemas(schema, part)
+    schema.update(merged or {})
+    return merged is not None
 
 
 def _drop_empty_required(schema: Schema) -> None:

@@ -92,8 +92,10 @@ def bind_tool(tool: Any) -> list[dict[str, Any]]:
 def _bind_mapping(tool: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not any(key in _DECLARATIONS or is_builtin(key) for key in tool) or "name" in tool:
         return [_bind(read_specification(tool))]
+    # In the wire's JSON, null is the same as nothing; alone, somebody means the tool.
+    said = {key: value for key, value in tool.items() if value is not None} or tool
     bound: list[dict[str, Any]] = []
-    for key, value in tool.items():
+    for key, value in said.items():
         if key in _DECLARATIONS:
             bound += bind_tools(value or ())
         elif is_builtin(key):

@@ -1,0 +1,211 @@
+"""The same values fit the schema that was given and the schema that is sent."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from langchain_gemini_tools.wire.schema import clean_schema
+
+Schema = dict[str, Any]
+
+# Names that are keywords too: a property may have any of them.
+NAMES = ["title", "type", "items", "properties", "required", "enum", "a", "page_size"]
+WORDS = st.sampled_from(["Title", "Page Size", "A", "something else"])
+TEXTS = st.sampled_from(["", "a", "b", "ab", "abc", "a1", "2024-01-01"])
+NUMBERS = st.integers(-3, 3) | st.sampled_from([-1.5, 0.0, 0.5, 2.0])
+
+
+def annotated(schemas: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
+    words = st.fixed_dictionaries(
+        {},
+        optional={
+            "title": WORDS,
+            "description": WORDS,
+            "default": st.none() | TEXTS,
+            "examples": st.lists(TEXTS, max_size=2),
+            "$comment": WORDS,
+            "readOnly": st.booleans(),
+        },
+    )
+    return st.builds(lambda schema, said: {**schema, **said}, schemas, words)
+
+
+def some(fixed: Schema, **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Schema]:
+    constants = {key: st.just(value) for key, value in fixed.items()}
+    return st.fixed_dictionaries(constants, optional=optional)
+
+
+SCALARS = st.one_of(
+    some(
+        {"type": "string"},
+        minLength=st.integers(0, 2),
+        maxLength=st.integers(1, 3),
+        pattern=st.sampled_from(["^a", "[0-9]"]),
+        format=st.sampled_from(["date", "uri"]),
+        enum=st.lists(TEXTS, min_size=1, max_size=3, unique=True),
+    ),
+    some(
+        {"type": "integer"},
+        minimum=st.integers(-3, 3),
+        maximum=st.integers(-3, 3),
+        exclusiveMinimum=NUMBERS,
+        exclusiveMaximum=NUMBERS,
+        multipleOf=st.integers(1, 3),
+    ),
+    some({"type": "number"}, minimum=NUMBERS, maximum=NUMBERS),
+    some({"type": "boolean"}),
+    some({"type": "null"}),
+    some({}, const=st.none() | TEXTS | NUMBERS),
+    some({}, enum=st.just([True, "a", False, None, 2])),
+    some({}, enum=st.lists(st.none() | TEXTS | NUMBERS, min_size=1, max_size=4, unique_by=repr)),
+    some({"type": ["string", "null"]}, enum=st.just(["a", None]), maxLength=st.integers(0, 3)),
+    some({"type": ["integer", "string"]}, minimum=NUMBERS),
+    st.just({}),
+)
+REFERENCES = st.sampled_from(["#/$defs/leaf", "#/$defs/pair", "#/$defs/tree", "#/$defs/whole"]).map(
+    lambda reference: {"$ref": reference}
+)
+
+
+def compound(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
+    branches = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        some(
+            {"type": "object"},
+            properties=st.dictionaries(st.sampled_from(NAMES), inner | st.booleans(), max_size=3),
+            required=st.lists(st.sampled_from(NAMES), max_size=2, unique=True),
+            additionalProperties=st.booleans() | inner,
+            minProperties=st.integers(0, 2),
+        ),
+        some(
+            {"type": "array"},
+            items=inner | st.booleans(),
+            minItems=st.integers(0, 2),
+            maxItems=st.integers(0, 3),
+            uniqueItems=st.booleans(),
+        ),
+        some(
+            {"type": "array"},
+            prefixItems=branches,
+            items=inner | st.just(False),
+        ),
+        some({}, anyOf=branches),
+        some({}, oneOf=branches),
+        some({}, allOf=branches),
+        some({"type": "object"}, allOf=branches, required=st.just(["a"])),
+        some({}, **{"not": inner}),
+        some({}, **{"if": inner, "then": inner, "else": inner}),
+        some({"type": "object"}, patternProperties=st.dictionaries(st.just("^t"), inner)),
+    )
+
+
+SCHEMAS = st.recursive(annotated(SCALARS | REFERENCES), compound, max_leaves=8).flatmap(
+    lambda schema: annotated(st.just(schema))
+)
+DEFINITIONS = {
+    "leaf": {"title": "leaf", "type": "string", "maxLength": 2, "description": "A leaf."},
+    "pair": {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/leaf", "description": "Left."}},
+        "additionalProperties": False,
+    },
+    "tree": {
+        "type": "object",
+        "properties": {"items": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+        "required": ["items"],
+    },
+    "whole": {"type": "object", "properties": {"a": {"$ref": "#"}}},
+    "unused": {"type": "integer"},
+}
+DOCUMENTS = SCHEMAS.map(lambda schema: {**schema, "$defs": DEFINITIONS})
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+EXAMPLES = int(os.environ.get("SCHEMA_EXAMPLES", "200"))
+thorough = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="SCHEMA_EXAMPLES" not in os.environ,
+)
+
+
+def fits(value: Any, schema: Schema) -> bool:
+    return bool(Draft202012Validator(schema).is_valid(value))
+
+
+@thorough
+@given(DOCUMENTS, st.lists(VALUES, min_size=1, max_size=12))
+@example({"type": "object", "properties": {"$ref": {"const": 1}}}, [{"$ref": 1}, {"$ref": 2}])
+@example({"allOf": [{"required": ["a"]}, {"required": ["b"]}]}, [{"a": 1}, {"a": 1, "b": 2}, 5])
+def test_a_value_fits_what_is_sent_exactly_when_it_fits_what_was_given(
+    schema: Schema, values: list[Any]
+) -> None:
+    sent = clean_schema(schema)
+    for value in values:
+        assert fits(value, sent) == fits(value, schema), (value, sent)
+
+
+@thorough
+@given(DOCUMENTS)
+def test_what_is_sent_is_plain_json_and_cleaning_it_again_changes_nothing(schema: Schema) -> None:
+    sent = clean_schema(schema)
+    assert json.loads(json.dumps(sent, allow_nan=False)) == sent
+    assert clean_schema(sent) == sent
+
+
+@thorough
+@given(DOCUMENTS)
+def test_the_callers_schema_is_not_changed_and_nothing_of_it_is_shared(schema: Schema) -> None:
+    before = copy.deepcopy(schema)
+    first = clean_schema(schema)
+    spoil(first)
+    assert schema == before
+    assert json.dumps(clean_schema(schema)) == json.dumps(clean_schema(before))
+
+
+def spoil(value: Any) -> None:
+    if isinstance(value, dict):
+        for item in value.values():
+            spoil(item)
+        value["spoiled"] = True
+    elif isinstance(value, list):
+        for item in value:
+            spoil(item)
+        value.append("spoiled")
+
+
+@thorough
+@given(DOCUMENTS)
+def test_nothing_stands_beside_a_reference(schema: Schema) -> None:
+    for found in schemas_in(clean_schema(schema)):
+        if "$ref" in found:
+            assert set(found) <= {"$ref", "$defs"}
+        assert not found.keys() & {"const", "exclusiveMinimum", "exclusiveMaximum", "examples"}
+
+
+def schemas_in(schema: Any) -> list[Schema]:
+    found = [schema] if isinstance(schema, dict) else []
+    for keyword, value in schema.items() if found else ():
+        if keyword in {"properties", "$defs", "patternProperties"}:
+            children = list(value.values())
+        elif keyword in {"anyOf", "oneOf", "allOf", "prefixItems"}:
+            children = value
+        elif keyword in {"items", "additionalProperties", "not", "if", "then", "else"}:
+            children = [value]
+        else:
+            children = []
+        for child in children:
+            found += schemas_in(child)
+    return found
