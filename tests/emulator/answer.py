@@ -195,9 +195,16 @@ def _usage(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> Jso
 
 
 def prompt_tokens(ask: Ask) -> int:
-    """The size of everything the model reads."""
+    """The size of everything the model reads; a medium counts as 258, whatever its size."""
     keys = ("systemInstruction", "contents", "tools")
-    return count_tokens({key: ask.body[key] for key in keys if key in ask.body})
+    media = 0
+    size = count_tokens({key: ask.body[key] for key in keys if key in ask.body})
+    for content in ask.contents:
+        for part in content.get("parts", []):
+            if "inlineData" in part:
+                size -= count_tokens(part["inlineData"].get("data", ""))
+                media += 258
+    return size + media
 
 
 def _spoken(part: JsonObject) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -80,25 +82,27 @@ class Ask:
     def is_json(self) -> bool:
         return bool(self.config.get("responseMimeType") == "application/json")
 
-    @property
+    @cached_property
     def turns(self) -> list[Turn]:
         """The conversation, neighbouring contents of one side merged."""
-        turns: list[Turn] = []
-        for number, content in enumerate(self.contents):
-            is_model = content.get("role") == "model"
-            parts = tuple((number, p, part) for p, part in enumerate(content.get("parts", [])))
-            if turns and turns[-1].is_model == is_model:
-                turns[-1] = Turn(is_model, turns[-1].parts + parts)
-            else:
-                turns.append(Turn(is_model, parts))
+        turns = []
+        numbered = enumerate(self.contents)
+        for is_model, contents in groupby(numbered, lambda each: each[1].get("role") == "model"):
+            parts = [
+                (number, p, part)
+                for number, content in contents
+                for p, part in enumerate(content.get("parts", []))
+            ]
+            turns.append(Turn(is_model, tuple(parts)))
         return turns
 
     @property
     def current_turn(self) -> list[Turn]:
-        """Everything after the last user turn that says something besides function responses."""
-        turns = self.turns
-        start = 0
-        for number, turn in enumerate(turns):
-            if not turn.is_model and turn.is_ordinary:
-                start = number + 1
-        return turns[start:]
+        """The steps since the user last said something."""
+        return self.turns[self.current_turn_start :]
+
+    @cached_property
+    def current_turn_start(self) -> int:
+        """The turn after the last user turn that holds something besides function responses."""
+        starts = [n for n, turn in enumerate(self.turns) if not turn.is_model and turn.is_ordinary]
+        return starts[-1] + 1 if starts else 0

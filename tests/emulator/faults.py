@@ -18,6 +18,8 @@ from tests.emulator.outgoing import Cut, Outgoing, Pause, Step, event_bytes, who
 from tests.emulator.refusal import JsonObject, error_body
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.emulator.script import Fault
 
 _QUOTA = "type.googleapis.com/google.rpc.QuotaFailure"
@@ -163,8 +165,17 @@ def _inside(
 
 
 def ended_early() -> Fault:
-    """A stream that ends in good order, but before its finish reason."""
-    return lambda outgoing: outgoing.with_steps(*outgoing.steps[:-1])
+    """A reply that ends in good order, but before its finish reason."""
+
+    def fault(outgoing: Outgoing) -> Outgoing:
+        if outgoing.is_stream:
+            return outgoing.with_steps(*outgoing.steps[:-1])
+        body = json.loads(outgoing.payload)
+        for candidate in body.get("candidates", []):
+            candidate.pop("finishReason", None)
+        return whole(outgoing.status, body)
+
+    return fault
 
 
 def broken_json() -> Fault:
@@ -187,14 +198,23 @@ def error_in_stream(
     message: str = "The model is overloaded. Please try again later.",
     after: int | None = None,
 ) -> Fault:
-    """An error where the next event was due: as an event, as bare JSON, or as a bare JSON list."""
+    """An error where the next event was due: as an event, as bare JSON, or as a bare JSON list.
+
+    A reply that is not streamed is refused with it.
+    """
     body = error_body(code, message)
     errors = {
         "event": event_bytes(body),
         "tail": json.dumps(body, indent=2).encode() + b"\n",
         "list": json.dumps([body], indent=2).encode() + b"\n",
     }
-    return lambda outgoing: _inside(outgoing, after, (errors[form],), goes_on=False)
+
+    def fault(outgoing: Outgoing) -> Outgoing:
+        if not outgoing.is_stream:
+            return whole(code, body)
+        return _inside(outgoing, after, (errors[form],), goes_on=False)
+
+    return fault
 
 
 def keep_alive_comments() -> Fault:
@@ -240,21 +260,38 @@ def split_anywhere(size: int = 7) -> Fault:
 
 def two_finishes() -> Fault:
     """The last event of a stream, twice."""
-    return lambda outgoing: outgoing.with_steps(*outgoing.steps, outgoing.steps[-1])
+    return _of_events(lambda events: [*events, events[-1]])
 
 
 def falling_usage() -> Fault:
     """Usage counters that shrink from event to event."""
 
-    def fault(outgoing: Outgoing) -> Outgoing:
-        events = [_data(step) for step in outgoing.steps if isinstance(step, bytes)]
+    def rewrite(events: list[JsonObject]) -> list[JsonObject]:
         for number, event in enumerate(events):
             for name, count in event.get("usageMetadata", {}).items():
                 if isinstance(count, int):
                     event["usageMetadata"][name] = count + len(events) - number
-        return outgoing.with_steps(*(event_bytes(event) for event in events))
+        return events
 
-    return fault
+    return _of_events(rewrite)
+
+
+def line_separators() -> Fault:
+    """Line separators of Unicode before every text: no line ends there for server-sent events."""
+
+    def rewrite(events: list[JsonObject]) -> list[JsonObject]:
+        for event in events:
+            for part in event["candidates"][0]["content"].get("parts", []):
+                if part.get("text"):
+                    part["text"] = "\u2028\u0085" + part["text"]
+        return events
+
+    return _of_events(rewrite)
+
+
+def huge_event(size: int = 20_000_000) -> Fault:
+    """An event of many megabytes, in a field that no client knows."""
+    return _of_events(lambda events: [events[0] | {"padding": "x" * size}, *events[1:]])
 
 
 def wrong_content_type(content_type: str = "text/plain") -> Fault:
@@ -279,10 +316,26 @@ def _pack(step: Step, packer: zlib._Compress) -> Step:
     return packer.compress(step) + packer.flush(zlib.Z_SYNC_FLUSH)
 
 
-def _each_event(rewrite: Any) -> Fault:
-    return lambda outgoing: outgoing.with_steps(
-        *(rewrite(step) if isinstance(step, bytes) else step for step in outgoing.steps)
-    )
+def _each_event(rewrite: Callable[[bytes], bytes]) -> Fault:
+    """A fault in how events are written; a reply that is not streamed passes as it is."""
+
+    def fault(outgoing: Outgoing) -> Outgoing:
+        steps = (rewrite(step) if isinstance(step, bytes) else step for step in outgoing.steps)
+        return outgoing.with_steps(*steps) if outgoing.is_stream else outgoing
+
+    return fault
+
+
+def _of_events(rewrite: Callable[[list[JsonObject]], list[JsonObject]]) -> Fault:
+    """A fault in what events say; a reply that is not streamed passes as it is."""
+
+    def fault(outgoing: Outgoing) -> Outgoing:
+        if not outgoing.is_stream:
+            return outgoing
+        events = [_data(step) for step in outgoing.steps if isinstance(step, bytes)]
+        return outgoing.with_steps(*(event_bytes(event) for event in rewrite(events)))
+
+    return fault
 
 
 def _data(event: bytes) -> Any:

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import itertools
 import json
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ class Memory:
     calls: dict[str, IssuedCall] = field(default_factory=dict)
     calls_without_id: list[IssuedCall] = field(default_factory=list)
     server_parts: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
-    prompts: list[str] = field(default_factory=list)
+    prompts: deque[str] = field(default_factory=lambda: deque(maxlen=20))
     _count: int = 0
 
     def new_id(self) -> str:

@@ -27,7 +27,7 @@ from tests.emulator.models import Backend, Model
 from tests.emulator.outgoing import Outgoing, whole
 from tests.emulator.refusal import JsonObject, Refusal
 from tests.emulator.routes import Route, read_route
-from tests.emulator.rules.door import check_deadline, check_key, check_model
+from tests.emulator.rules.door import check_deadline, check_key, check_length, check_model
 from tests.emulator.rules.payload import read_message, read_payload
 from tests.emulator.script import Call, Fault, Reply, render_call
 from tests.emulator.sockets import SocketServer
@@ -67,6 +67,7 @@ class Emulator:
         models: Names beyond Gemini's own that exist here; they behave like the newest family.
         accepts_foreign_signatures: Take signatures that were never issued here.
         is_strict: False leaves the rules out, for clients that are broken on purpose.
+        token_limit: The longest prompt, in tokens of about four characters.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Emulator:
         models: Collection[str] = (),
         accepts_foreign_signatures: bool = False,
         is_strict: bool = True,
+        token_limit: int = 1_048_576,
     ) -> None:
         self.requests: list[Request] = []
         self.refusals: list[Refusal] = []
@@ -82,6 +84,7 @@ class Emulator:
         self.models = models
         self.accepts_foreign_signatures = accepts_foreign_signatures
         self.is_strict = is_strict
+        self.token_limit = token_limit
         self._replies: deque[Reply] = deque()
         self._lock = threading.Lock()
         self._server: SocketServer | None = None
@@ -205,6 +208,7 @@ class Emulator:
             raise Refusal("The emulator streams server-sent events only: ?alt=sse", 501)
         if self.is_strict:
             rules.check(ask, self.memory, accepts_foreign=self.accepts_foreign_signatures)
+            check_length(prompt_tokens(ask), self.token_limit)
         reply = self._replies.popleft() if self._replies else Reply(think(ask))
         return reply.render(ask, self.memory)
 

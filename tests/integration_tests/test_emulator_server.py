@@ -403,14 +403,37 @@ def test_gzip_and_a_wrong_name_keep_the_bytes(emulator: Emulator, client: genai.
 
 
 def test_line_separators_stay_inside_their_string(emulator: Emulator) -> None:
-    emulator.reply("one\u2028two\u0085three")
-    body = Reader(emulator).post(STREAM_PATH).read()
+    body = streamed(emulator, faults.line_separators())
+    assert said(body).replace("\u2028\u0085", "") == TEXT
     assert "\u2028".encode() in body
 
 
 def test_an_event_may_be_huge(emulator: Emulator) -> None:
-    emulator.reply(parts=[{"inlineData": {"mimeType": "image/png", "data": "A" * 20_000_000}}])
-    assert len(Reader(emulator).post(STREAM_PATH).read()) > 20_000_000
+    assert len(streamed(emulator, faults.huge_event())) > 20_000_000
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.keep_alive_comments(),
+        faults.several_data_lines(),
+        faults.two_finishes(),
+        faults.falling_usage(),
+        faults.huge_event(),
+    ],
+)
+def test_faults_of_streams_leave_a_whole_reply_alone(
+    emulator: Emulator, client: genai.Client, fault: Fault
+) -> None:
+    emulator.reply("Sunny.", fault=fault)
+    assert client.models.generate_content(model=MODEL, contents="Hi").text == "Sunny."
+
+
+def test_a_prompt_may_be_too_long(client: genai.Client, emulator: Emulator) -> None:
+    emulator.token_limit = 100
+    with pytest.raises(errors.ClientError) as caught:
+        client.models.generate_content(model=MODEL, contents="word " * 200)
+    assert "exceeds the maximum number of tokens allowed (100)." in str(caught.value)
 
 
 def test_two_faults_may_come_together(emulator: Emulator) -> None:

@@ -1,4 +1,4 @@
-"""What is checked before the body is read: the key, the deadline, the model's name."""
+"""What is checked around the body: the key, the deadline, the model's name, the length."""
 
 from __future__ import annotations
 
@@ -71,6 +71,15 @@ def check_deadline(headers: Mapping[str, str]) -> None:
     if seconds < 10:
         raise Refusal(
             f"Manually set deadline {seconds:g}s is too short. Minimum allowed deadline is 10s."
+        )
+
+
+def check_length(tokens: int, limit: int) -> None:
+    """Refuse a prompt that does not fit into the model's context."""
+    if tokens > limit:
+        raise Refusal(
+            f"The input token count ({tokens}) exceeds the maximum number of tokens allowed "
+            f"({limit})."
         )
 
 

@@ -27,9 +27,8 @@ def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None
                 _check_origin(part, ask, memory, accepts_foreign=accepts_foreign)
     if not ask.model.is_3:
         return
-    current = ask.current_turn
-    for turn in ask.turns:
-        _check_step(turn, ask, memory, is_current=turn in current)
+    for number, turn in enumerate(ask.turns):
+        _check_step(turn, ask, memory, is_current=number >= ask.current_turn_start)
         _check_server_parts(turn, ask, memory, accepts_foreign=accepts_foreign)
 
 
