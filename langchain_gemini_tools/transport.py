@@ -263,12 +263,13 @@ def _refuse(request: Any) -> Any:
 
 
 def _choose_library(values: list[Any]) -> ModuleType:
-    """The library the given transports, proxies or hooks belong to, else the newest installed."""
+    """The library the given transports or hooks belong to, else the one the SDK would take."""
     packages = {
         base.__module__.partition(".")[0] for value in values for base in type(value).__mro__
     }
     given = [name for name in _LIBRARIES if name in packages]
-    for name in given or _LIBRARIES:
+    wanted = os.environ.get("GOOGLE_GENAI_HTTP_CLIENT", "").strip().lower()
+    for name in given or [name for name in _LIBRARIES if name == wanted] or _LIBRARIES:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError:
