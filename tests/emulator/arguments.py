@@ -31,6 +31,11 @@ def places_in(prompt: str) -> list[str]:
     return [place.strip(" .?!") for place in re.findall(_PLACE, match[1])]
 
 
+def takes_a_place(schema: JsonObject) -> bool:
+    """A parameter of the schema is a place."""
+    return any(name.lower() in _PLACE_KEYS for name in schema.get("properties", {}))
+
+
 def quoted_in(prompt: str) -> list[str]:
     """Every quoted word or phrase."""
     return ["".join(groups) for groups in _QUOTED.findall(prompt)]

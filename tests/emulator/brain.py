@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tests.emulator.answer import Answer, count_tokens
-from tests.emulator.arguments import Filler, places_in, quoted_in
+from tests.emulator.arguments import Filler, places_in, quoted_in, takes_a_place
 
 if TYPE_CHECKING:
     from tests.emulator.ask import Ask, Turn
@@ -65,13 +65,10 @@ def _calls_of(tool: JsonObject, prompt: str) -> list[JsonObject]:
     """One call, or one for each place when the tool takes places."""
     schema = tool.get("parametersJsonSchema") or tool.get("parameters") or {}
     places: list[str | None] = [*places_in(prompt)] or [None]
-    calls: list[JsonObject] = []
-    for place in places:
-        args = Filler(prompt, place, root=schema).fill(schema) if schema else {}
-        call = {"name": tool["name"], "args": args if isinstance(args, dict) else {}}
-        if call not in calls:
-            calls.append(call)
-    return calls
+    if not takes_a_place(schema):
+        places = places[:1]
+    filled = [Filler(prompt, place, root=schema).fill(schema) for place in places if schema]
+    return [{"name": tool["name"], "args": args} for args in filled or [{}]]
 
 
 def _mentioned(tools: list[JsonObject], prompt: str) -> list[JsonObject]:

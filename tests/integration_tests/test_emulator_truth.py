@@ -6,6 +6,7 @@ is held against them.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,8 @@ from tests.emulator.rules.payload import read_message
 from tests.recordings import each_exchange, require_recordings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.recordings import Exchange
 
 OUTSIDE_THE_REQUEST = {
@@ -58,11 +61,112 @@ def test_the_recordings_hold_every_listed_reason() -> None:
         assert any(message.startswith(beginning) for message in messages)
 
 
+# Ways to spoil a request; each says whether there was something to spoil.
+
+
+def drop_signature(ask: Ask) -> bool:
+    """The first call of the current turn loses its signature. Gemini 3 alone minds."""
+    steps = [turn for turn in ask.current_turn if turn.is_model and turn.has_calls]
+    if not ask.model.is_3 or not steps:
+        return False
+    call = next(part for _, _, part in steps[0].parts if "functionCall" in part)
+    return call.pop("thoughtSignature", None) is not None
+
+
+def drop_response(ask: Ask) -> bool:
+    """One response less than calls."""
+    for content in ask.contents:
+        responses = [part for part in content["parts"] if "functionResponse" in part]
+        if responses and len(content["parts"]) > 1:
+            content["parts"].remove(responses[-1])
+            return bool(content["role"] == "user")
+    return False
+
+
+def rename_response(ask: Ask) -> bool:
+    """A response under another name than its call: an id, say."""
+    for response in ask.turns[-1].of_kind("functionResponse"):
+        response["name"] = "call_1"
+    return ask.turns[-1].has_responses
+
+
+def repeat_response(ask: Ask) -> bool:
+    """The same response twice."""
+    if not ask.turns[-1].has_responses:
+        return False
+    content, _, part = ask.turns[-1].parts[0]
+    ask.contents[content]["parts"].insert(0, part)
+    return True
+
+
+def lose_call(ask: Ask) -> bool:
+    """A response without its call."""
+    if not ask.turns[-1].has_responses:
+        return False
+    first = ask.turns[-1].parts[0][0]
+    ask.contents[first - 1]["parts"] = [{"text": "I would call a function."}]
+    return bool(ask.contents[first - 2]["role"] == "user")
+
+
+def declare_twice(ask: Ask) -> bool:
+    """Every function, and the first again."""
+    if ask.declarations:
+        ask.body["tools"].append({"functionDeclarations": ask.declarations[:1]})
+    return bool(ask.declarations)
+
+
+def misname_function(ask: Ask) -> bool:
+    """A name with a space in it."""
+    for declaration in ask.declarations:
+        declaration["name"] = "get weather"
+    return bool(ask.declarations)
+
+
+def empty_content(ask: Ask) -> bool:
+    """A content without parts."""
+    ask.contents[0]["parts"] = []
+    return True
+
+
+def answer_for_the_model(ask: Ask) -> bool:
+    """The last word is the model's."""
+    ask.body["contents"].append({"role": "model", "parts": [{"text": "Done."}]})
+    return True
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        drop_signature,
+        drop_response,
+        rename_response,
+        repeat_response,
+        lose_call,
+        declare_twice,
+        misname_function,
+        empty_content,
+        answer_for_the_model,
+    ],
+)
+def test_what_gemini_accepted_is_refused_once_it_is_spoiled(spoil: Callable[[Ask], bool]) -> None:
+    spoiled = 0
+    for recording in require_recordings():
+        for exchange in recording.exchanges:
+            if exchange.is_answered and spoil(ask := read(exchange)):
+                spoiled += 1
+                with pytest.raises(Refusal):
+                    rules.check(Ask(ask.body, ask.model, ask.backend), accepts_foreign=True)
+    assert spoiled > 0
+
+
 def check(exchange: Exchange) -> None:
     """Put a recorded request before the rules."""
-    assert exchange.request is not None
+    rules.check(read(exchange), accepts_foreign=True)
+
+
+def read(exchange: Exchange) -> Ask:
+    """A recorded request, as a copy that may be spoiled."""
     backend, version = exchange.backend, exchange.version
     model = check_model(exchange.model, version, backend, "generateContent")
-    body = read_message(exchange.request, backend=backend, version=version)
-    ask = Ask(body, model, backend, version, is_stream=exchange.is_stream)
-    rules.check(ask, accepts_foreign=True)
+    body = read_message(deepcopy(exchange.request), backend=backend, version=version)
+    return Ask(body, model, backend, version, is_stream=exchange.is_stream)

@@ -7,6 +7,7 @@ https://ai.google.dev/api/generate-content
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -240,6 +241,7 @@ PART_DATA = (
 """The fields of a part's `data` oneof."""
 
 
+@cache
 def fields_of(message: str, backend: Backend) -> dict[str, Field]:
     """The fields that one backend knows in a message."""
     return {
