@@ -12,15 +12,13 @@ from typing import Literal
 
 Backend = Literal["gemini", "vertex"]
 
-_KNOWN = re.compile(
-    r"""
-    gemini-(?:(?P<major>\d+)(?:\.(?P<minor>\d+))?-)?
-    (?:pro|flash|ultra)(?:-lite|-8b|-thinking|-image)?
-    (?:-(?:preview|exp|latest|tuning|customtools|\d{2,4}))*
-    | gemma-(?P<gemma>\d+)n?-[a-z0-9-]+
-    """,
-    re.VERBOSE,
+_WORDS = re.compile(
+    r"pro|flash|ultra|nano|lite|8b|thinking|image|tts|live|native|audio|dialog|computer|use|robotics"
+    r"|er|vision|exp|experimental|preview|latest|tuning|customtools|generation|\d+(?:\.\d+)?"
 )
+"""What names are made of: a typing mistake is not among them."""
+_GENERATION = re.compile(r"(?<=-)(\d{1,2})(?:\.(\d+))?(?=-|$)")
+_GEMMA = re.compile(r"gemma-(\d+)n?-[a-z0-9-]+")
 
 
 @dataclass(frozen=True)
@@ -52,14 +50,15 @@ class Model:
 
 def find_model(name: str, version: str) -> Model | None:
     """The model of this name, or None when the API would not know it."""
-    if not (match := _KNOWN.fullmatch(name)):
-        return None
     # Aliases exist only on v1beta: https://ai.google.dev/gemini-api/docs/api-versions
     if name.endswith("-latest") and version == "v1":
         return None
-    if match["gemma"]:
-        gemma = int(match["gemma"])
-        return Model(name, generation=(3, 0) if gemma >= 4 else (2, 0), gemma=gemma)
-    if match["major"]:
-        return Model(name, generation=(int(match["major"]), int(match["minor"] or 0)))
+    if gemma := _GEMMA.fullmatch(name):
+        number = int(gemma[1])
+        return Model(name, generation=(3, 0) if number >= 4 else (2, 0), gemma=number)
+    family, *words = name.split("-")
+    if family != "gemini" or not words or not all(_WORDS.fullmatch(word) for word in words):
+        return None
+    if found := _GENERATION.search(name):
+        return Model(name, generation=(int(found[1]), int(found[2] or 0)))
     return Model(name)

@@ -18,6 +18,7 @@ _VERTEX_DOCS = (
 )
 _RESPONSE_MEDIA = {"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"}
 """https://ai.google.dev/gemini-api/docs/function-calling#multimodal"""
+_DOCUMENTS = {"application/pdf", "application/x-javascript", "application/x-python"}
 _FAMILIES = ("image/", "audio/", "video/", "text/")
 _IMAGES = {"png", "jpeg", "jpg", "webp", "heic", "heif", "gif", "bmp", "avif"}
 
@@ -110,7 +111,7 @@ def _check_mime_type(data: JsonObject, kind: str, ask: Ask) -> None:
             raise _unsupported(mime_type, ask)
         return  # the Files API knows what it holds
     family, _, name = mime_type.partition("/")
-    is_known = mime_type == "application/pdf" or f"{family}/" in _FAMILIES
+    is_known = mime_type in _DOCUMENTS or f"{family}/" in _FAMILIES
     if not is_known or (family == "image" and name not in _IMAGES):
         raise _unsupported(mime_type, ask)
 

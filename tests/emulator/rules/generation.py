@@ -11,7 +11,13 @@ from tests.emulator.rules.schemas import schema_problems
 if TYPE_CHECKING:
     from tests.emulator.ask import Ask
 
-_TEXT_TYPES = ("text/plain", "application/json", "text/x.enum")
+_TEXT_TYPES = (
+    "text/plain",
+    "application/json",
+    "application/xml",
+    "application/yaml",
+    "text/x.enum",
+)
 
 
 def check_generation(ask: Ask) -> None:

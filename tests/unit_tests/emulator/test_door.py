@@ -77,6 +77,8 @@ def test_a_deadline_under_ten_seconds_is_refused() -> None:
         "gemini-2.0-flash-001",
         "gemini-flash-latest",
         "gemini-4-pro",
+        "gemini-exp-1206",
+        "gemini-live-2.5-flash-preview",
         "gemma-3-27b-it",
     ],
 )
@@ -85,7 +87,13 @@ def test_models_that_exist(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "version"), [("gemini-3-flahs", "v1beta"), ("gemini-flash-latest", "v1")]
+    ("name", "version"),
+    [
+        ("gemini-3-flahs", "v1beta"),
+        ("gemini-flash-latest", "v1"),
+        ("gemini", "v1"),
+        ("gpt-5", "v1"),
+    ],
 )
 def test_models_that_do_not(name: str, version: str) -> None:
     with pytest.raises(Refusal) as caught:
@@ -99,6 +107,21 @@ def test_models_that_do_not(name: str, version: str) -> None:
             "status": "NOT_FOUND",
         }
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "generation"),
+    [
+        ("gemini-2.5-flash-lite-preview-06-17", (2, 5)),
+        ("gemini-3-pro-preview", (3, 0)),
+        ("gemini-live-2.5-flash-preview", (2, 5)),
+        ("gemini-flash-latest", (99, 0)),
+        ("gemini-exp-1206", (99, 0)),
+        ("gemma-3n-e4b-it", (2, 0)),
+    ],
+)
+def test_a_name_tells_the_generation(name: str, generation: tuple[int, int]) -> None:
+    assert check_model(name, "v1beta", "gemini", "generateContent").generation == generation
 
 
 def test_a_test_may_bring_a_model_of_its_own() -> None:
