@@ -54,16 +54,17 @@ def is_builtin(key: str) -> bool:
 
 def render_builtin(key: str, settings: Any) -> dict[str, Any]:
     """One built-in tool as the wire spells it; no settings are empty settings."""
-    return {camel_case(key): {} if settings is None else _camel_keys(settings)}
+    return {camel_case(key): {} if settings is None else camel_keys(settings)}
 
 
-def _camel_keys(value: Any) -> Any:
+def camel_keys(value: Any) -> Any:
+    """A copy with every key as the wire spells it, except for keys that are the user's own."""
     if isinstance(value, Mapping):
         return {
-            camel_case(key): dict(item) if key in _OPAQUE else _camel_keys(item)
+            camel_case(key): dict(item) if key in _OPAQUE else camel_keys(item)
             for key, item in value.items()
         }
-    return [_camel_keys(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [camel_keys(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def unknown_tool(keys: list[str]) -> InvalidToolError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
 from langchain_gemini_tools.wire import shapes as gemini
-from langchain_gemini_tools.wire.builtin_tools import camel_case
+from langchain_gemini_tools.wire.builtin_tools import camel_case, camel_keys
 from langchain_gemini_tools.wire.names import function_names, names_by_wire_name, render_name
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _read_config(config: Mapping[str, Any], bound: Sequence[Mapping[str, Any]]) 
     if unknown:
         raise InvalidOptionError(f"tool_config has no field {', '.join(sorted(unknown))}.")
     choice = _read_calling_config(_plain(spelled.pop("functionCallingConfig", None)) or {}, bound)
-    settings = {key: _plain(value) for key, value in spelled.items()}
+    settings = {key: camel_keys(_plain(value)) for key, value in spelled.items()}
     return replace(choice, settings={**choice.settings, **settings})
 
 

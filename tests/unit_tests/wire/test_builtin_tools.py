@@ -1,0 +1,82 @@
+"""Tools that run on Google's side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tools import bind_tool
+
+GIVEN: dict[str, tuple[Any, list[dict[str, Any]]]] = {
+    "by its name": ("google_search", [{"googleSearch": {}}]),
+    "as Python spells it": ({"google_search": {}}, [{"googleSearch": {}}]),
+    "as the wire spells it": ({"googleSearch": {}}, [{"googleSearch": {}}]),
+    "without settings": ({"code_execution": None}, [{"codeExecution": {}}]),
+    "with settings": (
+        {"file_search": {"file_search_store_names": ["stores/a"], "top_k": 3}},
+        [{"fileSearch": {"fileSearchStoreNames": ["stores/a"], "topK": 3}}],
+    ),
+    "with the user's own keys": (
+        {
+            "mcp_servers": [
+                {"name": "w", "streamable_http_transport": {"headers": {"x_id": "1"}, "url": "u"}}
+            ]
+        },
+        [
+            {
+                "mcpServers": [
+                    {"name": "w", "streamableHttpTransport": {"headers": {"x_id": "1"}, "url": "u"}}
+                ]
+            }
+        ],
+    ),
+    "two in one": (
+        {"google_search": {}, "url_context": {}},
+        [{"googleSearch": {}}, {"urlContext": {}}],
+    ),
+    "one that is not set": (
+        {"google_search": {}, "code_execution": None, "function_declarations": None},
+        [{"googleSearch": {}}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "bound"), GIVEN.values(), ids=GIVEN)
+def test_a_builtin_tool_is_bound_as_gemini_spells_it(
+    given: Any, bound: list[dict[str, Any]]
+) -> None:
+    assert bind_tool(given) == bound
+
+
+@pytest.mark.parametrize(
+    ("foreign", "own"),
+    [
+        ({"type": "web_search"}, "google_search"),
+        ({"type": "web_search_preview_2025_03_11"}, "google_search"),
+        ({"type": "web_search_20250305", "name": "web_search", "max_uses": 5}, "google_search"),
+        ({"type": "web_fetch_20250910", "name": "web_fetch"}, "url_context"),
+        ({"type": "code_interpreter", "container": {"type": "auto"}}, "code_execution"),
+        ({"type": "file_search", "vector_store_ids": ["v"]}, "file_search"),
+        ({"type": "computer_use_preview"}, "computer_use"),
+        ({"type": "mcp", "server_label": "x", "server_url": "u"}, "mcp_servers"),
+    ],
+)
+def test_another_vendors_tool_is_refused_with_the_way_out(foreign: Any, own: str) -> None:
+    with pytest.raises(InvalidToolError, match=rf'Gemini\'s own is \{{"{own}": \{{\}}\}}'):
+        bind_tool(foreign)
+
+
+def test_another_vendors_tool_that_gemini_has_not_is_refused() -> None:
+    with pytest.raises(InvalidToolError, match="Gemini has none like it"):
+        bind_tool({"type": "image_generation"})
+    with pytest.raises(InvalidToolError, match="Gemini has none like it"):
+        bind_tool({"type": "custom", "name": "free_text", "format": {"type": "text"}})
+
+
+def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidToolError, match=r"'google_serch'.*google_search, google_maps"):
+        bind_tool({"google_serch": {}})
+    with pytest.raises(InvalidToolError, match="'google_serch'"):
+        bind_tool({"url_context": {}, "google_serch": {}})

@@ -1,0 +1,228 @@
+"""One function, as everybody writes it, is one declaration."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from google.genai import types
+from langchain_core.tools import StructuredTool, tool
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tools import bind_tool
+
+DESCRIPTION = "The weather of a city."
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "Which city."},
+        "days": {"type": "integer", "minimum": 1, "maximum": 7},
+    },
+    "required": ["city"],
+}
+BOUND = {
+    "type": "function",
+    "function": {"name": "get_weather", "description": DESCRIPTION, "parameters": SCHEMA},
+}
+DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#", **SCHEMA}
+NAMED: dict[str, Any] = {"name": "get_weather", "description": DESCRIPTION}
+GEMINI_SCHEMA = {
+    "type": "OBJECT",
+    "properties": {
+        "city": {"type": "STRING", "description": "Which city."},
+        "days": {"type": "INTEGER", "minimum": 1, "maximum": 7},
+    },
+    "required": ["city"],
+}
+
+
+class GetWeather(BaseModel):
+    """The weather of a city."""
+
+    city: str = Field(description="Which city.")
+    days: int = Field(ge=1, le=7)
+
+
+class Forecast(TypedDict):
+    """The weather of a city."""
+
+    city: Annotated[str, ..., "Which city."]
+    days: NotRequired[Annotated[int, Field(ge=1, le=7)]]
+
+
+class McpTool(BaseModel):
+    """As `mcp.types.Tool` is: a Pydantic model with camelCase fields."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    inputSchema: dict[str, Any]  # noqa: N815
+    outputSchema: dict[str, Any] | None = None  # noqa: N815
+    annotations: dict[str, Any] | None = None
+
+
+def get_weather(city: str, days: Annotated[int, Field(ge=1, le=7)] = 1) -> str:
+    """The weather of a city.
+
+    Args:
+        city: Which city.
+    """
+    return f"{city} {days}"
+
+
+DIALECTS: dict[str, Any] = {
+    "what we bind": BOUND,
+    "openai chat": {"type": "function", "function": {**NAMED, "parameters": SCHEMA}},
+    "openai chat, strict": {
+        "type": "function",
+        "function": {**NAMED, "parameters": SCHEMA, "strict": True},
+    },
+    "openai chat without a type": {"function": {**NAMED, "parameters": SCHEMA}},
+    "openai responses": {"type": "function", **NAMED, "parameters": SCHEMA, "strict": None},
+    "bare": {**NAMED, "parameters": SCHEMA},
+    "titled json schema": {"title": "get_weather", "description": DESCRIPTION, **SCHEMA},
+    "anthropic": {**NAMED, "input_schema": SCHEMA},
+    "anthropic, custom": {"type": "custom", **NAMED, "input_schema": SCHEMA},
+    "mcp dict": {**NAMED, "inputSchema": DRAFT_7, "annotations": {"readOnlyHint": True}},
+    "mcp object": McpTool(**NAMED, title="Weather", inputSchema=DRAFT_7),
+    "bedrock": {"toolSpec": {**NAMED, "inputSchema": {"json": DRAFT_7}}},
+    "amazon q": {"toolSpecification": {**NAMED, "inputSchema": {"json": json.dumps(DRAFT_7)}}},
+    "amazon q, snake case": {"tool_specification": {**NAMED, "input_schema": {"schema": DRAFT_7}}},
+    "argument list": {
+        **NAMED,
+        "parameters": [
+            {"name": "city", "type": "string", "description": "Which city.", "required": True},
+            {"name": "days", "type": "integer", "minimum": 1, "maximum": 7, "required": False},
+        ],
+    },
+    "gemini, json schema": {"functionDeclarations": [{**NAMED, "parametersJsonSchema": SCHEMA}]},
+    "gemini, snake case": {"function_declarations": [{**NAMED, "parameters_json_schema": SCHEMA}]},
+    "gemini, schema": {"function_declarations": [{**NAMED, "parameters": GEMINI_SCHEMA}]},
+    "gemini, bare declaration": {**NAMED, "parametersJsonSchema": SCHEMA},
+    "gemini, other fields unset": {
+        "functionDeclarations": [{**NAMED, "parameters": GEMINI_SCHEMA, "behavior": None}],
+        "codeExecution": None,
+    },
+    "openai in gemini": {"function_declarations": [{"function": {**NAMED, "parameters": SCHEMA}}]},
+    "sdk declaration": types.FunctionDeclaration(**NAMED, parameters_json_schema=SCHEMA),
+    "sdk tool": types.Tool(
+        function_declarations=[types.FunctionDeclaration(**NAMED, parameters_json_schema=SCHEMA)]
+    ),
+    "sdk schema": types.FunctionDeclaration(
+        **NAMED,
+        parameters=types.Schema(
+            type=types.Type.OBJECT,
+            properties={
+                "city": types.Schema(type=types.Type.STRING, description="Which city."),
+                "days": types.Schema(type=types.Type.INTEGER, minimum=1, maximum=7),
+            },
+            required=["city"],
+        ),
+    ),
+    "langchain tool with a dict": StructuredTool(
+        name="get_weather", description=DESCRIPTION, args_schema=DRAFT_7, func=get_weather
+    ),
+    "langchain tool in gemini's dict": {
+        "function_declarations": [
+            StructuredTool(name="get_weather", description=DESCRIPTION, args_schema=SCHEMA)
+        ]
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", DIALECTS.values(), ids=DIALECTS)
+def test_a_dialect(given: Any) -> None:
+    before = copy.deepcopy(given)
+    assert bind_tool(given) == [BOUND]
+    assert given == before
+
+
+@pytest.mark.parametrize("given", DIALECTS.values(), ids=DIALECTS)
+def test_what_is_bound_is_bound_to_itself(given: Any) -> None:
+    [bound] = bind_tool(given)
+    assert bind_tool(bound) == [bound]
+    assert bind_tool(json.loads(json.dumps(bound))) == [bound]
+
+
+def with_default(days: int) -> dict[str, Any]:
+    schema = copy.deepcopy(SCHEMA)
+    schema["properties"]["days"]["default"] = days
+    return {**BOUND, "function": {**NAMED, "parameters": schema}}
+
+
+@pytest.mark.parametrize("given", [get_weather, tool(get_weather, parse_docstring=True)])
+def test_a_python_function_says_the_same_and_its_default(given: Any) -> None:
+    assert bind_tool(given) == [with_default(1)]
+
+
+def test_a_pydantic_class_says_the_same_under_its_own_name() -> None:
+    required = {**SCHEMA, "required": ["city", "days"]}
+    function = {"name": "GetWeather", "description": DESCRIPTION, "parameters": required}
+    assert bind_tool(GetWeather) == [{"type": "function", "function": function}]
+
+
+def test_a_typed_dict_says_the_same_under_its_own_name() -> None:
+    function = {"name": "Forecast", "description": DESCRIPTION, "parameters": SCHEMA}
+    assert bind_tool(Forecast) == [{"type": "function", "function": function}]
+
+
+def test_several_declarations_are_several_tools() -> None:
+    tool = {
+        "functionDeclarations": [{"name": "a"}, get_weather, {"name": "b"}],
+        "googleSearch": {},
+    }
+    assert bind_tool(tool) == [
+        {"type": "function", "function": {"name": "a"}},
+        with_default(1),
+        {"type": "function", "function": {"name": "b"}},
+        {"googleSearch": {}},
+    ]
+
+
+RESPONSE = {"type": "object", "properties": {"celsius": {"type": "number"}}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"name": "f", "responseJsonSchema": RESPONSE},
+        {"name": "f", "response_json_schema": {**RESPONSE, "$schema": "x"}},
+        {
+            "name": "f",
+            "response": {"type": "OBJECT", "properties": {"celsius": {"type": "NUMBER"}}},
+        },
+        {"name": "f", "inputSchema": {"type": "object"}, "outputSchema": RESPONSE},
+        McpTool(name="f", inputSchema={"type": "object"}, outputSchema=RESPONSE),
+        types.FunctionDeclaration(name="f", response_json_schema=RESPONSE),
+    ],
+)
+def test_a_response_schema_is_kept(given: Any) -> None:
+    assert bind_tool(given) == [
+        {"type": "function", "function": {"name": "f", "response_schema": RESPONSE}}
+    ]
+
+
+def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "default": None}}}
+    [bound] = bind_tool(types.FunctionDeclaration(name="f", parameters_json_schema=schema))
+    assert bound["function"]["parameters"] == schema
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"type": "object", "properties": {}}, "needs a 'title'"),
+        ({"name": ""}, "has to be a text"),
+        ({"name": "f", "behavior": "NON_BLOCKING"}, "only the Live API"),
+        ({"name": "f", "parameters": [{"type": "string"}]}, "needs a 'name'"),
+        ({"name": "f", "parameters": {"type": "string"}}, "Tool 'f': its parameters are of type"),
+        ({"name": "f", "parameters": {"$ref": "#/$defs/X"}}, "Tool 'f': The schema refers to"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_with_its_name(given: Any, reason: str) -> None:
+    with pytest.raises(InvalidToolError, match=reason):
+        bind_tool(given)

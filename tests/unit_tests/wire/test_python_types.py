@@ -1,0 +1,374 @@
+"""Python's functions and classes as tools. Annotations are strings here, as in most code."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NotRequired
+
+import pytest
+from langchain.tools import InjectedState, InjectedStore, ToolRuntime
+from langchain_core.callbacks import Callbacks  # noqa: TC002 - LangChain reads the annotation
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolArg,
+    InjectedToolCallId,
+    StructuredTool,
+    Tool,
+    tool,
+)
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.v1 import BaseModel as BaseModelV1
+from typing_extensions import TypedDict
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tools import bind_tool
+
+Function = dict[str, Any]
+
+
+def bound_function(tool: Any) -> Function:
+    [bound] = bind_tool(tool)
+    function: Function = bound["function"]
+    return function
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def with_everything_injected(  # noqa: PLR0917
+    city: str,
+    state: Annotated[dict[str, Any], InjectedState],
+    store: Annotated[Any, InjectedStore()],
+    call_id: Annotated[str, InjectedToolCallId],
+    secret: Annotated[str, InjectedToolArg],
+    runtime: ToolRuntime,
+    config: RunnableConfig,
+    callbacks: Callbacks = None,
+) -> None:
+    """Look it up."""
+
+
+class Search(BaseModel):
+    """Look it up."""
+
+    city: str
+    state: Annotated[dict[str, Any], InjectedState]
+
+
+class SearchTool(BaseTool):
+    name: str = "search"
+    description: str = "Look it up."
+
+    def _run(self, city: str, runtime: ToolRuntime, run_manager: Any = None) -> str:
+        return city
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        with_everything_injected,
+        tool(with_everything_injected),
+        StructuredTool.from_function(with_everything_injected),
+        Search,
+        StructuredTool(name="search", description="Look it up.", args_schema=Search),
+        SearchTool(),
+    ],
+    ids=["function", "decorated", "structured", "class", "args schema", "subclass"],
+)
+def test_injected_arguments_never_reach_the_model(given: Any) -> None:
+    function = bound_function(given)
+    assert function.pop("name") in {"with_everything_injected", "search", "Search"}
+    assert function == {"description": "Look it up.", "parameters": CITY}
+
+
+class Desk:
+    """A desk that answers."""
+
+    def ask(self, city: str) -> None:
+        """Look it up."""
+
+    @classmethod
+    def ask_all(cls, city: str) -> None:
+        """Look it up."""
+
+    @staticmethod
+    def ask_any(city: str) -> None:
+        """Look it up."""
+
+    def __call__(self, city: str) -> None: ...
+
+
+async def ask_later(city: str) -> None:
+    """Look it up."""
+
+
+def ask_twice(city: str, times: int) -> None:
+    """Look it up.
+
+    Args:
+        city: Which one.
+        times: How often.
+    """
+
+
+def ask_wrongly(city: str) -> None:
+    """Look it up.
+
+    Args:
+        town: There is no such argument.
+    """
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (Desk().ask, "ask"),
+        (Desk.ask_all, "ask_all"),
+        (Desk.ask_any, "ask_any"),
+        (ask_later, "ask_later"),
+        (tool(ask_later), "ask_later"),
+    ],
+)
+def test_every_kind_of_function_is_taken(given: Any, name: str) -> None:
+    assert bound_function(given) == {
+        "name": name,
+        "description": "Look it up.",
+        "parameters": CITY,
+    }
+
+
+def test_an_object_that_can_be_called_has_its_classs_name_and_words() -> None:
+    assert bound_function(Desk()) == {
+        "name": "Desk",
+        "description": "A desk that answers.",
+        "parameters": CITY,
+    }
+
+
+@pytest.mark.parametrize(
+    "partial", [functools.partial(ask_twice, times=2), functools.partial(ask_twice, times=3)]
+)
+def test_what_a_partial_gives_is_not_asked_for(partial: Any) -> None:
+    properties = {"city": {"type": "string", "description": "Which one."}}
+    assert bound_function(partial) == {
+        "name": "ask_twice",
+        "description": "Look it up.",
+        "parameters": {"type": "object", "properties": properties, "required": ["city"]},
+    }
+
+
+def test_a_positional_argument_of_a_partial_is_not_asked_for() -> None:
+    properties = {"times": {"type": "integer", "description": "How often."}}
+    assert bound_function(functools.partial(ask_twice, "Rome"))["parameters"] == {
+        "type": "object",
+        "properties": properties,
+        "required": ["times"],
+    }
+
+
+def test_a_docstring_that_speaks_of_other_arguments_is_taken_as_it_is() -> None:
+    function = bound_function(ask_wrongly)
+    assert function["parameters"] == CITY
+    assert "town" in function["description"]
+
+
+def test_a_function_without_a_word_has_no_description() -> None:
+    def silent(x: int) -> None: ...
+
+    assert bound_function(silent) == {
+        "name": "silent",
+        "parameters": {
+            "type": "object",
+            "properties": {"x": {"type": "integer"}},
+            "required": ["x"],
+        },
+    }
+
+
+def test_a_function_without_arguments_has_no_parameters() -> None:
+    @tool
+    def now() -> str:
+        """The time."""
+        return "noon"
+
+    assert bound_function(now) == {"name": "now", "description": "The time."}
+
+
+def test_what_json_cannot_hold_is_refused_by_name() -> None:
+    def odd(x: weakref.ref[Any]) -> None:
+        """Odd."""
+
+    class Odd(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+        x: weakref.ref[Any]
+
+    with pytest.raises(InvalidToolError, match="odd has no JSON schema"):
+        bind_tool(odd)
+    with pytest.raises(InvalidToolError, match="Odd has no JSON schema"):
+        bind_tool(Odd)
+
+
+def test_the_classs_word_on_other_fields_is_kept() -> None:
+    class Closed(BaseModel):
+        model_config = ConfigDict(extra="forbid", json_schema_extra={"minProperties": 1})
+        city: str
+
+    class ClosedAndInjected(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        city: str
+        secret: Annotated[str, InjectedToolArg]
+
+    given = StructuredTool(name="f", description="F.", args_schema=Closed)
+    closed = {**CITY, "additionalProperties": False}
+    assert bound_function(given)["parameters"] == {**closed, "minProperties": 1}
+    assert bound_function(ClosedAndInjected)["parameters"] == closed
+
+
+def test_the_tools_description_is_the_only_one() -> None:
+    class SearchInput(BaseModel):
+        """Input of the search."""
+
+        city: str
+
+    given = StructuredTool(name="f", description="Look it up.", args_schema=SearchInput)
+    assert bound_function(given) == {
+        "name": "f",
+        "description": "Look it up.",
+        "parameters": CITY,
+    }
+
+
+class Point(TypedDict, total=False):
+    """A point.
+
+    Args:
+        x: To the right.
+    """
+
+    x: int
+    label: Annotated[Literal["a", "b"], "a", "What it is called."]
+
+
+class Shape(TypedDict):
+    """A shape."""
+
+    points: list[Point]
+    colour: NotRequired[Annotated[str | None, Field(description="A colour.", min_length=3)]]
+    size: Annotated[int, 5, "How large."]
+    weight: Annotated[float, ..., "How heavy."]
+
+
+def test_a_typed_dict_keeps_what_is_required_and_what_is_said() -> None:
+    point = {
+        "type": "object",
+        "description": "A point.",
+        "properties": {
+            "x": {"type": "integer", "description": "To the right."},
+            "label": {
+                "type": "string",
+                "enum": ["a", "b"],
+                "default": "a",
+                "description": "What it is called.",
+            },
+        },
+    }
+    assert bound_function(Shape) == {
+        "name": "Shape",
+        "description": "A shape.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "points": {"type": "array", "items": point},
+                "colour": {
+                    "anyOf": [{"type": "string", "minLength": 3}, {"type": "null"}],
+                    "description": "A colour.",
+                },
+                "size": {"type": "integer", "default": 5, "description": "How large."},
+                "weight": {"type": "number", "description": "How heavy."},
+            },
+            "required": ["points", "weight"],
+        },
+    }
+
+
+def test_a_dataclass_is_taken() -> None:
+    @dataclass
+    class Trip:
+        """A trip."""
+
+        city: str
+
+    assert bound_function(Trip) == {
+        "name": "Trip",
+        "description": "A trip.",
+        "parameters": CITY,
+    }
+
+
+def test_a_pydantic_v1_class_is_taken() -> None:
+    class Trip(BaseModelV1):
+        """A trip."""
+
+        city: str
+
+    assert bound_function(Trip) == {
+        "name": "Trip",
+        "description": "A trip.",
+        "parameters": CITY,
+    }
+
+
+def test_a_tool_of_one_text_has_langchains_name_for_it() -> None:
+    given = Tool(name="echo", description="Say it.", func=str)
+    assert bound_function(given) == {
+        "name": "echo",
+        "description": "Say it.",
+        "parameters": {
+            "type": "object",
+            "properties": {"__arg1": {"type": "string"}},
+            "required": ["__arg1"],
+        },
+    }
+
+
+@pytest.mark.filterwarnings("ignore:This API is in beta")
+def test_a_runnable_is_taken_as_a_tool_and_only_so() -> None:
+    runnable = RunnableLambda(lambda given: given["city"])
+    given = runnable.as_tool(name="f", description="F.", arg_types={"city": str})
+    assert bound_function(given) == {"name": "f", "description": "F.", "parameters": CITY}
+    with pytest.raises(InvalidToolError, match=r"by `\.as_tool\("):
+        bind_tool(runnable)
+
+
+def test_a_changed_tool_is_read_again() -> None:
+    given = tool(ask_later)
+    first = bound_function(given)
+    given.description = "Ask again."
+    given.args_schema = {"type": "object", "properties": {"town": {"type": "string"}}}
+    assert first["description"] == "Look it up."
+    assert bound_function(given) == {
+        "name": "ask_later",
+        "description": "Ask again.",
+        "parameters": {"type": "object", "properties": {"town": {"type": "string"}}},
+    }
+
+
+def test_what_was_read_once_keeps_nothing_alive() -> None:
+    def make() -> tuple[weakref.ref[Any], weakref.ref[Any]]:
+        def short_lived(x: int) -> None:
+            """Gone soon."""
+
+        class ShortLived(BaseModel):
+            x: int
+
+        bind_tool(short_lived)
+        bind_tool(ShortLived)
+        return weakref.ref(short_lived), weakref.ref(ShortLived)
+
+    references = make()
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]

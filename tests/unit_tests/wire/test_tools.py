@@ -1,0 +1,180 @@
+"""Bound tools: what they are, what is refused, what is sent."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from typing import Any
+
+import pytest
+from langchain_core.tools import StructuredTool
+
+from langchain_gemini_tools.capabilities import capabilities_of
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tool_choice import ToolChoice
+from langchain_gemini_tools.wire.tools import bind_tool, bind_tools, check_tools, render_tools
+
+GEMINI_3 = capabilities_of("gemini-3-flash-preview")
+GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {"name": "get_weather", "description": "The weather.", "parameters": CITY}
+SEARCH: dict[str, Any] = {"google_search": {}}
+
+
+def test_a_bound_tool_is_a_plain_dict_in_every_way() -> None:
+    [bound] = bind_tool(WEATHER)
+    plain = {"type": "function", "function": WEATHER}
+    assert bound == plain
+    assert repr(bound) == repr(plain)
+    assert json.loads(json.dumps(bound)) == plain
+    assert type(pickle.loads(pickle.dumps(bound))) is dict
+    assert pickle.loads(pickle.dumps(bound)) == plain
+    assert type(copy.deepcopy(bound)) is dict
+    assert copy.deepcopy(bound) == plain
+
+
+def test_a_bound_tool_is_not_looked_at_again() -> None:
+    [bound] = bind_tool(WEATHER)
+    [again] = bind_tool(bound)
+    assert again is bound
+
+
+def test_a_copy_of_a_bound_tool_may_be_changed() -> None:
+    [bound] = bind_tool(WEATHER)
+    changed = copy.deepcopy(bound)
+    changed["function"]["parameters"]["properties"]["city"] = {"const": "Rome"}
+    [again] = bind_tool(changed)
+    assert again["function"]["parameters"]["properties"] == {
+        "city": {"type": "string", "enum": ["Rome"]}
+    }
+
+
+def test_nothing_of_the_callers_schema_is_shared() -> None:
+    schema = copy.deepcopy(CITY)
+    [bound] = bind_tool({**WEATHER, "parameters": schema})
+    bound["function"]["parameters"]["properties"]["town"] = {}
+    assert schema == CITY
+    assert bind_tool({**WEATHER, "parameters": schema}) == bind_tool(WEATHER)
+
+
+def test_a_tools_extras_say_what_it_answers() -> None:
+    given = StructuredTool(
+        name="get_weather",
+        description="The weather.",
+        args_schema=CITY,
+        extras={
+            "gemini": {"response_schema": {"type": "string", "$comment": "Celsius."}},
+            "cache_control": {"type": "ephemeral"},
+        },
+    )
+    assert bind_tool(given) == [
+        {"type": "function", "function": {**WEATHER, "response_schema": {"type": "string"}}}
+    ]
+
+
+def test_a_tools_extras_may_define_a_builtin_tool() -> None:
+    given = StructuredTool(
+        name="search",
+        description="-",
+        args_schema=CITY,
+        extras={"provider_tool_definition": {"google_search": {}}},
+    )
+    assert bind_tool(given) == [{"googleSearch": {}}]
+
+
+@pytest.mark.parametrize("given", [None, 5, "weather", object(), int, [WEATHER]])
+def test_what_is_no_tool_is_refused_with_what_is_one(given: Any) -> None:
+    with pytest.raises(InvalidToolError, match=r"is no tool\. Give a function, a LangChain tool"):
+        bind_tool(given)
+
+
+def test_functions_go_into_one_tool_and_builtin_tools_follow() -> None:
+    bound = bind_tools([SEARCH, WEATHER, {"url_context": {}}, {"name": "now"}])
+    assert render_tools(bound) == [
+        {
+            "functionDeclarations": [
+                {
+                    "name": "get_weather",
+                    "description": "The weather.",
+                    "parametersJsonSchema": CITY,
+                },
+                {"name": "now"},
+            ]
+        },
+        {"googleSearch": {}},
+        {"urlContext": {}},
+    ]
+
+
+def test_the_declaration_is_the_same_beside_a_builtin_tool() -> None:
+    alone = render_tools(bind_tools([WEATHER]))
+    beside = render_tools(bind_tools([WEATHER, SEARCH]))
+    assert beside[:1] == alone
+
+
+def test_a_response_schema_is_declared() -> None:
+    bound = bind_tools([{"name": "now", "responseJsonSchema": {"type": "string"}}])
+    assert render_tools(bound) == [
+        {"functionDeclarations": [{"name": "now", "responseJsonSchema": {"type": "string"}}]}
+    ]
+
+
+def test_no_tools_are_no_tools() -> None:
+    assert render_tools([]) == []
+
+
+def test_a_name_that_the_api_refuses_is_declared_under_another() -> None:
+    [tool] = render_tools(bind_tools([{"name": "Get weather"}]))
+    assert tool == {"functionDeclarations": [{"name": "Get_weather_498ebfb0"}]}
+
+
+def test_with_auto_only_the_chosen_functions_are_declared() -> None:
+    bound = bind_tools([{"name": "a"}, {"name": "b"}, SEARCH])
+    assert render_tools(bound, ToolChoice("AUTO", ("b",))) == [
+        {"functionDeclarations": [{"name": "b"}]},
+        {"googleSearch": {}},
+    ]
+
+
+@pytest.mark.parametrize("mode", ["ANY", "VALIDATED"])
+def test_where_the_api_takes_names_everything_is_declared(mode: str) -> None:
+    bound = bind_tools([{"name": "a"}, {"name": "b"}])
+    assert render_tools(bound, ToolChoice(mode, ("b",))) == [
+        {"functionDeclarations": [{"name": "a"}, {"name": "b"}]}
+    ]
+
+
+def test_a_tool_that_is_bound_twice_is_declared_once() -> None:
+    bound = bind_tools([WEATHER, {"name": "now"}, WEATHER])
+    check_tools(bound, GEMINI_3)
+    assert render_tools(bound) == render_tools(bound[:2])
+
+
+def test_two_different_tools_of_one_name_are_refused() -> None:
+    bound = bind_tools([WEATHER, {"name": "now"}, {"name": "now", "description": "The time."}])
+    with pytest.raises(InvalidToolError, match="Two tools are called 'now'"):
+        check_tools(bound, GEMINI_3)
+
+
+def test_more_functions_than_gemini_takes_are_refused() -> None:
+    bound = bind_tools({"name": f"f{n}"} for n in range(513))
+    check_tools(bound[:512], GEMINI_3)
+    with pytest.raises(InvalidToolError, match="takes 512 functions, and 513 are bound"):
+        check_tools(bound, GEMINI_3)
+
+
+@pytest.mark.parametrize("name", ["page-size", "$filter", "1st", "a" * 65, "größe"])
+def test_a_parameter_name_that_gemini_does_not_allow_is_refused(name: str) -> None:
+    bound = bind_tools([{"name": "find", "parameters": {"properties": {name: {}}}}])
+    with pytest.raises(InvalidToolError, match="Tool 'find' has a parameter"):
+        check_tools(bound, GEMINI_3)
+
+
+def test_builtin_tools_beside_functions_need_gemini_3() -> None:
+    bound = bind_tools([WEATHER, SEARCH])
+    check_tools(bound, GEMINI_3)
+    check_tools(bind_tools([WEATHER]), GEMINI_2_5)
+    check_tools(bind_tools([SEARCH]), GEMINI_2_5)
+    with pytest.raises(InvalidToolError, match=r"\(google_search\).*\(get_weather\) only apart"):
+        check_tools(bound, GEMINI_2_5)
