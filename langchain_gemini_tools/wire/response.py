@@ -17,17 +17,27 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from langchain_gemini_tools.errors import GeminiToolsError, ReplyError, UnreadableReplyError
 from langchain_gemini_tools.wire.ending import Ending
-from langchain_gemini_tools.wire.parts import PartReader, Piece, assemble
+from langchain_gemini_tools.wire.parts import (
+    PartReader,
+    Piece,
+    assemble,
+    call_signatures,
+    merge_blocks,
+    merge_calls,
+)
 from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
 from langchain_gemini_tools.wire.usage import parse_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from langchain_gemini_tools.wire import shapes as gemini
 
 PROVIDER = "google_genai"
 """Core translates our content to standard blocks by this name."""
+
+_FRAGMENT_INDEX = 1_000
+"""Away from the numbers that core gives to blocks of text: equal numbers would be merged."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +137,12 @@ class StreamParser:
         self._answer = _Answer(context)
 
     def feed(self, reply: gemini.Reply) -> list[ChatGenerationChunk]:
-        """The chunks that an event adds: none, one, or two where text turns into blocks."""
+        """The chunks that an event adds: none, one, or more where text turns into blocks."""
         candidates = _candidates(reply)
         if any(candidate.get("index") for candidate in candidates):
             raise UnreadableReplyError("The stream holds a second candidate; one was asked for.")
         pieces = self._answer.read(reply, candidates[0] if candidates else None)
-        first_block = next((n for n, piece in enumerate(pieces) if piece.block), len(pieces))
-        return [_render_chunk(run) for run in (pieces[:first_block], pieces[first_block:]) if run]
+        return [_render_chunk(run) for run in _runs(pieces)]
 
     def finish(self) -> ChatGenerationChunk:
         """The last chunk, with everything that holds for the whole message.
@@ -165,10 +174,31 @@ class StreamParser:
             raise
 
 
+def _runs(pieces: Iterable[Piece]) -> list[list[Piece]]:
+    """Pieces that fit into one chunk: texts, blocks, or arguments of a call that is not whole."""
+    runs: list[list[Piece]] = []
+    last: tuple[bool, bool] | None = None
+    has_block = False
+    for piece in pieces:
+        has_block |= piece.block is not None
+        kind = (_is_fragment(piece), has_block)
+        if kind != last:
+            runs.append([])
+        runs[-1].append(piece)
+        last = kind
+    return runs
+
+
+def _is_fragment(piece: Piece) -> bool:
+    return piece.call is not None and piece.call.args is None
+
+
 def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
-    blocks = [piece.block for piece in pieces if piece.block is not None]
-    calls = [piece.call for piece in pieces if piece.call is not None]
-    signatures = {p.call.id: p.signature for p in pieces if p.call and p.signature}
+    # Core's translator for our provider shows some of a call's arguments as if they were all of
+    # them, and never the rest. Without the provider, core shows them as a `tool_call_chunk`.
+    is_fragment = any(_is_fragment(piece) for piece in pieces)
+    blocks = merge_blocks(pieces)
+    signatures = call_signatures(pieces)
     message = AIMessageChunk(
         content=[*blocks] if blocks else "".join(piece.text for piece in pieces),
         tool_call_chunks=[
@@ -176,12 +206,12 @@ def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
                 name=call.name,
                 args=call.fragment if call.args is None else json.dumps(call.args),
                 id=call.id,
-                index=call.index,
+                index=call.index + _FRAGMENT_INDEX if is_fragment else call.index,
             )
-            for call in calls
+            for call in merge_calls(pieces)
         ],
         additional_kwargs={CALL_SIGNATURES: signatures} if signatures else {},
-        response_metadata={"model_provider": PROVIDER},
+        response_metadata={} if is_fragment else {"model_provider": PROVIDER},
     )
     return ChatGenerationChunk(message=message)
 

@@ -1,0 +1,227 @@
+"""What the raw JSON of a recorded reply says, read by nothing of the package.
+
+`Recorded` is what a user has to see; `echo_of` is what has to go back in the next request; `joined`
+and `split` send the same answer the other way, as one body or as a stream.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tests.recordings import Exchange, JsonObject
+
+_OUTSIDE_METADATA = {"candidates", "usageMetadata", "content", "index", "modelVersion"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function call as recorded; `id` is `None` where the API gave none, or gave it twice."""
+
+    name: str
+    args: JsonObject
+    id: str | None
+    signature: str | None
+
+
+class Recorded:
+    """What the bodies of one answer say, for one of its candidates."""
+
+    def __init__(self, exchange: Exchange, index: int = 0) -> None:
+        self.bodies = [body for body in exchange.replies if isinstance(body, dict)]
+        self.candidates = [
+            body["candidates"][index]
+            for body in self.bodies
+            if len(body.get("candidates") or ()) > index
+        ]
+        self.parts: list[JsonObject] = [
+            part
+            for candidate in self.candidates
+            for part in (candidate.get("content") or {}).get("parts") or ()
+        ]
+        self.runs_remote_tools = bool(remote_tools_of(exchange))
+
+    def last(self, key: str) -> Any:
+        """The last value of a field of the candidate or, failing that, of the body."""
+        for source in (*reversed(self.candidates), *reversed(self.bodies)):
+            if source.get(key) is not None:
+                return source[key]
+        return None
+
+    @property
+    def text(self) -> str:
+        return "".join(
+            part["text"] for part in self.parts if "text" in part and not part.get("thought")
+        )
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(
+            part["text"] for part in self.parts if "text" in part and part.get("thought")
+        )
+
+    @property
+    def calls(self) -> list[Call]:
+        if self.runs_remote_tools:
+            return []
+        calls: list[Call] = []
+        for part in whole_calls(self.parts):
+            call = part["functionCall"]
+            seen = {known.id for known in calls}
+            call_id = call.get("id") if call.get("id") not in seen else None
+            signature = part.get("thoughtSignature")
+            calls.append(Call(call["name"], call.get("args") or {}, call_id or None, signature))
+        return calls
+
+    @property
+    def server_parts(self) -> list[JsonObject]:
+        """Parts that LangChain has no block for: what the API did on its side."""
+        keys = {"toolCall", "toolResponse", "functionResponse"}
+        keys |= {"functionCall"} if self.runs_remote_tools else set()
+        return [part for part in self.parts if set(part) & keys]
+
+    @property
+    def block_reason(self) -> str | None:
+        feedback = self.last("promptFeedback") or {}
+        return None if self.candidates else feedback.get("blockReason")
+
+    @property
+    def usage(self) -> dict[str, Any] | None:
+        """What `decisions.md` settles: the last value of each count."""
+        counts: dict[str, Any] = {}
+        for body in self.bodies:
+            counts |= body.get("usageMetadata") or {}
+        if not counts:
+            return None
+        told = counts.get
+        input_tokens = told("promptTokenCount", 0) + told("toolUsePromptTokenCount", 0)
+        output_tokens = told("candidatesTokenCount", 0) + told("thoughtsTokenCount", 0)
+        return {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "total_tokens": told("totalTokenCount") or input_tokens + output_tokens,
+            "cache_read": told("cachedContentTokenCount"),
+            "reasoning": told("thoughtsTokenCount"),
+        }
+
+    @property
+    def metadata(self) -> JsonObject:
+        """Every field around the parts, whatever it is, by its last value that says something."""
+        fields: JsonObject = {}
+        for source in (*self.bodies, *self.candidates):
+            fields |= {key: value for key, value in source.items() if value not in (None, {}, [])}
+        return {key: value for key, value in fields.items() if key not in _OUTSIDE_METADATA}
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(part.get("text") != "" and not part.get("thought") for part in self.parts)
+
+
+def whole_calls(parts: Iterable[JsonObject]) -> list[JsonObject]:
+    """The parts with a call; arguments that came in pieces are put together."""
+    calls: list[JsonObject] = []
+    for part in parts:
+        if "functionCall" not in part:
+            continue
+        call = part["functionCall"]
+        if call.get("name"):
+            args = call.get("args") or {}
+            calls.append({**part, "functionCall": {**call, "args": args}})
+        for piece in call.get("partialArgs") or ():
+            put_piece(calls[-1]["functionCall"]["args"], piece)
+    return calls
+
+
+def put_piece(args: Any, piece: JsonObject) -> None:
+    """Write `{"jsonPath": "$.a.b[0]", "stringValue": "x"}` into the arguments."""
+    steps = [
+        int(index) if index else name
+        for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", piece["jsonPath"])
+    ]
+    here = args
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        if isinstance(here, list) and len(here) == step:
+            here.append(None)
+        present = here[step] if isinstance(here, list) else here.get(step)
+        if following is None:
+            (value,) = (piece[key] for key in piece if key.endswith("Value"))
+            here[step] = present + value if isinstance(present, str) else value
+        elif present is None:
+            here[step] = [] if isinstance(following, int) else {}
+        here = here[step]
+
+
+def remote_tools_of(exchange: Exchange) -> list[JsonObject]:
+    """The MCP servers that the API called by itself: calls to them are none of the user's."""
+    tools = (exchange.request or {}).get("tools") or []
+    return [tool for tool in tools if "mcpServers" in tool]
+
+
+def joined(replies: Sequence[JsonObject]) -> JsonObject:
+    """The events of a stream as the one body that would have been sent instead."""
+    body: JsonObject = {}
+    candidate: JsonObject = {}
+    parts: list[JsonObject] = []
+    usage: JsonObject = {}
+    for reply in replies:
+        body |= reply
+        usage |= reply.get("usageMetadata") or {}
+        for event in reply.get("candidates") or ():
+            candidate |= {key: value for key, value in event.items() if value not in ({}, [])}
+            parts += (event.get("content") or {}).get("parts") or ()
+    candidate["content"] = {"role": "model", "parts": parts}
+    return body | {"candidates": [candidate]} | ({"usageMetadata": usage} if usage else {})
+
+
+def split(reply: JsonObject) -> list[JsonObject]:
+    """A body as a stream with one event a part, the rest on the last one."""
+    if not reply.get("candidates"):
+        return [reply]
+    candidate = reply["candidates"][0]
+    content = candidate.get("content") or {}
+    events = [
+        {"candidates": [{"content": {**content, "parts": [part]}}]}
+        for part in content.get("parts") or ()
+    ]
+    last = {key: value for key, value in candidate.items() if key != "content"}
+    empty = {"content": {"role": "model", "parts": [{"text": ""}]}} if events else {}
+    return [*events, {**reply, "candidates": [{**empty, **last}]}]
+
+
+def echo_of(recorded: Recorded) -> list[JsonObject]:
+    """The parts as they have to go back.
+
+    Texts without a signature that stand together may be one, as the pieces of a stream are;
+    nothing else may be joined. An empty text says nothing, unless it is signed.
+    """
+    echoed: list[JsonObject] = []
+    calls = iter(whole_calls(recorded.parts))
+    for part in recorded.parts:
+        last = echoed[-1] if echoed else {}
+        if "functionCall" in part:
+            if part["functionCall"].get("name"):
+                echoed.append(next(calls))
+        elif set(part) <= {"text", "thought"} and set(last) == set(part):
+            echoed[-1] = {**last, "text": last["text"] + part["text"]}
+        elif part != {"text": ""}:
+            echoed.append(part)
+    return echoed
+
+
+def without_ids(parts: Iterable[Any]) -> list[JsonObject]:
+    """Parts without the ids of their calls: those are compared where calls are."""
+    return [
+        {
+            **part,
+            "functionCall": {
+                k: v for k, v in part["functionCall"].items() if k in {"name", "args"}
+            },
+        }
+        if "functionCall" in part
+        else part
+        for part in parts
+    ]
