@@ -1,0 +1,299 @@
+"""Parse: what a user sees of a reply equals what the real API sent, for every recorded exchange.
+
+A local server replays the recorded bytes to `ChatGemini`. What has to be seen is read here from the
+raw JSON (`Recorded`), by nothing of the package. A reply is asked for in every way there is: whole,
+streamed, async, and streamed part by part although it was recorded whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.load import dumps, loads
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    ToolMessage,
+    messages_from_dict,
+    messages_to_dict,
+)
+
+from langchain_gemini_tools import errors
+from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
+from tests.recorded_reply import Recorded, echo_of, joined, split, without_ids
+from tests.recordings import each_exchange
+from tests.replay_server import Replay
+from tests.scores import ScoreBoard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.recordings import Exchange, JsonObject
+
+ERRORS_BY_STATUS = {
+    400: errors.GeminiInvalidRequestError,
+    401: errors.GeminiAuthenticationError,
+    403: errors.GeminiPermissionError,
+    404: errors.GeminiNotFoundError,
+    429: errors.GeminiRateLimitError,
+    500: errors.GeminiServerError,
+    503: errors.GeminiServerError,
+    504: errors.GeminiServerError,
+}
+CALL_FAILURES = {
+    "MALFORMED_FUNCTION_CALL",
+    "MALFORMED_RESPONSE",
+    "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+    "MISSING_THOUGHT_SIGNATURE",
+}
+MAY_BE_EMPTY = {"STOP", "MAX_TOKENS"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exchange that has to raise, and what the error has to tell."""
+
+    kind: type[errors.GeminiToolsError]
+    told: tuple[str, ...]
+    attributes: JsonObject
+
+    def check(self, error: errors.GeminiToolsError) -> None:
+        text = " ".join(str(error).split())
+        for words in self.told:
+            assert " ".join(words.split()) in text
+        assert {name: getattr(error, name) for name in self.attributes} == self.attributes
+
+
+def failure_of(exchange: Exchange) -> Failure | None:
+    if exchange.status != 200:
+        body = exchange.replies[0]
+        error = (body[0] if isinstance(body, list) else body)["error"]
+        attributes = {
+            "code": exchange.status,
+            "status": error["status"],
+            "message": error["message"],
+        }
+        return Failure(ERRORS_BY_STATUS[exchange.status], (error["message"],), attributes)
+    recorded = Recorded(exchange)
+    if recorded.block_reason:
+        explanation = recorded.last("promptFeedback").get("blockReasonMessage", "")
+        return Failure(errors.BlockedError, (recorded.block_reason, explanation), {})
+    reason, message = recorded.last("finishReason"), recorded.last("finishMessage")
+    told = (str(reason), str(message or ""))
+    attributes = {"finish_reason": reason, "finish_message": message}
+    if reason in CALL_FAILURES and not recorded.calls:
+        return Failure(errors.MalformedCallError, told, attributes)
+    if recorded.is_empty and reason not in MAY_BE_EMPTY:
+        return Failure(errors.BlockedError, told, attributes)
+    return None
+
+
+@pytest.fixture(scope="module")
+def replay(request: pytest.FixtureRequest) -> Iterator[Replay]:
+    request.config.pluginmanager.register(ScoreBoard("parse", request))
+    with Replay() as running:
+        yield running
+
+
+@each_exchange()
+def test_the_user_sees_what_was_recorded(exchange: Exchange, replay: Replay) -> None:
+    replay.put(exchange)
+    if failure := failure_of(exchange):
+        with pytest.raises(failure.kind) as raised:
+            replay.ask(exchange)
+        failure.check(raised.value)
+    else:
+        check_message(replay.ask(exchange), Recorded(exchange))
+
+
+@each_exchange()
+@pytest.mark.asyncio(loop_scope="module")
+async def test_async_callers_see_the_same(exchange: Exchange, replay: Replay) -> None:
+    replay.put(exchange)
+    if failure := failure_of(exchange):
+        with pytest.raises(failure.kind) as raised:
+            await replay.aask(exchange)
+        failure.check(raised.value)
+    else:
+        check_message(await replay.aask(exchange), Recorded(exchange))
+
+
+@each_exchange(lambda exchange: exchange.status == 200)
+def test_whole_or_streamed_makes_no_difference(exchange: Exchange, replay: Replay) -> None:
+    """A recorded stream as one body, and a recorded body as a stream of its parts."""
+    replay.put(exchange)
+    other = [joined(exchange.replies)] if exchange.is_stream else split(exchange.replies[0])
+    if failure := failure_of(exchange):
+        replay.server.answer(other)
+        with pytest.raises(failure.kind) as raised:
+            replay.ask(exchange, is_stream=not exchange.is_stream)
+        failure.check(raised.value)
+        return
+    recorded = replay.ask(exchange)
+    replay.server.answer(other)
+    transposed = replay.ask(exchange, is_stream=not exchange.is_stream)
+    assert without_invented_ids(transposed) == without_invented_ids(recorded)
+
+
+@each_exchange(lambda exchange: failure_of(exchange) is None)
+def test_the_message_survives_json(exchange: Exchange, replay: Replay) -> None:
+    message = replay.message(exchange)
+    assert messages_from_dict(json.loads(json.dumps(messages_to_dict([message])))) == [message]
+    assert loads(dumps(message), allowed_objects="messages") == message
+
+
+@each_exchange(lambda exchange: failure_of(exchange) is None)
+def test_standard_blocks_hold_everything(exchange: Exchange, replay: Replay) -> None:
+    check_blocks(replay.message(exchange), Recorded(exchange))
+
+
+@each_exchange(lambda exchange: failure_of(exchange) is None)
+def test_the_reply_goes_back_as_it_came(exchange: Exchange, replay: Replay) -> None:
+    """Also for replies that no recorded request echoes; signatures stay on their parts."""
+    check_echo(replay.message(exchange), exchange, replay)
+
+
+@each_exchange(lambda exchange: failure_of(exchange) is None)
+def test_version_1_content_says_the_same(exchange: Exchange, replay: Replay) -> None:
+    replay.put(exchange)
+    recorded, message = Recorded(exchange), replay.ask(exchange, output_version="v1")
+    assert message.text == recorded.text
+    check_blocks(message, recorded)
+    check_calls(message, recorded)
+    check_echo(message, exchange, replay)
+
+
+@each_exchange(lambda exchange: exchange.is_stream and failure_of(exchange) is None)
+def test_events_tell_the_same(exchange: Exchange, replay: Replay) -> None:
+    replay.put(exchange)
+    recorded, message = Recorded(exchange), replay.ask_for_events(exchange)
+    check_blocks(message, recorded)
+    check_calls(message, recorded)
+    check_usage(message, recorded)
+    check_echo(message, exchange, replay)
+
+
+@each_exchange(lambda exchange: len(exchange.replies[0].get("candidates") or ()) > 1)
+def test_every_candidate_is_a_generation(exchange: Exchange, replay: Replay) -> None:
+    replay.put(exchange)
+    (generations,) = replay.model(exchange).generate([[HumanMessage("hi")]]).generations
+    assert len(generations) == len(exchange.replies[0]["candidates"])
+    for index, generation in enumerate(generations):
+        assert generation.text == Recorded(exchange, index).text
+
+
+def check_message(message: AIMessage, recorded: Recorded) -> None:
+    assert message.text == recorded.text
+    check_calls(message, recorded)
+    check_usage(message, recorded)
+    told = dict(message.response_metadata)
+    assert told["finish_reason"] == recorded.last("finishReason")
+    assert told.get("finish_message") == recorded.last("finishMessage")
+    if version := recorded.last("modelVersion"):
+        assert told["model_name"] == version
+    assert told.get("response_id") == recorded.last("responseId")
+    assert told.get("empty_response", False) == recorded.is_empty
+    for key, value in recorded.metadata.items():
+        assert flat_keys(told[snake(key)]) == flat_keys(value), key
+    if is_plain(recorded):
+        assert isinstance(message.content, str)  # what classic agents and parsers rely on
+
+
+def check_calls(message: AIMessage, recorded: Recorded) -> None:
+    assert [(call["name"], call["args"]) for call in message.tool_calls] == [
+        (call.name, call.args) for call in recorded.calls
+    ]
+    assert message.invalid_tool_calls == []
+    ids = [call["id"] for call in message.tool_calls]
+    assert all(ids)
+    assert len(set(ids)) == len(ids)
+    for given, call in zip(ids, recorded.calls, strict=True):
+        assert call.id in (given, None)
+    assert message.additional_kwargs.get(CALL_SIGNATURES, {}) == {
+        given: call.signature
+        for given, call in zip(ids, recorded.calls, strict=True)
+        if call.signature
+    }
+
+
+def check_usage(message: AIMessage, recorded: Recorded) -> None:
+    if recorded.usage is None:
+        assert message.usage_metadata is None
+        return
+    assert message.usage_metadata is not None
+    usage: dict[str, Any] = dict(message.usage_metadata)
+    details = usage.pop("input_token_details", {}) | usage.pop("output_token_details", {})
+    usage |= {key: details.get(key) for key in ("cache_read", "reasoning")}
+    assert usage == recorded.usage
+
+
+def check_blocks(message: AIMessage, recorded: Recorded) -> None:
+    """Everything that was recorded is in `content_blocks`, in a form LangChain knows."""
+    blocks: list[JsonObject] = [dict(block) for block in message.content_blocks]
+    of_type: dict[str, list[JsonObject]] = {}
+    for block in blocks:
+        of_type.setdefault(block["type"], []).append(block)
+    assert "".join(block["text"] for block in of_type.pop("text", [])) == recorded.text
+    thoughts = [block.get("reasoning", "") for block in of_type.pop("reasoning", [])]
+    assert "".join(thoughts) == recorded.reasoning
+    assert [(call["name"], call["args"]) for call in of_type.pop("tool_call", [])] == [
+        (call.name, call.args) for call in recorded.calls
+    ]
+    code = [part["executableCode"]["code"] for part in recorded.parts if "executableCode" in part]
+    assert [block["args"]["code"] for block in of_type.pop("server_tool_call", [])] == code
+    outputs = [
+        part["codeExecutionResult"].get("output", "")
+        for part in recorded.parts
+        if "codeExecutionResult" in part
+    ]
+    assert [block["output"] for block in of_type.pop("server_tool_result", [])] == outputs
+    blobs = [part["inlineData"]["data"] for part in recorded.parts if "inlineData" in part]
+    media = [b for kind in ("image", "audio", "file") for b in of_type.pop(kind, [])]
+    assert [block["base64"] for block in media] == blobs
+    others = recorded.server_parts
+    assert [block["value"]["part"] for block in of_type.pop("non_standard", [])] == others
+    assert of_type == {}
+
+
+def check_echo(reply: AIMessage, exchange: Exchange, replay: Replay) -> None:
+    """The next request holds the reply's parts again, even if it was stored as JSON meanwhile."""
+    (message,) = messages_from_dict(json.loads(json.dumps(messages_to_dict([reply]))))
+    assert isinstance(message, AIMessage)
+    results = [ToolMessage("done", tool_call_id=call["id"]) for call in message.tool_calls]
+    history = [HumanMessage("hi"), message, *results, HumanMessage("go on")]
+    contents = replay.model(exchange).preview(history, model=exchange.model).body["contents"]
+    sent = contents[1]["parts"] if len(contents) == 3 else []
+    assert without_ids(sent) == without_ids(echo_of(Recorded(exchange)))
+
+
+def is_plain(recorded: Recorded) -> bool:
+    """Nothing but visible text and calls."""
+    return not recorded.server_parts and all(
+        ("text" in part and not part.get("thought")) or "functionCall" in part
+        for part in recorded.parts
+    )
+
+
+def without_invented_ids(message: AIMessage) -> JsonObject:
+    """A message as plain values, its run id left out and ids of calls that we made up numbered."""
+    dumped = json.dumps(message.model_dump(exclude={"id"}))
+    for number, call in enumerate(message.tool_calls):
+        dumped = dumped.replace(str(call["id"]), f"call {number}")
+    plain: JsonObject = json.loads(dumped)
+    return plain
+
+
+def snake(key: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower()
+
+
+def flat_keys(value: Any) -> Any:
+    """A value with its keys in one spelling, so that both of LangChain's and the API's compare."""
+    if isinstance(value, dict):
+        return {snake(key): flat_keys(item) for key, item in value.items()}
+    return [flat_keys(item) for item in value] if isinstance(value, list) else value
