@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PLACEHOLDER = "."
 
 
-def generating_config(http_options: Any, **fields: Any) -> Any:
+def generating_config(http_options: Any = None, **fields: Any) -> Any:
     """A `types.GenerateContentConfig` under which the SDK sends one request and runs no tool."""
     from google.genai import types
 

@@ -29,7 +29,7 @@ from langchain_gemini_tools.sse import EventReader
 from langchain_gemini_tools.transport import Call, HttpPool, map_transport_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 
     from pydantic import SecretStr
 
@@ -150,14 +150,13 @@ class GeminiClient:
             if theirs := self.settings.sdk_client:
                 return borrowed.count_tokens(theirs, model, body, timeout_seconds)
             opened = self._open()
-            config = {"http_options": opened.config.http_options}
             with Call(body, timeout_seconds) as call:
-                opened.sdk.models.count_tokens(model=model, contents=PLACEHOLDER, config=config)
+                opened.sdk.models.count_tokens(model=model, contents=PLACEHOLDER)
             return parse_reply(call.kept_response, call.read())
 
     def stream(
         self, model: str, body: bytes, *, timeout_seconds: float | None
-    ) -> Iterator[JsonObject]:
+    ) -> Generator[JsonObject]:
         """POST `:streamGenerateContent`: the replies as they arrive; the first `next` sends.
 
         Args:
@@ -199,7 +198,7 @@ class GeminiClient:
 
     async def astream(
         self, model: str, body: bytes, *, timeout_seconds: float | None
-    ) -> AsyncIterator[JsonObject]:
+    ) -> AsyncGenerator[JsonObject]:
         """`stream` for the running event loop."""
         with self._our_errors(timeout_seconds):
             if theirs := self.settings.sdk_client:
@@ -275,34 +274,42 @@ class GeminiClient:
 
 
 def _build(settings: ClientSettings) -> _Opened:
-    from google import genai
-
     pool = HttpPool(settings.client_args, settings.async_client_args)
-    sync_client, async_client = pool.stand_ins()
+    version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
     try:
-        sdk = genai.Client(
-            vertexai=settings.vertexai,
-            api_key=settings.api_key.get_secret_value() if settings.api_key else None,
-            credentials=settings.credentials,
-            project=settings.project,
-            location=settings.location,
-            http_options=genai.types.HttpOptions(
-                base_url=settings.base_url,
-                headers=_headers(settings),
-                httpx_client=sync_client,
-                httpx_async_client=async_client,
-                # Read for websockets only, which we never open; without it the SDK loads the
-                # certificates once more.
-                async_client_args={"ssl": pool.tls_context},
-            ),
-        )
+        if version != "beta":
+            sdk = _sdk_client(settings, pool, version)
+        else:
+            sdk = _sdk_client(settings, pool, "v1beta")
+            if sdk.vertexai:  # which the environment may have decided
+                sdk = _sdk_client(settings, pool, "v1beta1")
     except ValueError as error:
         raise _explain_refused_settings(settings, error) from None
-    version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
-    if version == "beta":
-        version = "v1beta1" if sdk.vertexai else "v1beta"
-    options = genai.types.HttpOptions(api_version=version)
-    return _Opened(sdk, pool, generating_config(options))
+    return _Opened(sdk, pool, generating_config())
+
+
+def _sdk_client(settings: ClientSettings, pool: HttpPool, api_version: str) -> Any:
+    from google import genai
+
+    sync_client, async_client = pool.stand_ins()
+    options = genai.types.HttpOptions(
+        base_url=settings.base_url,
+        api_version=api_version,
+        headers=_headers(settings),
+        httpx_client=sync_client,
+        httpx_async_client=async_client,
+        # Read for websockets only, which we never open; without it the SDK loads the certificates
+        # once more.
+        async_client_args={"ssl": pool.tls_context},
+    )
+    return genai.Client(
+        vertexai=settings.vertexai,
+        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        credentials=settings.credentials,
+        project=settings.project,
+        location=settings.location,
+        http_options=options,
+    )
 
 
 def _headers(settings: ClientSettings) -> dict[str, str]:

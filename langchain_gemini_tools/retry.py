@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_core.exceptions import ModelError, ModelTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Generator,
+        Iterator,
+    )
 
 Result = TypeVar("Result")
 
@@ -60,7 +67,7 @@ class RetryPolicy:
                 await self.asleep(self._pause_after(error, attempt + 1))
         return await function()
 
-    def open_stream(self, function: Callable[[], Iterator[Result]]) -> Iterator[Result]:
+    def open_stream(self, function: Callable[[], Iterator[Result]]) -> Generator[Result]:
         """The items of the iterator the function returns, asked again until its first item.
 
         Once an item has reached the caller, a failure is final: a second try would say the
@@ -75,7 +82,7 @@ class RetryPolicy:
 
     async def aopen_stream(
         self, function: Callable[[], AsyncIterator[Result]]
-    ) -> AsyncIterator[Result]:
+    ) -> AsyncGenerator[Result]:
         """`open_stream` for an asynchronous iterator."""
         items, first = await self.acall(lambda: _abegin(function()))
         try:
