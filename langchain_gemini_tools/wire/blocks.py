@@ -10,8 +10,8 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_gemini_tools.errors import UnsupportedBlockError
+from langchain_gemini_tools.wire import replay
 from langchain_gemini_tools.wire.media import MEDIA_TYPES, render_media
-from langchain_gemini_tools.wire.replay import PART_BLOCK
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
@@ -65,7 +65,7 @@ def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | 
         return render_media(block)
     if kind == "non_standard" and isinstance(block.get("value"), dict):
         return render_input_block(block["value"], role)
-    if kind == PART_BLOCK:
+    if kind == replay.PART_BLOCK:
         part: gemini.Part = block["part"]
         return part
     if kind is None and (raw := _render_raw(block)):
@@ -84,6 +84,8 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
     match block:
         case {"type": "non_standard", "value": dict(value)}:
             return render_reply_block(value, message)
+        case {"type": "text", "text": str(text), "extras": {replay.PART_FIELDS: dict(fields)}}:
+            return cast("gemini.Part", {"text": text, **fields})
         case {"type": "text", "text": str(text), "extras": {"signature": str(signed)}} if is_ours:
             return {"text": text, "thoughtSignature": signed}
         case {"type": "thinking", "thinking": str(thought)}:

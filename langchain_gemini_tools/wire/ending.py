@@ -45,7 +45,8 @@ class Ending:
     @property
     def finish_reason(self) -> str | None:
         """The API's own word for why it stopped."""
-        return self._fields.get("finishReason")
+        reason = self._fields.get("finishReason")
+        return None if reason is None else str(reason)
 
     def read(self, reply: gemini.Reply, candidate: Mapping[str, Any] | None) -> None:
         """Take in one body and the candidate in it."""
@@ -63,8 +64,9 @@ class Ending:
         fields = {_RENAMED.get(key) or _snake(key): value for key, value in self._fields.items()}
         if "grounding_metadata" in fields:
             fields["grounding_metadata"] = _snake_keys(fields["grounding_metadata"])
-        if feedback := fields.get("prompt_feedback"):
-            fields["block_reason"] = feedback.get("blockReason")
+        match fields.get("prompt_feedback"):
+            case {"blockReason": reason}:
+                fields["block_reason"] = reason
         if self.usage:
             fields["raw_usage"] = self.usage
         return {"model_name": self._model, **fields}

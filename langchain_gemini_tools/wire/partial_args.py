@@ -31,14 +31,31 @@ class ArgumentsWriter:
     def __init__(self) -> None:
         self._open: list[_Container] = []
         self._string_at: _Path | None = None
+        self._is_whole = False
 
-    def feed(self, pieces: list[dict[str, Any]]) -> str:
-        """The JSON text that these pieces add."""
+    def feed(self, pieces: Any) -> str:
+        """The JSON text that these pieces add.
+
+        Raises:
+            UnreadableReplyError: They are no pieces, or do not follow on those before.
+        """
+        pieces = pieces or []
+        if not isinstance(pieces, list) or not all(isinstance(piece, dict) for piece in pieces):
+            raise UnreadableReplyError(f"Streamed arguments are no list of objects: {pieces!r:.80}")
         return "".join(self._write(piece) for piece in pieces)
+
+    def feed_whole(self, args: Any) -> str:
+        """The JSON text of arguments that came in one piece; nothing when pieces came before."""
+        if not isinstance(args, dict) or not args or self._open:
+            return ""
+        self._is_whole = True
+        return json.dumps(args)
 
     def finish(self) -> str:
         """The JSON text that closes everything still open; `{}` when nothing ever came."""
         text = self._end_string()
+        if self._is_whole:
+            return text
         if not self._open:
             text += self._enter(_Container(is_list=False))
         return text + self._close_down_to(0)
@@ -46,12 +63,12 @@ class ArgumentsWriter:
     def _write(self, piece: dict[str, Any]) -> str:
         path = _parse_path(piece.get("jsonPath"))
         key = next((key for key in _VALUE_KEYS if key in piece), None)
-        if key is None:
+        if key is None or self._is_whole:
             return ""
         if key != "stringValue":
             value = None if key == "nullValue" else piece[key]
             return self._end_string() + self._go_to(path) + json.dumps(value)
-        text = json.dumps(piece[key])[1:-1]
+        text = json.dumps(str(piece[key]))[1:-1]
         if path != self._string_at:
             text = self._end_string() + self._go_to(path) + '"' + text
             self._string_at = path

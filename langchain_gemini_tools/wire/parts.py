@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from langchain_gemini_tools.errors import MalformedCallError, UnreadableReplyError
 from langchain_gemini_tools.wire.partial_args import ArgumentsWriter
-from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, PART_BLOCK, PartLog
+from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, PART_BLOCK, PART_FIELDS, PartLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_core.messages import InvalidToolCall, ToolCall
 
 _OUTCOMES = {"OUTCOME_OK": 1, "OUTCOME_FAILED": 2, "OUTCOME_DEADLINE_EXCEEDED": 3}
 """LangChain's translator takes the integer 1 for success; other outcomes keep their word."""
 
+_TEXT_FIELDS = {"text", "thought", "thoughtSignature"}
 _INVENTED_PREFIXES = ("default_api.", "default_api:")
 
 
@@ -81,6 +82,7 @@ class PartReader:
         self._tool_names = tool_names
         self._runs_remote_tools = runs_remote_tools
         self._call_ids: set[str] = set()
+        self._signed_ids: set[str] = set()
         self._partial: tuple[CallPiece, ArgumentsWriter] | None = None
         self._block_count = 0
         self._open_block: dict[str, Any] | None = None
@@ -94,11 +96,18 @@ class PartReader:
         """The piece that a part adds, or `None` when it adds nothing a user would see."""
         if not isinstance(part, dict):
             raise UnreadableReplyError(f"The reply holds a part that is no object: {part!r:.200}")
+        signature = _text(part.get("thoughtSignature"))
         match part:
             case {"functionCall": dict(call)} if not self._is_remote(call):
-                return self._read_call(call, part.get("thoughtSignature"))
-            case {"text": str(text)} if set(part) <= {"text", "thought", "thoughtSignature"}:
-                return self._read_text(text, part)
+                return self._read_call(call, signature)
+            case {"text": str(text)} if set(part) <= _TEXT_FIELDS:
+                return self._read_text(text, signature, is_thought=bool(part.get("thought")))
+            case {"text": str(text)} if not part.get("thought"):
+                return self._read_annotated_text(text, part)
+            case {"thoughtSignature": _} if len(part) == 1:
+                return self._read_text("", signature)
+            case {} if not part:
+                return None
             case _:
                 return self._read_block(part)
 
@@ -110,9 +119,10 @@ class PartReader:
 
     # text
 
-    def _read_text(self, text: str, part: Mapping[str, Any]) -> Piece | None:
-        signature = part.get("thoughtSignature")
-        if part.get("thought"):
+    def _read_text(
+        self, text: str, signature: str | None, *, is_thought: bool = False
+    ) -> Piece | None:
+        if is_thought:
             return self._continue_block("thinking", text, signature)
         if not text and signature is None:
             return None
@@ -120,6 +130,14 @@ class PartReader:
             return self._continue_block("text", text, signature)
         self.log.add_text(text, signature)
         return Piece(text=text) if text else None
+
+    def _read_annotated_text(self, text: str, part: Mapping[str, Any]) -> Piece:
+        """Text with fields that we do not know: text for the user, a whole part for the API."""
+        self._open_block = None
+        self.log.add_block()
+        fields = {key: value for key, value in part.items() if key != "text"}
+        block = {"type": "text", "text": text, "extras": {PART_FIELDS: fields}}
+        return Piece(block={**block, "index": self._next_index()})
 
     def _continue_block(self, kind: str, text: str, signature: str | None) -> Piece | None:
         """Add to the open block of this kind, or open one; a signed part is a block of its own."""
@@ -149,29 +167,39 @@ class PartReader:
     # calls
 
     def _is_remote(self, call: Mapping[str, Any]) -> bool:
-        return self._runs_remote_tools and call.get("name") not in self._tool_names
+        return self._runs_remote_tools and _text(call.get("name")) not in self._tool_names
 
-    def _read_call(self, call: dict[str, Any], signature: str | None) -> Piece:
+    def _read_call(self, call: dict[str, Any], signature: str | None) -> Piece | None:
         self._open_block = None
-        if self._partial and not call.get("name"):
-            return self._continue_call(call)
+        if self._partial and self._is_continued_by(call):
+            return self._sign(self._continue_call(call), signature)
         self.check_complete()
-        piece = self._begin_call(call)
-        return Piece(call=piece, signature=signature)
+        if not call:
+            return None  # the end of a call that had ended already
+        return self._sign(self._begin_call(call), signature)
+
+    def _sign(self, call: CallPiece, signature: str | None) -> Piece:
+        """A call has one signature: LangChain would add up those of its pieces."""
+        if signature is None or call.id in self._signed_ids:
+            return Piece(call=call)
+        self._signed_ids.add(call.id)
+        return Piece(call=call, signature=signature)
+
+    def _is_continued_by(self, call: dict[str, Any]) -> bool:
+        assert self._partial  # noqa: S101 - the caller has just looked
+        return not call.get("name") or call.get("id") == self._partial[0].id
 
     def _begin_call(self, call: dict[str, Any]) -> CallPiece:
-        wire_name = call.get("name")
-        name = self._user_name(wire_name) if isinstance(wire_name, str) else None
+        wire_name = _text(call.get("name"))
+        name = None if wire_name is None else self._user_name(wire_name)
         begun = CallPiece(index=len(self._call_ids), id=self._unique_id(call), name=name)
         self.log.add_call(begun.id, wire_name if self._is_renamed(wire_name, name) else None)
         args = call.get("args")
         if call.get("willContinue") or "partialArgs" in call:
-            writer = ArgumentsWriter()
-            begun.fragment = writer.feed(call.get("partialArgs") or [])
-            if call.get("willContinue"):
-                self._partial = (begun, writer)
-            else:
-                begun.fragment += writer.finish()
+            if not name:
+                raise UnreadableReplyError("The reply holds arguments that belong to no call.")
+            self._partial = (begun, ArgumentsWriter())
+            begun.fragment = self._continue_call(call).fragment
         elif name and (args is None or isinstance(args, dict)):
             begun.args = args or {}
         else:
@@ -179,14 +207,14 @@ class PartReader:
             begun.fragment = f"not a function call: {json.dumps(call)}"
         return begun
 
-    def _continue_call(self, call: dict[str, Any]) -> Piece:
+    def _continue_call(self, call: dict[str, Any]) -> CallPiece:
         assert self._partial  # noqa: S101 - the caller has just looked
         begun, writer = self._partial
-        fragment = writer.feed(call.get("partialArgs") or [])
+        fragment = writer.feed_whole(call.get("args")) + writer.feed(call.get("partialArgs"))
         if not call.get("willContinue"):
             fragment += writer.finish()
             self._partial = None
-        return Piece(call=CallPiece(begun.index, begun.id, None, fragment=fragment))
+        return CallPiece(begun.index, begun.id, None, fragment=fragment)
 
     def _unique_id(self, call: dict[str, Any]) -> str:
         """The API's id; our own where it gave none or gave it twice in this message."""
@@ -204,52 +232,49 @@ class PartReader:
                     return self._tool_names[bare]
         return self._tool_names.get(wire_name, wire_name)
 
-    def _is_renamed(self, wire_name: Any, name: str | None) -> bool:
-        return name != wire_name and self._tool_names.get(wire_name) != name
+    def _is_renamed(self, wire_name: str | None, name: str | None) -> bool:
+        return name != wire_name and self._tool_names.get(wire_name or "") != name
 
 
-def assemble(pieces: Iterable[Piece]) -> Assembly:
+def assemble(pieces: Sequence[Piece]) -> Assembly:
     """Put pieces together the way LangChain adds up the chunks of a stream."""
-    whole = Assembly()
-    calls: dict[int, CallPiece] = {}
-    signatures: dict[str, str] = {}
-    text: list[str] = []
-    blocks: dict[str, dict[str, Any]] = {}
-    has_text_first = False
-    for piece in pieces:
-        if piece.block is not None:
-            _merge_block(blocks, piece.block)
-        elif piece.call is not None:
-            _merge_call(calls, piece.call)
-            if piece.signature:
-                signatures.setdefault(piece.call.id, piece.signature)
-            has_text_first |= not blocks
-        else:
-            text.append(piece.text)
-            has_text_first = True
-    whole.content = "".join(text)
-    if blocks:
-        whole.content = [whole.content, *blocks.values()] if has_text_first else [*blocks.values()]
-    _add_calls(whole, calls.values())
-    if signatures:
+    text = "".join(piece.text for piece in pieces)
+    whole = Assembly(content=text)
+    if blocks := merge_blocks(pieces):
+        # What comes before the first block is a chunk with a text, be it an empty one.
+        starts_with_block = pieces[0].block is not None
+        whole.content = [*blocks] if starts_with_block else [text, *blocks]
+    _add_calls(whole, merge_calls(pieces))
+    if signatures := call_signatures(pieces):
         whole.additional_kwargs[CALL_SIGNATURES] = signatures
     return whole
 
 
-def _merge_block(blocks: dict[str, dict[str, Any]], block: dict[str, Any]) -> None:
-    known = blocks.get(block["index"])
-    if known is None:
-        blocks[block["index"]] = dict(block)
-    else:
-        known[block["type"]] += block[block["type"]]
+def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
+    """The blocks of these pieces, those that continue one joined to it."""
+    blocks: dict[str, dict[str, Any]] = {}
+    for block in (piece.block for piece in pieces if piece.block is not None):
+        if (known := blocks.get(block["index"])) is None:
+            blocks[block["index"]] = dict(block)
+        else:
+            known[block["type"]] += block[block["type"]]
+    return list(blocks.values())
 
 
-def _merge_call(calls: dict[int, CallPiece], call: CallPiece) -> None:
-    known = calls.get(call.index)
-    if known is None:
-        calls[call.index] = CallPiece(call.index, call.id, call.name, call.args, call.fragment)
-    else:
-        known.fragment += call.fragment
+def merge_calls(pieces: Iterable[Piece]) -> list[CallPiece]:
+    """The calls of these pieces, arguments that continue one joined to it."""
+    calls: dict[int, CallPiece] = {}
+    for call in (piece.call for piece in pieces if piece.call is not None):
+        if (known := calls.get(call.index)) is None:
+            calls[call.index] = replace(call)
+        else:
+            known.fragment += call.fragment
+    return list(calls.values())
+
+
+def call_signatures(pieces: Iterable[Piece]) -> dict[str, str]:
+    """Thought signatures of the calls in these pieces, by tool call id."""
+    return {piece.call.id: piece.signature for piece in pieces if piece.call and piece.signature}
 
 
 def _add_calls(whole: Assembly, calls: Iterable[CallPiece]) -> None:
@@ -269,6 +294,10 @@ def _parse_fragment(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return args if isinstance(args, dict) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _extras(signature: str) -> dict[str, Any]:
@@ -295,7 +324,7 @@ def _parse_block(part: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
         }:
             block = {"type": "code_execution_result"}
             block |= {"code_execution_result": result.get("output", "")}
-            outcome = result.get("outcome", "OUTCOME_UNSPECIFIED")
+            outcome = str(result.get("outcome", "OUTCOME_UNSPECIFIED"))
             block |= {"outcome": _OUTCOMES.get(outcome, outcome)}
             block |= {"tool_call_id": result["id"]} if "id" in result else {}
         case {"inlineData": {"mimeType": str(mime), "data": str(data), **more}, **rest} if (
@@ -304,7 +333,7 @@ def _parse_block(part: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
             block = _parse_blob(mime, data)
         case _:
             return {"type": PART_BLOCK, "part": dict(part)}, None
-    return block, part.get("thoughtSignature")
+    return block, _text(part.get("thoughtSignature"))
 
 
 def _is_plain(rest: Mapping[str, Any]) -> bool:

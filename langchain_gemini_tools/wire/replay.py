@@ -31,6 +31,9 @@ SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 PART_BLOCK = "gemini_part"
 """Type of the block that holds a part LangChain has no block for, exactly as it came."""
 
+PART_FIELDS = "gemini_part_fields"
+"""Key in the `extras` of a text block: what stood beside the text in its part."""
+
 
 @dataclass
 class PartLog:
@@ -117,7 +120,7 @@ def restore_order(
                 ordered.append(_signed({"text": rest.take_text(entry["text"])}, entry))
             else:
                 ordered.append(_signed(rest.take_part(), entry))
-    except (_DoesNotFitError, KeyError):
+    except (_DoesNotFitError, KeyError, TypeError):
         return None
     return None if pending or rest.has_more() else ordered
 

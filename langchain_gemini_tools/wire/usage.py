@@ -46,12 +46,19 @@ def _modalities(details: Any) -> dict[str, int]:
     """Counts by modality, without text: text is what remains."""
     counts: dict[str, int] = {}
     for detail in details if isinstance(details, list) else []:
-        modality = str(detail.get("modality", "")).lower() if isinstance(detail, dict) else ""
+        modality = str(detail.get("modality") or "").lower() if isinstance(detail, dict) else ""
         if modality and modality != "text":
             counts[modality] = counts.get(modality, 0) + _count(detail, "tokenCount")
     return counts
 
 
 def _count(counts: Mapping[str, Any], key: str) -> int:
-    value = counts.get(key)
-    return value if isinstance(value, int) else 0
+    """A count; proto JSON may also write a number as text."""
+    match counts.get(key):
+        case bool():
+            return 0
+        case int(count):
+            return count
+        case str(digits) if digits.isdecimal():
+            return int(digits)
+    return 0

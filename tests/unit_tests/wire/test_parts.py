@@ -1,0 +1,429 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from langchain_gemini_tools.errors import MalformedCallError, UnreadableReplyError
+from langchain_gemini_tools.wire.response import ReplyContext
+from tests.unit_tests.wire.replying import (
+    CONTEXT,
+    Json,
+    call,
+    chunks,
+    event,
+    one_by_one,
+    parse,
+    reply,
+    seen,
+    stream,
+    text,
+)
+
+SEARCH = {"type": "tool_call", "id": "a", "name": "search", "args": {}}
+SIGNATURES = "__gemini_function_call_thought_signatures__"
+LOG = "__gemini_parts__"
+
+
+def block(number: int, kind: str, **fields: Any) -> Json:
+    return {"type": kind, "index": f"lc_part_{number}", **fields}
+
+
+@pytest.mark.parametrize(
+    ("parts", "content"),
+    [
+        pytest.param([], "", id="nothing"),
+        pytest.param([text("")], "", id="an empty text"),
+        pytest.param([text("It is "), text("sunny.")], "It is sunny.", id="texts"),
+        pytest.param([text("sunny"), text("", thoughtSignature="U0lH")], "sunny", id="signed end"),
+        pytest.param([text("Let me see."), call("a")], "Let me see.", id="text beside a call"),
+        pytest.param([{}, text("a"), {}], "a", id="parts with nothing in them"),
+        pytest.param([text("a"), {"thoughtSignature": "U0lH"}], "a", id="a signature alone"),
+        pytest.param(
+            [text("hm", thought=True), text("so", thought=True), text("yes")],
+            [block(1, "thinking", thinking="hmso"), block(2, "text", text="yes")],
+            id="thoughts",
+        ),
+        pytest.param(
+            [text("hm", thought=True, thoughtSignature="U0lH"), text("so", thought=True)],
+            [
+                block(1, "thinking", thinking="hm", signature="U0lH"),
+                block(2, "thinking", thinking="so"),
+            ],
+            id="a signed thought stands alone",
+        ),
+        pytest.param(
+            [text("hm", thought=True), text("yes"), text("", thoughtSignature="U0lH")],
+            [
+                block(1, "thinking", thinking="hm"),
+                block(2, "text", text="yes"),
+                block(3, "text", text="", extras={"signature": "U0lH"}),
+            ],
+            id="signed text beside blocks",
+        ),
+        pytest.param(
+            [text("first"), text("hm", thought=True), text("last")],
+            ["first", block(1, "thinking", thinking="hm"), block(2, "text", text="last")],
+            id="text before the first block",
+        ),
+        pytest.param(
+            [
+                {"executableCode": {"code": "1+1", "language": "PYTHON", "id": "e"}},
+                {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2", "id": "e"}},
+            ],
+            [
+                block(1, "executable_code", executable_code="1+1", language="PYTHON", id="e"),
+                block(
+                    2,
+                    "code_execution_result",
+                    code_execution_result="2",
+                    outcome=1,
+                    tool_call_id="e",
+                ),
+            ],
+            id="code",
+        ),
+        pytest.param(
+            [{"codeExecutionResult": {"outcome": "OUTCOME_NEW", "output": "2"}}],
+            [block(1, "code_execution_result", code_execution_result="2", outcome="OUTCOME_NEW")],
+            id="an outcome never heard of",
+        ),
+        pytest.param(
+            [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}],
+            [block(1, "image_url", image_url={"url": "data:image/png;base64,AAAA"})],
+            id="an image",
+        ),
+        pytest.param(
+            [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}],
+            [block(1, "media", mime_type="audio/wav", data="AAAA")],
+            id="a sound",
+        ),
+        pytest.param(
+            [{"toolCall": {"id": "t", "toolType": "GOOGLE_SEARCH"}, "thoughtSignature": "U0lH"}],
+            [
+                block(
+                    1,
+                    "gemini_part",
+                    part={
+                        "toolCall": {"id": "t", "toolType": "GOOGLE_SEARCH"},
+                        "thoughtSignature": "U0lH",
+                    },
+                )
+            ],
+            id="a server tool",
+        ),
+        pytest.param(
+            [{"hologram": {"x": 1}}],
+            [block(1, "gemini_part", part={"hologram": {"x": 1}})],
+            id="a part never heard of",
+        ),
+        pytest.param(
+            [text("hi", partMetadata={"k": 1})],
+            [
+                block(
+                    1, "text", text="hi", extras={"gemini_part_fields": {"partMetadata": {"k": 1}}}
+                )
+            ],
+            id="text with a field never heard of is text all the same",
+        ),
+    ],
+)
+def test_parts_become_content(parts: list[Json], content: Any) -> None:
+    message = parse(reply(parts))
+    assert message.content == content
+    assert seen(message) == seen(stream(one_by_one(parts)))
+
+
+@pytest.mark.parametrize(
+    ("parts", "kinds"),
+    [
+        pytest.param([text("hm", thought=True), text("yes")], ["reasoning", "text"], id="thoughts"),
+        pytest.param(
+            [{"executableCode": {"code": "1", "language": "PYTHON", "id": "e"}}],
+            ["server_tool_call"],
+            id="code",
+        ),
+        pytest.param([text("a"), call("a")], ["text", "tool_call"], id="a call"),
+        pytest.param([{"toolCall": {"id": "t"}}], ["non_standard"], id="a server tool"),
+        pytest.param(
+            [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}], ["image"], id="an image"
+        ),
+    ],
+)
+def test_langchain_reads_the_content_as_standard_blocks(
+    parts: list[Json], kinds: list[str]
+) -> None:
+    for message in (parse(reply(parts)), stream(one_by_one(parts))):
+        assert [found["type"] for found in message.content_blocks] == kinds
+
+
+# Calls
+
+
+def test_calls_keep_their_ids_order_and_signatures() -> None:
+    parts = [call("a", sign="U0lH", city="Oslo"), call("b", "weather", city="Rome", days=[1, 2.5])]
+    message = parse(reply(parts))
+    assert message.tool_calls == [
+        {"type": "tool_call", "id": "a", "name": "search", "args": {"city": "Oslo"}},
+        {
+            "type": "tool_call",
+            "id": "b",
+            "name": "weather",
+            "args": {"city": "Rome", "days": [1, 2.5]},
+        },
+    ]
+    assert message.additional_kwargs == {SIGNATURES: {"a": "U0lH"}}
+    assert seen(message) == seen(stream(one_by_one(parts)))
+
+
+def test_a_call_without_arguments_has_none() -> None:
+    assert parse(reply([{"functionCall": {"id": "a", "name": "search"}}])).tool_calls == [SEARCH]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([call(None), call(None)], id="no ids"),
+        pytest.param([call("a"), call("a")], id="an id twice"),
+        pytest.param([{"functionCall": {"id": 5, "name": "search"}}, call("")], id="no text"),
+    ],
+)
+def test_every_call_has_an_id_of_its_own(parts: list[Json]) -> None:
+    for message in (parse(reply(parts)), stream(one_by_one(parts))):
+        ids = [found["id"] for found in message.tool_calls]
+        assert len(set(ids)) == 2
+        assert all(isinstance(found, str) and found for found in ids)
+
+
+def test_streamed_calls_are_numbered_over_the_whole_message() -> None:
+    parts = [call("a"), text("and"), call("b"), call("c")]
+    pieces = [piece for chunk in chunks(one_by_one(parts)) for piece in chunk.tool_call_chunks]
+    assert [(piece["id"], piece["index"]) for piece in pieces] == [("a", 0), ("b", 1), ("c", 2)]
+
+
+@pytest.mark.parametrize(
+    ("wire_name", "name", "noted"),
+    [
+        pytest.param("search", "search", {}, id="bound"),
+        pytest.param("shop_search_1a2b", "shop search", {}, id="renamed for the wire"),
+        pytest.param(
+            "default_api.search",
+            "search",
+            {LOG: {"0": {"call": "a", "name": "default_api.search"}}},
+            id="prefix with a dot",
+        ),
+        pytest.param(
+            "default_api:search",
+            "search",
+            {LOG: {"0": {"call": "a", "name": "default_api:search"}}},
+            id="prefix with a colon",
+        ),
+        pytest.param("default_api.other", "default_api.other", {}, id="prefix of nothing bound"),
+        pytest.param("other", "other", {}, id="not bound: executors answer it"),
+    ],
+)
+def test_calls_come_back_under_the_users_name(
+    wire_name: str, name: str, noted: dict[str, Any]
+) -> None:
+    context = ReplyContext("m", {"search": "search", "shop_search_1a2b": "shop search"})
+    message = parse(reply([call("a", wire_name)]), context)
+    assert [found["name"] for found in message.tool_calls] == [name]
+    assert message.additional_kwargs == noted
+
+
+def test_a_tool_that_is_really_called_with_the_prefix_keeps_it() -> None:
+    bound = {"search": "search", "default_api.search": "default_api.search"}
+    message = parse(reply([call("a", "default_api.search")]), ReplyContext("m", bound))
+    assert message.tool_calls == [SEARCH | {"name": "default_api.search"}]
+    assert message.additional_kwargs == {}
+
+
+@pytest.mark.parametrize(
+    "function_call",
+    [
+        pytest.param({"id": "a", "args": {}}, id="no name"),
+        pytest.param({"id": "a", "name": "", "args": {}}, id="empty name"),
+        pytest.param({"id": "a", "name": ["x"], "args": {}}, id="a list as name"),
+        pytest.param({"id": "a", "name": "search", "args": [1]}, id="a list as arguments"),
+        pytest.param({"id": "a", "name": "search", "args": "{}"}, id="text as arguments"),
+    ],
+)
+def test_what_is_no_call_is_an_invalid_one_however_it_came(function_call: Json) -> None:
+    parts = [{"functionCall": function_call}]
+    message = parse(reply(parts))
+    assert message.tool_calls == []
+    (found,) = message.invalid_tool_calls
+    assert found["id"] == "a"
+    assert str(found["args"]).startswith("not a function call: {")
+    assert seen(message) == seen(stream(one_by_one(parts)))
+
+
+def test_calls_of_remote_tools_are_the_servers_business() -> None:
+    parts = [call("a", "remote"), call("b", "search")]
+    context = ReplyContext("m", {"search": "search"}, runs_remote_tools=True)
+    message = parse(reply(parts), context)
+    assert [found["name"] for found in message.tool_calls] == ["search"]
+    assert message.content == [block(1, "gemini_part", part=parts[0])]
+
+
+def test_a_part_that_is_no_object_is_unreadable() -> None:
+    with pytest.raises(UnreadableReplyError, match="no object"):
+        parse(reply(["text"]))
+
+
+# The order of parts
+
+
+def test_the_order_is_noted_where_content_and_calls_do_not_tell_it() -> None:
+    parts = [call("a", sign="U0lH"), text("hey"), call("b")]
+    message = parse(reply(parts))
+    assert message.additional_kwargs == {
+        SIGNATURES: {"a": "U0lH"},
+        LOG: {"0": {"call": "a"}, "1": {"text": 3}, "2": {"call": "b"}},
+    }
+    assert seen(message) == seen(stream(one_by_one(parts)))
+
+
+def test_signatures_of_text_stay_beside_a_plain_answer() -> None:
+    parts = [
+        text("It is "),
+        text("sunny", thoughtSignature="QQ=="),
+        text("", thoughtSignature="Qg=="),
+    ]
+    message = parse(reply(parts))
+    assert message.content == "It is sunny"
+    assert message.additional_kwargs == {
+        LOG: {
+            "0": {"text": 6},
+            "1": {"text": 5, "signature": "QQ=="},
+            "2": {"text": 0, "signature": "Qg=="},
+        }
+    }
+
+
+def test_an_ordinary_answer_notes_nothing() -> None:
+    assert parse(reply([text("Let me see."), call("a"), call("b")])).additional_kwargs == {}
+
+
+# Arguments in pieces
+
+BEGIN = {"functionCall": {"id": "a", "name": "search", "willContinue": True}}
+MORE = {
+    "functionCall": {
+        "partialArgs": [{"jsonPath": "$.city", "stringValue": "Os", "willContinue": True}],
+        "willContinue": True,
+    }
+}
+REST = {
+    "functionCall": {
+        "partialArgs": [{"jsonPath": "$.city", "stringValue": "lo"}],
+        "willContinue": True,
+    }
+}
+END: Json = {"functionCall": {}}
+OSLO = [SEARCH | {"args": {"city": "Oslo"}}]
+
+
+def signed(part: Json, signature: str = "U0lH") -> Json:
+    return {**part, "thoughtSignature": signature}
+
+
+@pytest.mark.parametrize(
+    ("parts", "tool_calls"),
+    [
+        pytest.param([BEGIN, MORE, REST, END], OSLO, id="as documented"),
+        pytest.param([BEGIN, MORE, REST, END, END], OSLO, id="ended twice"),
+        pytest.param([BEGIN, MORE, text(""), REST, END], OSLO, id="empty text between"),
+        pytest.param([BEGIN, END], [SEARCH], id="no arguments"),
+        pytest.param(
+            [BEGIN, {"functionCall": {"args": {"city": "Oslo"}}}], OSLO, id="whole in the end"
+        ),
+        pytest.param(
+            [BEGIN, {"functionCall": {"id": "a", "name": "search", "args": {"city": "Oslo"}}}],
+            OSLO,
+            id="named again",
+        ),
+        pytest.param(
+            [
+                BEGIN,
+                MORE,
+                REST,
+                {"functionCall": {"id": "a", "name": "search", "args": {"city": "Oslo"}}},
+            ],
+            OSLO,
+            id="repeated whole in the end",
+        ),
+        pytest.param(
+            [
+                {
+                    "functionCall": {
+                        "id": "a",
+                        "name": "search",
+                        "partialArgs": [{"jsonPath": "$.city", "stringValue": "Oslo"}],
+                    }
+                }
+            ],
+            OSLO,
+            id="all in one",
+        ),
+    ],
+)
+def test_arguments_in_pieces_become_one_call(parts: list[Json], tool_calls: list[Json]) -> None:
+    message = stream(one_by_one(parts))
+    assert message.tool_calls == tool_calls
+    assert seen(message) == seen(parse(reply(parts)))
+
+
+def test_arguments_reach_the_user_as_they_come() -> None:
+    pieces = [
+        piece
+        for chunk in chunks(one_by_one([BEGIN, MORE, REST, END]))
+        for piece in chunk.tool_call_chunks
+    ]
+    assert [(piece["name"], piece["args"]) for piece in pieces] == [
+        ("search", ""),
+        (None, '{"city":"Os'),
+        (None, 'lo"'),
+        (None, "}"),
+    ]
+    assert {piece["id"] for piece in pieces} == {"a"}
+    assert len({piece["index"] for piece in pieces}) == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([signed(BEGIN), MORE, REST, END], id="at the beginning"),
+        pytest.param([BEGIN, MORE, REST, signed(END)], id="at the end"),
+        pytest.param([signed(BEGIN), signed(MORE), signed(REST), signed(END)], id="on each piece"),
+    ],
+)
+def test_a_call_in_pieces_keeps_its_signature(parts: list[Json]) -> None:
+    for message in (stream(one_by_one(parts)), parse(reply(parts))):
+        assert message.additional_kwargs == {SIGNATURES: {"a": "U0lH"}}
+
+
+def test_a_call_that_never_ended_is_not_handed_over() -> None:
+    with pytest.raises(MalformedCallError, match="inside the arguments of a call to 'search'") as e:
+        stream(one_by_one([BEGIN, MORE]))
+    assert e.value.partial is not None
+    assert e.value.partial.tool_calls == []
+
+
+def test_a_second_call_inside_of_one_is_malformed() -> None:
+    with pytest.raises(MalformedCallError):
+        stream([event(BEGIN, MORE), event(call("b")), reply([])])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"functionCall": {"id": "a", "willContinue": True}}, id="no name"),
+        pytest.param(MORE, id="pieces of no call"),
+        pytest.param({"functionCall": {"name": "search", "partialArgs": 5}}, id="a number"),
+        pytest.param({"functionCall": {"name": "search", "partialArgs": [5]}}, id="of numbers"),
+    ],
+)
+def test_pieces_that_cannot_be_read_are_said_to_be(part: Json) -> None:
+    with pytest.raises(UnreadableReplyError):
+        parse(reply([part]), CONTEXT)
