@@ -64,7 +64,20 @@ def read_schema(schema: Any) -> Schema | bool:
         if (value is None and keyword not in _LITERALS) or (keyword != key and keyword in schema):
             continue
         _read_keyword(read, keyword, value)
+    _lift_required(read)
     return read
+
+
+def _lift_required(read: Schema) -> None:
+    # Draft 3, and a common slip: `required: true` inside a property instead of the object's list.
+    for name, item in (read.get("properties") or {}).items():
+        if (
+            isinstance(item, dict)
+            and isinstance(item.get("required"), bool)
+            and item.pop("required")
+        ):
+            names = read.get("required", [])
+            read["required"] = [*names, *([] if name in names else [name])]
 
 
 def _read_keyword(read: Schema, keyword: str, value: Any) -> None:

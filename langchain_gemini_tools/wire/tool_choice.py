@@ -73,7 +73,7 @@ def resolve_tool_choice(
         resolved = replace(resolved, mode="AUTO")
     if resolved.mode == "ANY" and not function_names(bound):
         raise InvalidOptionError(
-            f"tool_choice={choice!r} demands a call, but no function is bound."
+            "The tool choice demands a call (mode ANY), but no function is bound."
         )
     return resolved
 

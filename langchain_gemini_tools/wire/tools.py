@@ -109,14 +109,14 @@ def _bind_model(tool: Any) -> list[dict[str, Any]]:
     """A `types.Tool` or `types.FunctionDeclaration` of google-genai, or an `mcp.types.Tool`."""
     # Not dumped deep: a dump would drop the nulls inside of a JSON schema.
     fields = {name: value for name, value in tool if value is not None}
-    return _bind_mapping(
-        {
-            name: value.model_dump(mode="json", by_alias=True, exclude_none=True)
-            if hasattr(value, "model_dump")
-            else value
-            for name, value in fields.items()
-        }
-    )
+    if "name" in fields:
+        return [_bind(read_specification(fields))]
+    if not hasattr(tool, "function_declarations"):
+        raise unknown_tool(list(fields))
+    declarations = bind_tools(fields.pop("function_declarations", ()))
+    # The SDK may know a built-in tool that is newer than our list.
+    dumped = tool.model_dump(mode="json", include=set(fields), by_alias=True, exclude_none=True)
+    return [*declarations, *(BoundTool({key: value}) for key, value in dumped.items())]
 
 
 def _bind_base_tool(tool: BaseTool) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.genai import types
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools import bind_tool
@@ -31,6 +32,31 @@ GIVEN: dict[str, tuple[Any, list[dict[str, Any]]]] = {
                 ]
             }
         ],
+    ),
+    "of the SDK": (
+        types.Tool(
+            google_search=types.GoogleSearch(exclude_domains=["a.com"]),
+            mcp_servers=[
+                types.McpServer(
+                    name="w",
+                    streamable_http_transport=types.StreamableHttpTransport(
+                        url="u", headers={"x_id": "1"}
+                    ),
+                )
+            ],
+        ),
+        [
+            {"googleSearch": {"excludeDomains": ["a.com"]}},
+            {
+                "mcpServers": [
+                    {"name": "w", "streamableHttpTransport": {"headers": {"x_id": "1"}, "url": "u"}}
+                ]
+            },
+        ],
+    ),
+    "of the SDK, without settings": (
+        types.Tool(code_execution=types.ToolCodeExecution()),
+        [{"codeExecution": {}}],
     ),
     "two in one": (
         {"google_search": {}, "url_context": {}},

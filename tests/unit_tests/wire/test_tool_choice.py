@@ -153,7 +153,9 @@ def test_a_choice_without_a_meaning_is_refused(choice: Any, reason: str) -> None
 
 
 def test_a_demanded_call_needs_a_function() -> None:
-    with pytest.raises(InvalidOptionError, match="demands a call, but no function is bound"):
+    with pytest.raises(
+        InvalidOptionError, match=r"demands a call \(mode ANY\), but no function is bound"
+    ):
         resolve_tool_choice("any", ONLY_BUILTIN, GEMINI_3)
     assert resolve_tool_choice("auto", [], GEMINI_3) == ToolChoice("AUTO")
 

@@ -1,0 +1,156 @@
+"""What Gemini does not follow, said with what it follows: rule by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.schema import clean_schema
+
+Schema = dict[str, Any]
+
+RULES: dict[str, tuple[Any, Schema]] = {
+    "a const is an enum of one": ({"const": "a"}, {"type": "string", "enum": ["a"]}),
+    "a const keeps its type": (
+        {"const": 3, "type": "number"},
+        {"type": "number", "enum": [3]},
+    ),
+    "a const null is the type null": ({"const": None}, {"type": "null"}),
+    "an enum of integers stays one": (
+        {"enum": [1, 2], "type": "integer"},
+        {"enum": [1, 2], "type": "integer"},
+    ),
+    "a mixed enum gets its types": (
+        {"enum": ["a", 1]},
+        {"type": ["integer", "string"], "enum": ["a", 1]},
+    ),
+    "null in an enum stands beside it": (
+        {"enum": ["a", None], "description": "A letter."},
+        {
+            "description": "A letter.",
+            "anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}],
+        },
+    ),
+    "both booleans are the type": ({"enum": [True, False]}, {"type": "boolean"}),
+    "one boolean is told": (
+        {"const": True},
+        {"type": "boolean", "description": "Must be true."},
+    ),
+    "an object in an enum is told": (
+        {"enum": [{"a": 1}]},
+        {"type": "object", "description": 'Must be {"a": 1}.'},
+    ),
+    "an exclusive limit of integers moves by one": (
+        {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 10},
+        {"type": "integer", "minimum": 1, "maximum": 9},
+    ),
+    "an exclusive limit of numbers is told as well": (
+        {"type": "number", "exclusiveMinimum": 0.5, "description": "A rate."},
+        {"type": "number", "minimum": 0.5, "description": "A rate. Must be greater than 0.5."},
+    ),
+    "the tighter limit wins": (
+        {"type": "number", "exclusiveMinimum": 0, "minimum": 2},
+        {"type": "number", "minimum": 2},
+    ),
+    "draft 4 has a flag for exclusive": (
+        {"type": "integer", "minimum": 0, "exclusiveMinimum": True},
+        {"type": "integer", "minimum": 1},
+    ),
+    "limits, patterns and formats stay": (
+        {"type": "string", "minLength": 1, "maxLength": 9, "pattern": "^a", "format": "email"},
+        {"type": "string", "minLength": 1, "maxLength": 9, "pattern": "^a", "format": "email"},
+    ),
+    "what is not listed but may be sent stays": (
+        {"type": "integer", "multipleOf": 5, "not": {"const": 10}},
+        {"type": "integer", "multipleOf": 5, "not": {"type": "integer", "enum": [10]}},
+    ),
+    "type lists stay": ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
+    "a typed map stays": (
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+    ),
+    "anything goes": (True, {}),
+    "a property that may be anything": (
+        {"type": "object", "properties": {"x": True}},
+        {"type": "object", "properties": {"x": {}}},
+    ),
+    "an array without items stays": ({"type": "array"}, {"type": "array"}),
+    "examples are told": (
+        {"type": "string", "description": "A city.", "examples": ["Rome", "Oslo"]},
+        {"type": "string", "description": 'A city. Examples: "Rome", "Oslo".'},
+    ),
+    "what says nothing about a value goes": (
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "$id": "x",
+            "$comment": "y",
+            "x-order": 1,
+            "readOnly": True,
+            "type": "string",
+            "$defs": {"Unused": {"type": "integer"}},
+        },
+        {"type": "string"},
+    ),
+    "an infinite default is told": (
+        {"type": "number", "default": float("inf"), "maximum": float("inf")},
+        {"type": "number", "description": "Default: Infinity."},
+    ),
+    "an empty list of required names goes": (
+        {"type": "object", "required": []},
+        {"type": "object"},
+    ),
+    "a nullable enum": (
+        {"type": "STRING", "enum": ["a", "b"], "nullable": True},
+        {"anyOf": [{"type": "string", "enum": ["a", "b"]}, {"type": "null"}]},
+    ),
+    "properties named like keywords": (
+        {
+            "type": "object",
+            "title": "Things",
+            "properties": {
+                "title": {"title": "Title", "type": "string"},
+                "type": {"type": "string", "const": "a"},
+                "items": {"type": "array", "items": {"type": "string"}},
+                "properties": {"type": "object", "properties": {"$ref": {"type": "string"}}},
+                "required": {"type": "boolean"},
+                "const": {"type": "integer"},
+                "nullable": {"type": "integer"},
+                "any_of": {"type": "integer"},
+                "x-id": {"type": "integer"},
+                "allOf": {"type": "integer"},
+                "default": {"type": "integer"},
+            },
+            "required": ["title", "required"],
+        },
+        {
+            "type": "object",
+            "title": "Things",
+            "properties": {
+                "title": {"type": "string"},
+                "type": {"type": "string", "enum": ["a"]},
+                "items": {"type": "array", "items": {"type": "string"}},
+                "properties": {"type": "object", "properties": {"$ref": {"type": "string"}}},
+                "required": {"type": "boolean"},
+                "const": {"type": "integer"},
+                "nullable": {"type": "integer"},
+                "any_of": {"type": "integer"},
+                "x-id": {"type": "integer"},
+                "allOf": {"type": "integer"},
+                "default": {"type": "integer"},
+            },
+            "required": ["title", "required"],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "sent"), RULES.values(), ids=RULES)
+def test_a_rule(given: Any, sent: Schema) -> None:
+    assert clean_schema(given) == sent
+
+
+def test_numbers_that_json_cannot_hold_are_refused_as_values() -> None:
+    with pytest.raises(InvalidToolError, match="JSON has no form"):
+        clean_schema({"enum": [1.0, float("nan")]})
