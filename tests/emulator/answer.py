@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.emulator.memory import Memory
     from tests.emulator.refusal import JsonObject
 
+_WITH_ID = ("functionCall", "toolCall", "toolResponse")
 CREATE_TIME = "2026-01-31T12:00:00.000000Z"
 
 
@@ -42,7 +43,7 @@ def with_ids_and_signatures(answer: Answer, ask: Ask, memory: Memory, *, signed:
     """The answer as Gemini 3 sends it: calls with ids, each step signed. 2.x does neither."""
     if not ask.model.is_3:
         return answer
-    parts = [_with_id(part, memory) for part in answer.parts]
+    parts = _with_ids(answer.parts, memory)
     if signed:
         for place in _signed_places(parts):
             parts[place] = parts[place] | {"thoughtSignature": memory.new_signature()}
@@ -215,11 +216,18 @@ def _spoken(part: JsonObject) -> str:
     ).removeprefix("{}")
 
 
-def _with_id(part: JsonObject, memory: Memory) -> JsonObject:
-    call = part.get("functionCall")
-    if call is None or "id" in call or "name" not in call:
-        return part
-    return part | {"functionCall": {"id": memory.new_id(), **call}}
+def _with_ids(parts: list[JsonObject], memory: Memory) -> list[JsonObject]:
+    """Calls get an id where they have none, and a server tool's response that of its call."""
+    known: list[JsonObject] = []
+    server_id = ""
+    for part in parts:
+        kind = next((kind for kind in part if kind in _WITH_ID), "")
+        if not kind or "id" in part[kind]:
+            known.append(part)
+            continue
+        server_id = server_id if kind == "toolResponse" else memory.new_id()
+        known.append(part | {kind: {"id": server_id, **part[kind]}})
+    return known
 
 
 def _signed_places(parts: list[JsonObject]) -> list[int]:

@@ -14,6 +14,8 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
 _PLACE = r"[A-ZÀ-ÞŁŚŻ][\w'.-]*(?: [A-ZÀ-ÞŁŚŻ][\w'.-]*)*(?:, [A-Z]{2}\b)?"
 _PLACES = re.compile(rf"\b(?:in|for|at|of|from) ({_PLACE}(?:(?:,? and |,? or |, | & ){_PLACE})*)")
 _PLACE_KEYS = ("location", "city", "place", "town", "country", "address", "where", "destination")
+_DEEP = 6
+"""Lists inside lists stay empty from here on: a list may hold lists of its own kind."""
 _SAMPLES = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -56,21 +58,23 @@ class Filler:
         self.numbers = [float(number) for number in _NUMBER.findall(self.prompt)]
         self.quotations = quoted_in(self.prompt)
 
-    def fill(self, schema: Any, key: str = "value") -> Any:
+    def fill(self, schema: Any, key: str = "value", depth: int = 0) -> Any:
         """A value that the schema allows; of an object, the required keys."""
         schema = self._resolve(schema if isinstance(schema, dict) else {})
         if choices := schema.get("anyOf") or schema.get("oneOf"):
             useful = [choice for choice in choices if not _is_null(choice)]
-            return self.fill((useful or choices)[0], key)
+            return self.fill((useful or choices)[0], key, depth + 1)
         if values := schema.get("enum") or [schema[key] for key in ("const",) if key in schema]:
             return self._choice(values)
         match _type_of(schema):
             case "object":
                 properties = schema.get("properties", {})
                 required = schema.get("required", [])
-                return {name: self.fill(properties.get(name, {}), name) for name in required}
+                return {
+                    name: self.fill(properties.get(name, {}), name, depth + 1) for name in required
+                }
             case "array":
-                return self._array(schema, key)
+                return self._array(schema, key, depth)
             case "integer":
                 return int(self._number(schema))
             case "number":
@@ -94,11 +98,12 @@ class Filler:
         said = [value for value in values if str(value).lower() in self.prompt.lower()]
         return (said or values)[0]
 
-    def _array(self, schema: JsonObject, key: str) -> list[Any]:
+    def _array(self, schema: JsonObject, key: str, depth: int) -> list[Any]:
         if prefix := schema.get("prefixItems"):
-            return [self.fill(item, key) for item in prefix]
-        size = max(1, int(schema.get("minItems", 1)))
-        return [self.fill(schema.get("items", {}), key) for _ in range(size)]
+            return [self.fill(item, key, depth + 1) for item in prefix]
+        size = 0 if depth > _DEEP else 1
+        size = max(size, int(schema.get("minItems", size)))
+        return [self.fill(schema.get("items", {}), key, depth + 1) for _ in range(size)]
 
     def _number(self, schema: JsonObject) -> float:
         number = self.numbers.pop(0) if self.numbers else 1.0

@@ -156,7 +156,7 @@ def _server_parts(ask: Ask) -> tuple[list[JsonObject], int]:
         ], 12
     circulates = ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations")
     if "googleSearch" in ask.builtin_tools and circulates and _says(prompt, "search"):
-        search = {"id": f"search{len(ask.turns)}", "toolType": "GOOGLE_SEARCH_WEB"}
+        search = {"toolType": "GOOGLE_SEARCH_WEB"}
         return [
             {"toolCall": search | {"args": {"queries": [prompt]}}},
             {"toolResponse": search | {"response": {"search_suggestions": "<div></div>"}}},

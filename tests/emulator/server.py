@@ -25,10 +25,10 @@ from tests.emulator.brain import think
 from tests.emulator.memory import Memory
 from tests.emulator.models import Backend, Model
 from tests.emulator.outgoing import Outgoing, whole
-from tests.emulator.refusal import JsonObject, Refusal
+from tests.emulator.refusal import JsonObject, Refusal, error_body
 from tests.emulator.routes import Route, read_route
 from tests.emulator.rules.door import check_deadline, check_key, check_length, check_model
-from tests.emulator.rules.payload import read_message, read_payload
+from tests.emulator.rules.payload import read_payload
 from tests.emulator.script import Call, Fault, Reply, render_call
 from tests.emulator.sockets import SocketServer
 
@@ -86,6 +86,7 @@ class Emulator:
         self.is_strict = is_strict
         self.token_limit = token_limit
         self._replies: deque[Reply] = deque()
+        self._failures: list[Exception] = []
         self._lock = threading.Lock()
         self._server: SocketServer | None = None
 
@@ -102,6 +103,8 @@ class Emulator:
     ) -> None:
         if self._server:
             self._server.stop()
+        if self._failures and error is None:
+            raise RuntimeError("The emulator itself failed.") from self._failures[0]
 
     @property
     def url(self) -> str:
@@ -188,6 +191,9 @@ class Emulator:
             except Refusal as refusal:
                 self.refusals.append(refusal)
                 return whole(refusal.code, refusal.body)
+            except Exception as failure:  # noqa: BLE001 - told when the `with` block ends
+                self._failures.append(failure)
+                return whole(500, error_body(500, f"The emulator itself failed: {failure!r}"))
 
     def _dispatch(self, route: Route | None, request: Request) -> Outgoing:
         if route is None:
@@ -213,10 +219,10 @@ class Emulator:
         return reply.render(ask, self.memory)
 
     def _count_tokens(self, route: Route, model: Model, raw: bytes) -> Outgoing:
-        read = {"backend": route.backend, "version": route.version}
-        body = read_payload(raw, message="CountTokensRequest", **read)  # type: ignore[arg-type]
+        body = read_payload(
+            raw, backend=route.backend, version=route.version, message="CountTokensRequest"
+        )
         body = body.get("generateContentRequest", body)
-        read_message({key: value for key, value in body.items() if key != "model"}, **read)  # type: ignore[arg-type]
         tokens = prompt_tokens(Ask(body, model, route.backend, route.version))
         return whole(200, {"totalTokens": tokens})
 

@@ -7,7 +7,7 @@ import http.client
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from google import genai
@@ -161,6 +161,37 @@ def test_a_refusal_has_the_api_words_and_spares_the_script(
     assert emulator.refusals[0].why == "The last turn is the model's: there is nothing to answer"
     assert emulator.pending_replies == 1
     assert client.models.generate_content(model=MODEL, contents="Hi").text == "Still here."
+
+
+def test_a_failure_of_the_emulator_is_no_answer_of_geminis() -> None:
+    def fail(_: object) -> NoReturn:
+        raise ZeroDivisionError
+
+    emulator = Emulator().__enter__()
+    emulator.reply("never", fault=fail)
+    assert Reader(emulator).post().status == 500
+    with pytest.raises(RuntimeError, match="The emulator itself failed"):
+        emulator.__exit__(None, None, None)
+
+
+def test_a_search_of_the_server_comes_back_as_it_left(
+    emulator: Emulator, client: genai.Client
+) -> None:
+    config = types.GenerateContentConfig(
+        tools=[types.Tool(google_search=types.GoogleSearch())],
+        tool_config=types.ToolConfig(include_server_side_tool_invocations=True),
+    )
+    chat = client.chats.create(model=MODEL, config=config)
+    chat.send_message("Please search for news.")
+    chat.send_message("Thanks. Please search for more.")
+
+    echoed = emulator.last.body["contents"][1]["parts"]
+    assert [part.keys() - {"thoughtSignature"} for part in echoed] == [
+        {"toolCall"},
+        {"toolResponse"},
+        {"text"},
+    ]
+    assert emulator.refusals == []
 
 
 def test_a_connection_is_kept_for_the_next_request(emulator: Emulator, reader: Reader) -> None:

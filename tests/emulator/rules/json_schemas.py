@@ -12,6 +12,14 @@ from typing import Any
 from tests.emulator.refusal import JsonObject, Refusal, invalid
 
 _TYPES = {"string", "number", "integer", "boolean", "array", "object", "null"}
+_SHAPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("$ref", "title", "description", "format", "pattern"), str),
+    **dict.fromkeys(("properties", "$defs"), dict),
+    **dict.fromkeys(("required", "enum", "anyOf", "oneOf", "prefixItems"), list),
+    **dict.fromkeys(("minimum", "maximum"), (int, float)),
+    **dict.fromkeys(("minItems", "maxItems", "minLength", "maxLength"), int),
+    "type": (str, list),
+}
 _MAX_DEPTH = 32
 """Not published; real schemas stay far below."""
 
@@ -37,8 +45,8 @@ def _check(
             f"FunctionDeclaration '{owner}' in the request exceeds the maximum allowed nesting "
             "depth."
         )
-    _check_reference(schema, root, owner, depth, required_refs)
     _check_values(schema, owner)
+    _check_reference(schema, root, owner, depth, required_refs)
     required = schema.get("required", [])
     for name, child in schema.get("properties", {}).items():
         # Cycles are followed as far as they have to be: "only in non-required properties"
@@ -63,6 +71,7 @@ def _check_reference(
     if path in required_refs:
         raise invalid(f"{owner}: {path} refers to itself in a required property")
     target = _resolve(schema, root, owner)
+    _check_values(target, owner)
     if required := target.get("required"):
         for name, child in target.get("properties", {}).items():
             if name in required and isinstance(child, dict) and "$ref" in child:
@@ -71,15 +80,18 @@ def _check_reference(
 
 
 def _check_values(schema: JsonObject, owner: str) -> None:
+    for keyword, shape in _SHAPES.items():
+        if keyword in schema and not isinstance(schema[keyword], shape):
+            raise invalid(f"{owner}: {keyword} cannot be {schema[keyword]!r}")
     kinds = schema.get("type", [])
     for kind in kinds if isinstance(kinds, list) else [kinds]:
-        if kind not in _TYPES:
+        if not isinstance(kind, str) or kind not in _TYPES:
             raise invalid(f"{owner}: there is no type {kind!r} in JSON Schema")
+    if not all(isinstance(name, str) for name in schema.get("required", [])):
+        raise invalid(f"{owner}: required holds names, not {schema['required']!r}")
     for value in schema.get("enum", []):
         if not isinstance(value, str | int | float) or isinstance(value, bool):
             raise invalid(f"{owner}: an enum holds strings or numbers, not {value!r}")
-    if not all(isinstance(schema.get(key, {}), dict) for key in ("properties", "$defs")):
-        raise invalid(f"{owner}: properties and $defs are objects")
 
 
 def _children(schema: JsonObject) -> list[Any]:
