@@ -48,13 +48,19 @@ def class_schema(cls: type) -> Schema:
     try:
         cached = _class_schemas.get(cls)
         if cached is None:
-            cached = _class_schemas[cls] = _read_class(cls)
+            cached = _class_schemas[cls] = _with_open_root(_read_class(cls))
     except PydanticUserError as error:
         raise InvalidToolError(
             f"{cls.__name__} has no JSON schema: {error} Use fields that JSON can hold, or mark "
             "what the model should not see with InjectedToolArg."
         ) from error
     return cached
+
+
+def _with_open_root(schema: Schema) -> Schema:
+    """A class that holds itself is only a reference at the root; its words are one step away."""
+    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    return {**schema["$defs"][name], "$defs": schema["$defs"]} if name else schema
 
 
 def arguments_schema(schema: Any) -> Any:

@@ -295,6 +295,33 @@ def test_a_typed_dict_keeps_what_is_required_and_what_is_said() -> None:
     }
 
 
+class Tree(BaseModel):
+    """A tree."""
+
+    children: list[Tree] = []
+
+
+class Branch(TypedDict):
+    """A branch."""
+
+    twigs: NotRequired[list[Branch]]
+
+
+@pytest.mark.parametrize(
+    ("cls", "field", "extra"), [(Tree, "children", {"default": []}), (Branch, "twigs", {})]
+)
+def test_a_class_that_holds_itself_keeps_its_words(cls: type, field: str, extra: Any) -> None:
+    name = cls.__name__
+    items = {"$ref": f"#/$defs/{name}"}
+    body = {"type": "object", "properties": {field: {"type": "array", "items": items, **extra}}}
+    words = f"A {name.lower()}."
+    assert bound_function(cls) == {
+        "name": name,
+        "description": words,
+        "parameters": {**body, "$defs": {name: {**body, "description": words}}},
+    }
+
+
 def test_a_dataclass_is_taken() -> None:
     @dataclass
     class Trip:
