@@ -40,12 +40,16 @@ def count_tokens(value: Any) -> int:
 
 
 def with_ids_and_signatures(answer: Answer, ask: Ask, memory: Memory, *, signed: bool) -> Answer:
-    """The answer as Gemini 3 sends it: calls with ids, each step signed. 2.x does neither."""
-    if not ask.model.is_3:
-        return answer
-    parts = _with_ids(answer.parts, memory)
-    if signed:
-        for place in _signed_places(parts):
+    """The answer as the model's family sends it.
+
+    Recorded: Gemini 3 signs each step and, on the Developer API, gives its calls ids. 2.5 signs
+    calls when it thinks, and does not mind losing the signature. 2.0 does neither.
+    """
+    parts = list(answer.parts)
+    if ask.model.is_3 and ask.backend == "gemini":
+        parts = _with_ids(parts, memory)
+    if signed and ask.thinks:
+        for place in _signed_places(parts, ask):
             parts[place] = parts[place] | {"thoughtSignature": memory.new_signature()}
     return replace(answer, parts=parts)
 
@@ -58,47 +62,65 @@ def render_body(answer: Answer, ask: Ask, memory: Memory) -> JsonObject:
 
 
 def render_events(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
-    """The answer as stream events: text in pieces, calls whole, at the end an empty text.
+    """The answer as stream events: text in pieces, calls whole; every event tells the usage so far.
 
-    Every event repeats the usage so far. The finish reason stands in the last one, and so does the
-    signature of a text.
+    Recorded: Gemini 3 ends with an empty text, which bears the finish reason and the signature of a
+    text; 2.x puts the finish reason on its last piece, and all its calls into one event. Vertex
+    counts in the last event only.
     """
     memory.learn(answer.parts, ask)
     cached = memory.cached_tokens(ask)
     response_id = memory.new_id()
-    groups = list(_groups(answer, ask))
+    groups = [*_groups(answer, ask)]
     said: list[JsonObject] = []
     events = []
     for number, parts in enumerate(groups, 1):
         said += parts
-        usage = _usage(answer, ask, cached, said)
         is_last = number == len(groups)
+        usage = _usage(answer, ask, cached, said)
+        if ask.backend == "vertex" and not is_last:
+            usage = {"trafficType": "ON_DEMAND"}
         events.append(_response(answer, ask, parts, usage, response_id, is_last=is_last))
     return events
 
 
 def _groups(answer: Answer, ask: Ask) -> Iterator[list[JsonObject]]:
     """The parts of each event."""
-    if not answer.parts:
+    pieces = [piece for part in answer.parts for piece in _part_pieces(part, ask)]
+    if not pieces:
         yield []
-        return
-    trailing: JsonObject = {"text": ""}
-    for number, part in enumerate(answer.parts, 1):
-        if "text" in part and not part.get("thought"):
-            pieces = [dict(part, text=piece) for piece in _pieces(part["text"])]
-            signature = part.get("thoughtSignature")
-            for piece in pieces:
-                piece.pop("thoughtSignature", None)
-            if signature and number == len(answer.parts):
-                trailing["thoughtSignature"] = signature
-            elif signature:
-                pieces[-1]["thoughtSignature"] = signature
-            yield from ([piece] for piece in pieces)
-        elif "functionCall" in part and _streams_arguments(ask):
-            yield from ([piece] for piece in _partial_calls(part))
+    elif ask.model.is_3:
+        last = pieces[-1]
+        trailing: JsonObject = {"text": ""}
+        if _is_spoken(last) and "thoughtSignature" in last:
+            trailing["thoughtSignature"] = last.pop("thoughtSignature")
+        yield from ([piece] for piece in [*pieces, trailing])
+    else:
+        yield from _calls_together(pieces)
+
+
+def _calls_together(pieces: list[JsonObject]) -> list[list[JsonObject]]:
+    groups: list[list[JsonObject]] = []
+    for piece in pieces:
+        if groups and "functionCall" in piece and "functionCall" in groups[-1][0]:
+            groups[-1].append(piece)
         else:
-            yield [part]
-    yield [trailing]
+            groups.append([piece])
+    return groups
+
+
+def _part_pieces(part: JsonObject, ask: Ask) -> list[JsonObject]:
+    if _is_spoken(part):
+        plain = {key: value for key, value in part.items() if key != "thoughtSignature"}
+        texts = [plain | {"text": piece} for piece in _pieces(part["text"])]
+        return [*texts[:-1], part | {"text": texts[-1]["text"]}]
+    if "functionCall" in part and _streams_arguments(ask):
+        return list(_partial_calls(part))
+    return [part]
+
+
+def _is_spoken(part: JsonObject) -> bool:
+    return "text" in part and not part.get("thought")
 
 
 def _pieces(text: str) -> list[str]:
@@ -190,7 +212,8 @@ def _usage(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> Jso
         "totalTokenCount": total,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}],
     }
-    usage |= {"trafficType": "ON_DEMAND"} if ask.backend == "vertex" else {}
+    details = {"trafficType": "ON_DEMAND"} if ask.backend == "vertex" else {}
+    usage |= details or {"serviceTier": "standard"}
     usage |= answer.usage or {}
     return {name: count for name, count in usage.items() if count is not None}
 
@@ -230,13 +253,15 @@ def _with_ids(parts: list[JsonObject], memory: Memory) -> list[JsonObject]:
     return known
 
 
-def _signed_places(parts: list[JsonObject]) -> list[int]:
-    """Where Gemini 3 signs: the first call, or the last text; and every part of a server tool."""
+def _signed_places(parts: list[JsonObject], ask: Ask) -> list[int]:
+    """The first call, or on Gemini 3 the last text; and there every part of a server tool."""
     unsigned = [n for n, part in enumerate(parts) if "thoughtSignature" not in part]
     places = [
         n for n in unsigned if parts[n].keys() & {"toolCall", "toolResponse", "executableCode"}
     ]
     calls = [n for n, part in enumerate(parts) if "functionCall" in part]
-    texts = [n for n, part in enumerate(parts) if "text" in part and not part.get("thought")]
+    texts = [n for n, part in enumerate(parts) if _is_spoken(part)]
+    if not ask.model.is_3:
+        return [n for n in calls[:1] if n in unsigned]
     step = calls[:1] or texts[-1:]
     return places + [n for n in step if n in unsigned]

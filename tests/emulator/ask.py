@@ -59,6 +59,13 @@ class Ask:
         return dict(self.body.get("generationConfig", {}))
 
     @property
+    def thinks(self) -> bool:
+        """The model thinks before it answers: it can, and nobody switched it off."""
+        return (
+            self.model.thinks and self.config.get("thinkingConfig", {}).get("thinkingBudget") != 0
+        )
+
+    @property
     def calling_config(self) -> JsonObject:
         return dict(self.body.get("toolConfig", {}).get("functionCallingConfig", {}))
 

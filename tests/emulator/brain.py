@@ -30,7 +30,8 @@ def think(ask: Ask) -> Answer:
     """The answer to a valid request."""
     if calls := _calls(ask):
         called = [{"functionCall": call} for call in calls]
-        message = "Model generated function call(s)." if ask.model.is_3 else None
+        says_so = ask.backend == "gemini" and ask.model.thinks
+        message = "Model generated function call(s)." if says_so else None
         return _with_thoughts(Answer(called, finish_message=message), ask)
     text = _json_text(ask) if ask.is_json else _text(ask)
     text, finish_reason = _cut(text, ask)
@@ -165,11 +166,10 @@ def _server_parts(ask: Ask) -> tuple[list[JsonObject], int]:
 
 
 def _with_thoughts(answer: Answer, ask: Ask) -> Answer:
-    config = ask.config.get("thinkingConfig", {})
-    if not ask.model.thinks or config.get("thinkingBudget") == 0:
+    if not ask.thinks:
         return answer
     parts = answer.parts
-    if config.get("includeThoughts"):
+    if ask.config.get("thinkingConfig", {}).get("includeThoughts"):
         parts = [{"text": _THOUGHT, "thought": True}, *parts]
     return Answer(
         parts,

@@ -30,8 +30,7 @@ _emulators = itertools.count()
 class IssuedSignature:
     """One signature, and what it was put on."""
 
-    backend: Backend
-    generation: int
+    line: tuple[Backend, int]
     kind: str
     name: str
 
@@ -40,6 +39,7 @@ class IssuedSignature:
 class IssuedCall:
     """One call that left the emulator, with its signature if it had one."""
 
+    line: tuple[Backend, int]
     name: str
     args: JsonObject
     signature: bytes | None
@@ -73,25 +73,25 @@ class Memory:
             name = data.get("name", "") if isinstance(data, dict) else ""
             signature = decode(part.get("thoughtSignature", "")) or None
             if signature and signature not in SKIP_VALUES:
-                self.signatures[signature] = IssuedSignature(
-                    ask.backend, ask.model.generation[0], kind, name
-                )
+                self.signatures[signature] = IssuedSignature(line_of(ask), kind, name)
             if kind == "functionCall":
-                self._learn_call(part["functionCall"], signature)
+                self._learn_call(part["functionCall"], signature, line_of(ask))
             if kind in ("toolCall", "toolResponse") and "id" in part[kind]:
                 self.server_parts[kind, part[kind]["id"]] = part
 
-    def issued_call(self, call: JsonObject) -> IssuedCall | None:
-        """The call of ours that this one is, if it is one."""
-        if call.get("id"):
-            known = self.calls.get(call["id"])
-            return known if known and known.name == call.get("name") else None
-        same = (
-            known
-            for known in (*self.calls.values(), *self.calls_without_id)
-            if (known.name, known.args) == (call.get("name"), call.get("args", {}))
-        )
-        return next(same, None)
+    def issued_calls(self, call: JsonObject, ask: Ask) -> list[IssuedCall]:
+        """The calls of ours that this can be: the one with its id, else those that say the same.
+
+        What another backend or model line has called is not ours here.
+        """
+        if known := self.calls.get(call.get("id", "")):
+            candidates = [known] if known.name == call.get("name") else []
+        else:
+            said = call.get("name"), call.get("args", {})
+            others = [] if call.get("id") else self.calls.values()
+            unnamed = [*others, *self.calls_without_id]
+            candidates = [known for known in unnamed if (known.name, known.args) == said]
+        return [known for known in candidates if known.line == line_of(ask)]
 
     def cached_tokens(self, ask: Ask) -> int:
         """How much of this prompt an earlier one began with, and remember it.
@@ -106,8 +106,10 @@ class Memory:
         cached = max(known, default=0) // 4
         return cached if cached >= 1024 else 0
 
-    def _learn_call(self, call: JsonObject, signature: bytes | None) -> None:
-        issued = IssuedCall(call.get("name", ""), call.get("args", {}), signature)
+    def _learn_call(
+        self, call: JsonObject, signature: bytes | None, line: tuple[Backend, int]
+    ) -> None:
+        issued = IssuedCall(line, call.get("name", ""), call.get("args", {}), signature)
         if call.get("id"):
             self.calls[call["id"]] = issued
         else:
@@ -119,6 +121,11 @@ class Memory:
 
 
 _ASIDES = {"thought", "thoughtSignature", "partMetadata", "videoMetadata"}
+
+
+def line_of(ask: Ask) -> tuple[Backend, int]:
+    """The backend and model line that a signature belongs to."""
+    return ask.backend, ask.model.generation[0]
 
 
 def decode(signature: str) -> bytes:

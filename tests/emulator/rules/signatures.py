@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.emulator.memory import SKIP_VALUES, decode
+from tests.emulator.memory import SKIP_VALUES, decode, line_of
 from tests.emulator.refusal import Refusal, invalid
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign
         if accepts_foreign:
             return
         raise _corrupted("it was never issued here")
-    if (issued.backend, issued.generation) != (ask.backend, ask.model.generation[0]):
+    if issued.line != line_of(ask):
         raise _corrupted("it belongs to another backend or model line")
     if issued.kind and issued.kind not in part:
         raise _corrupted(f"it was put on a {issued.kind}, and came back on another part")
@@ -62,11 +62,11 @@ def _check_step(turn: Turn, ask: Ask, memory: Memory, *, is_current: bool) -> No
         if "functionCall" not in part:
             continue
         signature = decode(part.get("thoughtSignature", "")) or None
-        issued = memory.issued_call(part["functionCall"])
+        issued = {known.signature for known in memory.issued_calls(part["functionCall"], ask)}
         if signature is None:
-            if is_current and (issued.signature if issued else is_first):
+            if is_current and (None not in issued if issued else is_first):
                 raise _missing(part["functionCall"].get("name", ""), number, ask)
-        elif issued is not None and issued.signature != signature:
+        elif issued and signature not in issued:
             raise _corrupted("a call of ours came back with another signature than it left with")
         is_first = False
 

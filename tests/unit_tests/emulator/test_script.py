@@ -44,6 +44,7 @@ def parts_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     [
         pytest.param([{"text": "It is sunny in Oslo."}], id="text"),
         pytest.param([{"text": "Let me see."}, call("f"), call("g")], id="text-and-calls"),
+        pytest.param([call("f"), {"text": "And then:"}, call("g")], id="text-between-calls"),
         pytest.param([{"text": "Hm.", "thought": True}, {"text": "Yes, indeed."}], id="thought"),
     ],
 )
@@ -81,9 +82,30 @@ def test_gemini_3_signs_the_first_call_and_gives_every_call_an_id() -> None:
     assert len({first["functionCall"]["id"], second["functionCall"]["id"]}) == 2
 
 
-def test_gemini_2_does_neither() -> None:
-    reply = Reply(Answer([call("f")]))
-    assert parts_of(body_of(reply, ask(model=GEMINI_2))) == [call("f")]
+def test_gemini_2_5_signs_calls_when_it_thinks_and_2_0_never_does() -> None:
+    reply = Reply(Answer([call("f"), call("g")]))
+    first, second = parts_of(body_of(reply, ask(model=GEMINI_2)))
+    assert first == call("f", signature=first["thoughtSignature"])
+    assert second == call("g")
+    off = {"thinkingConfig": {"thinkingBudget": 0}}
+    for request in (ask(model=GEMINI_2, generationConfig=off), ask(model="gemini-2.0-flash")):
+        assert parts_of(body_of(reply, request)) == [call("f"), call("g")]
+
+
+def test_gemini_2_ends_a_stream_with_its_last_piece() -> None:
+    texts = events_of(Reply(Answer([{"text": "Sunny."}])), ask(model=GEMINI_2))
+    assert [parts_of(event)[0]["text"] for event in texts] == ["Su", "nn", "y."]
+    assert texts[-1]["candidates"][0]["finishReason"] == "STOP"
+    calls = Reply(Answer([{"text": "a"}, call("f"), call("g")]), signed=False)
+    _, last = events_of(calls, ask(model=GEMINI_2))
+    assert parts_of(last) == [call("f"), call("g")]
+
+
+def test_vertex_gives_no_ids_and_counts_at_the_end() -> None:
+    events = events_of(Reply(Answer([call("f")])), ask(backend="vertex"))
+    assert "id" not in parts_of(events[0])[0]["functionCall"]
+    assert events[0]["usageMetadata"] == {"trafficType": "ON_DEMAND"}
+    assert events[-1]["usageMetadata"]["totalTokenCount"] > 0
 
 
 def test_a_script_may_leave_signatures_out() -> None:
@@ -165,6 +187,5 @@ def test_scripted_calls_are_remembered() -> None:
     memory = Memory()
     body = {"candidates": [{"content": {"parts": [SIGNED_CALL], "role": "model"}}]}
     Reply(body=body).render(ask(), memory)
-    issued = memory.issued_call(SIGNED_CALL["functionCall"])
-    assert issued is not None
+    (issued,) = memory.issued_calls(SIGNED_CALL["functionCall"], ask())
     assert issued.signature == b"\x00\x00\x00"

@@ -112,6 +112,23 @@ def test_the_skip_value_does_not_stand_in_for_ours(memory: Memory, keeps_id: boo
     assert refusal_of(request, memory).body == refused(CORRUPTED)
 
 
+def test_calls_without_ids_are_known_by_what_they_say(memory: Memory) -> None:
+    (first,) = issue(memory, call("f", args={"x": 1}), backend="vertex")
+    (second,) = issue(memory, call("f", args={"x": 1}), backend="vertex")
+    answered = user(response("f", id="ours"))
+    for part in (first, second):
+        own = {**part, "functionCall": {**part["functionCall"], "id": "ours"}}
+        check(ask(user("a"), model(own), answered, backend="vertex"), memory)
+    skipped = call("f", args={"x": 1}, id="ours", signature=SKIP)
+    request = ask(user("a"), model(skipped), answered, backend="vertex")
+    assert refusal_of(request, memory).body == refused(CORRUPTED)
+
+
+def test_calls_of_another_model_line_are_calls_of_others(memory: Memory) -> None:
+    issue(memory, call("f"), name=GEMINI_2)
+    check(ask(user("a"), model(call("f", signature=SKIP)), user(response("f"))), memory)
+
+
 def test_a_signature_stays_on_its_call(memory: Memory) -> None:
     first, second = issue(memory, call("f"), call("g"))
     moved = [
