@@ -26,7 +26,7 @@ from langchain_gemini_tools.errors import UnreadableReplyError, holds_error, map
 from langchain_gemini_tools.redaction import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, Generator, Iterator
 
     JsonObject = dict[str, Any]
 
@@ -68,7 +68,7 @@ async def asend(sdk: Any, model: str, body: bytes, timeout_seconds: float | None
 
 def stream(
     sdk: Any, model: str, body: bytes, timeout_seconds: float | None
-) -> Iterator[JsonObject]:
+) -> Generator[JsonObject]:
     """The SDK's parsed chunks, written as JSON again."""
     config = generating_config(_options(body, timeout_seconds))
     with _sdk_errors():
@@ -84,7 +84,7 @@ def stream(
 
 async def astream(
     sdk: Any, model: str, body: bytes, timeout_seconds: float | None
-) -> AsyncIterator[JsonObject]:
+) -> AsyncGenerator[JsonObject]:
     """`stream` for the running event loop."""
     config = generating_config(_options(body, timeout_seconds))
     with _sdk_errors():

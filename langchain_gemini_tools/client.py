@@ -11,7 +11,7 @@ import asyncio
 import os
 import pickle
 import threading
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -202,8 +202,11 @@ class GeminiClient:
         """`stream` for the running event loop."""
         with self._our_errors(timeout_seconds):
             if theirs := self.settings.sdk_client:
-                async for reply in borrowed.astream(theirs, model, body, timeout_seconds):
-                    yield reply
+                async with aclosing(
+                    borrowed.astream(theirs, model, body, timeout_seconds)
+                ) as replies:
+                    async for reply in replies:
+                        yield reply
                 return
             opened = await self._aopen()
             with Call(body, timeout_seconds, ends_at_deadline=False) as call:
@@ -263,14 +266,17 @@ class GeminiClient:
         except GeminiToolsError:
             raise
         except Exception as error:
-            ours = map_transport_error(error, timeout_seconds, _secrets(self.settings))
+            secrets = _secrets(self.settings)
+            shown = scrub(str(error), secrets)
+            ours = map_transport_error(error, shown, timeout_seconds)
             if ours is None and isinstance(error, ValueError):
                 # The SDK's word for arguments it does not take, such as a model called "a?b".
-                ours = InvalidOptionError(scrub(str(error), _secrets(self.settings)))
+                ours = InvalidOptionError(shown)
             if ours is None:
                 raise
-            # An illegal header is quoted in the library's own text, and it may be the key.
-            raise ours from (None if isinstance(ours, InvalidOptionError) else error)
+            # A traceback prints the cause too: an illegal header, for one, is quoted in its text.
+            quotes = shown != str(error) or isinstance(error, UnicodeError)
+            raise ours from (None if quotes else error)
 
 
 def _build(settings: ClientSettings) -> _Opened:
@@ -280,8 +286,8 @@ def _build(settings: ClientSettings) -> _Opened:
         if version != "beta":
             sdk = _sdk_client(settings, pool, version)
         else:
-            sdk = _sdk_client(settings, pool, "v1beta")
-            if sdk.vertexai:  # which the environment may have decided
+            sdk = _sdk_client(settings, pool, "v1beta1" if settings.vertexai else "v1beta")
+            if sdk.vertexai and not settings.vertexai:  # the environment decided
                 sdk = _sdk_client(settings, pool, "v1beta1")
     except ValueError as error:
         raise _explain_refused_settings(settings, error) from None

@@ -31,7 +31,6 @@ from langchain_gemini_tools.errors import (
     GeminiToolsError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.redaction import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -319,10 +318,10 @@ def _default_tls_context(library: ModuleType, *_environment: str | None) -> ssl.
 
 
 def map_transport_error(
-    error: Exception, timeout_seconds: float | None, secrets: list[str]
+    error: Exception, text: str, timeout_seconds: float | None
 ) -> GeminiToolsError | None:
-    """Our error for a failure on the way to the API; None for anything else."""
-    reason = scrub(str(error), secrets) or type(error).__name__
+    """Our error, with this text, for a failure on the way to the API; None for anything else."""
+    reason = text or type(error).__name__
     for library in filter(None, map(sys.modules.get, _LIBRARIES)):
         if isinstance(error, library.TimeoutException):
             return _timed_out(type(error).__name__, timeout_seconds)

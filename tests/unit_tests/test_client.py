@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from google import genai
+from google.auth import credentials as google_credentials
+from google.auth import exceptions as auth_errors
 from pydantic import SecretStr
 
 from langchain_gemini_tools.client import ClientSettings, GeminiClient
@@ -156,6 +158,48 @@ def test_the_version_of_the_api(
 
     run(answering(answer, **settings), "send", "m")
     assert [url.path for url in urls] == [f"{path}:generateContent"]
+
+
+def test_the_environment_may_choose_vertex_ai(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
+
+    def answer(request: Any) -> Any:
+        assert request.url.path == "/v1beta1/publishers/google/models/m:generateContent"
+        return hx.Response(200, json={})
+
+    client = answering(answer)
+    assert run(client, "send", "m") == {}
+    assert client.uses_vertexai
+
+
+RefreshError: Any = auth_errors.RefreshError  # untyped
+TransportError: Any = auth_errors.TransportError
+
+
+class BrokenCredentials(google_credentials.Credentials):
+    def __init__(self, failure: Exception) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.failure = failure
+
+    def refresh(self, request: Any) -> None:
+        raise self.failure
+
+
+@every_way
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (RefreshError(f"invalid_grant {KEY}"), GeminiAuthenticationError),
+        (TransportError("no route"), GeminiConnectionError),
+    ],
+    ids=["refused", "unreachable"],
+)
+def test_credentials_that_do_not_work(way: str, failure: Any, error: type[Exception]) -> None:
+    vertex = {"vertexai": True, "project": "p", "location": "l", "api_key": None}
+    client = answering(b"{}", credentials=BrokenCredentials(failure), **vertex)
+    with pytest.raises(error, match="credentials") as raised:
+        run(client, way)
+    assert KEY not in "".join(traceback.format_exception(raised.value))
 
 
 @pytest.mark.parametrize(
