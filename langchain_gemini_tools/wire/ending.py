@@ -1,7 +1,8 @@
 """Everything in a reply that is not a part: usage, finish reason, metadata, and what they mean.
 
 `Ending` is fed every body that belongs to one answer: one for a whole reply, many for a stream.
-The API repeats most of these fields in each event, so the last value seen of each is what holds.
+The API repeats most of these fields in each event, so the last value seen of each is what holds;
+citations and log probabilities it shares out over the events.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _MAY_BE_EMPTY = {"STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UNSPECIFIE
 
 _RENAMED = {"modelVersion": "model_name"}
 _NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
+_SHARED_OUT = {"citationMetadata", "logprobsResult"}
+"""Of these each event tells what belongs to its own text."""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -57,7 +60,7 @@ class Ending:
         for source in (reply, candidate or {}):
             for key, value in source.items():
                 if key not in _NOT_METADATA and value is not None:
-                    self._fields[key] = value
+                    self._fields[key] = _later(key, self._fields.get(key), value)
 
     def metadata(self) -> dict[str, Any]:
         """What goes into `response_metadata`: everything the API told, in LangChain's spelling."""
@@ -103,6 +106,24 @@ class Ending:
             return None
         explanation = feedback.get("blockReasonMessage")
         return f"{feedback['blockReason']}" + (f" ({explanation})" if explanation else "")
+
+
+def _later(key: str, before: Any, now: Any) -> Any:
+    """What holds of a field after one more event; an empty value takes nothing back."""
+    if before is not None and now in ({}, []):
+        return before
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return now
+    if key not in _SHARED_OUT:
+        return {**before, **now}
+    return {**before, **{name: _longer(before.get(name), value) for name, value in now.items()}}
+
+
+def _longer(before: Any, now: Any) -> Any:
+    """Two lists in a row, unless the second one repeats the first."""
+    if not isinstance(before, list) or not isinstance(now, list):
+        return now
+    return now if now[: len(before)] == before else [*before, *now]
 
 
 def _snake(key: str) -> str:

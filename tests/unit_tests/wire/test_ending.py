@@ -235,3 +235,50 @@ def test_a_feedback_of_another_type_is_no_reason() -> None:
     assert parse({**reply([text("a")]), "promptFeedback": "fine"}).content == "a"
     with pytest.raises(ReplyError):
         parse({"promptFeedback": ["bad"]})
+
+
+def telling(said: str, **fields: Any) -> Json:
+    """An event in the middle of a stream, with more fields of the candidate."""
+    body = event(text(said))
+    body["candidates"][0] |= fields
+    return body
+
+
+def test_citations_of_all_events_are_kept() -> None:
+    """Each event tells those of its own text; an event that repeats the earlier ones adds none."""
+    a, b, c = ({"startIndex": n, "uri": f"https://example.com/{n}"} for n in range(3))
+    events = [
+        telling("A", citationMetadata={"citationSources": [a]}),
+        telling("B", citationMetadata={"citationSources": [b]}),
+        telling("C", citationMetadata={"citationSources": [a, b, c]}),
+        reply([text("")], citationMetadata={}),
+    ]
+    assert stream(events).response_metadata["citation_metadata"] == {"citationSources": [a, b, c]}
+
+
+def test_log_probabilities_of_all_events_are_kept() -> None:
+    first, second = [{"token": "A"}], [{"token": "A"}, {"token": "B"}]
+    events = [
+        telling("A", logprobsResult={"chosenCandidates": [{"token": "I"}]}),
+        reply([text("B")], logprobsResult={"chosenCandidates": first + second}),
+    ]
+    assert stream(events).response_metadata["logprobs_result"] == {
+        "chosenCandidates": [{"token": "I"}, *first, *second]
+    }
+
+
+def test_an_empty_field_takes_nothing_back() -> None:
+    """Recorded streams send `groundingMetadata: {}` with the events that have none."""
+    found = {"webSearchQueries": ["oslo"], "searchEntryPoint": {"renderedContent": "<b>"}}
+    events = [
+        telling("A", groundingMetadata={}, safetyRatings=[{"category": "X"}]),
+        telling("B", groundingMetadata={"webSearchQueries": ["oslo"]}),
+        telling("C", groundingMetadata={"searchEntryPoint": {"renderedContent": "<b>"}}),
+        reply([text("")], groundingMetadata={}, safetyRatings=[]),
+    ]
+    told = stream(events).response_metadata
+    assert told["safety_ratings"] == [{"category": "X"}]
+    assert told["grounding_metadata"] == {
+        "web_search_queries": found["webSearchQueries"],
+        "search_entry_point": {"rendered_content": "<b>"},
+    }
