@@ -6,7 +6,9 @@ spells them. A block that has no part is refused by name, never left out in sile
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_gemini_tools.errors import UnsupportedBlockError
@@ -32,15 +34,12 @@ CALL_BLOCKS = frozenset(
 
 _GOOGLE = {"google_genai", "google_vertexai"}
 _OUTCOMES = {1: "OUTCOME_OK", 2: "OUTCOME_FAILED", 3: "OUTCOME_DEADLINE_EXCEEDED"}
-_TEXT_BLOCKS = {"text", "input_text", "output_text"}
-_FOREIGN_SERVER_TOOLS = {
-    "server_tool_call",
-    "server_tool_call_chunk",
-    "server_tool_result",
-    "server_tool_use",
-    "web_search_call",
-    "web_search_tool_result",
-}
+TEXT_BLOCKS = ("text", "input_text", "output_text")
+_FOREIGN_SERVER_TOOLS = re.compile(
+    r"server_tool_call_chunk|(?!image_generation_)\w+_(call|call_output|tool_use|tool_result)"
+    r"|server_tool_result|mcp_list_tools|mcp_approval_(request|response)"
+)
+"""Tools that OpenAI or Anthropic ran on their side, whatever they call the next one."""
 _RAW_PARTS = {
     "inlineData": "inlineData",
     "inline_data": "inlineData",
@@ -58,19 +57,24 @@ def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | 
     """
     if isinstance(block, str):
         return {"text": block} if block else None
-    kind = block.get("type")
-    if kind in _TEXT_BLOCKS or (kind is None and isinstance(block.get("text"), str)):
-        return {"text": block["text"]} if block.get("text") else None
+    kind = block_type(block)
+    if kind in TEXT_BLOCKS or ("type" not in block and isinstance(block.get("text"), str)):
+        return {"text": str(block["text"])} if block.get("text") else None
     if kind in MEDIA_TYPES:
         return render_media(block)
     if kind == "non_standard" and isinstance(block.get("value"), dict):
         return render_input_block(block["value"], role)
-    if kind == replay.PART_BLOCK:
-        part: gemini.Part = block["part"]
-        return part
-    if kind is None and (raw := _render_raw(block)):
+    if kind == replay.PART_BLOCK and isinstance(block.get("part"), dict):
+        return cast("gemini.Part", block["part"])
+    if "type" not in block and (raw := _render_raw(block)):
         return raw
-    raise UnsupportedBlockError(str(kind), role, _TEXT_BLOCKS | MEDIA_TYPES)
+    raise UnsupportedBlockError(kind or str(block.get("type")), role, MEDIA_TYPES | {*TEXT_BLOCKS})
+
+
+def block_type(block: dict[str, Any]) -> str:
+    """What the block says it is; nothing where that is no text."""
+    kind = block.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemini.Part | None:
@@ -100,13 +104,15 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
             return {"executableCode": {"code": code, **_kept(block, "language", "id")}}
         case {"type": "code_execution_result", "code_execution_result": output}:
             return _render_code_result(output, block.get("outcome"), block.get("tool_call_id"))
-        case {"type": "server_tool_call", "name": "code_interpreter", "args": args} if is_ours:
+        case {"type": "server_tool_call", "name": "code_interpreter", "args": dict(args)} if (
+            is_ours
+        ):
             code = {"code": args.get("code", ""), **_kept({**args, **block}, "language", "id")}
             return {"executableCode": code}
         case {"type": "server_tool_result", "output": output} if is_ours:
             outcome = (block.get("extras") or {}).get("outcome", 1)
             return _render_code_result(output, outcome, block.get("tool_call_id"))
-        case {"type": str(kind)} if kind in _FOREIGN_SERVER_TOOLS:
+        case {"type": str(kind)} if _FOREIGN_SERVER_TOOLS.fullmatch(kind):
             return _render_foreign(block)
     return render_input_block(block, "ai")
 
@@ -143,7 +149,10 @@ def _render_raw(block: dict[str, Any]) -> gemini.Part | None:
     """A part as the API spells it, in either case of its keys."""
     for key, wire_key in _RAW_PARTS.items():
         if isinstance(data := block.get(key), dict):
-            part: dict[str, Any] = {wire_key: {_RAW_KEYS.get(k, k): v for k, v in data.items()}}
+            fields = {_RAW_KEYS.get(k, k): v for k, v in data.items()}
+            if isinstance(fields.get("data"), (bytes, bytearray)):
+                fields["data"] = base64.b64encode(fields["data"]).decode("ascii")
+            part: dict[str, Any] = {wire_key: fields}
             return cast("gemini.Part", part)
     return None
 

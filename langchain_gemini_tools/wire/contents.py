@@ -13,7 +13,12 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langchain_gemini_tools.errors import RefusedError, UnsupportedBlockError
 from langchain_gemini_tools.wire import history
-from langchain_gemini_tools.wire.blocks import CALL_BLOCKS, render_input_block, render_reply_block
+from langchain_gemini_tools.wire.blocks import (
+    CALL_BLOCKS,
+    block_type,
+    render_input_block,
+    render_reply_block,
+)
 from langchain_gemini_tools.wire.names import render_name
 from langchain_gemini_tools.wire.replay import (
     SKIP_SIGNATURE,
@@ -21,7 +26,11 @@ from langchain_gemini_tools.wire.replay import (
     part_log_of,
     restore_order,
 )
-from langchain_gemini_tools.wire.tool_results import render_response, render_result
+from langchain_gemini_tools.wire.tool_results import (
+    render_loose_result,
+    render_response,
+    render_result,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,12 +62,11 @@ def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction
     parts: list[gemini.Part] = []
     for message in messages:
         for block in _blocks(message):
-            match block:
-                case str(text) | {"type": "text", "text": str(text)}:
-                    if text:
-                        parts.append({"text": text})
-                case _:
-                    raise UnsupportedBlockError(str(block.get("type")), "system", ["text"])
+            part = render_input_block(block, "system")
+            if part and "text" not in part:
+                kind = block.get("type") if isinstance(block, dict) else None
+                raise UnsupportedBlockError(str(kind), "system", ["text"])
+            parts += [part] if part else []
     return {"parts": parts} if parts else None
 
 
@@ -84,22 +92,24 @@ def render_contents(
 def _render_turn(turn: Turn, conversation: Conversation, capabilities: Capabilities) -> None:
     answers: list[gemini.Part] = []
     media: list[gemini.Part] = []
+    used_ids: set[str] = set()
     for position, reply in turn.replies:
-        parts = _render_reply(position, reply)
+        calls = history.calls_of(reply)
+        rendered = _render_calls(position, reply, calls, used_ids)
+        parts = _render_reply(reply, calls, rendered)
         if not parts:
             conversation.repairs.append(
                 history.Repair("empty_reply", position, "An empty AI message was left out.")
             )
         conversation.add("model", parts)
-        for call, wire_name in _calls_in_order(position, reply, parts):
-            found = turn.results.get((position, call.id))
-            call_id = _wire_id(position, call)
+        for number, call_id, wire_name in _sent_calls(parts, rendered):
+            found = turn.results.get((position, number))
             if found is None:
-                conversation.repairs.append(history.unanswered(position, call))
+                conversation.repairs.append(history.unanswered(position, calls[number]))
                 answer = render_response(call_id, wire_name, {"error": history.NOT_EXECUTED})
             else:
                 answer, more = render_result(
-                    found[1], call_id=call_id, name=wire_name, capabilities=capabilities
+                    found, call_id=call_id, name=wire_name, capabilities=capabilities
                 )
                 media += more
             answers.append(answer)
@@ -114,7 +124,7 @@ def _render_turn(turn: Turn, conversation: Conversation, capabilities: Capabilit
 
 def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) -> list[gemini.Part]:
     if isinstance(message, ToolMessage):
-        return _render_orphan(message)
+        return render_loose_result(message)
     parts = [part for block in _blocks(message) if (part := render_input_block(block, "human"))]
     if not parts:
         explanation = f"An empty user message was sent as {history.EMPTY_MESSAGE!r}."
@@ -123,64 +133,68 @@ def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) ->
     return parts
 
 
-def _render_orphan(result: ToolMessage) -> list[gemini.Part]:
-    tool = f" of tool {result.name}" if result.name else ""
-    outcome = "failed" if result.status == "error" else "returned"
-    intro: gemini.Part = {"text": f"Call {result.tool_call_id}{tool} {outcome}:"}
-    return [intro, *(p for block in _blocks(result) if (p := render_input_block(block, "tool")))]
-
-
 # the model's side
 
 
-def _render_reply(position: int, message: AIMessage) -> list[gemini.Part]:
-    """An AI message's parts as the model wrote them, as far as that is known."""
+def _render_calls(
+    position: int, message: AIMessage, calls: Sequence[Call], used_ids: set[str]
+) -> list[gemini.Part]:
+    """Each call as a part, with its signature and an id that stands once in the turn."""
     signatures = call_signatures_of(message)
-    calls = {
-        _wire_id(position, call): _render_call(position, call, signatures.get(call.id))
-        for call in history.calls_of(message)
-    }
-    log = part_log_of(message)
     parts: list[gemini.Part] = []
-    placed = dict(calls)
+    for number, call in enumerate(calls):
+        call_id = call.id
+        if not call_id or call_id in used_ids:
+            call_id = f"call_{position}_{number}"
+        used_ids.add(call_id)
+        part: gemini.Part = {
+            "functionCall": {"id": call_id, "name": render_name(call.name), "args": call.args}
+        }
+        signature = signatures.get(call.id)
+        parts.append({**part, "thoughtSignature": signature} if signature else part)
+    return parts
+
+
+def _render_reply(
+    message: AIMessage, calls: Sequence[Call], rendered: Sequence[gemini.Part]
+) -> list[gemini.Part]:
+    """An AI message's parts as the model wrote them, as far as that is known.
+
+    Args:
+        message: The message.
+        calls: Its calls.
+        rendered: The part of each call.
+    """
+    pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
+    parts: list[gemini.Part] = []
+    said: list[gemini.Part] = []  # without calls
     for block in _blocks(message):
-        if isinstance(block, dict) and block.get("type") in CALL_BLOCKS:
-            if not log and (call := placed.pop(_block_call_id(block), None)):
-                parts.append(call)
+        if isinstance(block, dict) and block_type(block) in CALL_BLOCKS:
+            call_id = _block_call_id(block)
+            if found := next((item for item in pending if item[0] == call_id), None):
+                pending.remove(found)
+                parts.append(found[1])
         elif part := render_reply_block(block, message):
             parts.append(part)
-    if log and (ordered := restore_order(log, parts, calls)) is not None:
-        return ordered
-    return parts + list(placed.values())
+            said.append(part)
+    if log := part_log_of(message):
+        by_id = {call.id: part for call, part in zip(calls, rendered, strict=True)}
+        if (ordered := restore_order(log, said, by_id)) is not None:
+            return ordered
+    return [*parts, *(part for _, part in pending)]
 
 
-def _render_call(position: int, call: Call, signature: str | None) -> gemini.Part:
-    part: gemini.Part = {
-        "functionCall": {
-            "id": _wire_id(position, call),
-            "name": render_name(call.name),
-            "args": call.args,
-        }
-    }
-    return {**part, "thoughtSignature": signature} if signature else part
-
-
-def _calls_in_order(
-    position: int, message: AIMessage, parts: Sequence[gemini.Part]
-) -> list[tuple[Call, str]]:
-    """The message's calls in the order they are sent, each with its name on the wire."""
-    calls = {_wire_id(position, call): call for call in history.calls_of(message)}
+def _sent_calls(
+    parts: Sequence[gemini.Part], rendered: Sequence[gemini.Part]
+) -> list[tuple[int, str, str]]:
+    """Number, id and name of the message's calls, in the order they are sent."""
+    numbers = {part["functionCall"]["id"]: number for number, part in enumerate(rendered)}
     sent = [part["functionCall"] for part in parts if "functionCall" in part]
     return [
-        (calls[function_call["id"]], function_call["name"])
+        (numbers[function_call["id"]], function_call["id"], function_call["name"])
         for function_call in sent
-        if function_call.get("id") in calls
+        if function_call.get("id") in numbers
     ]
-
-
-def _wire_id(position: int, call: Call) -> str:
-    """The call's id; one of our own, on both sides, for a call that has none."""
-    return call.id or f"call_{position}_{call.name}"
 
 
 def _block_call_id(block: dict[str, Any]) -> str:

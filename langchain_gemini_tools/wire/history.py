@@ -7,7 +7,8 @@ What is mended is told as a `Repair`; nothing is mended in silence, and nothing 
 | found | sent instead |
 |---|---|
 | a call without a result | a result that says it was not executed |
-| a result further down than the next answer | the result, moved to its call |
+| a result after other messages than results | the result, moved to its call |
+| a call that has no id, or another one's | the call and its result under an id of ours |
 | a result of a call that is not there, or a second one | user text that names the call |
 | a history that starts with the model, or ends with it | a short user text before, or after it |
 | an empty message of the user | a short text in its place |
@@ -17,6 +18,7 @@ What is mended is told as a `Repair`; nothing is mended in silence, and nothing 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +75,8 @@ class Turn:
     """What the model said, then what came back."""
 
     replies: list[tuple[int, AIMessage]] = field(default_factory=list)
-    results: dict[tuple[int, str], tuple[int, ToolMessage]] = field(default_factory=dict)
-    """By index of the AI message and tool call id."""
+    results: dict[tuple[int, int], ToolMessage] = field(default_factory=dict)
+    """By index of the AI message and number of the call in it: ids may stand there twice."""
     inputs: list[tuple[int, BaseMessage]] = field(default_factory=list)
     """Human messages, and tool messages that answer nothing."""
 
@@ -127,40 +129,61 @@ def calls_of(message: AIMessage) -> list[Call]:
         if invalid.get("id") and invalid.get("name"):
             args = {"invalid_arguments": invalid.get("args") or ""}
             calls.append(Call(invalid["id"] or "", invalid["name"] or "", args))
-    known = {call.id for call in calls}
-    if isinstance(message.content, list):
-        calls += [call for call in _block_calls(message.content) if call.id not in known]
+    if isinstance(message.content, list) and (found := list(_block_calls(message.content))):
+        known = {call.id for call in calls}
+        calls += [call for call in found if call.id not in known]
     return calls
 
 
 def _block_calls(content: list[str | dict[str, Any]]) -> Iterator[Call]:
     for block in content:
         match block:
-            case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": dict(args)}:
-                yield Call(call_id, name, args)
-            case {"type": "tool_call", "id": str(call_id), "name": str(name), "args": dict(args)}:
-                yield Call(call_id, name, args)
+            case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": args}:
+                yield Call(call_id, name, _object(args))
+            case {"type": "tool_call", "id": str(call_id), "name": str(name), "args": args}:
+                yield Call(call_id, name, _object(args))
+            case {"type": "invalid_tool_call", "id": str(call_id), "name": str(name), "args": args}:
+                yield Call(call_id, name, {"invalid_arguments": args or ""})
+            case {"type": "function_call", "call_id": str(call_id), "name": str(name), **rest}:
+                yield Call(call_id, name, _object(rest.get("arguments")))
+            case {"type": "function_call", "id": str(call_id), "name": str(name), "args": args}:
+                yield Call(call_id, name, _object(args))
+
+
+def _object(args: Any) -> dict[str, Any]:
+    """Arguments as an object, also where they are its JSON text."""
+    if isinstance(args, str):
+        try:
+            args = json.loads(args)
+        except (ValueError, RecursionError):
+            return {"invalid_arguments": args}
+    return args if isinstance(args, dict) else {"invalid_arguments": args} if args else {}
 
 
 def _place_result(
     turns: list[Turn], position: int, result: ToolMessage, repairs: list[Repair]
 ) -> None:
-    """Give a result to the nearest call before it that has its id and no answer yet."""
+    """Give a result to the nearest call before it that has its id, unless that is answered."""
     for turn in reversed(turns):
-        for reply_position, reply in turn.replies:
-            key = (reply_position, result.tool_call_id)
-            if key in turn.results or result.tool_call_id not in _ids(reply):
-                continue
-            turn.results[key] = (position, result)
-            if turn is not turns[-1]:
-                repairs.append(_moved(position, result))
-            return
+        if not (keys := _calls_with_id(turn, result.tool_call_id)):
+            continue
+        if (key := next((key for key in keys if key not in turn.results), None)) is None:
+            break
+        if turn is not turns[-1] or turn.inputs:
+            repairs.append(_moved(position, result))
+        turn.results[key] = result
+        return
     turns[-1].inputs.append((position, result))
     repairs.append(_orphaned(position, result))
 
 
-def _ids(reply: AIMessage) -> set[str]:
-    return {call.id for call in calls_of(reply)}
+def _calls_with_id(turn: Turn, call_id: str) -> list[tuple[int, int]]:
+    return [
+        (position, number)
+        for position, reply in turn.replies
+        for number, call in enumerate(calls_of(reply))
+        if call.id == call_id
+    ]
 
 
 def _known_message(message: BaseMessage, position: int) -> BaseMessage:
@@ -193,7 +216,7 @@ def _without_tool_result_blocks(message: BaseMessage) -> Iterator[BaseMessage]:
         if isinstance(block, dict) and block.get("type") == "tool_result":
             yield ToolMessage(
                 block.get("content") or "",
-                tool_call_id=block.get("tool_use_id") or "",
+                tool_call_id=str(block.get("tool_use_id") or ""),
                 status="error" if block.get("is_error") else "success",
             )
         else:
@@ -214,7 +237,7 @@ def _moved(position: int, result: ToolMessage) -> Repair:
     return Repair(
         "late_result",
         position,
-        f"The result of call {result.tool_call_id!r} came after a later answer; "
+        f"The result of call {result.tool_call_id!r} came after other messages; "
         "it was sent right after its call.",
     )
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from langchain_gemini_tools.errors import RefusedError
 
@@ -90,6 +90,14 @@ _PART_OPTIONS = {
 }
 
 
+def has_media(block: Mapping[str, Any]) -> bool:
+    """Whether the block is of a media type and holds bytes, a text, or a place to find them."""
+    if block.get("type") not in tuple(MEDIA_TYPES):
+        return False
+    source = _source_of(block)
+    return any(source.get(key) for key in ("base64", "url", "text", "file_id"))
+
+
 def render_media(block: Mapping[str, Any]) -> gemini.Part:
     """Render a media block as `inlineData`, `fileData` or, for plain text files, `text`.
 
@@ -97,10 +105,11 @@ def render_media(block: Mapping[str, Any]) -> gemini.Part:
         RefusedError: The block says neither its bytes nor where they are, or not of which type.
     """
     part = _render_source(block, _source_of(block))
-    options = {**block, **(block.get("extras") or {})}
+    options = {**block, **_extras(block)}
     for key, wire_key in _PART_OPTIONS.items():
-        if options.get(key) is not None:
-            part[wire_key] = options[key]  # type: ignore[literal-required]
+        if (value := options.get(key)) is not None:
+            is_level = wire_key == "mediaResolution" and isinstance(value, str)
+            part[wire_key] = {"level": value} if is_level else value  # type: ignore[literal-required]
     return part
 
 
@@ -134,22 +143,27 @@ def _source_of(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(block: Mapping[str, Any]) -> dict[str, Any]:
-    extras = block.get("extras") or {}
+    extras = _extras(block)
     return {"name": block.get("filename") or extras.get("filename") or extras.get("name")}
+
+
+def _extras(block: Mapping[str, Any]) -> dict[str, Any]:
+    extras = block.get("extras")
+    return extras if isinstance(extras, dict) else {}
 
 
 def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemini.Part:
     kind = block["type"]
-    mime_type = source.get("mime_type")
-    if (data := source.get("base64")) is not None:
-        return _render_inline(kind, data, mime_type or _type_of_name(source.get("name")))
-    if url := source.get("url"):
+    mime_type = _text(source.get("mime_type"))
+    if isinstance(data := source.get("base64"), (str, bytes, bytearray)) and data:
+        return _render_inline(kind, data, mime_type or _type_of_name(_text(source.get("name"))))
+    if url := _text(source.get("url")):
         if url.startswith("data:"):
             return _render_data_uri(kind, url, mime_type)
         return _render_uri(url, mime_type)
     if isinstance(text := source.get("text"), str):
         return {"text": text}
-    if file_id := source.get("file_id"):
+    if file_id := _text(source.get("file_id")):
         return _render_uri(file_id, mime_type)
     keys = ", ".join(sorted(map(str, block)))
     raise RefusedError(
@@ -158,7 +172,11 @@ def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemin
     )
 
 
-def _render_inline(kind: str, data: Any, mime_type: str | None) -> gemini.Part:
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _render_inline(kind: str, data: str | bytes | bytearray, mime_type: str | None) -> gemini.Part:
     if isinstance(data, (bytes, bytearray)):
         data = base64.b64encode(data).decode("ascii")
     mime_type = mime_type or _type_of_bytes(data)
@@ -171,17 +189,17 @@ def _render_inline(kind: str, data: Any, mime_type: str | None) -> gemini.Part:
 
 
 def _render_data_uri(kind: str, uri: str, mime_type: str | None) -> gemini.Part:
-    header, comma, data = uri.partition(",")
-    if not comma or not header.endswith(";base64"):
+    header, _, data = uri.partition(",")
+    if not data or not header.endswith(";base64"):
         raise RefusedError(
-            f"A {kind!r} block holds a data URI that is not base64: {header[:60]!r}. "
+            f"A {kind!r} block holds a data URI without base64 data: {header[:60]!r}. "
             "Write it as data:<mime type>;base64,<data>."
         )
     return _render_inline(kind, data, header[len("data:") : -len(";base64")] or mime_type)
 
 
 def _render_uri(uri: str, mime_type: str | None) -> gemini.Part:
-    mime_type = mime_type or _type_of_name(urlsplit(uri).path)
+    mime_type = mime_type or _type_of_name(re.split(r"[?#]", uri, maxsplit=1)[0])
     file_data: gemini.FileData = {"fileUri": uri}
     if mime_type:
         file_data["mimeType"] = mime_type

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.wire.media import MEDIA_TYPES, render_media
+from langchain_gemini_tools.wire.blocks import TEXT_BLOCKS
+from langchain_gemini_tools.wire.media import has_media, render_media
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage
 
     from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
+
+_MAX_EXACT_INT = 2**53
 
 _INLINE_RESULT_TYPES = {
     "image/png",
@@ -51,6 +55,19 @@ def render_result(
     return response, after
 
 
+def render_loose_result(result: ToolMessage) -> list[gemini.Part]:
+    """Render a tool message whose call is not there: user text that names the call, then media."""
+    value, media = _split_content(result.content)
+    text = result.content if isinstance(result.content, str) else _text_of(value)
+    name = result.name or result.additional_kwargs.get("name")
+    outcome = "failed" if result.status == "error" else "returned"
+    intro = f"Call {result.tool_call_id}{f' of tool {name}' if name else ''} {outcome}:"
+    parts: list[gemini.Part] = [{"text": intro}]
+    if text:
+        parts.append({"text": text})
+    return parts + media
+
+
 def render_response(call_id: str, name: str, response: gemini.JsonObject) -> gemini.Part:
     """Render the answer to one call; `name` is always the call's."""
     answer: gemini.FunctionResponse = {"id": call_id, "name": name, "response": response}
@@ -61,24 +78,29 @@ def _split_content(content: str | list[str | dict[str, Any]]) -> tuple[Any, list
     """A result's value and its media."""
     if isinstance(content, str):
         return _parse_json(content), []
-    if any(isinstance(block, dict) and "type" not in block for block in content):
+    objects = [block for block in content if isinstance(block, dict)]
+    if objects and not any(isinstance(block.get("type"), str) for block in objects):
         return content, []  # a tool's own list of objects, not blocks
     texts: list[str] = []
     media: list[gemini.Part] = []
     for block in content:
         if isinstance(block, str):
             texts.append(block)
-        elif block["type"] == "text":
+        elif block.get("type") in TEXT_BLOCKS:
             texts.append(str(block.get("text", "")))
-        elif block["type"] in MEDIA_TYPES:
+        elif has_media(block):
             part = render_media(block)
             if "text" in part:
                 texts.append(part["text"])
             else:
                 media.append(part)
         else:
-            texts.append(json.dumps(block.get("json", block), ensure_ascii=False, default=str))
+            texts.append(_text_of(block.get("json", block)))
     return _parse_json("\n".join(texts)), media
+
+
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _parse_json(text: str) -> Any:
@@ -90,10 +112,20 @@ def _parse_json(text: str) -> Any:
     if text[:1] not in "{[" and text.lstrip()[:1] not in ("{", "["):
         return text
     try:
-        value = json.loads(text, parse_constant=str)
+        value = json.loads(text, parse_constant=str, parse_int=_exact_int, parse_float=_exact_float)
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (dict, list)) else text
+
+
+def _exact_int(digits: str) -> int | str:
+    """The API keeps numbers as doubles; an id with more digits than fit stays text."""
+    value = int(digits)
+    return value if abs(value) <= _MAX_EXACT_INT else digits
+
+
+def _exact_float(digits: str) -> float | str:
+    return value if math.isfinite(value := float(digits)) else digits
 
 
 def _is_inline_result(part: gemini.Part) -> bool:

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
+
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.errors import GeminiToolsError, RefusedError
+from langchain_gemini_tools.wire.media import MEDIA_TYPES
+from tests.unit_tests.wire.asking import GEMINI_3, Json, contents, user
+
+PNG = "iVBORw0KGgo="
+WAV = "UklGRiQAAABXQVZF"
+
+
+def inline(mime_type: str, data: str, **fields: Any) -> Json:
+    return {"inlineData": {"mimeType": mime_type, "data": data}, **fields}
+
+
+def linked(uri: str, mime_type: str | None = None, **fields: Any) -> Json:
+    return {
+        "fileData": {"fileUri": uri, **({"mimeType": mime_type} if mime_type else {})},
+        **fields,
+    }
+
+
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        # LangChain v1
+        pytest.param(
+            {"type": "image", "base64": PNG, "mime_type": "image/png"},
+            inline("image/png", PNG),
+            id="v1 image",
+        ),
+        pytest.param(
+            {"type": "image", "url": "https://example.com/a.JPG?x=1#y"},
+            linked("https://example.com/a.JPG?x=1#y", "image/jpeg"),
+            id="v1 image by URL",
+        ),
+        pytest.param(
+            {"type": "file", "url": "https://example.com/report"},
+            linked("https://example.com/report"),
+            id="v1 file whose type nobody told",
+        ),
+        pytest.param(
+            {"type": "video", "file_id": "https://files/abc", "mime_type": "video/mp4"},
+            linked("https://files/abc", "video/mp4"),
+            id="v1 video by id",
+        ),
+        pytest.param(
+            {"type": "audio", "base64": b"\x00\x01", "mime_type": "audio/wav"},
+            inline("audio/wav", "AAE="),
+            id="v1 audio as bytes",
+        ),
+        pytest.param({"type": "text-plain", "text": "page"}, {"text": "page"}, id="v1 plain text"),
+        pytest.param(
+            {"type": "image", "url": "http://[::1/a.png"},
+            linked("http://[::1/a.png", "image/png"),
+            id="a URL that is none is the API's to refuse",
+        ),
+        # LangChain v0
+        pytest.param(
+            {"type": "image", "source_type": "base64", "data": PNG, "mime_type": "image/png"},
+            inline("image/png", PNG),
+            id="v0 image",
+        ),
+        pytest.param(
+            {"type": "file", "source_type": "text", "text": "page"}, {"text": "page"}, id="v0 text"
+        ),
+        # OpenAI
+        pytest.param(
+            {
+                "type": "image_url",
+                "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"},
+            },
+            inline("image/png", PNG),
+            id="openai image",
+        ),
+        pytest.param(
+            {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"},
+            inline("image/png", PNG),
+            id="openai responses image",
+        ),
+        pytest.param(
+            {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}},
+            inline("audio/wav", WAV),
+            id="openai audio",
+        ),
+        pytest.param(
+            {
+                "type": "file",
+                "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"},
+            },
+            inline("application/pdf", "AAAA"),
+            id="openai file",
+        ),
+        pytest.param(
+            {"type": "input_file", "file_url": "https://example.com/a.pdf"},
+            linked("https://example.com/a.pdf", "application/pdf"),
+            id="openai responses file",
+        ),
+        # Anthropic
+        pytest.param(
+            {
+                "type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": PNG},
+                "cache_control": {"type": "ephemeral"},
+            },
+            inline("image/png", PNG),
+            id="anthropic image",
+        ),
+        pytest.param(
+            {"type": "document", "source": {"type": "url", "url": "https://example.com/a"}},
+            linked("https://example.com/a", "application/pdf"),
+            id="anthropic document by URL",
+        ),
+        pytest.param(
+            {"type": "document", "source": {"type": "text", "data": "page"}},
+            {"text": "page"},
+            id="anthropic text",
+        ),
+        # langchain-google-genai
+        pytest.param(
+            {
+                "type": "media",
+                "mime_type": "video/mp4",
+                "file_uri": "gs://b/v",
+                "video_metadata": {"fps": 1},
+            },
+            linked("gs://b/v", "video/mp4", videoMetadata={"fps": 1}),
+            id="google video",
+        ),
+        pytest.param(
+            {"type": "media", "mime_type": "audio/wav", "data": b"\x00\x01"},
+            inline("audio/wav", "AAE="),
+            id="google bytes",
+        ),
+        pytest.param(
+            {
+                "type": "image",
+                "base64": PNG,
+                "extras": {"media_resolution": "MEDIA_RESOLUTION_HIGH"},
+            },
+            inline("image/png", PNG, mediaResolution={"level": "MEDIA_RESOLUTION_HIGH"}),
+            id="with a resolution",
+        ),
+        # The API's own
+        pytest.param(
+            {"inline_data": {"mime_type": "image/png", "data": b"\x00\x01"}},
+            inline("image/png", "AAE="),
+            id="a part with bytes",
+        ),
+        pytest.param(
+            {"fileData": {"fileUri": "gs://b/v", "mimeType": "video/mp4"}},
+            linked("gs://b/v", "video/mp4"),
+            id="a part",
+        ),
+    ],
+)
+def test_media_of_every_dialect_become_parts(block: Json, part: Json) -> None:
+    assert contents([HumanMessage([block])]) == [user(part)]
+
+
+@pytest.mark.parametrize(
+    ("data", "mime_type"),
+    [
+        pytest.param(PNG, "image/png", id="png"),
+        pytest.param("/9j/4AAQ", "image/jpeg", id="jpeg"),
+        pytest.param("_9j_4AAQ", "image/jpeg", id="jpeg, url-safe"),
+        pytest.param("R0lGODlh", "image/gif", id="gif"),
+        pytest.param("UklGRiQAAABXRUJQ", "image/webp", id="webp"),
+        pytest.param(WAV, "audio/wav", id="wav"),
+        pytest.param("JVBERi0x", "application/pdf", id="pdf"),
+        pytest.param("AAAAHGZ0eXBpc29t", "video/mp4", id="mp4"),
+    ],
+)
+def test_a_type_that_nobody_told_is_read_from_the_bytes(data: str, mime_type: str) -> None:
+    assert contents([HumanMessage([{"type": "file", "base64": data}])]) == [
+        user(inline(mime_type, data))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        pytest.param({"type": "image"}, "no bytes and no place", id="empty"),
+        pytest.param({"type": "image", "url": 5}, "no bytes and no place", id="a number as URL"),
+        pytest.param({"type": "image", "base64": ""}, "no bytes and no place", id="no data"),
+        pytest.param(
+            {"type": "image", "base64": 5}, "no bytes and no place", id="a number as data"
+        ),
+        pytest.param({"type": "file", "file": {"file_id": "f"}}, "no bytes", id="openai's file id"),
+        pytest.param(
+            {"type": "image_url", "image_url": "data:image/png;base64,"}, "data URI", id="empty URI"
+        ),
+        pytest.param({"type": "image_url", "image_url": "data:,hello"}, "data URI", id="plain URI"),
+        pytest.param({"type": "file", "base64": "AAAA"}, "which type it is", id="no type"),
+    ],
+)
+def test_media_that_cannot_be_sent_are_refused_by_name(block: Json, words: str) -> None:
+    with pytest.raises(RefusedError, match=f"(?s){block['type']}.*{words}"):
+        contents([HumanMessage([block])])
+
+
+KEYS = st.sampled_from(
+    [
+        *(
+            "url",
+            "base64",
+            "data",
+            "mime_type",
+            "source",
+            "source_type",
+            "file",
+            "file_id",
+            "extras",
+        ),
+        *("image_url", "input_audio", "file_uri", "file_data", "text", "filename", "media_type"),
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.integers(0, 1) | st.sampled_from(["", "x", "url", "data:x", PNG]),
+    lambda inner: st.dictionaries(KEYS, inner, max_size=3) | st.lists(inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(MEDIA_TYPES)), st.dictionaries(KEYS, VALUES, max_size=4))
+def test_any_block_becomes_a_part_or_is_refused(kind: str, fields: Json) -> None:
+    with contextlib.suppress(GeminiToolsError):
+        ChatGemini(model=GEMINI_3).preview([HumanMessage([{"type": kind, **fields}])])

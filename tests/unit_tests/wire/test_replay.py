@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    messages_from_dict,
+    messages_to_dict,
+)
+
+from langchain_gemini_tools import ChatGemini
+from tests.unit_tests.wire.asking import (
+    GEMINI_2,
+    GEMINI_3,
+    SKIP,
+    Json,
+    contents,
+    repairs,
+    result,
+)
+from tests.unit_tests.wire.replying import call, one_by_one, parse, reply, stream, text
+from tests.unit_tests.wire.test_response import PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ASK = HumanMessage("Look!")
+LOG = "__gemini_parts__"
+
+CODE = {
+    "executableCode": {"code": "1", "language": "PYTHON", "id": "e"},
+    "thoughtSignature": "QQ==",
+}
+OUTPUT = {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "2", "id": "e"}}
+SERVER_CALL = {
+    "toolCall": {"id": "t", "toolType": "GOOGLE_SEARCH", "args": {"q": None}},
+    "thoughtSignature": "Qg==",
+}
+SERVER_RESPONSE = {"toolResponse": {"id": "t", "response": {}}, "thoughtSignature": "Qw=="}
+PICTURE = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}, "thoughtSignature": "RA=="}
+
+REPLIES = {
+    "text": [text("Sunny.")],
+    "signed text": [text("Sunny.", thoughtSignature="QQ==")],
+    "empty signed text": [text("Sunny."), text("", thoughtSignature="QQ==")],
+    "only a signature": [text("", thoughtSignature="QQ==")],
+    "signed texts": [text("a", thoughtSignature="QQ=="), text("b", thoughtSignature="Qg==")],
+    "a signed call": [call("a", sign="QQ==", q=1), call("b")],
+    "text, call": [text("I look."), call("a", sign="QQ==")],
+    "call, text, call": [call("a", sign="QQ=="), text("and"), call("b")],
+    "call, signed text": [call("a", sign="QQ=="), text("", thoughtSignature="Qg==")],
+    "thought, call": [text("hm", thought=True), call("a", sign="QQ==")],
+    "signed thought": [text("hm", thought=True, thoughtSignature="QQ=="), text("So.")],
+    "text, thought, call, text": [
+        text("first"),
+        text("hm", thought=True),
+        call("a", sign="QQ=="),
+        text("last", thoughtSignature="Qg=="),
+    ],
+    "code": [CODE, OUTPUT, text("So.")],
+    "code, call": [text("I compute."), CODE, OUTPUT, call("a", sign="Qg=="), text("So.")],
+    "call, server tool": [call("a", sign="QQ=="), SERVER_CALL, SERVER_RESPONSE, text("ok")],
+    "a picture": [text("Here:"), PICTURE],
+    "a sound": [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}],
+    "an unknown field": [text("hi", partMetadata={"k": 1}), call("a", sign="QQ==")],
+    "the model's own name": [call("a", "default_api.search", sign="QQ==")],
+}
+
+
+def through_json(message: AIMessage) -> BaseMessage:
+    (restored,) = messages_from_dict(json.loads(json.dumps(messages_to_dict([message]))))
+    return restored
+
+
+def as_v1(message: AIMessage) -> AIMessage:
+    """What core makes of a message with `output_version="v1"`."""
+    metadata = {**message.response_metadata, "output_version": "v1"}
+    blocks = message.content_blocks
+    return message.model_copy(update={"content": blocks, "response_metadata": metadata})
+
+
+WAYS: dict[str, Callable[[list[Json]], BaseMessage]] = {
+    "whole": lambda parts: parse(reply(parts)),
+    "streamed": lambda parts: stream(one_by_one(parts)),
+    "JSON": lambda parts: through_json(parse(reply(parts))),
+    "streamed, JSON": lambda parts: through_json(stream(one_by_one(parts))),
+    "v1": lambda parts: as_v1(parse(reply(parts))),
+    "streamed, v1, JSON": lambda parts: through_json(as_v1(stream(one_by_one(parts)))),
+}
+
+
+def echoed(message: BaseMessage, model: str = GEMINI_3) -> list[Json]:
+    """The parts of the model's turn when the conversation goes on."""
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    answers = [result(found["id"] or "", "x") for found in calls]
+    follow_up = [] if answers else [HumanMessage("Go on.")]
+    flag = {"tool_config": {"include_server_side_tool_invocations": True}}
+    tools: list[Json] = [{"google_search": {}}] if model == GEMINI_3 else []
+    sent = contents(
+        [ASK, message, *answers, *follow_up], model, tools=tools, **(flag if tools else {})
+    )
+    return sent[1]["parts"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("parts", REPLIES.values(), ids=REPLIES)
+def test_parts_go_back_as_they_came(parts: list[Json], way: str) -> None:
+    assert echoed(WAYS[way](parts)) == parts
+
+
+def test_a_lone_signature_goes_back_with_an_empty_text() -> None:
+    message = parse(reply([text("a"), {"thoughtSignature": "QQ=="}]))
+    assert echoed(message) == [text("a"), text("", thoughtSignature="QQ==")]
+
+
+def test_the_response_carries_the_name_the_model_used() -> None:
+    message = parse(reply([call("a", "default_api.search", sign="QQ==")]))
+    assert contents([ASK, message, result("a", "x")])[-1]["parts"] == [
+        {
+            "functionResponse": {
+                "id": "a",
+                "name": "default_api.search",
+                "response": {"output": "x"},
+            }
+        }
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(PARTS)
+def test_whatever_the_model_wrote_goes_back_the_same_way_from_a_stream(parts: list[Json]) -> None:
+    whole = [ASK, parse(reply(parts)), HumanMessage("Go on.")]
+    streamed = [ASK, stream(one_by_one(parts)), HumanMessage("Go on.")]
+    sent = [render(messages) for messages in (whole, streamed)]
+    assert sent[0] == sent[1]
+    signatures = {part.get("thoughtSignature") for part in parts if part != {}}
+    assert signatures <= {part.get("thoughtSignature") for part in sent[0]} | {None}
+
+
+def render(messages: list[BaseMessage]) -> list[Json]:
+    found = ChatGemini(model=GEMINI_3).preview(messages).body["contents"]
+    return [dict(part) for content in found for part in content["parts"]]
+
+
+# Messages that were changed
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("Edited.", id="text"),
+        pytest.param([{"type": "text", "text": "Edited."}], id="blocks"),
+    ],
+)
+def test_calls_keep_their_signatures_when_the_text_was_edited(content: Any) -> None:
+    parts = [call("a", sign="QQ=="), text("and"), call("b")]
+    message = parse(reply(parts)).model_copy(update={"content": content})
+    assert echoed(message) == [text("Edited."), call("a", sign="QQ=="), call("b")]
+
+
+def test_a_call_that_was_taken_out_stays_out() -> None:
+    parts = [call("a", sign="QQ=="), text("and"), call("b")]
+    message = parse(reply(parts))
+    message.tool_calls = message.tool_calls[:1]
+    assert echoed(message) == [text("and"), call("a", sign="QQ==")]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        pytest.param("x", id="text"),
+        pytest.param({"x": {}}, id="no numbers"),
+        pytest.param({"0": 5}, id="no entries"),
+        pytest.param({"0": {"text": "x"}}, id="no length"),
+        pytest.param({"0": {"call": ["a"]}}, id="no id"),
+        pytest.param({"0": {"call": "z"}}, id="another call"),
+        pytest.param({"0": {"text": 99}}, id="another text"),
+        pytest.param({}, id="empty"),
+    ],
+)
+def test_a_log_that_does_not_fit_is_no_log(log: Any) -> None:
+    message = parse(reply([text("I look."), call("a", sign="QQ==")]))
+    message.additional_kwargs[LOG] = log
+    assert echoed(message) == [text("I look."), call("a", sign="QQ==")]
+
+
+# Calls that never had a signature
+
+
+def unsigned(*ids: str) -> AIMessage:
+    calls = [{"id": call_id, "name": "search", "args": {}} for call_id in ids]
+    return AIMessage("", tool_calls=calls)
+
+
+def signatures(messages: list[BaseMessage], model: str = GEMINI_3) -> list[str | None]:
+    return [
+        part.get("thoughtSignature")
+        for content in contents(messages, model)
+        for part in content["parts"]
+        if "functionCall" in part
+    ]
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        pytest.param(
+            [ASK, unsigned("a", "b"), result("a"), result("b")], [SKIP, None], id="parallel"
+        ),
+        pytest.param(
+            [ASK, unsigned("a"), result("a"), unsigned("b"), result("b")],
+            [SKIP, SKIP],
+            id="each step of the current turn",
+        ),
+        pytest.param(
+            [ASK, unsigned("a"), result("a"), AIMessage("So."), ASK, unsigned("b"), result("b")],
+            [None, SKIP],
+            id="not in older turns",
+        ),
+        pytest.param(
+            [ASK, unsigned("a"), result("a"), ASK], [None], id="the user has spoken since"
+        ),
+    ],
+)
+def test_the_skip_value_stands_only_where_it_is_needed(
+    messages: list[BaseMessage], expected: list[str | None]
+) -> None:
+    assert signatures(messages) == expected
+    assert signatures(messages, GEMINI_2) == [None] * len(expected)
+    assert signatures(messages, "gemini-flash-latest") == expected
+
+
+def test_a_real_signature_is_never_replaced() -> None:
+    message = parse(reply([call("a", sign="QQ=="), call("b")]))
+    assert signatures([ASK, message, result("a"), result("b")]) == ["QQ==", None]
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", None])
+def test_another_vendors_signatures_do_not_reach_gemini(provider: str | None) -> None:
+    message = AIMessage(
+        [
+            {"type": "thinking", "thinking": "hm", "signature": "QUJD"},
+            {"type": "redacted_thinking", "data": "QUJD"},
+            {"type": "text", "text": "So.", "extras": {"signature": "QUJD"}},
+            {"type": "reasoning", "reasoning": "hm", "extras": {"signature": "QUJD"}},
+        ],
+        response_metadata={"model_provider": provider} if provider else {},
+    )
+    assert echoed(message) == [text("hm", thought=True), text("So."), text("hm", thought=True)]
+
+
+def test_an_empty_answer_with_a_signature_is_kept() -> None:
+    message = parse(reply([text("", thoughtSignature="QQ==")]))
+    assert repairs([ASK, message, ASK]) == []
