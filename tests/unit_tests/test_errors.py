@@ -14,8 +14,8 @@ from google.genai import errors as sdk_errors
 from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
+from langchain_gemini_tools.client.redaction import scrub, secrets_in
 from langchain_gemini_tools.errors import holds_error, map_api_error, parse_error_body
-from langchain_gemini_tools.redaction import scrub, secrets_in
 
 RPC = "type.googleapis.com/google.rpc."
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from langchain_gemini_tools.sse import EventReader
+from langchain_gemini_tools.client.sse import EventReader
 
 ERROR = b'{\n  "error": {\n    "code": 503\n  }\n}\n'
 

@@ -15,18 +15,18 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools import borrowed
 from langchain_gemini_tools._version import __version__
-from langchain_gemini_tools.borrowed import PLACEHOLDER, generating_config
+from langchain_gemini_tools.client import borrowed
+from langchain_gemini_tools.client.borrowed import PLACEHOLDER, generating_config
+from langchain_gemini_tools.client.redaction import scrub, secrets_in
+from langchain_gemini_tools.client.replies import parse_event, parse_reply, raise_api_error
+from langchain_gemini_tools.client.sse import EventReader
+from langchain_gemini_tools.client.transport import Call, HttpPool, map_transport_error
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiToolsError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.redaction import scrub, secrets_in
-from langchain_gemini_tools.replies import parse_event, parse_reply, raise_api_error
-from langchain_gemini_tools.sse import EventReader
-from langchain_gemini_tools.transport import Call, HttpPool, map_transport_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator, Mapping

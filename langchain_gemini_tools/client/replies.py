@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from langchain_gemini_tools.client.redaction import scrub, secrets_in
 from langchain_gemini_tools.errors import (
     TruncatedStreamError,
     UnreadableReplyError,
@@ -12,7 +13,6 @@ from langchain_gemini_tools.errors import (
     map_api_error,
     parse_error_body,
 )
-from langchain_gemini_tools.redaction import scrub, secrets_in
 
 if TYPE_CHECKING:
     JsonObject = dict[str, Any]

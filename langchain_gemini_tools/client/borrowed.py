@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.client.redaction import scrub
 from langchain_gemini_tools.errors import UnreadableReplyError, holds_error, map_api_error
-from langchain_gemini_tools.redaction import scrub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
