@@ -39,15 +39,20 @@ def count_tokens(value: Any) -> int:
     return math.ceil(len(text) / 4)
 
 
-def with_ids_and_signatures(answer: Answer, ask: Ask, memory: Memory, *, signed: bool) -> Answer:
+def with_ids_and_signatures(
+    answer: Answer, ask: Ask, memory: Memory, *, signed: bool | None
+) -> Answer:
     """The answer as the model's family sends it.
 
     Recorded: Gemini 3 signs each step and, on the Developer API, gives its calls ids. 2.5 signs
-    calls when it thinks, and does not mind losing the signature. 2.0 does neither.
+    calls when it thinks, and does not mind losing the signature; 2.0 does neither. `signed=None`
+    signs where a client has to send the signature back: on Gemini 3 alone.
     """
     parts = list(answer.parts)
     if ask.model.is_3 and ask.backend == "gemini":
         parts = _with_ids(parts, memory)
+    if signed is None:
+        signed = ask.model.is_3
     if signed and ask.thinks:
         for place in _signed_places(parts, ask):
             parts[place] = parts[place] | {"thoughtSignature": memory.new_signature()}

@@ -30,7 +30,7 @@ class Reply:
     events: Sequence[Any] | None = None
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-    signed: bool = True
+    signed: bool | None = None
     fault: Fault | None = None
 
     def render(self, ask: Ask, memory: Memory) -> Outgoing:

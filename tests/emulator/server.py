@@ -139,7 +139,7 @@ class Emulator:
         events: Sequence[Any] | None = None,
         status: int = 200,
         headers: Mapping[str, str] | None = None,
-        signed: bool = True,
+        signed: bool | None = None,
         fault: Fault | None = None,
     ) -> None:
         """Script the next reply. Used once, in the order given, whole or streamed alike.
@@ -156,7 +156,8 @@ class Emulator:
             events: The events of a stream: dicts are JSON after `data: `, text and bytes go raw.
             status: The HTTP status, with `body`.
             headers: More response headers, `retry_after="3"` for `retry-after`.
-            signed: False leaves out the signatures and nothing else.
+            signed: Gemini 3 signs, unless False; True makes 2.5 sign its calls as well, as it does
+                in real life.
             fault: What goes wrong on the way; see `faults.py`.
         """
         if parts is None:
@@ -215,7 +216,7 @@ class Emulator:
         if self.is_strict:
             rules.check(ask, self.memory, accepts_foreign=self.accepts_foreign_signatures)
             check_length(prompt_tokens(ask), self.token_limit)
-        reply = self._replies.popleft() if self._replies else Reply(think(ask))
+        reply = self._replies.popleft() if self._replies else Reply(think(ask), signed=True)
         return reply.render(ask, self.memory)
 
     def _count_tokens(self, route: Route, model: Model, raw: bytes) -> Outgoing:

@@ -82,8 +82,10 @@ def test_gemini_3_signs_the_first_call_and_gives_every_call_an_id() -> None:
     assert len({first["functionCall"]["id"], second["functionCall"]["id"]}) == 2
 
 
-def test_gemini_2_5_signs_calls_when_it_thinks_and_2_0_never_does() -> None:
-    reply = Reply(Answer([call("f"), call("g")]))
+def test_gemini_2_5_may_sign_calls_when_it_thinks_and_2_0_never_does() -> None:
+    answer = Answer([call("f"), call("g")])
+    assert parts_of(body_of(Reply(answer), ask(model=GEMINI_2))) == [call("f"), call("g")]
+    reply = Reply(answer, signed=True)
     first, second = parts_of(body_of(reply, ask(model=GEMINI_2)))
     assert first == call("f", signature=first["thoughtSignature"])
     assert second == call("g")
