@@ -4,26 +4,18 @@ google-genai takes HTTP clients of ours (`HttpOptions.httpx_client`, `httpx_asyn
 two only stand in: their `send` swaps the SDK's body for ours, hands the request to a plain client,
 keeps what comes back, and gives the SDK an empty 200. So URL, headers and credentials are the
 SDK's, and both bodies are exactly what we wrote and what the server wrote.
-
-The library is httpx2 or httpx, whichever the SDK's installation brought; nothing here imports it
-before the first call.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import importlib
 import math
-import os
-import ssl
 import sys
-import threading
 import time
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
 
+from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiConnectionError,
@@ -33,16 +25,10 @@ from langchain_gemini_tools.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from contextvars import Token
     from types import ModuleType
 
     JsonObject = dict[str, Any]
-
-_LIBRARIES = ("httpx2", "httpx")
-
-# Not shared with the async client: httpx keeps sync and async kinds of these apart.
-_SYNC_ONLY = {"transport", "mounts", "event_hooks"}
 
 # "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
 _SHORTEST_SERVER_DEADLINE = 10
@@ -160,73 +146,10 @@ def _call_in_progress() -> Call:
     return call
 
 
-class HttpPool:
-    """The plain clients that send: one for threads, one for each event loop."""
-
-    def __init__(
-        self, client_args: Mapping[str, Any], async_client_args: Mapping[str, Any]
-    ) -> None:
-        self.library = _choose_library([*client_args.values(), *async_client_args.values()])
-        shared = {key: value for key, value in client_args.items() if key not in _SYNC_ONLY}
-        with _refusing_bad_args():
-            self._sync_args = _complete_args(self.library, client_args)
-            self._async_args = _complete_args(self.library, {**shared, **async_client_args})
-        self._lock = threading.Lock()
-        self._sync: Any = None
-        self._of_loop: dict[asyncio.AbstractEventLoop, Any] = {}
-
-    def sync_client(self) -> Any:
-        """The client of all threads."""
-        with self._lock:
-            if self._sync is None:
-                with _refusing_bad_args():
-                    self._sync = self.library.Client(**self._sync_args)
-            return self._sync
-
-    def async_client(self) -> Any:
-        """The client of the running loop. Its sockets belong to that loop and die with it."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if loop not in self._of_loop:
-                self._drop_closed_loops()
-                with _refusing_bad_args():
-                    self._of_loop[loop] = self.library.AsyncClient(**self._async_args)
-            return self._of_loop[loop]
-
-    def _drop_closed_loops(self) -> None:
-        # Explicitly: a weak dictionary would keep them, because the client refers to its loop.
-        for loop in [loop for loop in self._of_loop if loop.is_closed()]:
-            del self._of_loop[loop]
-
-    def close(self) -> None:
-        """Close the client of the threads, and forget those of loops that are gone."""
-        with self._lock:
-            client, self._sync = self._sync, None
-            self._drop_closed_loops()
-        if client is not None:
-            client.close()
-
-    async def aclose(self) -> None:
-        """Close the clients of all loops that still run, each in its own loop."""
-        with self._lock:
-            clients, self._of_loop = self._of_loop, {}
-        here = asyncio.get_running_loop()
-        for loop, client in clients.items():
-            if loop is here:
-                await client.aclose()
-            elif loop.is_running():
-                asyncio.run_coroutine_threadsafe(client.aclose(), loop)
-
-    @property
-    def tls_context(self) -> ssl.SSLContext:
-        """The certificates, loaded once."""
-        context: ssl.SSLContext = self._async_args["verify"]
-        return context
-
-    def stand_ins(self) -> tuple[Any, Any]:
-        """The sync and the async client to hand to the SDK."""
-        sync_class, async_class = _stand_in_classes(self.library)
-        return sync_class(self), async_class(self)
+def stand_ins(pool: HttpPool) -> tuple[Any, Any]:
+    """The sync and the async client to hand to the SDK."""
+    sync_class, async_class = _stand_in_classes(pool.library)
+    return sync_class(pool), async_class(pool)
 
 
 @functools.cache
@@ -261,68 +184,12 @@ def _refuse(request: Any) -> Any:
     raise GeminiToolsError(f"Nothing is sent to {request.url} this way.")
 
 
-def _choose_library(values: list[Any]) -> ModuleType:
-    """The library the given transports or hooks belong to, else the one the SDK would take."""
-    packages = {
-        base.__module__.partition(".")[0] for value in values for base in type(value).__mro__
-    }
-    given = [name for name in _LIBRARIES if name in packages]
-    wanted = os.environ.get("GOOGLE_GENAI_HTTP_CLIENT", "").strip().lower()
-    for name in given or [name for name in _LIBRARIES if name == wanted] or _LIBRARIES:
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError:
-            continue
-    raise InvalidOptionError("google-genai needs httpx2 or httpx; neither is installed.")
-
-
-@contextmanager
-def _refusing_bad_args() -> Iterator[None]:
-    try:
-        yield
-    except (TypeError, ValueError, OSError) as error:
-        raise InvalidOptionError(f"client_args do not make an HTTP client: {error}") from error
-
-
-def _complete_args(library: ModuleType, given: Mapping[str, Any]) -> JsonObject:
-    args = {
-        "timeout": None,  # each request brings its own
-        "limits": library.Limits(max_connections=None, max_keepalive_connections=100),
-        **given,
-        "verify": _tls_context(library, given),
-        "follow_redirects": False,  # a followed redirect takes the key to another host
-    }
-    args.pop("cert", None)  # part of the TLS context
-    return args
-
-
-def _tls_context(library: ModuleType, args: Mapping[str, Any]) -> ssl.SSLContext:
-    verify, cert = args.get("verify", True), args.get("cert")
-    if isinstance(verify, ssl.SSLContext):
-        return verify
-    if verify is True and cert is None and args.get("trust_env", True):
-        return _default_tls_context(
-            library, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-        )
-    context: ssl.SSLContext = library.create_ssl_context(
-        verify=verify, cert=cert, trust_env=args.get("trust_env", True)
-    )
-    return context
-
-
-@functools.cache
-def _default_tls_context(library: ModuleType, *_environment: str | None) -> ssl.SSLContext:
-    """One for all clients: loading the certificates takes 25 to 35 ms."""
-    context: ssl.SSLContext = library.create_ssl_context()
-    return context
-
-
 def map_transport_error(
     error: Exception, text: str, timeout_seconds: float | None
 ) -> GeminiToolsError | None:
     """Our error, with this text, for a failure on the way to the API; None for anything else."""
     reason = text or type(error).__name__
-    for library in filter(None, map(sys.modules.get, _LIBRARIES)):
+    for library in filter(None, map(sys.modules.get, LIBRARIES)):
         if isinstance(error, library.TimeoutException):
             return _timed_out(type(error).__name__, timeout_seconds)
         if isinstance(error, (library.UnsupportedProtocol, library.LocalProtocolError)):

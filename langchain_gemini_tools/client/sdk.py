@@ -1,0 +1,96 @@
+"""The client of google-genai: built from the settings, sending through clients of ours."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools._version import __version__
+from langchain_gemini_tools.client.borrowed import PLACEHOLDER, generating_config
+from langchain_gemini_tools.client.pool import HttpPool
+from langchain_gemini_tools.client.redaction import scrub
+from langchain_gemini_tools.client.settings import KEY_VARIABLES
+from langchain_gemini_tools.client.transport import stand_ins
+from langchain_gemini_tools.errors import (
+    GeminiAuthenticationError,
+    GeminiToolsError,
+    InvalidOptionError,
+)
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.client.settings import ClientSettings
+
+    JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class OpenedSdk:
+    """The SDK's client and what it sends through; made by the first call."""
+
+    sdk: Any
+    pool: HttpPool
+    config: Any
+    """A `types.GenerateContentConfig`, made once: the SDK parses a dictionary at each call."""
+
+    def arguments(self, model: str) -> JsonObject:
+        """What a generating method of the SDK is called with."""
+        return {"model": model, "contents": PLACEHOLDER, "config": self.config}
+
+
+def open_sdk(settings: ClientSettings) -> OpenedSdk:
+    """Load the SDK and build its client; nothing is sent."""
+    pool = HttpPool(settings.client_args, settings.async_client_args)
+    version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
+    try:
+        if version != "beta":
+            sdk = _sdk_client(settings, pool, version)
+        else:
+            sdk = _sdk_client(settings, pool, "v1beta1" if settings.vertexai else "v1beta")
+            if sdk.vertexai and not settings.vertexai:  # the environment decided
+                sdk = _sdk_client(settings, pool, "v1beta1")
+    except ValueError as error:
+        raise _explain_refused_settings(settings, error) from None
+    return OpenedSdk(sdk, pool, generating_config())
+
+
+def _sdk_client(settings: ClientSettings, pool: HttpPool, api_version: str) -> Any:
+    from google import genai
+
+    sync_client, async_client = stand_ins(pool)
+    options = genai.types.HttpOptions(
+        base_url=settings.base_url,
+        api_version=api_version,
+        headers=_headers(settings),
+        httpx_client=sync_client,
+        httpx_async_client=async_client,
+        # Read for websockets only, which we never open; without it the SDK loads the certificates
+        # once more.
+        async_client_args={"ssl": pool.tls_context},
+    )
+    return genai.Client(
+        vertexai=settings.vertexai,
+        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        credentials=settings.credentials,
+        project=settings.project,
+        location=settings.location,
+        http_options=options,
+    )
+
+
+def _headers(settings: ClientSettings) -> dict[str, str]:
+    given = {name.lower() for name in settings.headers}
+    ours = f"langchain-gemini-tools/{__version__}"
+    names = [name for name in ("user-agent", "x-goog-api-client") if name not in given]
+    return {**dict.fromkeys(names, ours), **settings.headers}  # the SDK puts itself before ours
+
+
+def _explain_refused_settings(settings: ClientSettings, error: ValueError) -> GeminiToolsError:
+    found = [settings.api_key, *map(os.environ.get, KEY_VARIABLES)]
+    if any(found) or settings.vertexai or settings.project or settings.credentials:
+        return InvalidOptionError(scrub(str(error), settings.secrets))
+    return GeminiAuthenticationError(
+        "There is no API key. Set GOOGLE_API_KEY (or GEMINI_API_KEY), or pass api_key. For Vertex "
+        "AI set GOOGLE_GENAI_USE_VERTEXAI=true, GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, or "
+        "pass vertexai=True, project and location."
+    )

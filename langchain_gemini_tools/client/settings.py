@@ -1,0 +1,61 @@
+"""Where the API is and who is calling."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.client.redaction import secrets_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import SecretStr
+
+KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings:
+    """Where the API is and who is calling. None leaves a choice to the SDK and its environment."""
+
+    api_key: SecretStr | None = None
+    vertexai: bool | None = None
+    project: str | None = None
+    location: str | None = None
+    credentials: Any = field(default=None, repr=False)
+    """Credentials of `google.auth`, for Vertex AI."""
+    base_url: str | None = None
+    api_version: str | None = None
+    """`v1beta` or, on Vertex AI, `v1beta1`, unless set here or in `GOOGLE_GENAI_API_VERSION`."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    client_args: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """For the HTTP clients behind: `verify`, `proxy`, `limits`, `transport` and so on."""
+    async_client_args: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Added to `client_args`, whose `transport`, `mounts` and `event_hooks` are for sync only."""
+    sdk_client: Any = field(default=None, repr=False)
+    """A `google.genai.Client` of the user's own; see `borrowed` for what that costs."""
+
+    @property
+    def secrets(self) -> list[str]:
+        """Every credential that an error's text might quote."""
+        key = self.api_key.get_secret_value() if self.api_key else None
+        token = getattr(self.credentials, "token", None)
+        values = [key, token, *secrets_in(self.headers), *map(os.environ.get, KEY_VARIABLES)]
+        return [value for value in values if isinstance(value, str)]
+
+    def __copy__(self) -> ClientSettings:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ClientSettings:
+        return self  # a value; credentials and clients inside cannot be doubled
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.sdk_client is not None:
+            raise pickle.PicklingError(
+                "A google.genai.Client cannot be pickled. Give api_key, vertexai and so on "
+                "instead of a client, or pass the client again after unpickling."
+            )
+        return dict(self.__dict__)
