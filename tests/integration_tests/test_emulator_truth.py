@@ -6,21 +6,26 @@ is held against them.
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.emulator import rules
 from tests.emulator.ask import Ask
+from tests.emulator.brain import think
+from tests.emulator.memory import Memory
 from tests.emulator.refusal import Refusal
 from tests.emulator.rules.door import check_model
 from tests.emulator.rules.payload import read_message
+from tests.emulator.script import Reply
 from tests.recordings import each_exchange, require_recordings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.emulator.models import Backend
     from tests.recordings import Exchange
 
 OUTSIDE_THE_REQUEST = {
@@ -147,6 +152,61 @@ def test_what_gemini_accepted_is_refused_once_it_is_spoiled(spoil: Callable[[Ask
                 with pytest.raises(Refusal):
                     rules.check(Ask(ask.body, ask.model, ask.backend), accepts_foreign=True)
     assert spoiled > 0
+
+
+WEATHER = {
+    "name": "get_weather",
+    "parametersJsonSchema": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    },
+}
+QUESTIONS: list[dict[str, Any]] = [
+    {},
+    {"tools": [{"functionDeclarations": [WEATHER]}]},
+    {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
+    {"tools": [{"codeExecution": {}}]},
+]
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("backend", ["gemini", "vertex"])
+@pytest.mark.parametrize("name", ["gemini-2.5-flash", "gemini-3-flash-preview"])
+def test_the_emulator_says_nothing_that_gemini_never_said(
+    name: str, backend: Backend, is_stream: bool
+) -> None:
+    recorded = {
+        path
+        for recording in require_recordings()
+        for exchange in recording.exchanges
+        if exchange.is_answered
+        for reply in exchange.replies
+        for path in paths(reply)
+    }
+    text = {"role": "user", "parts": [{"text": "Run code for the weather in Oslo and Rome."}]}
+    for question in QUESTIONS:
+        model = check_model(name, "v1beta", backend, "generateContent")
+        ask = Ask({"contents": [text], **question}, model, backend, is_stream=is_stream)
+        outgoing = Reply(think(ask), signed=True).render(ask, Memory())
+        for step in outgoing.steps:
+            assert isinstance(step, bytes)
+            assert paths(json.loads(step.removeprefix(b"data: "))) <= recorded
+
+
+def paths(value: Any, path: str = "") -> set[str]:
+    """The way to every field in a reply, but not into values of free form."""
+    match value:
+        case dict() if path.rpartition(".")[2] not in ("args", "response"):
+            return {
+                found
+                for key, item in value.items()
+                for found in ({f"{path}.{key}"} | paths(item, f"{path}.{key}"))
+            }
+        case list():
+            return {found for item in value for found in paths(item, path)}
+        case _:
+            return set()
 
 
 def check(exchange: Exchange) -> None:
