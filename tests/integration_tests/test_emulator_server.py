@@ -215,7 +215,7 @@ def test_it_starts_and_stops_fast() -> None:
     for _ in range(10):
         with Emulator() as emulator:
             Reader(emulator).post().read()
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 5
 
 
 # Scripts.
