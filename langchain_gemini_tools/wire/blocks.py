@@ -135,8 +135,9 @@ def _render_reasoning(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | 
 
 
 def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemini.Part:
-    result = {"outcome": _OUTCOMES.get(outcome, outcome), "output": output}
-    return {"codeExecutionResult": {**result, **({"id": call_id} if call_id else {})}}
+    # Code that prints nothing has no `output`: the API leaves out what is empty.
+    told = {"outcome": _OUTCOMES.get(outcome, outcome), "output": output, "id": call_id}
+    return {"codeExecutionResult": {key: value for key, value in told.items() if value}}
 
 
 def _render_foreign(block: dict[str, Any]) -> gemini.Part:

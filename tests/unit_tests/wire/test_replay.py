@@ -63,6 +63,7 @@ REPLIES = {
         text("last", thoughtSignature="Qg=="),
     ],
     "code": [CODE, OUTPUT, text("So.")],
+    "code that prints nothing": [CODE, {"codeExecutionResult": {"outcome": "OUTCOME_OK"}}],
     "code, call": [text("I compute."), CODE, OUTPUT, call("a", sign="Qg=="), text("So.")],
     "call, server tool": [call("a", sign="QQ=="), SERVER_CALL, SERVER_RESPONSE, text("ok")],
     "a picture": [text("Here:"), PICTURE],
