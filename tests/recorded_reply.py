@@ -7,6 +7,7 @@ and `split` send the same answer the other way, as one body or as a stream.
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ class Recorded:
 
     @property
     def usage(self) -> dict[str, Any] | None:
-        """What `decisions.md` settles: the last value of each count."""
+        """Input with what server tools read, output with thoughts; the last value of each count."""
         counts: dict[str, Any] = {}
         for body in self.bodies:
             counts |= body.get("usageMetadata") or {}
@@ -114,11 +115,27 @@ class Recorded:
         fields: JsonObject = {}
         for source in (*self.bodies, *self.candidates):
             fields |= {key: value for key, value in source.items() if value not in (None, {}, [])}
+        if self.citations:
+            fields["citationMetadata"] = self.citations
         return {key: value for key, value in fields.items() if key not in _OUTSIDE_METADATA}
+
+    @property
+    def citations(self) -> JsonObject:
+        """Under the API's word for them, those of all events: each tells those of its own text."""
+        return _all_citations(self.candidates)
 
     @property
     def is_empty(self) -> bool:
         return not any(part.get("text") != "" and not part.get("thought") for part in self.parts)
+
+
+def _all_citations(candidates: Iterable[JsonObject]) -> JsonObject:
+    citations: JsonObject = {}
+    for candidate in candidates:
+        for key, found in (candidate.get("citationMetadata") or {}).items():
+            known = citations.setdefault(key, [])
+            known += [citation for citation in found if citation not in known]
+    return citations
 
 
 def whole_calls(parts: Iterable[JsonObject]) -> list[JsonObject]:
@@ -129,7 +146,7 @@ def whole_calls(parts: Iterable[JsonObject]) -> list[JsonObject]:
             continue
         call = part["functionCall"]
         if call.get("name"):
-            args = call.get("args") or {}
+            args = deepcopy(call.get("args") or {})
             calls.append({**part, "functionCall": {**call, "args": args}})
         for piece in call.get("partialArgs") or ():
             put_piece(calls[-1]["functionCall"]["args"], piece)
@@ -148,7 +165,8 @@ def put_piece(args: Any, piece: JsonObject) -> None:
             here.append(None)
         present = here[step] if isinstance(here, list) else here.get(step)
         if following is None:
-            (value,) = (piece[key] for key in piece if key.endswith("Value"))
+            (key,) = (key for key in piece if key.endswith("Value"))
+            value: Any = None if key == "nullValue" else piece[key]
             here[step] = present + value if isinstance(present, str) else value
         elif present is None:
             here[step] = [] if isinstance(following, int) else {}
@@ -165,6 +183,7 @@ def joined(replies: Sequence[JsonObject]) -> JsonObject:
     """The events of a stream as the one body that would have been sent instead."""
     body: JsonObject = {}
     candidate: JsonObject = {}
+    candidates: list[JsonObject] = []
     parts: list[JsonObject] = []
     usage: JsonObject = {}
     for reply in replies:
@@ -173,7 +192,10 @@ def joined(replies: Sequence[JsonObject]) -> JsonObject:
         for event in reply.get("candidates") or ():
             candidate |= {key: value for key, value in event.items() if value not in ({}, [])}
             parts += (event.get("content") or {}).get("parts") or ()
+            candidates.append(event)
     candidate["content"] = {"role": "model", "parts": parts}
+    if citations := _all_citations(candidates):
+        candidate["citationMetadata"] = citations
     return body | {"candidates": [candidate]} | ({"usageMetadata": usage} if usage else {})
 
 

@@ -283,7 +283,7 @@ def without_invented_ids(message: AIMessage) -> JsonObject:
     """A message as plain values, its run id left out and ids of calls that we made up numbered."""
     dumped = json.dumps(message.model_dump(exclude={"id"}))
     for number, call in enumerate(message.tool_calls):
-        dumped = dumped.replace(str(call["id"]), f"call {number}")
+        dumped = dumped.replace(f'"{call["id"]}"', f'"call {number}"')
     plain: JsonObject = json.loads(dumped)
     return plain
 
