@@ -101,10 +101,10 @@ def test_an_agent_that_streams_tokens_sends_the_same(play: Play) -> None:
     first, last = replies.values()
     assert play.sent == _two_calls_on_the_wire(play, [first])
     assert all(asked.is_stream for asked in play.emulator.requests)
-    assert [piece.content for piece in pieces if isinstance(piece, ToolMessage)] == [
+    assert {piece.content for piece in pieces if isinstance(piece, ToolMessage)} == {
         "Sunny in Oslo",
         "Sunny in Rome",
-    ]
+    }
     assert last.text == "Sunny in both."
     assert len([chunk for chunk in chunks if chunk.id == last.id and chunk.text]) >= 3
 
