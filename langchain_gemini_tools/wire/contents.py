@@ -143,9 +143,9 @@ def _render_calls(
     signatures = call_signatures_of(message)
     parts: list[gemini.Part] = []
     for number, call in enumerate(calls):
-        call_id = call.id
-        if not call_id or call_id in used_ids:
-            call_id = f"call_{position}_{number}"
+        call_id = call.id or f"call_{position}_{number}"
+        while call_id in used_ids:
+            call_id += f"_{position}_{number}"
         used_ids.add(call_id)
         part: gemini.Part = {
             "functionCall": {"id": call_id, "name": render_name(call.name), "args": call.args}
@@ -179,7 +179,8 @@ def _render_reply(
             said.append(part)
     if log := part_log_of(message):
         by_id = {call.id: part for call, part in zip(calls, rendered, strict=True)}
-        if (ordered := restore_order(log, said, by_id)) is not None:
+        ordered = restore_order(log, said, by_id)
+        if ordered is not None and len(by_id) == len(calls):
             return ordered
     return [*parts, *(part for _, part in pending)]
 

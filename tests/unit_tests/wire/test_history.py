@@ -210,8 +210,8 @@ EMPTY = "(empty message)"
             ],
             [
                 user("Look!"),
-                model(call("call_0", sign=SKIP, q=1), call("call_2_0", q=2)),
-                user(response("call_0", "x"), response("call_2_0", "y")),
+                model(call("call_0", sign=SKIP, q=1), call("call_0_2_0", q=2)),
+                user(response("call_0", "x"), response("call_0_2_0", "y")),
             ],
             [],
             id="neighbours with the same id",
@@ -225,8 +225,8 @@ EMPTY = "(empty message)"
             ],
             [
                 user("Look!"),
-                model(call("a", sign=SKIP, q=1), call("call_1_1", q=2)),
-                user(response("a", "x"), response("call_1_1", "y")),
+                model(call("a", sign=SKIP, q=1), call("a_1_1", q=2)),
+                user(response("a", "x"), response("a_1_1", "y")),
             ],
             [],
             id="one id for two calls",
