@@ -34,6 +34,8 @@ _PLAIN = {
 }
 """Options that only change their spelling."""
 
+_JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean")
+
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
 """Thinking effort for models that take a budget only; Google's own mapping for OpenAI's levels."""
 
@@ -71,7 +73,7 @@ def render_generation_config(
     if thinking := _render_thinking(given, capabilities):
         config["thinkingConfig"] = thinking
     config |= _render_output_format(given)
-    config |= plain(given.get("generation_config") or {})
+    config |= _camel(plain(given.get("generation_config") or {}))
     if config.get("responseMimeType") == JSON and not capabilities.takes_json_output:
         raise InvalidOptionError(
             "This model has no JSON output. Use method='function_calling', or another model."
@@ -156,10 +158,16 @@ def _render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
             return {"responseMimeType": JSON, "responseJsonSchema": render_response_schema(schema)}
         case {"type": "json_schema", "schema": dict(schema)}:
             return {"responseMimeType": JSON, "responseJsonSchema": render_response_schema(schema)}
-        case schema if isinstance(schema, type) or (isinstance(schema, dict) and "type" in schema):
+        case schema if isinstance(schema, type) or _is_json_schema(schema):
             return {"responseMimeType": JSON, "responseJsonSchema": render_response_schema(schema)}
         case other:
             raise InvalidOptionError(f"response_format={other!r} is not understood.")
+
+
+def _is_json_schema(value: Any) -> bool:
+    return isinstance(value, dict) and bool(
+        value.get("type") in _JSON_TYPES or value.keys() & {"properties", "anyOf", "$ref", "enum"}
+    )
 
 
 def _camel(config: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -100,7 +101,8 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
         "continuationToken": options.continuation_token,
         "labels": options.labels,
     }
-    present = {key: value for key, value in body.items() if value} | plain(options.extra_body or {})
+    present = {key: value for key, value in body.items() if value}
+    present = _merge(present, plain(options.extra_body or {}))
     _check_combinations(present, options)
     _check_repairs(conversation.repairs, options)
     return RenderedRequest(
@@ -112,6 +114,18 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
             runs_remote_tools=any("mcpServers" in tool for tool in tools),
         ),
     )
+
+
+def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The body with more fields, at any depth; lists are replaced."""
+    merged = dict(body)
+    for key, value in more.items():
+        known = merged.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            merged[key] = _merge(known, value)
+        else:
+            merged[key] = value
+    return merged
 
 
 def _check_repairs(repairs: Sequence[Repair], options: CallOptions) -> None:
@@ -157,18 +171,32 @@ def encode_request(body: Mapping[str, Any]) -> bytes:
         RefusedError: It holds something that JSON has no form for.
     """
     try:
-        text = json.dumps(
-            body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_jsonable
-        )
+        text = _dump(body)
+    except RefusedError:
+        raise
+    except RecursionError as error:
+        raise RefusedError("A message holds a value that is nested too deep to send.") from error
     except ValueError as error:
+        raise RefusedError(f"A message holds a value that JSON has no form for: {error}") from error
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        # Halves of a pair find each other; a lone one becomes the replacement character.
+        pairs = text.encode("utf-16", "surrogatepass")
+        return pairs.decode("utf-16", "replace").encode("utf-8")
+
+
+def _dump(body: Mapping[str, Any]) -> str:
+    dump = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        return dump(body, default=_jsonable)
+    except RefusedError:
+        raise
+    except (TypeError, ValueError) as error:
         if "circular" in str(error).lower():
             raise RefusedError("A message holds a value that contains itself.") from error
         # NaN and infinities are not JSON; as text they still tell what they are.
-        text = json.dumps(_finite(body), ensure_ascii=False, separators=(",", ":"))
-    except RecursionError as error:
-        raise RefusedError("A message holds a value that is nested too deep to send.") from error
-    # A lone surrogate has no UTF-8; the replacement character is what a reader would see.
-    return text.encode("utf-8", "replace")
+        return dump(_clean(body))
 
 
 def _jsonable(value: Any) -> Any:
@@ -186,9 +214,11 @@ def _jsonable(value: Any) -> Any:
                 f"A message holds {len(value)} raw bytes. Send them as a media block "
                 "with base64 and mime_type, or as text."
             )
+    if isinstance(value, type):
+        raise RefusedError(f"A message holds a class, which JSON has no form for: {value!r:.80}")
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value):
         return {item.name: getattr(value, item.name) for item in fields(value)}
     if hasattr(value, "tolist"):  # numpy
         return value.tolist()
@@ -197,13 +227,23 @@ def _jsonable(value: Any) -> Any:
     )
 
 
-def _finite(value: Any) -> Any:
+def _clean(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {_key(key): _clean(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [_clean(item) for item in value]
     if value is None or isinstance(value, (str, int, bool)):
         return value
-    return _finite(_jsonable(value))
+    return _clean(_jsonable(value))
+
+
+def _key(key: Any) -> str:
+    """What stands for a key that is no text; numbers and constants as JSON writes them."""
+    clean = _clean(key)
+    if isinstance(clean, (dict, list)):
+        raise RefusedError(
+            f"A message holds an object with a {type(key).__name__} for a key: {key!r:.80}"
+        )
+    return clean if isinstance(clean, str) else json.dumps(clean)

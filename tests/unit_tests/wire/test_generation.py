@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from langchain_gemini_tools.errors import InvalidOptionError
+from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, sent
+
+GEMINI_2_0 = "gemini-2.0-flash"
+JSON = "application/json"
+
+
+class Place(BaseModel):
+    city: str
+
+
+class Town(TypedDict):
+    city: str
+
+
+class Thinking(BaseModel):
+    """Shaped as the SDK's own `types.ThinkingConfig`."""
+
+    thinking_budget: int | None = Field(default=None, serialization_alias="thinkingBudget")
+    include_thoughts: bool | None = Field(default=None, serialization_alias="includeThoughts")
+
+
+class Level(enum.Enum):
+    HIGH = "MEDIA_RESOLUTION_HIGH"
+
+
+def config(model: str = GEMINI_3, **options: Any) -> Json:
+    body = sent([HumanMessage("Look!")], model, **options)
+    return body.get("generationConfig", {})  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({"temperature": 0}, {"temperature": 0}, id="zero is a value"),
+        pytest.param({"temperature": None}, {}, id="None is none"),
+        pytest.param({"top_p": 0.5, "top_k": 3}, {"topP": 0.5, "topK": 3}, id="sampling"),
+        pytest.param({"max_tokens": 9}, {"maxOutputTokens": 9}, id="max_tokens"),
+        pytest.param({"max_output_tokens": 9}, {"maxOutputTokens": 9}, id="max_output_tokens"),
+        pytest.param({"seed": 0}, {"seed": 0}, id="seed"),
+        pytest.param(
+            {"presence_penalty": 0.1, "frequency_penalty": 0.2},
+            {"presencePenalty": 0.1, "frequencyPenalty": 0.2},
+            id="penalties",
+        ),
+        pytest.param({"stop": ["a", "b"]}, {"stopSequences": ["a", "b"]}, id="stop"),
+        pytest.param({"stop": []}, {}, id="no stop"),
+        pytest.param({"stop_sequences": "a"}, {"stopSequences": ["a"]}, id="one stop"),
+        pytest.param({"n": 1}, {}, id="one candidate"),
+        pytest.param(
+            {"response_modalities": ["TEXT", "IMAGE"]},
+            {"responseModalities": ["TEXT", "IMAGE"]},
+            id="modalities",
+        ),
+        pytest.param(
+            {"response_logprobs": True, "logprobs": 2},
+            {"responseLogprobs": True, "logprobs": 2},
+            id="logprobs",
+        ),
+        pytest.param(
+            {"media_resolution": "low"},
+            {"mediaResolution": "MEDIA_RESOLUTION_LOW"},
+            id="resolution",
+        ),
+        pytest.param(
+            {"media_resolution": Level.HIGH},
+            {"mediaResolution": "MEDIA_RESOLUTION_HIGH"},
+            id="resolution, an enum",
+        ),
+        pytest.param(
+            {"generation_config": {"top_k": 3, "maxOutputTokens": 5}, "max_tokens": 9, "top_k": 1},
+            {"topK": 3, "maxOutputTokens": 5},
+            id="the API's own names win, in either spelling",
+        ),
+    ],
+)
+def test_options_become_the_generation_config(options: Json, expected: Json) -> None:
+    assert config(**options) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "expected"),
+    [
+        pytest.param(GEMINI_3, {"thinking_level": "LOW"}, {"thinkingLevel": "low"}, id="a level"),
+        pytest.param(
+            GEMINI_3, {"reasoning_effort": "high"}, {"thinkingLevel": "high"}, id="an effort"
+        ),
+        pytest.param(
+            GEMINI_2, {"reasoning_effort": "low"}, {"thinkingBudget": 1024}, id="an effort on 2"
+        ),
+        pytest.param(GEMINI_2, {"thinking_budget": 0}, {"thinkingBudget": 0}, id="a budget"),
+        pytest.param(
+            GEMINI_2,
+            {"reasoning_effort": "low", "thinking_budget": 7},
+            {"thinkingBudget": 7},
+            id="a budget says it more exactly on 2",
+        ),
+        pytest.param(
+            GEMINI_3, {"include_thoughts": False}, {"includeThoughts": False}, id="thoughts"
+        ),
+        pytest.param(
+            GEMINI_3,
+            {"thinking_config": {"thinking_budget": 5, "includeThoughts": True}},
+            {"thinkingBudget": 5, "includeThoughts": True},
+            id="a config, in either spelling",
+        ),
+        pytest.param(
+            GEMINI_3,
+            {"thinking_config": Thinking(thinking_budget=5), "include_thoughts": True},
+            {"thinkingBudget": 5, "includeThoughts": True},
+            id="a config of the SDK",
+        ),
+    ],
+)
+def test_thinking_is_asked_for_as_the_model_takes_it(
+    model: str, options: Json, expected: Json
+) -> None:
+    assert config(model, **options) == {"thinkingConfig": expected}
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "has_schema"),
+    [
+        pytest.param({"response_mime_type": JSON}, False, id="a type"),
+        pytest.param({"response_format": {"type": "json_object"}}, False, id="json_object"),
+        pytest.param({"response_schema": SCHEMA}, True, id="a schema"),
+        pytest.param({"response_schema": Place}, True, id="pydantic"),
+        pytest.param({"response_schema": Town}, True, id="typed dict"),
+        pytest.param({"response_format": Place}, True, id="pydantic as format"),
+        pytest.param({"response_format": SCHEMA}, True, id="a schema as format"),
+        pytest.param(
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
+            True,
+            id="json_schema of chat",
+        ),
+        pytest.param(
+            {"response_format": {"type": "json_schema", "name": "p", "schema": SCHEMA}},
+            True,
+            id="json_schema of responses",
+        ),
+    ],
+)
+def test_the_form_of_the_answer_is_json(options: Json, has_schema: bool) -> None:
+    found = config(**options)
+    assert found.pop("responseMimeType") == JSON
+    schema = found.pop("responseJsonSchema", None)
+    assert found == {}
+    assert (schema is not None) == has_schema
+    if schema is not None:
+        assert schema["properties"]["city"]["type"] == "string"
+        assert schema["required"] == ["city"]
+
+
+def test_text_is_no_form() -> None:
+    assert config(response_format={"type": "text"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        pytest.param(GEMINI_3, {"n": 2}, "n=2", id="candidates on 3"),
+        pytest.param(
+            GEMINI_3, {"thinking_budget": 1, "thinking_level": "low"}, "give one", id="both"
+        ),
+        pytest.param(GEMINI_2, {"reasoning_effort": "huge"}, "'huge' is unknown", id="an effort"),
+        pytest.param(GEMINI_3, {"response_format": {"type": "yaml"}}, "yaml", id="a form"),
+        pytest.param(
+            GEMINI_3,
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "p"}}},
+            "not understood",
+            id="a form without its schema",
+        ),
+        pytest.param(
+            "gemma-3-27b-it", {"response_mime_type": JSON}, "no JSON output", id="JSON of Gemma"
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(model: str, options: Json, words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        config(model, **options)
+
+
+def test_several_candidates_are_asked_of_models_that_give_them() -> None:
+    assert config(GEMINI_2, n=2) == {"candidateCount": 2}
+
+
+HARM = "HARM_CATEGORY_HARASSMENT"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({HARM: "BLOCK_NONE"}, id="a mapping"),
+        pytest.param([{"category": HARM, "threshold": "BLOCK_NONE"}], id="a list"),
+    ],
+)
+def test_safety_settings_are_the_apis_list(settings: Any) -> None:
+    body = sent([HumanMessage("Look!")], safety_settings=settings)
+    assert body["safetySettings"] == [{"category": HARM, "threshold": "BLOCK_NONE"}]

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import json
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import BaseModel
+
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.errors import InvalidOptionError, RefusedError
+from langchain_gemini_tools.wire.request import encode_request
+from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, calling, sent, tool_call, user
+
+ASK = HumanMessage("Look!")
+
+
+class Place(BaseModel):
+    city: str = "Oslo"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int = 1
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Scalar:
+    """Has its value as numpy's scalars have theirs."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def tolist(self) -> Any:
+        return self._value
+
+
+def argument(value: Any) -> Any:
+    """A value in a call's arguments, as it reaches the wire."""
+    body = ChatGemini(model=GEMINI_2).preview([ASK, calling(tool_call("a", v=value)), ASK]).body
+    written = json.loads(encode_request(body))
+    return written["contents"][1]["parts"][0]["functionCall"]["args"]["v"]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        pytest.param({"a": [1, None, True, "x"]}, {"a": [1, None, True, "x"]}, id="JSON"),
+        pytest.param((1, 2), [1, 2], id="tuple"),
+        pytest.param({2, 1}, [1, 2], id="set"),
+        pytest.param(float("nan"), "nan", id="NaN"),
+        pytest.param(1e999, "inf", id="infinity"),
+        pytest.param([-1e999, {"a": float("nan")}], ["-inf", {"a": "nan"}], id="NaN, nested"),
+        pytest.param(Place(), {"city": "Oslo"}, id="pydantic"),
+        pytest.param([Place(), float("nan")], [{"city": "Oslo"}, "nan"], id="pydantic beside NaN"),
+        pytest.param(Point(), {"x": 1}, id="dataclass"),
+        pytest.param(Colour.RED, "red", id="enum"),
+        pytest.param(dt.date(2026, 1, 2), "2026-01-02", id="date"),
+        pytest.param(dt.time(1, 2), "01:02:00", id="time"),
+        pytest.param(Decimal("1.10"), "1.10", id="decimal"),
+        pytest.param(uuid.UUID(int=1), str(uuid.UUID(int=1)), id="uuid"),
+        pytest.param(Scalar(3), 3, id="numpy scalar"),
+        pytest.param(Scalar([1.5, float("nan")]), [1.5, "nan"], id="numpy array"),
+        pytest.param(
+            {1: "a", None: "b", False: "c"}, {"1": "a", "null": "b", "false": "c"}, id="JSON's keys"
+        ),
+        pytest.param(
+            {Colour.RED: 1, dt.date(2026, 1, 2): 2, Scalar(3): 3, 1.5: 4},
+            {"red": 1, "2026-01-02": 2, "3": 3, "1.5": 4},
+            id="other keys",
+        ),
+        pytest.param(12345678901234567890, 12345678901234567890, id="twenty digits"),
+        pytest.param("\ud83d\ude00", "\U0001f600", id="two halves of a character"),
+        pytest.param("a\ud800b", "a\ufffdb", id="half of a character"),
+    ],
+)
+def test_values_are_written_as_json(value: Any, written: Any) -> None:
+    assert argument(value) == written
+
+
+def cyclic(*more: Any) -> list[Any]:
+    value: list[Any] = [*more]
+    value.append(value)
+    return value
+
+
+def deep(*more: Any) -> list[Any]:
+    value: list[Any] = [*more]
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        pytest.param(b"abc", "3 raw bytes", id="bytes"),
+        pytest.param([bytearray(b"abc"), float("nan")], "3 raw bytes", id="bytes beside NaN"),
+        pytest.param(object(), "holds a object", id="object"),
+        pytest.param(len, "builtin_function", id="function"),
+        pytest.param(Place, "holds a class", id="pydantic class"),
+        pytest.param(Point, "holds a class", id="dataclass class"),
+        pytest.param(1j, "holds a complex", id="complex"),
+        pytest.param({(1, 2): 3}, "a tuple for a key", id="tuple as key"),
+        pytest.param({b"a": 3}, "raw bytes", id="bytes as key"),
+        pytest.param(10**5000, "no form for", id="five thousand digits"),
+        pytest.param(cyclic(), "contains itself", id="cycle"),
+        pytest.param(cyclic(float("nan")), "too deep", id="cycle beside NaN"),
+        pytest.param(deep(), "too deep", id="deep"),
+        pytest.param(deep(float("nan")), "too deep", id="deep, with NaN"),
+    ],
+)
+def test_values_that_json_has_no_form_for_are_refused_by_name(value: Any, words: str) -> None:
+    with pytest.raises(RefusedError, match=words):
+        argument(value)
+
+
+def test_equal_input_gives_an_equal_request() -> None:
+    messages = [
+        SystemMessage("A"),
+        ASK,
+        calling(tool_call(None)),
+        ToolMessage("x", tool_call_id=""),
+    ]
+    assert sent(messages) == sent(messages)
+
+
+def test_an_ordinary_request_has_nothing_empty_in_it() -> None:
+    assert sent([ASK]) == {"contents": [user("Look!")]}
+
+
+# System messages that go elsewhere
+
+
+def test_a_model_without_instructions_is_told_them_first() -> None:
+    body = sent([SystemMessage("Be brief."), ASK, SystemMessage("B")], "gemma-3-27b-it")
+    assert body == {"contents": [user("Be brief.", "B", "Look!")]}
+
+
+def test_system_messages_can_be_sent_as_the_users() -> None:
+    messages = [AIMessage("Hi"), SystemMessage("Be brief."), ASK]
+    body = sent(messages, convert_system_message_to_human=True)
+    assert body["contents"][0] == user(
+        "Be brief.", "(The beginning of this conversation was left out.)"
+    )
+
+
+# Fields and combinations
+
+
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
+    extra = {"generationConfig": {"newField": {"a": 1}}, "somethingNew": [1]}
+    chat = ChatGemini(model=GEMINI_3, temperature=0.5, extra_body=extra)
+    body: Json = dict(chat.preview("Look!").body)
+    assert body == {
+        "contents": [user("Look!")],
+        "generationConfig": {"temperature": 0.5, "newField": {"a": 1}},
+        "somethingNew": [1],
+    }
+    assert extra["generationConfig"] == {"newField": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        pytest.param(
+            GEMINI_2,
+            {"tools": [search], "response_mime_type": "application/json"},
+            r"JSON output while tools are bound \(search\)",
+            id="JSON beside functions on 2",
+        ),
+        pytest.param(
+            GEMINI_2,
+            {"tools": [{"google_search": {}}], "response_mime_type": "application/json"},
+            r"JSON output while tools are bound \(googleSearch\)",
+            id="JSON beside built-in tools on 2",
+        ),
+        pytest.param(
+            GEMINI_3,
+            {"tools": [search], "cached_content": "cachedContents/1"},
+            "belong into the cache",
+            id="tools beside a cache",
+        ),
+        pytest.param("gemma-3-27b-it", {"tools": [search]}, "takes no tools", id="tools for Gemma"),
+        pytest.param(GEMINI_3, {"labels": {"a": "b"}}, "Vertex AI only", id="labels"),
+    ],
+)
+def test_what_the_api_would_refuse_is_refused_before(model: str, options: Json, words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        sent([ASK], model, **options)
+
+
+def test_json_beside_functions_is_sent_to_3() -> None:
+    body = sent([ASK], tools=[search], response_mime_type="application/json")
+    assert body["generationConfig"] == {"responseMimeType": "application/json"}
+    assert [tool["name"] for tool in body["tools"][0]["functionDeclarations"]] == ["search"]
+
+
+def test_a_cache_is_named_and_labels_go_to_vertex() -> None:
+    assert sent([ASK], cached_content="cachedContents/1")["cachedContent"] == "cachedContents/1"
+    vertex = ChatGemini(model=GEMINI_3, vertexai=True, project="p", labels={"a": "b"})
+    assert vertex.preview("Look!").body["labels"] == {"a": "b"}
