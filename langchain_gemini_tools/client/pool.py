@@ -11,13 +11,13 @@ import importlib
 import os
 import ssl
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncGenerator, Iterator, Mapping
     from types import ModuleType
 
     JsonObject = dict[str, Any]
@@ -41,7 +41,7 @@ class HttpPool:
             self._async_args = _complete_args(self.library, {**shared, **async_client_args})
         self._lock = threading.Lock()
         self._sync: Any = None
-        self._of_loop: dict[asyncio.AbstractEventLoop, Any] = {}
+        self._of_loop: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
 
     def sync_client(self) -> Any:
         """The client of all threads."""
@@ -51,15 +51,20 @@ class HttpPool:
                     self._sync = self.library.Client(**self._sync_args)
             return self._sync
 
-    def async_client(self) -> Any:
-        """The client of the running loop. Its sockets belong to that loop and die with it."""
+    async def async_client(self) -> Any:
+        """The client of the running loop. Its sockets belong to that loop and end with it."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            if loop not in self._of_loop:
-                self._drop_closed_loops()
-                with _refusing_bad_args():
-                    self._of_loop[loop] = self.library.AsyncClient(**self._async_args)
-            return self._of_loop[loop]
+            client, _ = self._of_loop.get(loop, (None, None))
+            if client is not None and not client.is_closed:
+                return client
+            self._drop_closed_loops()
+            with _refusing_bad_args():
+                client = self.library.AsyncClient(**self._async_args)
+            guard = _close_at_the_end_of_the_loop(client)
+            self._of_loop[loop] = client, guard
+        await anext(guard)
+        return client
 
     def _drop_closed_loops(self) -> None:
         # Explicitly: a weak dictionary would keep them, because the client refers to its loop.
@@ -77,19 +82,34 @@ class HttpPool:
     async def aclose(self) -> None:
         """Close the clients of all loops that still run, each in its own loop."""
         with self._lock:
-            clients, self._of_loop = self._of_loop, {}
+            kept, self._of_loop = self._of_loop, {}
         here = asyncio.get_running_loop()
-        for loop, client in clients.items():
+        for loop, (client, guard) in kept.items():
             if loop is here:
-                await client.aclose()
+                await guard.aclose()
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+
+    def __del__(self) -> None:
+        # A socket that is collected unclosed warns. Without the lock: in a forked child it may be
+        # held by a thread that does not exist there.
+        with suppress(Exception):
+            if self._sync is not None:
+                self._sync.close()
 
     @property
     def tls_context(self) -> ssl.SSLContext:
         """The certificates, loaded once."""
         context: ssl.SSLContext = self._async_args["verify"]
         return context
+
+
+async def _close_at_the_end_of_the_loop(client: Any) -> AsyncGenerator[None]:
+    """Wait for the end: `asyncio.run` finishes the generators that are still open, and so this."""
+    try:
+        yield
+    finally:
+        await client.aclose()
 
 
 def _choose_library(values: list[Any]) -> ModuleType:

@@ -173,7 +173,7 @@ def _stand_in_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
 
         async def send(self, request: Any, **_: Any) -> Any:
             call = _call_in_progress()
-            client = self._pool.async_client()
+            client = await self._pool.async_client()
             call.response = await client.send(call.render(client, request), stream=True)
             return library.Response(200, request=request, content=b"")
 

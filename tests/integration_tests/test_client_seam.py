@@ -13,6 +13,7 @@ import json
 import socket
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -322,9 +323,9 @@ def test_several_event_loops_in_a_row_and_threads_between() -> None:
             assert asyncio.run(called(client, "asend")) == REPLIES[1]
             assert asyncio.run(called(client, "astream")) == REPLIES
             assert client.send("m", BODY, timeout_seconds=5) == REPLIES[1]
+            client.close()
+            assert server.wait_until_idle()  # a loop takes its connections along
         assert client._opened is not None
-        assert len(client._opened.pool._of_loop) == 1  # those of closed loops are gone
-        client.close()
         assert not client._opened.pool._of_loop
 
 
@@ -408,12 +409,34 @@ def test_connections_are_used_again_and_closed_on_request() -> None:
 
 
 def test_a_forgotten_client_leaves_no_socket_open() -> None:
-    with serving(reply_as_asked) as server:
+    with serving(reply_as_asked) as server, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ResourceWarning)
         client = client_of(server)
         client.send("m", BODY, timeout_seconds=5)
+        asyncio.run(called(client, "asend"))
         del client
         gc.collect()
         assert server.wait_until_idle()
+    assert [str(warning.message) for warning in warned] == []
+
+
+def test_a_loop_that_ended_badly_is_forgotten() -> None:
+    with serving(reply_as_asked) as server:
+        client = client_of(server)
+        for _ in range(3):
+            loop = asyncio.new_event_loop()
+            assert loop.run_until_complete(called(client, "asend")) == REPLIES[1]
+            loop.close()
+        assert client._opened is not None
+        assert len(client._opened.pool._of_loop) == 1
+        loop = asyncio.new_event_loop()
+        assert loop.run_until_complete(called(client, "asend")) == REPLIES[1]
+        loop.run_until_complete(loop.shutdown_asyncgens())  # and is used all the same
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert loop.run_until_complete(called(client, "asend")) == REPLIES[1]
+        loop.run_until_complete(client.aclose())
+        loop.close()
 
 
 def drip(connection: socket.socket, request: Request) -> None:
