@@ -289,7 +289,7 @@ async def test_an_event_of_20_mb_costs_little(way: str) -> None:
         assert await called(client, way) == [reply]
         started = time.perf_counter()
         assert await called(client, way) == [reply]
-    assert time.perf_counter() - started < 2.0
+    assert time.perf_counter() - started < 4.0  # quadratic joining alone takes longer
 
 
 @streaming_way
@@ -470,7 +470,7 @@ async def test_the_time_is_up_when_it_is_up(way: str, answer: Any) -> None:
         started = time.monotonic()
         with pytest.raises(GeminiTimeoutError, match=r"within 0\.5 s"):
             await called(client, way, timeout_seconds=0.5)
-        assert 0.4 < time.monotonic() - started < 1.0
+        assert 0.4 < time.monotonic() - started < 1.5
         assert await asyncio.to_thread(server.wait_until_idle)
     assert "x-server-timeout" not in server.requests[0].headers
 
