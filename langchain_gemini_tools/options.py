@@ -59,7 +59,12 @@ _HANDLED_ELSEWHERE = {"stream", "parallel_tool_calls", "strict"}
 class GeminiOptions(BaseChatModel):
     """The fields of `ChatGemini`, and how they join with the options of one call."""
 
-    model_config = ConfigDict(populate_by_name=True, arbitrary_types_allowed=True, extra="forbid")
+    model_config = ConfigDict(
+        populate_by_name=True,
+        arbitrary_types_allowed=True,
+        extra="forbid",
+        hide_input_in_errors=True,  # what is refused may stand beside a key
+    )
 
     model: str
     """Name of the model, such as `gemini-3-flash-preview`."""
@@ -206,11 +211,12 @@ class GeminiOptions(BaseChatModel):
         return capabilities_of(self.model_family or model)
 
     def _timeout(self, kwargs: Mapping[str, Any]) -> float | None:
-        seconds: float | None = canonical_options(kwargs).get("timeout", self.timeout)
+        seconds: float | None = self._options(None, kwargs)["timeout"]
         return seconds
 
     def _retries(self, kwargs: Mapping[str, Any]) -> RetryPolicy:
-        return RetryPolicy(canonical_options(kwargs).get("max_retries", self.max_retries))
+        retries = self._options(None, kwargs)["max_retries"]
+        return RetryPolicy(self.max_retries if retries is None else retries)
 
     # The client
 
