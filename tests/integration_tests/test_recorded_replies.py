@@ -73,11 +73,12 @@ def failure_of(exchange: Exchange) -> Failure | None:
     if exchange.status != 200:
         body = exchange.replies[0]
         error = (body[0] if isinstance(body, list) else body)["error"]
-        told = {key: error.get(key) for key in ("status", "message")}
+        message = str(error.get("message"))
         kind = ERRORS_BY_STATUS.get(exchange.status, errors.GeminiAPIError)
-        if str(told["message"]).startswith("API key not valid"):  # at the Developer API a 400
+        if message.startswith("API key not valid"):  # at the Developer API a 400
             kind = errors.GeminiAuthenticationError
-        return Failure(kind, (str(told["message"]),), {"code": exchange.status, **told})
+        attributes = {"code": exchange.status, "status": error.get("status"), "message": message}
+        return Failure(kind, (message,), attributes)
     recorded = Recorded(exchange)
     if recorded.block_reason:
         explanation = recorded.last("promptFeedback").get("blockReasonMessage", "")
