@@ -89,6 +89,15 @@ def capabilities_of(model: str) -> Capabilities:
     return _GEMINI_2_5 if (major, minor) >= (2, 5) else _GEMINI_2_0
 
 
+def reads_signatures_of(model: str, other: str) -> bool:
+    """Whether a model takes thought signatures of the other, as far as their names tell.
+
+    Signatures belong to one line of models; another line answers "Corrupted thought signature."
+    """
+    lines = {found[1] for name in (model, other) if (found := _GENERATION.search(name))}
+    return len(lines) < 2
+
+
 def profile_of(model: str) -> ModelProfile:
     """What LangChain's agents ask before they choose a way of working."""
     known = capabilities_of(model)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
+from langchain_gemini_tools.capabilities import reads_signatures_of
 from langchain_gemini_tools.errors import RefusedError, UnsupportedBlockError
 from langchain_gemini_tools.wire import history
 from langchain_gemini_tools.wire.blocks import (
@@ -25,6 +26,7 @@ from langchain_gemini_tools.wire.replay import (
     call_signatures_of,
     part_log_of,
     restore_order,
+    without_signatures,
 )
 from langchain_gemini_tools.wire.tool_results import (
     render_loose_result,
@@ -71,25 +73,28 @@ def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction
 
 
 def render_contents(
-    messages: Iterable[tuple[int, BaseMessage]], capabilities: Capabilities
+    messages: Iterable[tuple[int, BaseMessage]], capabilities: Capabilities, model: str = ""
 ) -> Conversation:
     """Render everything but the system messages.
 
     Args:
         messages: Messages with their positions in the caller's list.
         capabilities: What the model accepts.
+        model: Its name, which tells whose thought signatures it reads.
     """
     turns, repairs = history.arrange_turns(messages)
     conversation = Conversation(repairs=repairs)
     for turn in turns:
-        _render_turn(turn, conversation, capabilities)
+        _render_turn(turn, conversation, capabilities, model)
     _fill_ends(conversation, turns)
     if capabilities.checks_call_signatures:
         _sign_current_turn(conversation.contents)
     return conversation
 
 
-def _render_turn(turn: Turn, conversation: Conversation, capabilities: Capabilities) -> None:
+def _render_turn(
+    turn: Turn, conversation: Conversation, capabilities: Capabilities, model: str
+) -> None:
     answers: list[gemini.Part] = []
     media: list[gemini.Part] = []
     used_ids: set[str] = set()
@@ -97,6 +102,10 @@ def _render_turn(turn: Turn, conversation: Conversation, capabilities: Capabilit
         calls = history.calls_of(reply)
         rendered = _render_calls(position, reply, calls, used_ids)
         parts = _render_reply(reply, calls, rendered)
+        author = str(reply.response_metadata.get("model_name") or "")
+        if not reads_signatures_of(model, author) and (bare := without_signatures(parts)) != parts:
+            conversation.repairs.append(history.unsigned(position, author))
+            parts = bare
         if not parts:
             conversation.repairs.append(
                 history.Repair("empty_reply", position, "An empty AI message was left out.")

@@ -13,6 +13,7 @@ What is mended is told as a `Repair`; nothing is mended in silence, and nothing 
 | a history that starts with the model, or ends with it | a short user text before, or after it |
 | an empty message of the user | a short text in its place |
 | an AI message with nothing in it | nothing |
+| thought signatures of another line of models | the same parts without them |
 | neighbouring messages of one side | one turn with all their parts |
 """
 
@@ -259,6 +260,12 @@ def unanswered(position: int, call: Call) -> Repair:
         f"Call {call.id!r} of {call.name!r} has no tool message; "
         f"it was answered with the error {NOT_EXECUTED!r}.",
     )
+
+
+def unsigned(position: int, model: str) -> Repair:
+    """Signatures that the model asked now could not read."""
+    explanation = f"Thought signatures of {model} were left out: this model cannot read them."
+    return Repair("foreign_signatures", position, explanation, is_harmless=True)
 
 
 def filled(position: int, kind: str, explanation: str) -> Repair:

@@ -10,7 +10,7 @@ chunk merging, checkpoints and JSON.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -88,6 +88,12 @@ def call_signatures_of(message: AIMessage) -> dict[str, str]:
     """Thought signatures of a message's calls, by tool call id."""
     signatures = message.additional_kwargs.get(CALL_SIGNATURES)
     return signatures if isinstance(signatures, dict) else {}
+
+
+def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
+    """Parts as another line of models takes them; empty texts were there for their signature."""
+    bare = [{k: value for k, value in part.items() if k != "thoughtSignature"} for part in parts]
+    return [cast("gemini.Part", part) for part in bare if part != {"text": ""}]
 
 
 class _DoesNotFitError(Exception):

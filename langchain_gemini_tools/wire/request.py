@@ -83,7 +83,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
         options.tool_choice, tools, options.capabilities, options.tool_config
     )
     system, others = split_system(messages)
-    conversation = render_contents(others, options.capabilities)
+    conversation = render_contents(others, options.capabilities, options.model)
     instruction = render_system(system)
     if instruction and (options.merges_system or not options.capabilities.takes_system_instruction):
         conversation.contents[0]["parts"][:0] = instruction["parts"]

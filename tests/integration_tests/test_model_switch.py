@@ -1,0 +1,122 @@
+"""A conversation that changes its model on the way: another generation, or a fallback.
+
+Thought signatures belong to one line of models; another one refuses the whole request for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import ModelFallbackMiddleware
+from langchain_core.messages import HumanMessage, ToolMessage
+
+from tests.integration_tests.play import call, get_weather, model, request, result, text, user
+from tests.integration_tests.test_what_is_sent import SKIP
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeModel
+    from tests.emulator import Emulator
+
+OSLO, ROME = {"city": "Oslo"}, {"city": "Rome"}
+SIGNATURE = "+/+/c2lnbmF0dXJl"
+LATER_SIGNATURE = "+/+/bGF0ZXIgc2lnbmF0dXJl"
+OVERLOADED = {"error": {"code": 503, "message": "Overloaded.", "status": "UNAVAILABLE"}}
+
+
+def _ask(chat: Any, messages: list[Any], *, is_streamed: bool = False) -> Any:
+    bound = chat.bind_tools([get_weather])
+    if not is_streamed:
+        return bound.invoke(messages)
+    chunks = list(bound.stream(messages))
+    return sum(chunks[1:], chunks[0])
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+def test_an_older_model_finishes_a_conversation_of_gemini_3(
+    emulator: Emulator, make_model: MakeModel, is_streamed: bool
+) -> None:
+    emulator.reply(parts=[text("Hello.", SIGNATURE)])
+    emulator.reply(
+        parts=[call("get_weather", OSLO, "first", LATER_SIGNATURE), call("get_weather", ROME, "2")]
+    )
+    emulator.reply("Sunny in both.")
+    newer, older = make_model(), make_model(model="gemini-2.5-flash")
+    history: list[Any] = [HumanMessage("Hello?")]
+    history.append(_ask(newer, history, is_streamed=is_streamed))
+    history.append(HumanMessage("Weather?"))
+    history.append(_ask(newer, history, is_streamed=is_streamed))
+    history += [ToolMessage("Sunny", tool_call_id=call_id) for call_id in ("first", "2")]
+    assert _ask(older, history).content == "Sunny in both."
+    assert emulator.last.body == request(
+        user("Hello?"),
+        model("Hello."),
+        user("Weather?"),
+        model(call("get_weather", OSLO, "first"), call("get_weather", ROME, "2")),
+        user(result("get_weather", "Sunny", "first"), result("get_weather", "Sunny", "2")),
+    )
+
+
+def test_gemini_3_finishes_a_turn_of_an_older_model_with_the_bypass(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply(parts=[call("get_weather", OSLO, "first", SIGNATURE)])
+    emulator.reply("Sunny.")
+    older, newer = make_model(model="gemini-2.5-flash"), make_model()
+    asked = HumanMessage("Weather?")
+    begun = _ask(older, [asked])
+    answer = _ask(newer, [asked, begun, ToolMessage("Sunny", tool_call_id="first")])
+    assert answer.content == "Sunny."
+    assert emulator.last.body == request(
+        user("Weather?"),
+        model(call("get_weather", OSLO, "first", SKIP)),
+        user(result("get_weather", "Sunny", "first")),
+    )
+
+
+def test_models_of_one_generation_read_each_others_signatures(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply(parts=[call("get_weather", OSLO, "first", SIGNATURE)])
+    emulator.reply("Sunny.")
+    asked = HumanMessage("Weather?")
+    begun = _ask(make_model(), [asked])
+    pro = make_model(model="gemini-3.1-pro-preview")
+    _ask(pro, [asked, begun, ToolMessage("Sunny", tool_call_id="first")])
+    assert emulator.last.body == request(
+        user("Weather?"),
+        model(call("get_weather", OSLO, "first", SIGNATURE)),
+        user(result("get_weather", "Sunny", "first")),
+    )
+
+
+def test_an_agent_falls_back_to_an_older_model_in_the_middle_of_a_turn(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply(parts=[call("get_weather", OSLO, "first", SIGNATURE)])
+    emulator.reply(body=OVERLOADED, status=503)
+    emulator.reply("Sunny.")
+    fallback = ModelFallbackMiddleware(make_model(model="gemini-2.5-flash"))
+    agent: Any = create_agent(make_model(), tools=[get_weather], middleware=[fallback])
+    state = agent.invoke({"messages": [HumanMessage("Weather?")]})
+    assert state["messages"][-1].content == "Sunny."
+    names = ["gemini-3-flash-preview", "gemini-3-flash-preview", "gemini-2.5-flash"]
+    assert [asked.model for asked in emulator.requests] == names
+    assert emulator.last.body == request(
+        user("Weather?"),
+        model(call("get_weather", OSLO, "first")),
+        user(result("get_weather", "Sunny in Oslo", "first")),
+    )
+
+
+def test_signatures_that_were_left_out_are_listed(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply(parts=[text("Hello.", SIGNATURE)])
+    answer = make_model().invoke("Hello?")
+    history = [HumanMessage("Hello?"), answer, HumanMessage("Still there?")]
+    found = make_model(model="gemini-2.5-flash").preview(history).repairs
+    assert [(repair.kind, repair.position) for repair in found] == [("foreign_signatures", 1)]
+    strict = make_model(model="gemini-2.5-flash", on_broken_history="raise")
+    assert strict.invoke(history).text
