@@ -122,10 +122,10 @@ class PartReader:
     def _read_text(
         self, text: str, signature: str | None, *, is_thought: bool = False
     ) -> Piece | None:
-        if is_thought:
-            return self._continue_block("thinking", text, signature)
         if not text and signature is None:
             return None
+        if is_thought:
+            return self._continue_block("thinking", text, signature)
         if self._block_count:
             return self._continue_block("text", text, signature)
         self.log.add_text(text, signature)
@@ -328,7 +328,7 @@ def _parse_block(part: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
             block |= {"outcome": _OUTCOMES.get(outcome, outcome)}
             block |= {"tool_call_id": result["id"]} if "id" in result else {}
         case {"inlineData": {"mimeType": str(mime), "data": str(data), **more}, **rest} if (
-            _is_plain(rest) and not more
+            _is_plain(rest) and data and not more
         ):
             block = _parse_blob(mime, data)
         case _:

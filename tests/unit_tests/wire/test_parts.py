@@ -39,6 +39,7 @@ def block(number: int, kind: str, **fields: Any) -> Json:
         pytest.param([text("Let me see."), call("a")], "Let me see.", id="text beside a call"),
         pytest.param([{}, text("a"), {}], "a", id="parts with nothing in them"),
         pytest.param([text("a"), {"thoughtSignature": "U0lH"}], "a", id="a signature alone"),
+        pytest.param([text("", thought=True), text("a")], "a", id="an empty thought"),
         pytest.param(
             [text("hm", thought=True), text("so", thought=True), text("yes")],
             [block(1, "thinking", thinking="hmso"), block(2, "text", text="yes")],
@@ -92,6 +93,11 @@ def block(number: int, kind: str, **fields: Any) -> Json:
             [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}],
             [block(1, "image_url", image_url={"url": "data:image/png;base64,AAAA"})],
             id="an image",
+        ),
+        pytest.param(
+            [{"inlineData": {"mimeType": "image/png", "data": ""}}],
+            [block(1, "gemini_part", part={"inlineData": {"mimeType": "image/png", "data": ""}})],
+            id="an image of nothing",
         ),
         pytest.param(
             [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}],

@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -134,6 +134,7 @@ def test_the_response_carries_the_name_the_model_used() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(PARTS)
+@example([text("", thought=True), CODE])
 def test_whatever_the_model_wrote_goes_back_the_same_way_from_a_stream(parts: list[Json]) -> None:
     whole = [ASK, parse(reply(parts)), HumanMessage("Go on.")]
     streamed = [ASK, stream(one_by_one(parts)), HumanMessage("Go on.")]
