@@ -9,7 +9,7 @@ from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.language_models import LangSmithParams
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from pydantic import PrivateAttr
 
 from langchain_gemini_tools.capabilities import profile_of
@@ -345,13 +345,20 @@ class ChatGemini(GeminiOptions):
 
     def get_num_tokens(self, text: str) -> int:
         """How many tokens the API counts in a text."""
-        return self.get_num_tokens_from_messages([HumanMessage(text)])
+        return self.get_num_tokens_from_messages([HumanMessage(text)]) if text else 0
 
     def get_num_tokens_from_messages(
         self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None, **kwargs: Any
     ) -> int:
-        """How many tokens the API counts in messages and tools."""
-        request = self._render(messages, None, {**kwargs, **({"tools": tools} if tools else {})})
+        """How many tokens the API counts in messages and tools; any piece of a history will do."""
+        if all(isinstance(message, SystemMessage) for message in messages):
+            # Who trims a history counts them apart; the API counts a user's words.
+            messages = [HumanMessage(message.content) for message in messages if message.content]
+        if not messages and not tools:
+            return 0
+        options = {**kwargs, "on_broken_history": "repair"}
+        options |= {"tools": tools} if tools else {}
+        request = render_request(messages, self._call_options(None, options))
         model = request.context.model
         body: dict[str, Any] = dict(request.body)
         if not self._uses_vertexai:
