@@ -110,7 +110,7 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
             code = {"code": args.get("code", ""), **_kept({**args, **block}, "language", "id")}
             return {"executableCode": code}
         case {"type": "server_tool_result", "output": output} if is_ours:
-            outcome = (block.get("extras") or {}).get("outcome", 1)
+            outcome = _extras(block).get("outcome", 1)
             return _render_code_result(output, outcome, block.get("tool_call_id"))
         case {"type": str(kind)} if _FOREIGN_SERVER_TOOLS.fullmatch(kind):
             return _render_foreign(block)
@@ -127,16 +127,18 @@ def _render_thought(text: str, signature: str | None) -> gemini.Part | None:
 def _render_reasoning(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | None:
     """LangChain's reasoning block, or OpenAI's with its summary texts."""
     text = block.get("reasoning")
-    if text is None:
-        summary = block.get("summary") or []
-        text = "\n".join(item.get("text", "") for item in summary if isinstance(item, dict))
-    signature = (block.get("extras") or {}).get("signature") if is_ours else None
+    if not isinstance(text, str):
+        summary = block.get("summary")
+        items = summary if isinstance(summary, list) else []
+        text = "\n".join(str(item.get("text", "")) for item in items if isinstance(item, dict))
+    signature = _extras(block).get("signature") if is_ours else None
     return _render_thought(text, signature)
 
 
 def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemini.Part:
     # Code that prints nothing has no `output`: the API leaves out what is empty.
-    told = {"outcome": _OUTCOMES.get(outcome, outcome), "output": output, "id": call_id}
+    word = _OUTCOMES.get(outcome, outcome) if isinstance(outcome, int) else outcome
+    told = {"outcome": word, "output": output, "id": call_id}
     return {"codeExecutionResult": {key: value for key, value in told.items() if value}}
 
 
@@ -156,6 +158,11 @@ def _render_raw(block: dict[str, Any]) -> gemini.Part | None:
             part: dict[str, Any] = {wire_key: fields}
             return cast("gemini.Part", part)
     return None
+
+
+def _extras(block: dict[str, Any]) -> dict[str, Any]:
+    extras = block.get("extras")
+    return extras if isinstance(extras, dict) else {}
 
 
 def _kept(values: dict[str, Any], *keys: str) -> dict[str, Any]:

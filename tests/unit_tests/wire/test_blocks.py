@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -146,6 +146,9 @@ BLOCKS = st.builds(
 
 @settings(max_examples=250, deadline=None)
 @given(st.lists(BLOCKS, max_size=3), st.sampled_from(["google_genai", "openai"]))
+@example([{"type": "reasoning", "summary": 1, "extras": 1}], "google_genai")
+@example([{"type": "server_tool_result", "output": "x", "extras": 1}], "google_genai")
+@example([{"type": "code_execution_result", "code_execution_result": 1, "outcome": []}], "openai")
 def test_any_block_becomes_a_part_or_is_refused(blocks: list[Any], provider: str) -> None:
     messages: list[BaseMessage] = [
         HumanMessage(blocks),
