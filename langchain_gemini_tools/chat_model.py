@@ -18,11 +18,11 @@ from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
 from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
 from langchain_gemini_tools.wire.generation import plain
-from langchain_gemini_tools.wire.names import function_names
 from langchain_gemini_tools.wire.request import RenderedRequest, encode_request, render_request
 from langchain_gemini_tools.wire.response import StreamParser, parse_response
-from langchain_gemini_tools.wire.tool_choice import resolve_tool_choice
-from langchain_gemini_tools.wire.tools import bind_tools, check_tools
+from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
+from langchain_gemini_tools.wire.tools.declarations import bind_tools, check_tools
+from langchain_gemini_tools.wire.tools.names import function_names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence

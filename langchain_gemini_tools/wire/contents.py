@@ -20,7 +20,6 @@ from langchain_gemini_tools.wire.blocks import (
     render_input_block,
     render_reply_block,
 )
-from langchain_gemini_tools.wire.names import render_name
 from langchain_gemini_tools.wire.replay import (
     SKIP_SIGNATURE,
     call_signatures_of,
@@ -33,6 +32,7 @@ from langchain_gemini_tools.wire.tool_results import (
     render_response,
     render_result,
 )
+from langchain_gemini_tools.wire.tools.names import render_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

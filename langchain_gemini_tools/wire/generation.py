@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.wire.schema import render_response_schema
+from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,10 +24,10 @@ from langchain_gemini_tools.wire.generation import (
     render_safety_settings,
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
-from langchain_gemini_tools.wire.names import function_names, names_by_wire_name
 from langchain_gemini_tools.wire.response import ReplyContext
-from langchain_gemini_tools.wire.tool_choice import render_tool_config, resolve_tool_choice
-from langchain_gemini_tools.wire.tools import bind_tools, check_tools, render_tools
+from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
+from langchain_gemini_tools.wire.tools.declarations import bind_tools, check_tools, render_tools
+from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

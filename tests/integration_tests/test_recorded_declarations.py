@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from langchain_gemini_tools.capabilities import capabilities_of
-from langchain_gemini_tools.wire.tool_choice import render_tool_config, resolve_tool_choice
-from langchain_gemini_tools.wire.tools import bind_tools, check_tools, render_tools
+from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
+from langchain_gemini_tools.wire.tools.declarations import bind_tools, check_tools, render_tools
 from tests.recordings import Exchange, each_exchange, exchanges, require_recordings
 
 JsonObject = dict[str, Any]

@@ -18,7 +18,7 @@ ROOMS = {
     "_version": set(),
     "capabilities": set(),
     "errors": set(),
-    "retry": {"errors"},
+    "retry": set(),
     "client": {"errors", "_version"},
     "wire": {"capabilities", "errors"},
     "structured_output": set(),

@@ -12,7 +12,7 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import TypedDict
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema import (
+from langchain_gemini_tools.wire.schema.cleaning import (
     clean_schema,
     render_parameters,
     render_response_schema,

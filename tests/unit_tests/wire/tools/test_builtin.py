@@ -8,7 +8,7 @@ import pytest
 from google.genai import types
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools import bind_tool
+from langchain_gemini_tools.wire.tools.declarations import bind_tool
 
 GIVEN: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "by its name": ("google_search", [{"googleSearch": {}}]),

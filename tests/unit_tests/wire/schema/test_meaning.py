@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from langchain_gemini_tools.wire.schema import clean_schema
+from langchain_gemini_tools.wire.schema.cleaning import clean_schema
 
 Schema = dict[str, Any]
 

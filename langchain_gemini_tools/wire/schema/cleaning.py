@@ -1,6 +1,6 @@
 """JSON Schema -> the part of it that Gemini follows, with its meaning kept.
 
-What has to change is a table of rules (`schema_rules`); here they are carried through a whole
+What has to change is a table of rules (`rules`); here they are carried through a whole
 schema, references are written out so that nothing stands beside a `$ref`, and those that lead back
 to themselves stay, with their definitions.
 """
@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.python_types import class_schema, is_described_class
-from langchain_gemini_tools.wire.schema_reading import copy_json, read_schema
-from langchain_gemini_tools.wire.schema_refs import (
+from langchain_gemini_tools.wire.schema.python_types import class_schema, is_described_class
+from langchain_gemini_tools.wire.schema.reading import copy_json, read_schema
+from langchain_gemini_tools.wire.schema.references import (
     LIST_OF_SCHEMAS,
     MAP_OF_SCHEMAS,
     ONE_SCHEMA,
@@ -25,8 +25,8 @@ from langchain_gemini_tools.wire.schema_refs import (
     reference_graph,
     resolve,
 )
-from langchain_gemini_tools.wire.schema_rules import KEPT, RULES, allow_null, write_out_all_of
-from langchain_gemini_tools.wire.schema_titles import is_generated_title
+from langchain_gemini_tools.wire.schema.rules import KEPT, RULES, allow_null, write_out_all_of
+from langchain_gemini_tools.wire.schema.titles import is_generated_title
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from langchain_gemini_tools.wire.schema import clean_schema
+from langchain_gemini_tools.wire.schema.cleaning import clean_schema
 
 Schema = dict[str, Any]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_gemini_tools.wire.names import function_names, names_by_wire_name, render_name
+from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name, render_name
 
 VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 

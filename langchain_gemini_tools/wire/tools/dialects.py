@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.builtin_tools import foreign_tool, unknown_tool
+from langchain_gemini_tools.wire.tools.builtin import foreign_tool, unknown_tool
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import is_typeddict
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.dialects import Specification
+from langchain_gemini_tools.wire.tools.dialects import Specification
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
 from langchain_gemini_tools.wire import shapes as gemini
-from langchain_gemini_tools.wire.builtin_tools import camel_case, camel_keys
-from langchain_gemini_tools.wire.names import function_names, names_by_wire_name, render_name
+from langchain_gemini_tools.wire.tools.builtin import camel_case, camel_keys
+from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name, render_name
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.capabilities import Capabilities

@@ -25,7 +25,7 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import TypedDict
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools import bind_tool
+from langchain_gemini_tools.wire.tools.declarations import bind_tool
 
 Function = dict[str, Any]
 

@@ -16,7 +16,11 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema_refs import LIST_OF_SCHEMAS, MAP_OF_SCHEMAS, ONE_SCHEMA
+from langchain_gemini_tools.wire.schema.references import (
+    LIST_OF_SCHEMAS,
+    MAP_OF_SCHEMAS,
+    ONE_SCHEMA,
+)
 
 Schema = dict[str, Any]
 

@@ -18,8 +18,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema_merging import ANNOTATIONS, merge_schemas
-from langchain_gemini_tools.wire.schema_reading import is_finite
+from langchain_gemini_tools.wire.schema.merging import ANNOTATIONS, merge_schemas
+from langchain_gemini_tools.wire.schema.reading import is_finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable

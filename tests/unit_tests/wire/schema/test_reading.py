@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema import clean_schema
-from langchain_gemini_tools.wire.schema_reading import plain_json
+from langchain_gemini_tools.wire.schema.cleaning import clean_schema
+from langchain_gemini_tools.wire.schema.reading import plain_json
 
 Schema = dict[str, Any]
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools import bind_tool
+from langchain_gemini_tools.wire.tools.declarations import bind_tool
 
 DESCRIPTION = "The weather of a city."
 SCHEMA: dict[str, Any] = {

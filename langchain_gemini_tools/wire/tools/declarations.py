@@ -15,26 +15,26 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, Tool
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.builtin_tools import (
-    is_builtin,
-    render_builtin,
-    snake_case,
-    unknown_tool,
-)
-from langchain_gemini_tools.wire.dialects import Specification, read_specification
-from langchain_gemini_tools.wire.names import names_by_wire_name, render_name
-from langchain_gemini_tools.wire.python_types import (
+from langchain_gemini_tools.wire.schema.cleaning import render_parameters, render_response_schema
+from langchain_gemini_tools.wire.schema.python_types import (
     arguments_schema,
     class_schema,
     is_described_class,
     read_function,
 )
-from langchain_gemini_tools.wire.schema import render_parameters, render_response_schema
+from langchain_gemini_tools.wire.tools.builtin import (
+    is_builtin,
+    render_builtin,
+    snake_case,
+    unknown_tool,
+)
+from langchain_gemini_tools.wire.tools.dialects import Specification, read_specification
+from langchain_gemini_tools.wire.tools.names import names_by_wire_name, render_name
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
-    from langchain_gemini_tools.wire.tool_choice import ToolChoice
+    from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 MAX_FUNCTIONS = 512
 

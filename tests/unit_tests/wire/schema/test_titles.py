@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from langchain_gemini_tools.wire.schema import clean_schema
-from langchain_gemini_tools.wire.schema_titles import is_generated_title
+from langchain_gemini_tools.wire.schema.cleaning import clean_schema
+from langchain_gemini_tools.wire.schema.titles import is_generated_title
 
 Schema = dict[str, Any]
 

@@ -12,8 +12,13 @@ from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tool_choice import ToolChoice
-from langchain_gemini_tools.wire.tools import bind_tool, bind_tools, check_tools, render_tools
+from langchain_gemini_tools.wire.tools.choice import ToolChoice
+from langchain_gemini_tools.wire.tools.declarations import (
+    bind_tool,
+    bind_tools,
+    check_tools,
+    render_tools,
+)
 
 GEMINI_3 = capabilities_of("gemini-3-flash-preview")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")

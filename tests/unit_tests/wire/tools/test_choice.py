@@ -9,13 +9,13 @@ from google.genai import types
 
 from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
-from langchain_gemini_tools.wire.names import render_name
-from langchain_gemini_tools.wire.tool_choice import (
+from langchain_gemini_tools.wire.tools.choice import (
     ToolChoice,
     render_tool_config,
     resolve_tool_choice,
 )
-from langchain_gemini_tools.wire.tools import bind_tools
+from langchain_gemini_tools.wire.tools.declarations import bind_tools
+from langchain_gemini_tools.wire.tools.names import render_name
 
 GEMINI_3 = capabilities_of("gemini-3-flash-preview")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")

@@ -1,0 +1,1 @@
+"""JSON Schema, from wherever it comes -> what Gemini takes of it. Start reading at `cleaning`."""

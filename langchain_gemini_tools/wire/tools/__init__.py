@@ -1,0 +1,1 @@
+"""Tools of any dialect -> function declarations; tool_choice -> toolConfig."""
