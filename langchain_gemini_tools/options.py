@@ -52,6 +52,8 @@ _CALL_OPTIONS = frozenset(
 )
 """What a call may set besides `GENERATION_OPTIONS`."""
 
+_EFFORTS = {"reasoning_effort", "thinking_budget"}
+
 _HANDLED_ELSEWHERE = {"stream", "parallel_tool_calls", "strict"}
 """Keywords that core and agents pass along and that are no options of Gemini's."""
 
@@ -202,7 +204,11 @@ class GeminiOptions(BaseChatModel):
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The options of one call: fields, `model_kwargs`, then what the call itself says."""
         options = {name: getattr(self, name) for name in OPTION_FIELDS}
-        options |= canonical_options(self.model_kwargs) | canonical_options(kwargs)
+        for given in (canonical_options(self.model_kwargs), canonical_options(kwargs)):
+            # Two ways to say one thing, and the API takes one of them: the nearer one holds.
+            if given.keys() & _EFFORTS:
+                options |= dict.fromkeys(_EFFORTS - given.keys())
+            options |= given
         if stop is not None:
             options["stop"] = stop
         return options

@@ -102,8 +102,8 @@ def _render_turn(
         calls = history.calls_of(reply)
         rendered = _render_calls(position, reply, calls, used_ids)
         parts = _render_reply(reply, calls, rendered)
-        author = str(reply.response_metadata.get("model_name") or "")
-        if not reads_signatures_of(model, author) and (bare := without_signatures(parts)) != parts:
+        if not _reads_signatures(model, reply) and (bare := without_signatures(parts)) != parts:
+            author = reply.response_metadata["model_name"]
             conversation.repairs.append(history.unsigned(position, author))
             parts = bare
         if not parts:
@@ -126,6 +126,14 @@ def _render_turn(
     conversation.add("user", media)
     for position, message in turn.inputs:
         conversation.add("user", _render_input(position, message, conversation.repairs))
+
+
+def _reads_signatures(model: str, reply: AIMessage) -> bool:
+    """Whether this model takes the reply's signatures, by the names its author goes by."""
+    authors = (reply.response_metadata.get(key) for key in ("model_name", "requested_model"))
+    return any(reads_signatures_of(model, str(author or "")) for author in authors if author) or (
+        "model_name" not in reply.response_metadata
+    )
 
 
 # the user's side

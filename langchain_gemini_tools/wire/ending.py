@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.capabilities import reads_signatures_of
 from langchain_gemini_tools.errors import (
     BlockedError,
     EmptyReplyError,
@@ -72,6 +73,9 @@ class Ending:
                 fields["block_reason"] = reason
         if self.usage:
             fields["raw_usage"] = self.usage
+        if not reads_signatures_of(self._model, str(fields.get("model_name", ""))):
+            # The name that was asked for stands for another line of models: both are its authors.
+            fields["requested_model"] = self._model
         return {"model_name": self._model, **fields}
 
     def check_complete(self) -> None:

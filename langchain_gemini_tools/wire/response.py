@@ -111,19 +111,29 @@ class _Answer:
 def parse_response(reply: gemini.Reply, context: ReplyContext) -> ChatResult:
     """Parse a whole reply; each candidate becomes a generation, usage is on the first.
 
+    Of several candidates, those that are no answers are left to `llm_output["withheld"]`.
+
     Raises:
         ReplyError: The reply holds nothing that may be taken for an answer.
     """
     generations: list[ChatGeneration] = []
+    withheld: list[ReplyError] = []
     for candidate in _candidates(reply) or (None,):
         answer = _Answer(context)
         answer.read(reply, candidate)
-        answer.check()
+        try:
+            answer.check()
+        except ReplyError as error:
+            withheld.append(error)
+            continue
         message = answer.message()
         if generations:
             message.usage_metadata = None
         generations.append(ChatGeneration(message=message))
-    return ChatResult(generations=generations)
+    if not generations:
+        raise withheld[0]
+    told = {"withheld": [str(error) for error in withheld]} if withheld else {}
+    return ChatResult(generations=generations, llm_output=told)
 
 
 class StreamParser:

@@ -120,3 +120,16 @@ def test_signatures_that_were_left_out_are_listed(
     assert [(repair.kind, repair.position) for repair in found] == [("foreign_signatures", 1)]
     strict = make_model(model="gemini-2.5-flash", on_broken_history="raise")
     assert strict.invoke(history).text
+
+
+def test_a_name_that_another_generation_answers_keeps_its_signatures(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    signed = {"content": {"role": "model", "parts": [text("Hello.", SIGNATURE)]}}
+    whole = {"candidates": [{**signed, "finishReason": "STOP"}], "modelVersion": "gemini-3-flash"}
+    emulator.reply(body=whole)
+    older = make_model(model="gemini-2.5-flash")
+    history = [HumanMessage("Hello?"), older.invoke("Hello?"), HumanMessage("Still there?")]
+    rendered = older.preview(history)
+    assert rendered.body["contents"][1] == model(text("Hello.", SIGNATURE))
+    assert rendered.repairs == []

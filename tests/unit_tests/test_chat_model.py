@@ -522,3 +522,19 @@ def test_vertex_is_chosen_as_the_sdk_chooses_it(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert ChatGemini(model=GEMINI_3, **options)._uses_vertexai is expected
+
+
+@pytest.mark.parametrize(
+    ("field", "option", "sent"),
+    [
+        ({"thinking_budget": 100}, {"thinking_level": "low"}, {"thinkingLevel": "low"}),
+        ({"thinking_level": "low"}, {"thinking_budget": 100}, {"thinkingBudget": 100}),
+    ],
+    ids=["level", "budget"],
+)
+def test_a_calls_way_to_set_the_effort_beats_the_constructors(
+    field: dict[str, Any], option: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    model = ChatGemini(model="gemini-3-flash-preview", **field)
+    body = model.preview("Hello", **option).body
+    assert body["generationConfig"] == {"thinkingConfig": sent}

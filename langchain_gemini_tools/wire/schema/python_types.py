@@ -9,11 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import sys
+import types
 import typing
 from types import EllipsisType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import typing_extensions
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
@@ -74,12 +77,20 @@ def _read_class(cls: type) -> Schema:
     if is_typeddict(cls):
         return _read_typed_dict(cls)
     if not issubclass(cls, (BaseModel, BaseModelV1)):
-        return TypeAdapter(cls).json_schema()
+        return _read_dataclass(cls)
     visible = _without_injected(cls)
     schema = visible.model_json_schema() if issubclass(visible, BaseModel) else visible.schema()
     if visible is not cls and issubclass(cls, BaseModel) and cls.model_config.get("extra"):
         # LangChain's copy of the class has its fields, but not its word on other fields.
         schema["additionalProperties"] = cls.model_config["extra"] == "allow"
+    return schema
+
+
+def _read_dataclass(cls: type) -> Schema:
+    schema = TypeAdapter(cls).json_schema()
+    words = inspect.getdoc(cls) or ""
+    if words and not words.startswith(f"{cls.__name__}("):  # Python's own words for it
+        schema.setdefault("description", words)  # pydantic before 2.14 leaves them out
     return schema
 
 
@@ -102,13 +113,54 @@ def _read_typed_dict(cls: type) -> Schema:
 
     LangChain's own reading makes every key required, and fails on `NotRequired`.
     """
-    schema = TypeAdapter(cls).json_schema()
+    schema = TypeAdapter(_for_pydantic(cls)).json_schema()
     for inner in _typed_dicts_in(cls, set()):
         described = [schema, *schema.get("$defs", {}).values()]
         for definition in described:
             if definition.get("title") == inner.__name__ and "properties" in definition:
                 _add_words(definition, inner)
     return schema
+
+
+def _for_pydantic(annotation: Any) -> Any:
+    """The same type, with `typing.TypedDict` replaced: Pydantic refuses it before Python 3.12."""
+    if is_typeddict(annotation):
+        if type(annotation).__module__ != "typing" or sys.version_info >= (3, 12):
+            return annotation
+        hints = typing.get_type_hints(annotation, include_extras=True)
+        fields = {
+            name: typing_extensions.NotRequired[_for_pydantic(_bare(hint))]
+            if _is_optional(name, hint, annotation)
+            else _for_pydantic(_bare(hint))
+            for name, hint in hints.items()
+        }
+        made = typing_extensions.TypedDict(annotation.__name__, fields)  # type: ignore[misc]
+        made.__doc__ = annotation.__doc__
+        return made
+    arguments = typing.get_args(annotation)
+    replaced = tuple(_for_pydantic(argument) for argument in arguments)
+    if replaced == arguments:
+        return annotation
+    if hasattr(annotation, "copy_with"):
+        return annotation.copy_with(replaced)
+    origin = typing.get_origin(annotation)
+    return typing.Union[replaced] if origin is types.UnionType else origin[replaced]  # noqa: UP007
+
+
+def _is_optional(name: str, hint: Any, cls: Any) -> bool:
+    # The class itself cannot tell where annotations are strings.
+    match typing.get_origin(hint):
+        case typing.NotRequired:
+            return True
+        case typing.Required:
+            return False
+    return name in cls.__optional_keys__
+
+
+def _bare(hint: Any) -> Any:
+    while typing.get_origin(hint) in {typing.NotRequired, typing.Required}:
+        hint = typing.get_args(hint)[0]
+    return hint
 
 
 def _typed_dicts_in(annotation: Any, seen: set[Any]) -> set[Any]:
@@ -142,9 +194,7 @@ def _add_words(definition: Schema, cls: type) -> None:
 
 
 def _annotations(hint: Any) -> tuple[Any, ...]:
-    while typing.get_origin(hint) in {typing.NotRequired, typing.Required}:
-        hint = typing.get_args(hint)[0]
-    return tuple(getattr(hint, "__metadata__", ()))
+    return tuple(getattr(_bare(hint), "__metadata__", ()))
 
 
 def _docstring_words(cls: type, fields: Iterable[str]) -> Specification:

@@ -29,6 +29,16 @@ from tests.unit_tests.wire.replying import (
 )
 
 
+def test_a_withheld_candidate_leaves_the_others() -> None:
+    body = reply([], finishReason="SAFETY", content={})
+    good = {"content": {"parts": [text("one")]}, "finishReason": "STOP", "index": 1}
+    body["candidates"].append(good)
+    result = parse_response(body, CONTEXT)
+    assert [generation.text for generation in result.generations] == ["one"]
+    assert result.generations[0].message.usage_metadata is not None  # type: ignore[attr-defined]
+    assert result.llm_output == {"withheld": ["The answer was withheld (SAFETY)."]}
+
+
 def test_a_whole_reply_becomes_a_message() -> None:
     body = reply([text("Let me see."), call("a", "weather", sign="U0lH", city="Oslo")])
     assert seen(parse(body)) == {

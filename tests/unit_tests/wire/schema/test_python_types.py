@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import typing
 import weakref
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired
@@ -253,6 +254,19 @@ class Point(TypedDict, total=False):
     label: Annotated[Literal["a", "b"], "a", "What it is called."]
 
 
+class Stop(typing.TypedDict, total=False):
+    """A stop."""
+
+    city: str
+
+
+class Journey(typing.TypedDict):
+    """A journey."""
+
+    stops: list[Stop]
+    days: NotRequired[Annotated[int, ..., "How many days."]]
+
+
 class Shape(TypedDict):
     """A shape."""
 
@@ -319,6 +333,28 @@ def test_a_class_that_holds_itself_keeps_its_words(cls: type, field: str, extra:
         "name": name,
         "description": words,
         "parameters": {**body, "$defs": {name: {**body, "description": words}}},
+    }
+
+
+def test_a_typed_dict_of_the_standard_library_is_taken() -> None:
+    assert bound_function(Journey) == {
+        "name": "Journey",
+        "description": "A journey.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "stops": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "description": "A stop.",
+                        "properties": {"city": {"type": "string"}},
+                    },
+                },
+                "days": {"type": "integer", "description": "How many days."},
+            },
+            "required": ["stops"],
+        },
     }
 
 
