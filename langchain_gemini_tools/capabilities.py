@@ -6,7 +6,7 @@ Unknown and newer names get the newest behaviour, so that a model released tomor
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ class Capabilities:
 
     calls_functions: bool = True
     """Takes `tools`. Without it, tools are called by prompt."""
+    takes_json_schema: bool = True
+    """Takes `parametersJsonSchema`; older models know the API's own Schema message only."""
     takes_system_instruction: bool = True
     takes_json_output: bool = True
     """Takes `responseMimeType: application/json`."""
@@ -61,6 +63,7 @@ _GEMINI_2_0 = Capabilities(
     thinks=False,
     max_output_tokens=8_192,
 )
+_GEMINI_1 = replace(_GEMINI_2_0, takes_json_schema=False)
 _GEMMA_3 = Capabilities(
     calls_functions=False,
     takes_system_instruction=False,
@@ -86,6 +89,8 @@ def capabilities_of(model: str) -> Capabilities:
     major, minor = int(gemini[1]), int(gemini[2] or 0)
     if major >= 3:
         return _GEMINI_3
+    if major < 2:
+        return _GEMINI_1
     return _GEMINI_2_5 if (major, minor) >= (2, 5) else _GEMINI_2_0
 
 

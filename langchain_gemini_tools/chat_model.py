@@ -21,7 +21,8 @@ from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.request import RenderedRequest, encode_request, render_request
 from langchain_gemini_tools.wire.response import StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, check_tools
+from langchain_gemini_tools.wire.tools.declarations import bind_tools
+from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unusable_tools
 from langchain_gemini_tools.wire.tools.names import function_names
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CLIENT_LOCK = threading.Lock()
-_MAX_TOLD_REPAIRS = 1000
+_MAX_TOLD = 1000
 
 
 class ChatGemini(GeminiOptions):
@@ -68,7 +69,7 @@ class ChatGemini(GeminiOptions):
     """
 
     _gemini: GeminiClient | None = PrivateAttr(default=None)
-    _told_repairs: set[tuple[str, str]] = PrivateAttr(default_factory=set)
+    _told: set[str] = PrivateAttr(default_factory=set)
 
     # Construction
 
@@ -154,14 +155,17 @@ class ChatGemini(GeminiOptions):
         return rendered
 
     def _tell(self, repairs: Sequence[Repair]) -> None:
-        """Log each repair once, although an agent sends its history again at every step."""
         for repair in repairs:
-            key = (repair.kind, repair.explanation)
-            if repair.is_harmless or key in self._told_repairs:
-                continue
-            if len(self._told_repairs) < _MAX_TOLD_REPAIRS:
-                self._told_repairs.add(key)
-            logger.warning("Message %d: %s", repair.position, repair.explanation)
+            if not repair.is_harmless:
+                self._warn_once(f"Message {repair.position}: {repair.explanation}")
+
+    def _warn_once(self, warning: str) -> None:
+        """Log a warning once, although an agent binds and sends the same again at every step."""
+        if warning in self._told:
+            return
+        if len(self._told) < _MAX_TOLD:
+            self._told.add(warning)
+        logger.warning("%s", warning)
 
     def _generate(
         self,
@@ -175,7 +179,8 @@ class ChatGemini(GeminiOptions):
         timeout = self._timeout(kwargs)
 
         def ask() -> ChatResult:
-            reply = self._client.send(request.context.model, body, timeout_seconds=timeout)
+            with request.naming_tools():
+                reply = self._client.send(request.context.model, body, timeout_seconds=timeout)
             return parse_response(reply, request.context)
 
         return self._retries(kwargs).call(ask)
@@ -192,7 +197,9 @@ class ChatGemini(GeminiOptions):
         timeout = self._timeout(kwargs)
 
         async def ask() -> ChatResult:
-            reply = await self._client.asend(request.context.model, body, timeout_seconds=timeout)
+            model = request.context.model
+            with request.naming_tools():
+                reply = await self._client.asend(model, body, timeout_seconds=timeout)
             return parse_response(reply, request.context)
 
         return await self._retries(kwargs).acall(ask)
@@ -211,15 +218,16 @@ class ChatGemini(GeminiOptions):
         def ask() -> Iterator[ChatGenerationChunk]:
             parser = StreamParser(request.context)
             replies = self._client.stream(request.context.model, body, timeout_seconds=timeout)
-            with parser.keeping_partial(), closing(replies):
+            with request.naming_tools(), parser.keeping_partial(), closing(replies):
                 for reply in replies:
                     yield from parser.feed(reply)
                 yield parser.finish()
 
-        for chunk in self._retries(kwargs).open_stream(ask):
-            if run_manager:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
+        with closing(self._retries(kwargs).open_stream(ask)) as chunks:
+            for chunk in chunks:
+                if run_manager:
+                    run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                yield chunk
 
     async def _astream(
         self,
@@ -235,7 +243,7 @@ class ChatGemini(GeminiOptions):
         async def ask() -> AsyncIterator[ChatGenerationChunk]:
             parser = StreamParser(request.context)
             replies = self._client.astream(request.context.model, body, timeout_seconds=timeout)
-            with parser.keeping_partial():
+            with request.naming_tools(), parser.keeping_partial():
                 async with aclosing(replies):
                     async for reply in replies:
                         for chunk in parser.feed(reply):
@@ -286,7 +294,9 @@ class ChatGemini(GeminiOptions):
         given = canonical_options(kwargs)
         bound = bind_tools(tools)
         capabilities = self._capabilities(given.get("model") or self.model)
-        check_tools(bound, capabilities)
+        refuse_unusable_tools(bound, capabilities)
+        for finding in find_problems(bound, capabilities):
+            self._warn_once(str(finding))
         if strict and tool_choice in {None, "auto"} and capabilities.validates_calls and bound:
             tool_choice = "validated"
         resolve_tool_choice(tool_choice, bound, capabilities, given.get("tool_config"))

@@ -41,6 +41,7 @@ _CALL_OPTIONS = frozenset(
         "tools",
         "tool_choice",
         "tool_config",
+        "tool_schema",
         "safety_settings",
         "cached_content",
         "continuation_token",
@@ -151,6 +152,11 @@ class GeminiOptions(BaseChatModel):
 
     # Behaviour
 
+    tool_schema: Literal["json_schema", "openapi"] | None = None
+    """How tools' schemas are sent: as they are, or as the API's older Schema message.
+
+    By default as they are, wherever the model takes that.
+    """
     streaming: bool | None = None
     convert_system_message_to_human: bool = False
     on_broken_history: Literal["repair", "raise"] = "repair"
@@ -191,6 +197,7 @@ class GeminiOptions(BaseChatModel):
             tools=given.get("tools") or (),
             tool_choice=given.get("tool_choice"),
             tool_config=given.get("tool_config"),
+            tool_schema=given.get("tool_schema"),
             generation={name: given[name] for name in GENERATION_OPTIONS if name in given},
             safety_settings=given.get("safety_settings"),
             cached_content=given.get("cached_content"),

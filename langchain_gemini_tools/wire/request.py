@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -15,7 +16,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from langchain_gemini_tools.errors import InvalidHistoryError, InvalidOptionError, RefusedError
+from langchain_gemini_tools.errors import (
+    GeminiInvalidRequestError,
+    InvalidHistoryError,
+    InvalidOptionError,
+    RefusedError,
+)
 from langchain_gemini_tools.wire.contents import render_contents, render_system
 from langchain_gemini_tools.wire.generation import (
     JSON,
@@ -26,11 +32,13 @@ from langchain_gemini_tools.wire.generation import (
 from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.response import ReplyContext
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, check_tools, render_tools
+from langchain_gemini_tools.wire.tools.declarations import SchemaForm, bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.error_paths import name_places
+from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
 from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -48,6 +56,8 @@ class CallOptions:
     tools: Sequence[Any] = ()
     tool_choice: Any = None
     tool_config: Any = None
+    tool_schema: SchemaForm | None = None
+    """The form in which schemas are sent; by default the best that the model takes."""
     generation: Mapping[str, Any] = field(default_factory=dict)
     """Sampling, output format, thinking: see `generation.py`."""
     safety_settings: Any = None
@@ -61,6 +71,12 @@ class CallOptions:
     """Send system messages as the first user text."""
     repairs_history: bool = True
 
+    @property
+    def form(self) -> SchemaForm:
+        """The form in which schemas are sent."""
+        best: SchemaForm = "json_schema" if self.capabilities.takes_json_schema else "openapi"
+        return self.tool_schema or best
+
 
 @dataclass(frozen=True)
 class RenderedRequest:
@@ -70,6 +86,16 @@ class RenderedRequest:
     repairs: list[Repair]
     context: ReplyContext
 
+    @contextmanager
+    def naming_tools(self) -> Iterator[None]:
+        """Where the API refuses a tool by its number, its name is put beside the API's words."""
+        try:
+            yield
+        except GeminiInvalidRequestError as error:
+            if places := name_places(str(error), self.body.get("tools", [])):
+                error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
+            raise
+
 
 def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> RenderedRequest:
     """Render one LangChain call as one Gemini call; equal input gives an equal request.
@@ -78,7 +104,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
         RefusedError: Something that the API would refuse, or that it has no form for.
     """
     tools = bind_tools(options.tools)
-    check_tools(tools, options.capabilities)
+    refuse_unusable_tools(tools, options.capabilities)
     choice = resolve_tool_choice(
         options.tool_choice, tools, options.capabilities, options.tool_config
     )
@@ -91,7 +117,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     body = {
         "systemInstruction": instruction,
         "contents": conversation.contents,
-        "tools": render_tools(tools, choice),
+        "tools": render_tools(tools, choice, options.form),
         "toolConfig": render_tool_config(
             choice, tools, options.capabilities, vertexai=options.vertexai
         ),

@@ -86,6 +86,7 @@ class FunctionDeclaration(TypedDict):
     parametersJsonSchema: NotRequired[JsonSchema]
     parameters: NotRequired[JsonSchema]
     responseJsonSchema: NotRequired[JsonSchema]
+    response: NotRequired[JsonSchema]
 
 
 class FunctionCallingConfig(TypedDict, total=False):

@@ -14,7 +14,8 @@ import pytest
 
 from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, check_tools, render_tools
+from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
 from tests.recordings import Exchange, each_exchange, exchanges, require_recordings
 
 JsonObject = dict[str, Any]
@@ -84,7 +85,7 @@ def test_a_whole_recorded_set_of_tools_is_taken_and_sent(exchange: Exchange) -> 
     capabilities = capabilities_of(exchange.model)
     config = request_body.get("toolConfig", request_body.get("tool_config"))
     bound = bind_tools(request_body["tools"])
-    check_tools(bound, capabilities)
+    refuse_unusable_tools(bound, capabilities)
     choice = resolve_tool_choice(None, bound, capabilities, config)
     sent = render_tools(bound, choice)
     is_vertex = exchange.backend == "vertex"

@@ -33,7 +33,8 @@ ROOMS = {
         "structured_output",
         "wire",
     },
-    "__init__": {"_version", "chat_model"},
+    "tool_report": {"capabilities", "errors", "wire"},
+    "__init__": {"_version", "chat_model", "tool_report"},
 }
 """What each room may import of ours, besides itself."""
 
@@ -96,7 +97,12 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert langchain_gemini_tools.__all__ == ["ChatGemini", "__version__"]
+    assert langchain_gemini_tools.__all__ == [
+        "ChatGemini",
+        "ToolReport",
+        "__version__",
+        "check_tools",
+    ]
     assert all(hasattr(langchain_gemini_tools, name) for name in langchain_gemini_tools.__all__)
     with pytest.raises(AttributeError, match="no attribute 'ChatGmini'"):
         langchain_gemini_tools.ChatGmini  # noqa: B018

@@ -156,7 +156,7 @@ def test_two_different_tools_of_one_name_are_refused() -> None:
         return city
 
     other = {"name": "look_up", "description": "Look up a word.", "parameters": {}}
-    with pytest.raises(InvalidToolError, match="Two tools are called 'look_up'"):
+    with pytest.raises(InvalidToolError, match="Tool 'look_up': two tools have this name"):
         ChatGemini(model="gemini-3-flash-preview").bind_tools([look_up, other])
 
 

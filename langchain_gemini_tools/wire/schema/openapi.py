@@ -55,10 +55,15 @@ _ANY_KEY: gemini.JsonSchema = {
 }
 
 
-def render_openapi_schema(schema: gemini.JsonSchema) -> gemini.JsonSchema | None:
+def render_openapi_parameters(schema: gemini.JsonSchema) -> gemini.JsonSchema | None:
     """The Schema message for a function's parameters; `None` for a function that takes none."""
-    rendered = _Renderer(schema.get("$defs") or {}).render(schema)
-    return rendered if schema.get("properties") else None
+    rendered = render_openapi_schema(schema)
+    return rendered if rendered.get("properties") else None
+
+
+def render_openapi_schema(schema: gemini.JsonSchema) -> gemini.JsonSchema:
+    """The Schema message for a cleaned schema."""
+    return _Renderer(schema.get("$defs") or {}).render(schema)
 
 
 class _Renderer:

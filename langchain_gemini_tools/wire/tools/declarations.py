@@ -7,15 +7,18 @@ cheap: an agent does it at every step.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, Tool
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.cleaning import render_parameters, render_response_schema
+from langchain_gemini_tools.wire.schema.openapi import (
+    render_openapi_parameters,
+    render_openapi_schema,
+)
 from langchain_gemini_tools.wire.schema.python_types import (
     arguments_schema,
     class_schema,
@@ -25,28 +28,28 @@ from langchain_gemini_tools.wire.schema.python_types import (
 from langchain_gemini_tools.wire.tools.builtin import (
     is_builtin,
     render_builtin,
-    snake_case,
     unknown_tool,
 )
 from langchain_gemini_tools.wire.tools.dialects import Specification, read_specification
-from langchain_gemini_tools.wire.tools.names import names_by_wire_name, render_name
+from langchain_gemini_tools.wire.tools.names import render_name
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
-MAX_FUNCTIONS = 512
+SchemaForm = Literal["json_schema", "openapi"]
+"""How a schema is sent: as JSON Schema, or as the API's own Schema message."""
 
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
-
-# "Parameter names must start with a letter or an underscore and must only contain chars a-z, A-Z,
-# 0-9, or underscores with a maximum length of 64."
-_PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 class BoundTool(dict[str, Any]):
     """A tool that is bound already: a plain dict in every way, known to be clean."""
+
+    def __init__(self, tool: Mapping[str, Any]) -> None:
+        super().__init__(tool)
+        self.remembered: dict[str, Any] = {}
+        """What was found out about it; see `findings`."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return dict, (dict(self),)  # a copy may be changed, and is looked at again
@@ -165,50 +168,10 @@ def _bind(specification: Specification) -> dict[str, Any]:
     return BoundTool({"type": "function", "function": function})
 
 
-def check_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capabilities) -> None:
-    """Refuse, by name, what the API would refuse by number.
-
-    Raises:
-        InvalidToolError: Two different functions share a name, there are too many, a parameter's
-            name is not allowed, or the model takes built-in tools and functions only apart.
-    """
-    functions: dict[str, Mapping[str, Any]] = {}
-    for tool in bound:
-        if function := tool.get("function"):
-            name = function["name"]
-            if functions.setdefault(name, function) != function:
-                raise InvalidToolError(
-                    f"Two tools are called {name!r}; names have to be different."
-                )
-    names = list(functions)
-    if len(names_by_wire_name(bound)) < len(names):
-        raise InvalidToolError("Two tools have the same name after renaming; rename one of them.")
-    if len(names) > MAX_FUNCTIONS:
-        raise InvalidToolError(
-            f"Gemini takes {MAX_FUNCTIONS} functions, and {len(names)} are bound."
-        )
-    for tool in bound:
-        _check_parameter_names(tool)
-    builtin = [snake_case(key) for tool in bound if "function" not in tool for key in tool]
-    if builtin and names and not capabilities.combines_builtin_tools_with_functions:
-        raise InvalidToolError(
-            f"This model takes built-in tools ({', '.join(builtin)}) and functions "
-            f"({', '.join(names)}) only apart. Bind one kind, or use gemini-3 or later."
-        )
-
-
-def _check_parameter_names(tool: Mapping[str, Any]) -> None:
-    function = tool.get("function", {})
-    for name in function.get("parameters", {}).get("properties", {}):
-        if not _PARAMETER_NAME.fullmatch(name):
-            raise InvalidToolError(
-                f"Tool {function['name']!r} has a parameter {name!r}. Parameters of Gemini's start "
-                "with a letter or an underscore and have up to 64 letters, digits and underscores."
-            )
-
-
 def render_tools(
-    bound: Sequence[Mapping[str, Any]], choice: ToolChoice | None = None
+    bound: Sequence[Mapping[str, Any]],
+    choice: ToolChoice | None = None,
+    form: SchemaForm = "json_schema",
 ) -> list[gemini.Tool]:
     """All functions in one tool, one that is bound twice once, then each built-in tool.
 
@@ -216,7 +179,7 @@ def render_tools(
     """
     functions = {tool["function"]["name"]: tool["function"] for tool in bound if "function" in tool}
     declarations = [
-        render_declaration(function)
+        render_declaration(function, form)
         for name, function in functions.items()
         if choice is None or choice.declares(name)
     ]
@@ -226,13 +189,22 @@ def render_tools(
     return [*tools, *(dict(tool) for tool in bound if "function" not in tool)]
 
 
-def render_declaration(function: Mapping[str, Any]) -> gemini.FunctionDeclaration:
+def render_declaration(
+    function: Mapping[str, Any], form: SchemaForm = "json_schema"
+) -> gemini.FunctionDeclaration:
     """One bound function as the wire declares it."""
     declaration: gemini.FunctionDeclaration = {"name": render_name(function["name"])}
     if "description" in function:
         declaration["description"] = function["description"]
-    if "parameters" in function:
-        declaration["parametersJsonSchema"] = function["parameters"]
-    if "response_schema" in function:
-        declaration["responseJsonSchema"] = function["response_schema"]
+    parameters, response = function.get("parameters"), function.get("response_schema")
+    if form == "openapi":
+        if parameters and (schema := render_openapi_parameters(parameters)):
+            declaration["parameters"] = schema
+        if response:
+            declaration["response"] = render_openapi_schema(response)
+        return declaration
+    if parameters:
+        declaration["parametersJsonSchema"] = parameters
+    if response:
+        declaration["responseJsonSchema"] = response
     return declaration

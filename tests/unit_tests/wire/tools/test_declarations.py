@@ -16,9 +16,9 @@ from langchain_gemini_tools.wire.tools.choice import ToolChoice
 from langchain_gemini_tools.wire.tools.declarations import (
     bind_tool,
     bind_tools,
-    check_tools,
     render_tools,
 )
+from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
 
 GEMINI_3 = capabilities_of("gemini-3-flash-preview")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
@@ -152,34 +152,34 @@ def test_where_the_api_takes_names_everything_is_declared(mode: str) -> None:
 
 def test_a_tool_that_is_bound_twice_is_declared_once() -> None:
     bound = bind_tools([WEATHER, {"name": "now"}, WEATHER])
-    check_tools(bound, GEMINI_3)
+    refuse_unusable_tools(bound, GEMINI_3)
     assert render_tools(bound) == render_tools(bound[:2])
 
 
 def test_two_different_tools_of_one_name_are_refused() -> None:
     bound = bind_tools([WEATHER, {"name": "now"}, {"name": "now", "description": "The time."}])
     with pytest.raises(InvalidToolError, match="Two tools are called 'now'"):
-        check_tools(bound, GEMINI_3)
+        refuse_unusable_tools(bound, GEMINI_3)
 
 
 def test_more_functions_than_gemini_takes_are_refused() -> None:
     bound = bind_tools({"name": f"f{n}"} for n in range(513))
-    check_tools(bound[:512], GEMINI_3)
+    refuse_unusable_tools(bound[:512], GEMINI_3)
     with pytest.raises(InvalidToolError, match="takes 512 functions, and 513 are bound"):
-        check_tools(bound, GEMINI_3)
+        refuse_unusable_tools(bound, GEMINI_3)
 
 
 @pytest.mark.parametrize("name", ["page-size", "$filter", "1st", "a" * 65, "größe"])
 def test_a_parameter_name_that_gemini_does_not_allow_is_refused(name: str) -> None:
     bound = bind_tools([{"name": "find", "parameters": {"properties": {name: {}}}}])
     with pytest.raises(InvalidToolError, match="Tool 'find' has a parameter"):
-        check_tools(bound, GEMINI_3)
+        refuse_unusable_tools(bound, GEMINI_3)
 
 
 def test_builtin_tools_beside_functions_need_gemini_3() -> None:
     bound = bind_tools([WEATHER, SEARCH])
-    check_tools(bound, GEMINI_3)
-    check_tools(bind_tools([WEATHER]), GEMINI_2_5)
-    check_tools(bind_tools([SEARCH]), GEMINI_2_5)
+    refuse_unusable_tools(bound, GEMINI_3)
+    refuse_unusable_tools(bind_tools([WEATHER]), GEMINI_2_5)
+    refuse_unusable_tools(bind_tools([SEARCH]), GEMINI_2_5)
     with pytest.raises(InvalidToolError, match=r"\(google_search\).*\(get_weather\) only apart"):
-        check_tools(bound, GEMINI_2_5)
+        refuse_unusable_tools(bound, GEMINI_2_5)

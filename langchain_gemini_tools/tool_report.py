@@ -1,0 +1,76 @@
+"""`check_tools`: what there is to say about a set of tools before any of it is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.capabilities import capabilities_of
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tools.declarations import bind_tool
+from langchain_gemini_tools.wire.tools.findings import (
+    Finding,
+    declaration_tokens,
+    find_problems,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class ToolReport:
+    """Findings about a set of tools. `print` it, or go through `findings`."""
+
+    model: str
+    tool_count: int
+    tokens: int
+    """About how many tokens the declarations cost in every request."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """What the API would refuse; `bind_tools` raises for it."""
+        return tuple(finding for finding in self.findings if finding.level == "error")
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What costs, or promises more than the model keeps."""
+        return tuple(finding for finding in self.findings if finding.level == "warning")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tools can be bound."""
+        return not self.errors
+
+    def __str__(self) -> str:
+        head = f"{self.tool_count} tools for {self.model}, about {self.tokens} tokens a request: "
+        head += f"{len(self.errors)} errors, {len(self.warnings)} warnings."
+        return "\n".join([head, *(f"  {item.level}: {item}" for item in self.findings)])
+
+
+def check_tools(tools: Iterable[Any], model: str = "gemini-3-flash-preview") -> ToolReport:
+    """Look at tools as `bind_tools` would, and tell everything that is found.
+
+    Args:
+        tools: Whatever `bind_tools` takes.
+        model: The model that they are meant for.
+    """
+    bound: list[dict[str, Any]] = []
+    refused: list[Finding] = []
+    for tool in tools:
+        try:
+            bound += bind_tool(tool)
+        except InvalidToolError as error:
+            refused.append(Finding("error", "no_tool", _name(tool), None, str(error)))
+    return ToolReport(
+        model=model,
+        tool_count=len(bound) + len(refused),
+        tokens=sum(map(declaration_tokens, bound)),
+        findings=(*refused, *find_problems(bound, capabilities_of(model))),
+    )
+
+
+def _name(tool: Any) -> str:
+    found = tool.get("name") if isinstance(tool, dict) else None
+    return str(found or getattr(tool, "name", None) or getattr(tool, "__name__", repr(tool)[:60]))

@@ -1,0 +1,63 @@
+"""The API's words about `function_declarations[3].parameters.properties[2].value` -> names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_PLACE = re.compile(
+    r"tools\[(?P<tool>\d+)\]\.function_?[dD]eclarations\[(?P<function>\d+)\]"
+    r"(?P<rest>(?:\.\w+(?:\[[^\]]*\])?)*)"
+)
+_STEP = re.compile(r"\.(?P<field>\w+)(?:\[(?P<key>[^\]]*)\])?")
+_SCHEMAS = {
+    "parameters": ("parameters", "parametersJsonSchema"),
+    "parameters_json_schema": ("parametersJsonSchema",),
+    "response": ("response", "responseJsonSchema"),
+}
+
+
+def name_places(message: str, tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Tool and parameter of every place that an error's text numbers, in order.
+
+    Args:
+        message: What the API said.
+        tools: The request's `tools`, as they were sent.
+    """
+    named: dict[str, None] = {}
+    for place in _PLACE.finditer(message):
+        try:
+            declaration = tools[int(place["tool"])]["functionDeclarations"][int(place["function"])]
+        except (KeyError, IndexError):
+            continue
+        steps = ".".join(_parameter_steps(place["rest"], declaration))
+        suffix = f", parameter {steps!r}" if steps else ""
+        named[f"tool {declaration['name']!r}{suffix}"] = None
+    return list(named)
+
+
+def _parameter_steps(rest: str, declaration: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the properties on the way; map entries are numbered, or named already."""
+    schema: Any = declaration
+    for step in _STEP.finditer(rest):
+        field, key = step["field"], step["key"]
+        if field in _SCHEMAS:
+            schema = next((schema[name] for name in _SCHEMAS[field] if name in schema), {})
+        elif field == "properties" and key is not None:
+            properties = schema.get("properties") or {}
+            name = list(properties)[int(key)] if _is_position(key, properties) else key
+            yield name
+            schema = properties.get(name) or {}
+        elif field == "items":
+            yield "[]"
+            schema = schema.get("items") or {}
+        elif field in {"any_of", "anyOf"} and key is not None and key.isdigit():
+            choices = schema.get("anyOf") or schema.get("oneOf") or []
+            schema = choices[int(key)] if int(key) < len(choices) else {}
+
+
+def _is_position(key: str, properties: Mapping[str, Any]) -> bool:
+    return key.isdigit() and key not in properties and int(key) < len(properties)

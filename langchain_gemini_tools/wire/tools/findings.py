@@ -1,0 +1,259 @@
+"""What the API will refuse about a set of tools, and what costs or weakens: found when binding.
+
+The API names `function_declarations[3].parameters.properties[2]`, after the request was sent; here
+the tool and the parameter are named before. What only concerns one tool is found once and kept on
+it, so that checking bound tools again is cheap.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tools.builtin import snake_case
+from langchain_gemini_tools.wire.tools.declarations import BoundTool
+from langchain_gemini_tools.wire.tools.names import names_by_wire_name, render_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from langchain_gemini_tools.capabilities import Capabilities
+
+_Found = TypeVar("_Found")
+
+MAX_FUNCTIONS = 512
+MAX_DEPTH = 32
+"""Levels of a schema. The API has a limit and does not publish it; real schemas stay far below."""
+DEEP = 8
+MANY_FUNCTIONS = 100
+LARGE_SET_TOKENS = 20_000
+CHARACTERS_PER_TOKEN = 4
+
+# "Parameter names must start with a letter or an underscore and must only contain chars a-z, A-Z,
+# 0-9, or underscores with a maximum length of 64."
+_PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+_NOT_ENFORCED = {
+    "pattern",
+    "minLength",
+    "maxLength",
+    "uniqueItems",
+    "multipleOf",
+    "minProperties",
+    "maxProperties",
+    "patternProperties",
+    "propertyNames",
+    "dependentRequired",
+    "dependentSchemas",
+    "contains",
+    "not",
+    "if",
+    "allOf",
+}
+"""Taken by the API and missing in its list of supported keywords: the model reads them at most."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing about a tool, or about all of them together."""
+
+    level: Literal["error", "warning"]
+    """`error`: the API would refuse the request. `warning`: it costs, or promises too much."""
+    code: str
+    """One word for it, such as `duplicate_name`."""
+    tool: str | None
+    """The tool's name; `None` for what concerns the whole set."""
+    parameter: str | None
+    """Where in the tool's parameters, such as `filters[].tag`."""
+    message: str
+
+    def __str__(self) -> str:
+        place = f"Tool {self.tool!r}" if self.tool else "The tools"
+        if self.parameter:
+            place += f", parameter {self.parameter!r}"
+        return f"{place}: {self.message}"
+
+
+def find_problems(bound: Sequence[Mapping[str, Any]], capabilities: Capabilities) -> list[Finding]:
+    """Everything there is to say about bound tools, errors first."""
+    found = [*_set_findings(bound, capabilities), *_size_findings(bound)]
+    for tool in bound:
+        found += _tool_findings(tool)
+    return sorted(found, key=lambda finding: finding.level)
+
+
+def refuse_unusable_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capabilities) -> None:
+    """Refuse, by name, what the API would refuse by number.
+
+    Raises:
+        InvalidToolError: With every error that was found.
+    """
+    found = [*_set_findings(bound, capabilities)]
+    for tool in bound:
+        found += [finding for finding in _tool_findings(tool) if finding.level == "error"]
+    if found:
+        raise InvalidToolError(" ".join(map(str, found)))
+
+
+def _set_findings(
+    bound: Sequence[Mapping[str, Any]], capabilities: Capabilities
+) -> Iterator[Finding]:
+    """Errors of the tools together."""
+    functions: dict[str, Mapping[str, Any]] = {}
+    for tool in bound:
+        if function := tool.get("function"):
+            name = function["name"]
+            if functions.setdefault(name, function) != function:
+                message = "two tools have this name; names have to be different."
+                yield Finding("error", "duplicate_name", name, None, message)
+    names = list(functions)
+    if len(names_by_wire_name(bound)) < len(names):
+        message = "two of them have the same name after renaming; rename one."
+        yield Finding("error", "duplicate_name", None, None, message)
+    if len(names) > MAX_FUNCTIONS:
+        message = f"Gemini takes {MAX_FUNCTIONS} functions, and {len(names)} are bound."
+        yield Finding("error", "too_many", None, None, message)
+    builtin = [snake_case(key) for tool in bound if "function" not in tool for key in tool]
+    if builtin and names and not capabilities.combines_builtin_tools_with_functions:
+        message = (
+            f"this model takes built-in tools ({', '.join(builtin)}) and functions "
+            f"({', '.join(names)}) only apart. Bind one kind, or use gemini-3 or later."
+        )
+        yield Finding("error", "not_together", None, None, message)
+
+
+def _size_findings(bound: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Warnings about what all declarations cost together, with numbers."""
+    names = [tool["function"]["name"] for tool in bound if "function" in tool]
+    tokens = sum(declaration_tokens(tool) for tool in bound)
+    if len(names) > MANY_FUNCTIONS:
+        message = f"{len(names)} functions are declared; models choose better among few."
+        yield Finding("warning", "many_tools", None, None, message)
+    if tokens > LARGE_SET_TOKENS:
+        largest = sorted(bound, key=declaration_tokens, reverse=True)[:3]
+        shown = ", ".join(
+            f"{tool['function']['name']} {declaration_tokens(tool)}"
+            for tool in largest
+            if "function" in tool
+        )
+        message = (
+            f"the declarations are about {tokens} tokens, sent with every request (the largest: "
+            f"{shown})."
+        )
+        yield Finding("warning", "large_set", None, None, message)
+
+
+def declaration_tokens(tool: Mapping[str, Any]) -> int:
+    """About how many tokens a tool's declaration costs in every request."""
+    return _remembered(tool, "tokens", lambda: len(json.dumps(tool)) // CHARACTERS_PER_TOKEN)
+
+
+def _tool_findings(tool: Mapping[str, Any]) -> list[Finding]:
+    """What there is to say about one tool."""
+    if "function" not in tool:
+        return []
+    return _remembered(tool, "findings", lambda: list(_function_findings(tool["function"])))
+
+
+def _remembered(tool: Mapping[str, Any], key: str, find: Callable[[], _Found]) -> _Found:
+    if not isinstance(tool, BoundTool):
+        return find()
+    if key not in tool.remembered:
+        tool.remembered[key] = find()
+    found: _Found = tool.remembered[key]
+    return found
+
+
+def _function_findings(function: Mapping[str, Any]) -> Iterator[Finding]:
+    name = function["name"]
+    if not function.get("description"):
+        message = "it has no description, so the model has to guess what it does."
+        yield Finding("warning", "no_description", name, None, message)
+    if render_name(name) != name:
+        message = f"the API does not take this name; the model sees {render_name(name)!r}."
+        yield Finding("warning", "renamed", name, None, message)
+    schema = function.get("parameters") or {}
+    for parameter in schema.get("properties", {}):
+        if not _PARAMETER_NAME.fullmatch(parameter):
+            message = (
+                "a parameter starts with a letter or an underscore and has up to 64 letters, "
+                "digits and underscores."
+            )
+            yield Finding("error", "bad_parameter_name", name, parameter, message)
+    yield from _schema_findings(name, schema)
+
+
+def _schema_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
+    ignored: dict[str, str] = {}
+    deepest = 0
+    for path, depth, part in _walk(schema, "", 0):
+        deepest = max(deepest, depth)
+        for keyword in _NOT_ENFORCED & part.keys():
+            ignored.setdefault(keyword, path)
+        if part.get("enum") == []:
+            yield Finding("error", "empty_enum", name, path, "its enum allows no value at all.")
+        missing = set(part.get("required", ())) - set(part.get("properties", ()))
+        if missing and "additionalProperties" not in part:
+            message = f"{', '.join(sorted(missing))} is required and not described."
+            yield Finding("warning", "undescribed_key", name, path or None, message)
+    for path in _required_cycles(schema):
+        message = "it has to hold itself, without end. Make it optional, or a list."
+        yield Finding("error", "endless", name, path, message)
+    if deepest > MAX_DEPTH:
+        message = f"its schema is {deepest} levels deep; Gemini refuses more than {MAX_DEPTH}."
+        yield Finding("error", "too_deep", name, None, message)
+    elif deepest > DEEP:
+        message = f"its schema is {deepest} levels deep; models fill flat schemas better."
+        yield Finding("warning", "deep", name, None, message)
+    for keyword, path in sorted(ignored.items()):
+        message = f"{keyword!r} is sent, but Gemini does not promise to follow it: check it."
+        yield Finding("warning", "not_enforced", name, path or None, message)
+
+
+def _walk(schema: Any, path: str, depth: int) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """Every subschema with its place; references are not followed, definitions are."""
+    if not isinstance(schema, dict):
+        return
+    yield path, depth, schema
+    for name, child in (schema.get("properties") or {}).items():
+        yield from _walk(child, f"{path}.{name}" if path else name, depth + 1)
+    for key in ("items", "additionalProperties", "contains", "not"):
+        yield from _walk(schema.get(key), f"{path}[]" if key == "items" else path, depth + 1)
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        for child in schema.get(key) or ():
+            yield from _walk(child, path, depth + 1)
+    for name, child in (schema.get("$defs") or {}).items():
+        yield from _walk(child, name, depth + 1)
+
+
+def _required_cycles(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Definitions that cannot be filled: they hold themselves in required properties only.
+
+    The API: cyclic references are allowed in non-required properties only.
+    """
+    definitions = schema.get("$defs") or {}
+    for start in definitions:
+        seen: set[str] = set()
+        open_names = [start]
+        while open_names:
+            for held in _held_by_necessity(definitions.get(open_names.pop(), {})):
+                if held == start:
+                    yield start
+                    open_names.clear()
+                    break
+                if held not in seen:
+                    seen.add(held)
+                    open_names.append(held)
+
+
+def _held_by_necessity(schema: Mapping[str, Any]) -> list[str]:
+    properties = schema.get("properties") or {}
+    needed = [properties[name] for name in schema.get("required", ()) if name in properties]
+    return [
+        str(child["$ref"]).rpartition("/")[2]
+        for child in needed
+        if isinstance(child, dict) and "$ref" in child
+    ]
