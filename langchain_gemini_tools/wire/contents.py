@@ -35,7 +35,7 @@ from langchain_gemini_tools.wire.tool_results import (
 from langchain_gemini_tools.wire.tools.names import render_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
@@ -72,37 +72,46 @@ def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction
     return {"parts": parts} if parts else None
 
 
-def render_contents(
-    messages: Iterable[tuple[int, BaseMessage]], capabilities: Capabilities, model: str = ""
-) -> Conversation:
+@dataclass(frozen=True)
+class Reader:
+    """Whom the contents are rendered for."""
+
+    capabilities: Capabilities
+    model: str = ""
+    """Its name, which tells whose thought signatures it reads."""
+    parameter_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Parameters with another name on the wire: tool's name -> the user's -> the wire's."""
+
+
+def render_contents(messages: Iterable[tuple[int, BaseMessage]], reader: Reader) -> Conversation:
     """Render everything but the system messages.
 
     Args:
         messages: Messages with their positions in the caller's list.
-        capabilities: What the model accepts.
-        model: Its name, which tells whose thought signatures it reads.
+        reader: The model they are for.
     """
     turns, repairs = history.arrange_turns(messages)
     conversation = Conversation(repairs=repairs)
     for turn in turns:
-        _render_turn(turn, conversation, capabilities, model)
+        _render_turn(turn, conversation, reader)
     _fill_ends(conversation, turns)
-    if capabilities.checks_call_signatures:
+    if reader.capabilities.checks_call_signatures:
         _sign_current_turn(conversation.contents)
     return conversation
 
 
-def _render_turn(
-    turn: Turn, conversation: Conversation, capabilities: Capabilities, model: str
-) -> None:
+def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None:
     answers: list[gemini.Part] = []
     media: list[gemini.Part] = []
     used_ids: set[str] = set()
     for position, reply in turn.replies:
         calls = history.calls_of(reply)
-        rendered = _render_calls(position, reply, calls, used_ids)
+        rendered = _render_calls(position, reply, calls, used_ids, reader)
         parts = _render_reply(reply, calls, rendered)
-        if not _reads_signatures(model, reply) and (bare := without_signatures(parts)) != parts:
+        if (
+            not _reads_signatures(reader.model, reply)
+            and (bare := without_signatures(parts)) != parts
+        ):
             author = reply.response_metadata["model_name"]
             conversation.repairs.append(history.unsigned(position, author))
             parts = bare
@@ -118,7 +127,7 @@ def _render_turn(
                 answer = render_response(call_id, wire_name, {"error": history.NOT_EXECUTED})
             else:
                 answer, more = render_result(
-                    found, call_id=call_id, name=wire_name, capabilities=capabilities
+                    found, call_id=call_id, name=wire_name, capabilities=reader.capabilities
                 )
                 media += more
             answers.append(answer)
@@ -154,7 +163,7 @@ def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) ->
 
 
 def _render_calls(
-    position: int, message: AIMessage, calls: Sequence[Call], used_ids: set[str]
+    position: int, message: AIMessage, calls: Sequence[Call], used_ids: set[str], reader: Reader
 ) -> list[gemini.Part]:
     """Each call as a part, with its signature and an id that stands once in the turn."""
     signatures = call_signatures_of(message)
@@ -164,8 +173,11 @@ def _render_calls(
         while call_id in used_ids:
             call_id += f"_{position}_{number}"
         used_ids.add(call_id)
+        args = call.args
+        if wire := reader.parameter_names.get(call.name):
+            args = {wire.get(name, name): value for name, value in args.items()}
         part: gemini.Part = {
-            "functionCall": {"id": call_id, "name": render_name(call.name), "args": call.args}
+            "functionCall": {"id": call_id, "name": render_name(call.name), "args": args}
         }
         signature = signatures.get(call.id)
         parts.append({**part, "thoughtSignature": signature} if signature else part)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import UnreadableReplyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _STEP = re.compile(
     r"""\.(?P<name>[^.\[\]]+)                                  # .name
@@ -26,9 +29,14 @@ _Path = tuple[str | int, ...]
 
 
 class ArgumentsWriter:
-    """Writes one call's arguments. `feed` returns what is certain so far, `finish` the rest."""
+    """Writes one call's arguments. `feed` returns what is certain so far, `finish` the rest.
 
-    def __init__(self) -> None:
+    Args:
+        names: Arguments that the user knows by another name: the wire's -> the user's.
+    """
+
+    def __init__(self, names: Mapping[str, str] | None = None) -> None:
+        self._names = names or {}
         self._open: list[_Container] = []
         self._string_at: _Path | None = None
         self._is_whole = False
@@ -49,7 +57,7 @@ class ArgumentsWriter:
         if not isinstance(args, dict) or not args or self._open:
             return ""
         self._is_whole = True
-        return json.dumps(args)
+        return json.dumps({self._names.get(name, name): value for name, value in args.items()})
 
     def finish(self) -> str:
         """The JSON text that closes everything still open; `{}` when nothing ever came."""
@@ -61,7 +69,8 @@ class ArgumentsWriter:
         return text + self._close_down_to(0)
 
     def _write(self, piece: dict[str, Any]) -> str:
-        path = _parse_path(piece.get("jsonPath"))
+        first, *others = _parse_path(piece.get("jsonPath"))
+        path = (self._names.get(str(first), first), *others)
         key = next((key for key in _VALUE_KEYS if key in piece), None)
         if key is None or self._is_whole:
             return ""

@@ -73,13 +73,22 @@ class PartReader:
 
     Args:
         tool_names: The bound tools: name on the wire -> the user's name.
+        parameter_names: Parameters with another name on the wire: tool's name -> the wire's -> the
+            user's.
         runs_remote_tools: Whether the request let the API call MCP servers by itself. Calls of
             undeclared functions are then the server's business and no tool calls.
     """
 
-    def __init__(self, tool_names: Mapping[str, str], *, runs_remote_tools: bool = False) -> None:
+    def __init__(
+        self,
+        tool_names: Mapping[str, str],
+        parameter_names: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        runs_remote_tools: bool = False,
+    ) -> None:
         self.log = PartLog()
         self._tool_names = tool_names
+        self._parameter_names = parameter_names or {}
         self._runs_remote_tools = runs_remote_tools
         self._call_ids: set[str] = set()
         self._signed_ids: set[str] = set()
@@ -198,10 +207,11 @@ class PartReader:
         if call.get("willContinue") or "partialArgs" in call:
             if not name:
                 raise UnreadableReplyError("The reply holds arguments that belong to no call.")
-            self._partial = (begun, ArgumentsWriter())
+            self._partial = (begun, ArgumentsWriter(self._parameter_names.get(name)))
             begun.fragment = self._continue_call(call).fragment
         elif name and (args is None or isinstance(args, dict)):
-            begun.args = args or {}
+            names = self._parameter_names.get(name, {})
+            begun.args = {names.get(key, key): value for key, value in (args or {}).items()}
         else:
             # Core would repair anything that begins like JSON into a valid call.
             begun.fragment = f"not a function call: {json.dumps(call)}"

@@ -22,7 +22,7 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
     RefusedError,
 )
-from langchain_gemini_tools.wire.contents import render_contents, render_system
+from langchain_gemini_tools.wire.contents import Reader, render_contents, render_system
 from langchain_gemini_tools.wire.generation import (
     JSON,
     plain,
@@ -35,7 +35,11 @@ from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve
 from langchain_gemini_tools.wire.tools.declarations import SchemaForm, bind_tools, render_tools
 from langchain_gemini_tools.wire.tools.error_paths import name_places
 from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
-from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name
+from langchain_gemini_tools.wire.tools.names import (
+    function_names,
+    names_by_wire_name,
+    renamed_parameters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +113,8 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
         options.tool_choice, tools, options.capabilities, options.tool_config
     )
     system, others = split_system(messages)
-    conversation = render_contents(others, options.capabilities, options.model)
+    renamed = renamed_parameters(tools)
+    conversation = render_contents(others, Reader(options.capabilities, options.model, renamed))
     instruction = render_system(system)
     if instruction and (options.merges_system or not options.capabilities.takes_system_instruction):
         conversation.contents[0]["parts"][:0] = instruction["parts"]
@@ -137,6 +142,10 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
         context=ReplyContext(
             model=options.model,
             tool_names=names_by_wire_name(tools),
+            parameter_names={
+                tool: {wire: name for name, wire in names.items()}
+                for tool, names in renamed.items()
+            },
             runs_remote_tools=any("mcpServers" in tool for tool in tools),
         ),
     )

@@ -47,6 +47,8 @@ class ReplyContext:
     model: str
     tool_names: Mapping[str, str] = field(default_factory=dict)
     """Bound tools: name on the wire -> the user's name."""
+    parameter_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Parameters with another name on the wire: tool's name -> the wire's -> the user's."""
     runs_remote_tools: bool = False
     """Whether the API may call MCP servers by itself."""
 
@@ -55,7 +57,11 @@ class _Answer:
     """One candidate, as far as it has been read."""
 
     def __init__(self, context: ReplyContext) -> None:
-        self.reader = PartReader(context.tool_names, runs_remote_tools=context.runs_remote_tools)
+        self.reader = PartReader(
+            context.tool_names,
+            context.parameter_names,
+            runs_remote_tools=context.runs_remote_tools,
+        )
         self.ending = Ending(context.model)
         self._pieces: list[Piece] = []
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_gemini_tools.wire.tools.names import render_parameter_name
 from tests.integration_tests.play import (
     WEATHER,
     Play,
@@ -17,6 +18,10 @@ from tests.integration_tests.play import (
     result,
     user,
 )
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeModel
+    from tests.emulator import Emulator
 
 SKIP = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """`skip_thought_signature_validator`, for calls that the model did not make."""
@@ -237,3 +242,26 @@ def _streamed(runnable: Any, messages: list[Any]) -> Any:
     for chunk in runnable.stream(messages):
         whole = chunk if whole is None else whole + chunk
     return whole
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+def test_a_renamed_parameter_has_the_users_name_everywhere_but_on_the_wire(
+    emulator: Emulator, make_model: MakeModel, is_streamed: bool
+) -> None:
+    find = {
+        "name": "find",
+        "description": "Find pages.",
+        "parameters": {"type": "object", "properties": {"page-size": {"type": "integer"}}},
+    }
+    chat = make_model().bind_tools([find])
+    wire_name = render_parameter_name("page-size")
+    emulator.reply(calls=[("find", {wire_name: 5})])
+    chunks = list(chat.stream("Go")) if is_streamed else [chat.invoke("Go")]
+    answer = sum(chunks[1:], chunks[0])
+    assert [call["args"] for call in answer.tool_calls] == [{"page-size": 5}]
+    call_id = answer.tool_calls[0]["id"]
+    chat.invoke([HumanMessage("Go"), answer, ToolMessage("done", tool_call_id=call_id)])
+    sent = emulator.last.body["contents"][1]["parts"][0]["functionCall"]
+    assert sent["args"] == {wire_name: 5}
+    declared = emulator.last.body["tools"][0]["functionDeclarations"][0]
+    assert list(declared["parametersJsonSchema"]["properties"]) == [wire_name]

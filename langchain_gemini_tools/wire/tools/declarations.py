@@ -31,7 +31,7 @@ from langchain_gemini_tools.wire.tools.builtin import (
     unknown_tool,
 )
 from langchain_gemini_tools.wire.tools.dialects import Specification, read_specification
-from langchain_gemini_tools.wire.tools.names import render_name
+from langchain_gemini_tools.wire.tools.names import render_name, render_parameter_name
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
@@ -196,7 +196,7 @@ def render_declaration(
     declaration: gemini.FunctionDeclaration = {"name": render_name(function["name"])}
     if "description" in function:
         declaration["description"] = function["description"]
-    parameters, response = function.get("parameters"), function.get("response_schema")
+    parameters, response = _wire_parameters(function), function.get("response_schema")
     if form == "openapi":
         if parameters and (schema := render_openapi_parameters(parameters)):
             declaration["parameters"] = schema
@@ -208,3 +208,16 @@ def render_declaration(
     if response:
         declaration["responseJsonSchema"] = response
     return declaration
+
+
+def _wire_parameters(function: Mapping[str, Any]) -> gemini.JsonSchema | None:
+    """A function's parameters under names that the API takes."""
+    schema: gemini.JsonSchema | None = function.get("parameters")
+    wire = {name: render_parameter_name(name) for name in (schema or {}).get("properties", ())}
+    if schema is None or all(name == said for name, said in wire.items()):
+        return schema
+    renamed = {**schema, "properties": {wire[k]: v for k, v in schema["properties"].items()}}
+    for key in ("required", "propertyOrdering"):
+        if key in schema:
+            renamed[key] = [wire.get(name, name) for name in schema[key]]
+    return renamed

@@ -8,14 +8,17 @@ it, so that checking bound tools again is cheap.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.builtin import snake_case
 from langchain_gemini_tools.wire.tools.declarations import BoundTool
-from langchain_gemini_tools.wire.tools.names import names_by_wire_name, render_name
+from langchain_gemini_tools.wire.tools.names import (
+    names_by_wire_name,
+    render_name,
+    render_parameter_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,10 +34,6 @@ DEEP = 8
 MANY_FUNCTIONS = 100
 LARGE_SET_TOKENS = 20_000
 CHARACTERS_PER_TOKEN = 4
-
-# "Parameter names must start with a letter or an underscore and must only contain chars a-z, A-Z,
-# 0-9, or underscores with a maximum length of 64."
-_PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 _NOT_ENFORCED = {
     "pattern",
@@ -177,12 +176,9 @@ def _function_findings(function: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", "renamed", name, None, message)
     schema = function.get("parameters") or {}
     for parameter in schema.get("properties", {}):
-        if not _PARAMETER_NAME.fullmatch(parameter):
-            message = (
-                "a parameter starts with a letter or an underscore and has up to 64 letters, "
-                "digits and underscores."
-            )
-            yield Finding("error", "bad_parameter_name", name, parameter, message)
+        if (wire := render_parameter_name(parameter)) != parameter:
+            message = f"the API does not take this name; the model sees {wire!r}."
+            yield Finding("warning", "renamed", name, parameter, message)
     yield from _schema_findings(name, schema)
 
 

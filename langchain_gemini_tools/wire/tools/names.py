@@ -25,15 +25,27 @@ _VALID = re.compile(rf"[A-Za-z_][A-Za-z0-9_.-]{{0,{MAX_NAME_LENGTH - 1}}}")
 _BAD_CHARACTER = re.compile(r"[^A-Za-z0-9_.-]")
 
 
+# "Parameter names must start with a letter or an underscore and must only contain chars a-z, A-Z,
+# 0-9, or underscores with a maximum length of 64."
+_VALID_PARAMETER = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_NAME_LENGTH - 1}}}")
+_BAD_IN_PARAMETER = re.compile(r"[^A-Za-z0-9_]")
+
+
 @lru_cache(maxsize=4096)
 def render_name(name: str) -> str:
-    """The name on the wire: `name` itself where the API takes it, else a valid one of its own.
+    """A tool's name on the wire: itself where the API takes it, else a valid one of its own."""
+    return name if _VALID.fullmatch(name) else _renamed(name, _BAD_CHARACTER)
 
-    The hash of the whole name keeps two names apart that differ only in what was replaced.
-    """
-    if _VALID.fullmatch(name):
-        return name
-    readable = _BAD_CHARACTER.sub("_", name)
+
+@lru_cache(maxsize=4096)
+def render_parameter_name(name: str) -> str:
+    """A parameter's name on the wire, by the same rule."""
+    return name if _VALID_PARAMETER.fullmatch(name) else _renamed(name, _BAD_IN_PARAMETER)
+
+
+def _renamed(name: str, bad: re.Pattern[str]) -> str:
+    # The hash of the whole name keeps two names apart that differ only in what is replaced.
+    readable = bad.sub("_", name)
     if not re.match(r"[A-Za-z_]", readable):
         readable = f"_{readable}"
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
@@ -48,3 +60,16 @@ def function_names(bound: Iterable[Mapping[str, Any]]) -> list[str]:
 def names_by_wire_name(bound: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """For every bound function, its name on the wire and the user's name for it."""
     return {render_name(name): name for name in function_names(bound)}
+
+
+def renamed_parameters(bound: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Parameters with another name on the wire: tool's name -> the user's -> the wire's."""
+    renamed: dict[str, dict[str, str]] = {}
+    for tool in bound:
+        function = tool.get("function") or {}
+        names = function.get("parameters", {}).get("properties", ())
+        if changed := {
+            name: wire for name in names if (wire := render_parameter_name(name)) != name
+        }:
+            renamed[function["name"]] = changed
+    return renamed

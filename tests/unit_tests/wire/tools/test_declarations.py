@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from langchain_gemini_tools.wire.tools.declarations import (
     render_tools,
 )
 from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
+from langchain_gemini_tools.wire.tools.names import render_parameter_name
 
 GEMINI_3 = capabilities_of("gemini-3-flash-preview")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
@@ -158,7 +160,7 @@ def test_a_tool_that_is_bound_twice_is_declared_once() -> None:
 
 def test_two_different_tools_of_one_name_are_refused() -> None:
     bound = bind_tools([WEATHER, {"name": "now"}, {"name": "now", "description": "The time."}])
-    with pytest.raises(InvalidToolError, match="Two tools are called 'now'"):
+    with pytest.raises(InvalidToolError, match="Tool 'now': two tools have this name"):
         refuse_unusable_tools(bound, GEMINI_3)
 
 
@@ -170,10 +172,19 @@ def test_more_functions_than_gemini_takes_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["page-size", "$filter", "1st", "a" * 65, "größe"])
-def test_a_parameter_name_that_gemini_does_not_allow_is_refused(name: str) -> None:
-    bound = bind_tools([{"name": "find", "parameters": {"properties": {name: {}}}}])
-    with pytest.raises(InvalidToolError, match="Tool 'find' has a parameter"):
-        refuse_unusable_tools(bound, GEMINI_3)
+def test_a_parameter_name_that_gemini_does_not_allow_is_renamed(name: str) -> None:
+    schema = {"properties": {name: {"type": "string"}, "q": {}}, "required": [name]}
+    bound = bind_tools([{"name": "find", "parameters": schema}])
+    refuse_unusable_tools(bound, GEMINI_3)
+    [declared] = render_tools(bound)[0]["functionDeclarations"]
+    renamed = render_parameter_name(name)
+    assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", renamed)
+    assert declared["parametersJsonSchema"] == {
+        "type": "object",
+        "properties": {renamed: {"type": "string"}, "q": {}},
+        "required": [renamed],
+    }
+    assert bound[0]["function"]["parameters"]["required"] == [name]
 
 
 def test_builtin_tools_beside_functions_need_gemini_3() -> None:
