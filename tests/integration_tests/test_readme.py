@@ -36,7 +36,7 @@ def test_every_block_prints_what_the_readme_shows(
         elif language == "text":
             shown.append(text.rstrip("\n"))
     assert printed == shown
-    assert len(printed) == 5
+    assert len(printed) == 6
     assert not emulator.refusals
 
 
