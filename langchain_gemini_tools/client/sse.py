@@ -63,7 +63,7 @@ class EventReader:
             return None
         event = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         self._data.clear()
-        return event
+        return None if event.isspace() else event
 
     def _bare_text(self, line: bytes) -> bytes | None:
         """The bare text, once it is whole: a server may leave the connection open behind it."""

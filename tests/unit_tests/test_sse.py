@@ -33,6 +33,9 @@ def read(*chunks: bytes) -> list[bytes]:
         pytest.param(b'data: {"a":1}', [b'{"a":1}'], id="no-end"),
         pytest.param(b'data: {"a":1}\n', [b'{"a":1}'], id="no-blank-line"),
         pytest.param(b"\n\n\n", [], id="blank"),
+        pytest.param(
+            b'data:\r\n\r\ndata: \n\ndata: {"a":1}\n\n', [b'{"a":1}'], id="events-without-data"
+        ),
         pytest.param(b"", [], id="empty"),
         pytest.param(b'data: {"a":1}\n\n' + ERROR, [b'{"a":1}', ERROR.strip()], id="bare-tail"),
         pytest.param(b'{"error": {}}', [b'{"error": {}}'], id="bare-line"),
