@@ -219,11 +219,12 @@ def _sent_calls(
 ) -> list[tuple[int, str, str]]:
     """Number, id and name of the message's calls, in the order they are sent."""
     numbers = {part["functionCall"]["id"]: number for number, part in enumerate(rendered)}
-    sent = [part["functionCall"] for part in parts if "functionCall" in part]
+    # A part that is echoed as it came may hold anything.
+    sent = [call for part in parts if isinstance(call := part.get("functionCall"), dict)]
     return [
-        (numbers[function_call["id"]], function_call["id"], function_call["name"])
+        (numbers[call_id], call_id, function_call["name"])
         for function_call in sent
-        if function_call.get("id") in numbers
+        if isinstance(call_id := function_call.get("id"), str) and call_id in numbers
     ]
 
 

@@ -109,6 +109,8 @@ class PartReader:
         match part:
             case {"functionCall": dict(call)} if not self._is_remote(call):
                 return self._read_call(call, signature)
+            case {"functionCall": str() | int() | float() | list()}:
+                raise UnreadableReplyError(f"The reply holds a call that is none: {part!r:.200}")
             case {"text": str(text)} if set(part) <= _TEXT_FIELDS:
                 return self._read_text(text, signature, is_thought=bool(part.get("thought")))
             case {"text": str(text)} if not part.get("thought"):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import RefusedError, UnsupportedBlockError
 from tests.unit_tests.wire.asking import (
     GEMINI_2,
@@ -77,6 +78,17 @@ def test_a_system_message_is_made_of_text(kind: str) -> None:
     block = {"type": kind, "base64": "AAAA", "mime_type": "image/png"}
     with pytest.raises(UnsupportedBlockError, match=f"'{kind}' block in a system message"):
         contents([SystemMessage([block]), ASK])
+
+
+@pytest.mark.parametrize("strange", ["x", None, ["x"], {"id": ["x"]}])
+def test_a_part_that_is_echoed_may_hold_anything(strange: Any) -> None:
+    part = {"functionCall": strange}
+    said = AIMessage([{"type": "gemini_part", "part": part}])
+    assert ChatGemini(model=GEMINI_2).preview([ASK, said, ASK]).body["contents"] == [
+        user("Look!"),
+        model(part),
+        user("Look!"),
+    ]
 
 
 def test_a_renamed_tool_has_one_name_everywhere() -> None:

@@ -272,6 +272,12 @@ def test_calls_of_remote_tools_are_the_servers_business() -> None:
     assert message.content == [block(1, "gemini_part", part=parts[0])]
 
 
+@pytest.mark.parametrize("strange", ["search", 5, True, ["search"]])
+def test_a_call_that_is_no_object_is_unreadable(strange: Any) -> None:
+    with pytest.raises(UnreadableReplyError, match="a call that is none"):
+        parse(reply([{"functionCall": strange}]))
+
+
 def test_a_part_that_is_no_object_is_unreadable() -> None:
     with pytest.raises(UnreadableReplyError, match="no object"):
         parse(reply(["text"]))
