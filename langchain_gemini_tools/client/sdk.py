@@ -79,10 +79,11 @@ def _sdk_client(settings: ClientSettings, pool: HttpPool, api_version: str) -> A
 
 
 def _headers(settings: ClientSettings) -> dict[str, str]:
-    given = {name.lower() for name in settings.headers}
+    # In lower case, as the SDK spells its own: it would send "User-Agent" beside "user-agent".
+    given = {name.lower(): value for name, value in settings.headers.items()}
     ours = f"langchain-gemini-tools/{__version__}"
-    names = [name for name in ("user-agent", "x-goog-api-client") if name not in given]
-    return {**dict.fromkeys(names, ours), **settings.headers}  # the SDK puts itself before ours
+    names = ("user-agent", "x-goog-api-client")
+    return {**dict.fromkeys(names, ours), **given}  # the SDK puts itself before ours
 
 
 def _explain_refused_settings(settings: ClientSettings, error: ValueError) -> GeminiToolsError:

@@ -225,14 +225,16 @@ def test_the_server_is_never_given_less_than_ten_seconds(
     assert seen == [header]
 
 
-def test_headers_of_the_user_are_added() -> None:
+@pytest.mark.parametrize("name", ["user-agent", "User-Agent"])
+def test_headers_of_the_user_are_added(name: str) -> None:
     def answer(request: Any) -> Any:
         assert request.headers["x-team"] == "a"
+        assert len(request.headers.get_list("user-agent")) == 1
         assert request.headers["user-agent"].endswith("mine/1")
         assert request.headers["x-goog-api-client"].endswith("gemini-tools/0.1.0")
         return hx.Response(200, json={})
 
-    run(answering(answer, headers={"x-team": "a", "user-agent": "mine/1"}), "send")
+    run(answering(answer, headers={"x-team": "a", name: "mine/1"}), "send")
 
 
 @every_way
