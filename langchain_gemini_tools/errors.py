@@ -60,6 +60,12 @@ if TYPE_CHECKING:
 class GeminiToolsError(Exception):
     """Base of everything this package raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not by a call of the class: some constructors take other things than the text. And a
+        # joined class cannot be imported by its name; its two halves can.
+        ours, sdk_name = type(self).__dict__.get("_halves", (type(self), None))
+        return _rebuild, (ours, sdk_name, self.args, self.__dict__)
+
 
 class RefusedError(GeminiToolsError, ModelInvalidRequestError, ValueError):
     """Refused before anything was sent, because the API could only have refused it later."""
@@ -188,11 +194,6 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         self.is_daily_quota = any("PerDay" in str(quota.get("quotaId")) for quota in quotas)
         if self.is_daily_quota:
             self.is_retryable = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A joined class cannot be imported by its name; its two halves can.
-        ours, sdk_name = type(self).__dict__.get("_halves", (type(self), None))
-        return _rebuild, (ours, sdk_name, self.args, self.__dict__)
 
 
 class GeminiInvalidRequestError(GeminiAPIError, ModelInvalidRequestError):
@@ -400,9 +401,9 @@ def _joined(ours: type[GeminiAPIError], sdk_name: str) -> type[GeminiAPIError]:
 
 
 def _rebuild(
-    ours: type[GeminiAPIError], sdk_name: str | None, args: tuple[Any, ...], state: dict[str, Any]
-) -> GeminiAPIError:
-    cls = _joined(ours, sdk_name) if sdk_name else ours
+    ours: type[GeminiToolsError], sdk_name: str | None, args: tuple[Any, ...], state: dict[str, Any]
+) -> GeminiToolsError:
+    cls = _joined(cast("type[GeminiAPIError]", ours), sdk_name) if sdk_name else ours
     error = cls.__new__(cls, *args)
     Exception.__init__(error, *args)
     error.__dict__.update(state)

@@ -109,11 +109,14 @@ def test_the_text_is_one_line_with_the_fields_at_fault_and_the_delay() -> None:
         errors.GeminiTimeoutError("late"),
         errors.GeminiConnectionError("gone"),
         errors.GeminiAuthenticationError("no key"),
+        errors.UnknownToolError("serach", ["search"]),
+        errors.UnsupportedBlockError("zork", "human", ["text"]),
+        errors.BlockedError("Blocked.", finish_reason="SAFETY"),
     ],
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("copied", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy])
-def test_a_pickled_error_is_of_the_same_class(error: errors.GeminiAPIError, copied: Any) -> None:
+def test_a_pickled_error_is_of_the_same_class(error: Exception, copied: Any) -> None:
     twin = copied(error)
     assert type(twin) is type(error)
     assert (str(twin), twin.__dict__) == (str(error), error.__dict__)
