@@ -215,6 +215,13 @@ def test_secrets_are_taken_out() -> None:
     assert secrets_in(headers) == [key, token]
 
 
+@pytest.mark.parametrize("own", ["my-gateway-key\n", "my-gateway\nkey"])
+def test_a_key_with_a_line_break_is_taken_out_however_it_is_quoted(own: str) -> None:
+    quoted = f"Illegal header value {own.encode()!r}; {own.strip()}"
+    assert scrub(quoted, [own]).count("[redacted]") == 2
+    assert "gateway" not in scrub(quoted, [own])
+
+
 def test_importing_the_errors_does_not_load_the_sdk() -> None:
     program = (
         "import sys; import langchain_gemini_tools.errors; "
