@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.client import borrowed
 from langchain_gemini_tools.client.redaction import scrub
-from langchain_gemini_tools.client.replies import parse_event, parse_reply, raise_api_error
+from langchain_gemini_tools.client.replies import aread_events, parse_reply, read_events
 from langchain_gemini_tools.client.sdk import open_sdk
-from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.client.transport import Call, map_transport_error
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterator
+    from collections.abc import AsyncGenerator, Generator
 
     from langchain_gemini_tools.client.sdk import OpenedSdk
     from langchain_gemini_tools.client.settings import ClientSettings
@@ -116,17 +115,7 @@ class GeminiClient:
             with Call(body, timeout_seconds, ends_at_deadline=False) as call:
                 for _ in opened.sdk.models.generate_content_stream(**opened.arguments(model)):
                     pass
-            response = call.kept_response
-            try:
-                if response.status_code != 200:
-                    raise_api_error(response, response.read())
-                reader = EventReader()
-                for chunk in response.iter_bytes():
-                    for text in reader.feed(chunk):
-                        yield from parse_event(response, text)
-                yield from parse_event(response, reader.finish(), is_last=True)
-            finally:
-                response.close()
+            yield from read_events(call.kept_response)
 
     async def asend(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
         """`send` for the running event loop."""
@@ -137,8 +126,7 @@ class GeminiClient:
             async with asyncio.timeout(timeout_seconds):
                 with Call(body, timeout_seconds) as call:
                     await opened.sdk.aio.models.generate_content(**opened.arguments(model))
-                body = await call.aread()
-            return parse_reply(call.kept_response, body)
+                return parse_reply(call.kept_response, await call.aread())
 
     async def astream(
         self, model: str, body: bytes, *, timeout_seconds: float | None
@@ -157,19 +145,9 @@ class GeminiClient:
                 models = opened.sdk.aio.models
                 async for _ in await models.generate_content_stream(**opened.arguments(model)):
                     pass
-            response = call.kept_response
-            try:
-                if response.status_code != 200:
-                    raise_api_error(response, await response.aread())
-                reader = EventReader()
-                async for chunk in response.aiter_bytes():
-                    for text in reader.feed(chunk):
-                        for reply in parse_event(response, text):
-                            yield reply
-                for reply in parse_event(response, reader.finish(), is_last=True):
+            async with aclosing(aread_events(call.kept_response)) as replies:
+                async for reply in replies:
                     yield reply
-            finally:
-                await response.aclose()
 
     def close(self) -> None:
         """Close the connections of the sync methods. The next call opens new ones."""
@@ -203,20 +181,44 @@ class GeminiClient:
             return opened
         return await asyncio.to_thread(self._open)
 
-    @contextmanager
-    def _our_errors(self, timeout_seconds: float | None) -> Iterator[None]:
-        try:
-            yield
-        except GeminiToolsError:
-            raise
-        except Exception as error:
-            shown = scrub(str(error), self.settings.secrets)
-            ours = map_transport_error(error, shown, timeout_seconds)
-            if ours is None and isinstance(error, ValueError):
-                # The SDK's word for arguments it does not take, such as a model called "a?b".
-                ours = InvalidOptionError(shown)
-            if ours is None:
-                raise
+    def _our_errors(self, timeout_seconds: float | None) -> _OurErrors:
+        return _OurErrors(self.settings, timeout_seconds)
+
+
+class _OurErrors:
+    """Turns what fails inside into an error of ours, without the frames that it came through.
+
+    Their locals are headers and bodies, some with the key in it, and a traceback may show locals.
+    """
+
+    def __init__(self, settings: ClientSettings, timeout_seconds: float | None) -> None:
+        self._settings = settings
+        self._timeout_seconds = timeout_seconds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if not isinstance(error, Exception):
+            return
+        if isinstance(error, GeminiToolsError):
+            raise _without_frames(error)
+        shown = scrub(str(error), self._settings.secrets)
+        ours = map_transport_error(error, shown, self._timeout_seconds)
+        if ours is None and isinstance(error, ValueError):
+            # The SDK's word for arguments it does not take, such as a model called "a?b".
+            ours = InvalidOptionError(shown)
+        if ours is not None:
             # A traceback prints the cause too: an illegal header, for one, is quoted in its text.
             quotes = shown != str(error) or isinstance(error, UnicodeError)
-            raise ours from (None if quotes else error)
+            cause = _without_frames(error)
+            raise ours from (None if quotes else cause)
+
+
+def _without_frames(error: Exception) -> Exception:
+    """The error, and what it came from, as messages alone."""
+    link: BaseException | None = error
+    while link is not None and link.__traceback__ is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools.client.redaction import scrub, secrets_in
+from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.errors import (
     TruncatedStreamError,
     UnreadableReplyError,
@@ -15,6 +16,8 @@ from langchain_gemini_tools.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
     JsonObject = dict[str, Any]
 
 
@@ -31,6 +34,36 @@ def parse_reply(response: Any, body: bytes) -> JsonObject:
     if not isinstance(reply, dict):
         raise _unreadable(response, body)
     return reply
+
+
+def read_events(response: Any) -> Generator[JsonObject]:
+    """The replies of a stream as they arrive; the response is closed at the end."""
+    try:
+        if response.status_code != 200:
+            raise_api_error(response, response.read())
+        reader = EventReader()
+        for chunk in response.iter_bytes():
+            for text in reader.feed(chunk):
+                yield from parse_event(response, text)
+        yield from parse_event(response, reader.finish(), is_last=True)
+    finally:
+        response.close()
+
+
+async def aread_events(response: Any) -> AsyncGenerator[JsonObject]:
+    """`read_events` for the running event loop."""
+    try:
+        if response.status_code != 200:
+            raise_api_error(response, await response.aread())
+        reader = EventReader()
+        async for chunk in response.aiter_bytes():
+            for text in reader.feed(chunk):
+                for reply in parse_event(response, text):
+                    yield reply
+        for reply in parse_event(response, reader.finish(), is_last=True):
+            yield reply
+    finally:
+        await response.aclose()
 
 
 def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[JsonObject]:

@@ -254,6 +254,32 @@ def test_a_status_becomes_the_error_of_its_kind(way: str) -> None:
 
 
 @every_way
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(
+            lambda _: hx.Response(403, json={"error": {"message": f"{KEY} is bad"}}), id="refused"
+        ),
+        pytest.param(
+            lambda _: hx.Response(200, json={"error": {"message": f"{KEY} is bad"}}), id="at-200"
+        ),
+        pytest.param(lambda _: hx.Response(200, text=f"<p>{KEY}</p>"), id="unreadable"),
+        pytest.param(lambda _: _raise(hx.ReadTimeout("late")), id="late"),
+        pytest.param(lambda _: _raise(hx.ConnectError("gone")), id="gone"),
+    ],
+)
+def test_a_traceback_that_shows_locals_shows_no_key(way: str, answer: Any) -> None:
+    with pytest.raises(GeminiToolsError) as raised:
+        run(answering(answer), way)
+    shown = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    assert KEY not in "".join(shown.format())
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+@every_way
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_redirects_are_not_followed(way: str, status: int) -> None:
     asked: list[str] = []
