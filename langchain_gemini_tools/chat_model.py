@@ -18,7 +18,12 @@ from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
 from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
 from langchain_gemini_tools.wire.generation import plain
-from langchain_gemini_tools.wire.request import RenderedRequest, encode_request, render_request
+from langchain_gemini_tools.wire.request import (
+    RenderedRequest,
+    encode_request,
+    render_counting,
+    render_request,
+)
 from langchain_gemini_tools.wire.response import StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
@@ -369,14 +374,10 @@ class ChatGemini(GeminiOptions):
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
         request = render_request(messages, self._call_options(None, options))
-        model = request.context.model
-        body: dict[str, Any] = dict(request.body)
-        if not self._uses_vertexai:
-            name = model if "/" in model else f"models/{model}"
-            body = {"generateContentRequest": {"model": name, **body}}
+        body = encode_request(render_counting(request, vertexai=self._uses_vertexai))
         counted = self._retries(kwargs).call(
             lambda: self._client.count_tokens(
-                model, encode_request(body), timeout_seconds=self._timeout(kwargs)
+                request.context.model, body, timeout_seconds=self._timeout(kwargs)
             )
         )
         return int(counted.get("totalTokens", 0))

@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
 
 
+_COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfig")
+"""Every other field of a request is unknown to Vertex AI's `countTokens`: a 400."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallOptions:
     """Everything about one call but its messages."""
@@ -149,6 +153,16 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
             runs_remote_tools=any("mcpServers" in tool for tool in tools),
         ),
     )
+
+
+def render_counting(request: RenderedRequest, *, vertexai: bool) -> gemini.JsonObject:
+    """What asks for the number of tokens in a request: the two backends take different bodies."""
+    body: gemini.JsonObject = {**request.body}
+    if vertexai:
+        return {key: body[key] for key in _COUNTED_ON_VERTEX if key in body}
+    model = request.context.model
+    name = model if "/" in model else f"models/{model}"
+    return {"generateContentRequest": {"model": name, **body}}
 
 
 def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

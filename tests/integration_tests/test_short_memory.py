@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.oauth2.credentials import Credentials
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     ClearToolUsesEdit,
@@ -23,6 +24,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
+from tests.emulator import ACCESS_TOKEN
 from tests.integration_tests.play import Play, call, get_weather, model, request, result, user
 
 if TYPE_CHECKING:
@@ -59,6 +61,23 @@ def test_messages_are_trimmed_by_the_tokens_that_the_api_counts(
     assert {asked.path.rpartition(":")[2] for asked in play.emulator.requests[:-1]} == {
         "countTokens"
     }
+
+
+def test_vertex_ai_counts_what_it_knows_of_a_request(play: Play) -> None:
+    """Labels, safety settings and a tool choice cost nothing there, and are unknown fields."""
+    chat = play.model(
+        vertexai=True,
+        api_key=None,
+        project="p",
+        location="l",
+        credentials=Credentials(ACCESS_TOKEN),  # type: ignore[no-untyped-call]
+        labels={"team": "a"},
+        safety_settings={"HARM_CATEGORY_HARASSMENT": "BLOCK_NONE"},
+    )
+    question = [SystemMessage("Be brief."), HumanMessage("Weather?")]
+    alone = chat.get_num_tokens_from_messages(question)
+    assert chat.get_num_tokens_from_messages(question, [get_weather], tool_choice="any") > alone
+    assert set(play.sent[-1]) == {"contents", "systemInstruction", "tools"}
 
 
 def test_nothing_counts_nothing_and_is_not_asked_for(play: Play) -> None:
