@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage, AIMessageChunk
+from pydantic import BaseModel
+
+from langchain_gemini_tools.structured_output import json_parser
+
+
+class City(BaseModel):
+    name: str
+    people: int = 0
+
+
+OSLO = '{"name": "Oslo", "people": 7}'
+CUT = OSLO[:15]
+every_schema = pytest.mark.parametrize(
+    "schema", [City, City.model_json_schema()], ids=["pydantic", "json-schema"]
+)
+
+
+@every_schema
+@pytest.mark.parametrize("reason", ["MAX_TOKENS", "SAFETY"])
+def test_json_that_was_cut_is_not_completed(schema: Any, reason: str) -> None:
+    answer = AIMessage(CUT, response_metadata={"finish_reason": reason})
+    with pytest.raises(OutputParserException, match=f"ended with {reason} before its JSON did"):
+        json_parser(schema).invoke(answer)
+
+
+@every_schema
+def test_a_stream_of_json_that_was_cut_ends_with_an_error(schema: Any) -> None:
+    ending = AIMessageChunk(content="", response_metadata={"finish_reason": "MAX_TOKENS"})
+    objects = json_parser(schema).transform(iter([AIMessageChunk(content=CUT), ending]))
+    with pytest.raises(OutputParserException, match="MAX_TOKENS"):
+        list(objects)
+
+
+@every_schema
+@pytest.mark.parametrize("metadata", [{}, {"finish_reason": "STOP"}, {"finish_reason": "NEW"}])
+def test_whole_json_is_read_whatever_it_ended_with(schema: Any, metadata: Any) -> None:
+    found = json_parser(schema).invoke(AIMessage(OSLO, response_metadata=metadata))
+    assert dict(found) == {"name": "Oslo", "people": 7}
