@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from tests.emulator.refusal import Refusal, invalid, refuse_all
 from tests.emulator.rules.json_schemas import check_json_schema
-from tests.emulator.rules.schemas import parameters_problems
+from tests.emulator.rules.schemas import parameters_problems, vertex_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.emulator.ask import Ask
+    from tests.emulator.refusal import JsonObject
 
 # Newer servers allow colons, and the newest reference 128 characters; the older texts do not.
 # What passes here passes everywhere.
@@ -39,8 +40,18 @@ def check_declarations(ask: Ask) -> None:
         ):
             if own in declaration and json_schema in declaration:
                 raise invalid(f"{name}: {own} and {json_schema} exclude each other")
+        if ask.backend == "vertex" and (own_schema := declaration.get("parameters")):
+            _check_on_vertex(own_schema, name)
         if (schema := declaration.get("parametersJsonSchema")) is not None:
             check_json_schema(schema, name, is_parameters=True)
+
+
+def _check_on_vertex(schema: JsonObject, name: str) -> None:
+    if problem := vertex_problem(schema, "parameters"):
+        raise Refusal(
+            f"Unable to submit request because `{name}` functionDeclaration {problem} Learn more: "
+            "https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling"
+        )
 
 
 def _check_number(ask: Ask) -> None:

@@ -38,6 +38,24 @@ def schema_problems(schema: JsonObject, path: str) -> Iterator[Problem]:
         yield from schema_problems(choice, f"{path}.any_of[{number}]")
 
 
+def vertex_problem(schema: JsonObject, path: str) -> str | None:
+    """What Vertex alone says about a function's `parameters`: the first place, in its words."""
+    if path == "parameters" and schema.get("type") != "OBJECT":
+        return f"`{path}` schema should be of type OBJECT."
+    if "anyOf" in schema and len(schema) > 1:
+        return (
+            f"`{path}` schema specified other fields alongside any_of. When using any_of, it must "
+            "be the only field set."
+        )
+    if "anyOf" not in schema and "type" not in schema:
+        return f"`{path}` schema didn't specify the schema type field."
+    children = {f"{path}.{name}": child for name, child in schema.get("properties", {}).items()}
+    children |= {f"{path}.items": schema["items"]} if "items" in schema else {}
+    children |= {f"{path}.any_of[{n}]": child for n, child in enumerate(schema.get("anyOf", []))}
+    found = (vertex_problem(child, place) for place, child in children.items())
+    return next(filter(None, found), None)
+
+
 def _object_problems(schema: JsonObject, kind: str, path: str) -> Iterator[Problem]:
     properties = schema.get("properties", {})
     if kind == "OBJECT":

@@ -77,6 +77,35 @@ def test_what_a_schema_may_not_say(schema: dict[str, Any], problem: str) -> None
     assert refusal_of(ask(tools=parameters(schema))).body == refused(f"* {path}{problem}\n")
 
 
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        pytest.param(
+            {"anyOf": [with_property(STRING)]},
+            "`parameters` schema should be of type OBJECT.",
+            id="no-object",
+        ),
+        pytest.param(
+            with_property({"anyOf": [STRING, {"type": "INTEGER"}], "description": "Either."}),
+            "`parameters.data` schema specified other fields alongside any_of. "
+            "When using any_of, it must be the only field set.",
+            id="beside-any-of",
+        ),
+        pytest.param(
+            with_property({"type": "ARRAY", "items": with_property({"nullable": True})}),
+            "`parameters.data.items.data` schema didn't specify the schema type field.",
+            id="no-type",
+        ),
+    ],
+)
+def test_what_vertex_alone_refuses(schema: dict[str, Any], problem: str) -> None:
+    check(ask(tools=parameters(schema)))
+    assert refusal_of(ask(tools=parameters(schema), backend="vertex")).body == refused(
+        f"Unable to submit request because `f` functionDeclaration {problem} Learn more: "
+        "https://cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling"
+    )
+
+
 def test_parameters_may_be_an_empty_object() -> None:
     check(ask(tools=parameters({"type": "OBJECT", "properties": {}, "required": []})))
 
