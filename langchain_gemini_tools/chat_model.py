@@ -6,6 +6,7 @@ import logging
 import threading
 import warnings
 from contextlib import aclosing, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.language_models import LangSmithParams
@@ -14,8 +15,9 @@ from pydantic import PrivateAttr
 
 from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
-from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
+from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks
 from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.request import (
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
     from pydantic import SecretStr
 
+    from langchain_gemini_tools.errors import ReplyError
     from langchain_gemini_tools.wire.history import Repair
 
 logger = logging.getLogger(__name__)
@@ -180,15 +183,15 @@ class ChatGemini(GeminiOptions):
         **kwargs: Any,
     ) -> ChatResult:
         request = self._render(messages, stop, kwargs)
-        body = encode_request(request.body)
-        timeout = self._timeout(kwargs)
-
-        def ask() -> ChatResult:
+        retries = self._retries(kwargs, run_manager)
+        while True:
+            ask = partial(self._client.send, **self._sending(request, kwargs))
             with request.naming_tools():
-                reply = self._client.send(request.context.model, body, timeout_seconds=timeout)
-            return parse_response(reply, request.context)
-
-        return self._retries(kwargs).call(ask)
+                reply = retries.call(ask)
+            try:
+                return parse_response(reply, request.context)
+            except FAILED_ANSWERS as failure:
+                request = self._second_try(request, failure, kwargs)
 
     async def _agenerate(
         self,
@@ -198,16 +201,15 @@ class ChatGemini(GeminiOptions):
         **kwargs: Any,
     ) -> ChatResult:
         request = self._render(messages, stop, kwargs)
-        body = encode_request(request.body)
-        timeout = self._timeout(kwargs)
-
-        async def ask() -> ChatResult:
-            model = request.context.model
+        retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
+        while True:
+            ask = partial(self._client.asend, **self._sending(request, kwargs))
             with request.naming_tools():
-                reply = await self._client.asend(model, body, timeout_seconds=timeout)
-            return parse_response(reply, request.context)
-
-        return await self._retries(kwargs).acall(ask)
+                reply = await retries.acall(ask)
+            try:
+                return parse_response(reply, request.context)
+            except FAILED_ANSWERS as failure:
+                request = self._second_try(request, failure, kwargs)
 
     def _stream(
         self,
@@ -217,22 +219,30 @@ class ChatGemini(GeminiOptions):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         request = self._render_for_stream(messages, stop, kwargs)
-        body = encode_request(request.body)
-        timeout = self._timeout(kwargs)
+        retries = self._retries(kwargs, run_manager)
+        while True:
+            has_begun = False
+            ask = partial(self._read_stream, request, kwargs)
+            try:
+                with closing(retries.open_stream(ask)) as chunks:
+                    for chunk in chunks:
+                        if run_manager:
+                            run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                        has_begun = True
+                        yield chunk
+                return
+            except FAILED_ANSWERS as failure:
+                request = self._second_try(request, failure, kwargs, is_final=has_begun)
 
-        def ask() -> Iterator[ChatGenerationChunk]:
-            parser = StreamParser(request.context)
-            replies = self._client.stream(request.context.model, body, timeout_seconds=timeout)
-            with request.naming_tools(), parser.keeping_partial(), closing(replies):
-                for reply in replies:
-                    yield from parser.feed(reply)
-                yield parser.finish()
-
-        with closing(self._retries(kwargs).open_stream(ask)) as chunks:
-            for chunk in chunks:
-                if run_manager:
-                    run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-                yield chunk
+    def _read_stream(
+        self, request: RenderedRequest, kwargs: Mapping[str, Any]
+    ) -> Iterator[ChatGenerationChunk]:
+        parser = StreamParser(request.context)
+        replies = self._client.stream(**self._sending(request, kwargs))
+        with request.naming_tools(), parser.keeping_partial(), closing(replies):
+            for reply in replies:
+                yield from parser.feed(reply)
+            yield parser.finish()
 
     async def _astream(
         self,
@@ -242,24 +252,60 @@ class ChatGemini(GeminiOptions):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         request = self._render_for_stream(messages, stop, kwargs)
-        body = encode_request(request.body)
-        timeout = self._timeout(kwargs)
+        retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
+        while True:
+            has_begun = False
+            ask = partial(self._aread_stream, request, kwargs)
+            try:
+                async with aclosing(retries.aopen_stream(ask)) as chunks:
+                    async for chunk in chunks:
+                        if run_manager:
+                            await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+                        has_begun = True
+                        yield chunk
+                return
+            except FAILED_ANSWERS as failure:
+                request = self._second_try(request, failure, kwargs, is_final=has_begun)
 
-        async def ask() -> AsyncIterator[ChatGenerationChunk]:
-            parser = StreamParser(request.context)
-            replies = self._client.astream(request.context.model, body, timeout_seconds=timeout)
-            with request.naming_tools(), parser.keeping_partial():
-                async with aclosing(replies):
-                    async for reply in replies:
-                        for chunk in parser.feed(reply):
-                            yield chunk
-                yield parser.finish()
+    async def _aread_stream(
+        self, request: RenderedRequest, kwargs: Mapping[str, Any]
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        parser = StreamParser(request.context)
+        replies = self._client.astream(**self._sending(request, kwargs))
+        with request.naming_tools(), parser.keeping_partial():
+            async with aclosing(replies):
+                async for reply in replies:
+                    for chunk in parser.feed(reply):
+                        yield chunk
+            yield parser.finish()
 
-        async with aclosing(self._retries(kwargs).aopen_stream(ask)) as chunks:
-            async for chunk in chunks:
-                if run_manager:
-                    await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-                yield chunk
+    def _retries(
+        self, kwargs: Mapping[str, Any], run_manager: CallbackManagerForLLMRun | None = None
+    ) -> RetryPolicy:
+        tell = partial(tell_callbacks, run_manager) if run_manager else None
+        return RetryPolicy(self._max_retries(kwargs), on_retry=tell)
+
+    def _sending(self, request: RenderedRequest, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What the client is called with."""
+        return {
+            "model": request.context.model,
+            "body": encode_request(request.body),
+            "timeout_seconds": self._timeout(kwargs),
+        }
+
+    def _second_try(
+        self,
+        request: RenderedRequest,
+        failure: ReplyError,
+        kwargs: Mapping[str, Any],
+        *,
+        is_final: bool = False,
+    ) -> RenderedRequest:
+        """The request with a word about the failure, or the failure where that is not wanted."""
+        if is_final or request.is_second_try or not self._may_ask_again(kwargs):
+            raise failure
+        logger.warning("Asking once more, with feedback: %s", failure)
+        return request.with_feedback(failure)
 
     def _render_for_stream(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]

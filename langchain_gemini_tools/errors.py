@@ -144,6 +144,10 @@ class MalformedCallError(ReplyError):
     is_retryable = True
 
 
+FAILED_ANSWERS = (MalformedCallError, EmptyReplyError)
+"""What the model got wrong: asking again helps if it is told so, not by repeating the request."""
+
+
 class TruncatedStreamError(ReplyError, ModelConnectionError):
     """The stream ended before the answer did."""
 

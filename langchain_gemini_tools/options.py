@@ -18,7 +18,6 @@ from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.retry import RetryPolicy
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
 from langchain_gemini_tools.wire.request import CallOptions
 
@@ -49,6 +48,7 @@ _CALL_OPTIONS = frozenset(
         "extra_body",
         "convert_system_message_to_human",
         "on_broken_history",
+        "on_malformed",
     }
 )
 """What a call may set besides `GENERATION_OPTIONS`."""
@@ -161,6 +161,13 @@ class GeminiOptions(BaseChatModel):
     convert_system_message_to_human: bool = False
     on_broken_history: Literal["repair", "raise"] = "repair"
     """Whether messages that Gemini would refuse are mended (see `preview`) or refused."""
+    on_malformed: Literal["retry", "raise", "return"] = "retry"
+    """What becomes of a malformed call or an empty answer.
+
+    `retry` asks once more, telling the model what was wrong, and then raises. Where `max_retries`
+    is 0 it does not ask: a malformed call raises, an empty answer is handed over with
+    `response_metadata["empty_response"]`. `return` hands over both; `finish_reason` tells.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -206,6 +213,8 @@ class GeminiOptions(BaseChatModel):
             extra_body=given.get("extra_body"),
             merges_system=given["convert_system_message_to_human"],
             repairs_history=given["on_broken_history"] == "repair",
+            returns_failures=given["on_malformed"] == "return",
+            refuses_empty=given["on_malformed"] == "raise" or self._may_ask_again(kwargs),
         )
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,9 +236,14 @@ class GeminiOptions(BaseChatModel):
         seconds: float | None = self._options(None, kwargs)["timeout"]
         return seconds
 
-    def _retries(self, kwargs: Mapping[str, Any]) -> RetryPolicy:
-        retries = self._options(None, kwargs)["max_retries"]
-        return RetryPolicy(self.max_retries if retries is None else retries)
+    def _may_ask_again(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether a failed answer is asked for once more."""
+        is_wanted = self._options(None, kwargs)["on_malformed"] == "retry"
+        return is_wanted and self._max_retries(kwargs) > 0
+
+    def _max_retries(self, kwargs: Mapping[str, Any]) -> int:
+        retries: int | None = self._options(None, kwargs)["max_retries"]
+        return self.max_retries if retries is None else retries
 
     # The client
 

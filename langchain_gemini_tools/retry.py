@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.exceptions import ModelError, ModelTimeoutError
 
+from langchain_gemini_tools.errors import FAILED_ANSWERS
+
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
         Iterator,
     )
 
+    from langchain_core.callbacks import CallbackManagerForLLMRun
+
 Result = TypeVar("Result")
 
 _logger = logging.getLogger(__name__)
@@ -34,8 +38,9 @@ _logger = logging.getLogger(__name__)
 class RetryPolicy:
     """Repeats a failed request with growing, random pauses, or as the API asks for them.
 
-    Not repeated: what cannot succeed, a timeout (the caller's time is up), a quota per day, and
-    what the API wants to hear of later than `max_delay_seconds` from now.
+    Not repeated: what cannot succeed, a timeout (the caller's time is up), a quota per day, what
+    the API wants to hear of later than `max_delay_seconds` from now, and an answer that the model
+    got wrong: that one is asked for again in other words, elsewhere.
     """
 
     max_retries: int
@@ -96,7 +101,7 @@ class RetryPolicy:
     def _pause_after(self, error: ModelError, attempt: int) -> float:
         """The seconds to wait before this retry; raises the error when it is final."""
         asked: float | None = getattr(error, "retry_after", None)
-        if not error.is_retryable or isinstance(error, ModelTimeoutError):
+        if not error.is_retryable or isinstance(error, (ModelTimeoutError, *FAILED_ANSWERS)):
             raise error
         if asked is not None and asked > self.max_delay_seconds:
             error.add_note(
@@ -114,6 +119,19 @@ class RetryPolicy:
         _logger.warning("Retry %d of %d in %.1f s: %s", attempt, self.max_retries, delay, error)
         if self.on_retry is not None:
             self.on_retry(attempt, error, delay)
+
+
+def tell_callbacks(
+    run_manager: CallbackManagerForLLMRun, attempt: int, error: Exception, delay: float
+) -> None:
+    """Tell LangChain's callbacks (`on_retry`) of a retry, in the form that they expect."""
+    from tenacity import RetryCallState, Retrying
+
+    state = RetryCallState(Retrying(), fn=None, args=(), kwargs={})
+    state.attempt_number = attempt
+    state.upcoming_sleep = delay
+    state.set_exception((type(error), error, error.__traceback__))
+    run_manager.on_retry(state)
 
 
 def _begin(items: Iterator[Result]) -> tuple[Iterator[Result], list[Result]]:

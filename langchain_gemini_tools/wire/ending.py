@@ -27,8 +27,10 @@ _FAILED_CALLS = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"}
 """Never an answer, whatever stands beside it."""
 _REFUSED_CALLS = {"UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"}
 """An answer only if it holds a call: executors tell the model about a tool they do not know."""
-_MAY_BE_EMPTY = {"STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UNSPECIFIED"}
-"""Without parts, these are empty answers; every other reason says that something was withheld."""
+_EMPTY = {None, "STOP", "FINISH_REASON_UNSPECIFIED"}
+"""Without parts, the model said nothing; every other reason says that something was withheld."""
+_CUT = {"MAX_TOKENS", "CONTINUATION"}
+"""Without parts, the model was still thinking."""
 
 _RENAMED = {"modelVersion": "model_name"}
 _NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
@@ -89,8 +91,14 @@ class Ending:
                 "What had arrived is on this error's `partial`."
             )
 
-    def check(self, *, has_calls: bool, is_empty: bool) -> None:
-        """Raise when what was read may not be taken for an answer."""
+    def check(self, *, has_calls: bool, is_empty: bool, refuses_empty: bool = False) -> None:
+        """Raise when what was read may not be taken for an answer.
+
+        Args:
+            has_calls: Whether a call was read.
+            is_empty: Whether nothing was read that says anything.
+            refuses_empty: Whether an end without a word, and without a reason for that, is one.
+        """
         reason, message = self.finish_reason, self._fields.get("finishMessage")
         told = f"{reason}: {message}" if message else f"{reason}"
         details: dict[str, Any] = {"finish_reason": reason, "finish_message": message}
@@ -100,7 +108,9 @@ class Ending:
             raise BlockedError(f"The prompt was blocked: {self._block_reason}.", **details)
         if reason in _FAILED_CALLS or (reason in _REFUSED_CALLS and not has_calls):
             raise MalformedCallError(f"The model did not make a valid call ({told}).", **details)
-        if is_empty and reason and reason not in _MAY_BE_EMPTY:
+        if is_empty and reason in _EMPTY and refuses_empty:
+            raise EmptyReplyError(f"The answer is empty ({told}).", **details)
+        if is_empty and reason not in _EMPTY | _CUT:
             raise BlockedError(f"The answer was withheld ({told}).", **details)
 
     @property

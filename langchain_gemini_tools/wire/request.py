@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.errors import ReplyError
     from langchain_gemini_tools.wire import shapes as gemini
 
 
@@ -78,6 +79,10 @@ class CallOptions:
     merges_system: bool = False
     """Send system messages as the first user text."""
     repairs_history: bool = True
+    returns_failures: bool = False
+    """Hand over malformed answers instead of raising."""
+    refuses_empty: bool = False
+    """Raise where an answer ends well with nothing in it, instead of marking it."""
 
     @property
     def form(self) -> SchemaForm:
@@ -93,6 +98,19 @@ class RenderedRequest:
     body: gemini.Request
     repairs: list[Repair]
     context: ReplyContext
+    is_second_try: bool = False
+
+    def with_feedback(self, failure: ReplyError) -> RenderedRequest:
+        """The same request, telling the model what was wrong with its answer to it."""
+        said = failure.finish_message or failure.finish_reason or "it was empty"
+        told: gemini.Part = {
+            "text": f"Your last answer could not be used ({said}). Answer in words, or call a "
+            "declared function with arguments that fit its schema."
+        }
+        *before, last = self.body["contents"]
+        again: gemini.Content = {"role": "user", "parts": [*last["parts"], told]}
+        body: gemini.Request = {**self.body, "contents": [*before, again]}
+        return replace(self, body=body, is_second_try=True)
 
     @contextmanager
     def naming_tools(self) -> Iterator[None]:
@@ -151,6 +169,8 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
                 for tool, names in renamed.items()
             },
             runs_remote_tools=any("mcpServers" in tool for tool in tools),
+            returns_failures=options.returns_failures,
+            refuses_empty=options.refuses_empty,
         ),
     )
 

@@ -15,7 +15,12 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import invalid_tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from langchain_gemini_tools.errors import GeminiToolsError, ReplyError, UnreadableReplyError
+from langchain_gemini_tools.errors import (
+    FAILED_ANSWERS,
+    GeminiToolsError,
+    ReplyError,
+    UnreadableReplyError,
+)
 from langchain_gemini_tools.wire.ending import Ending
 from langchain_gemini_tools.wire.parts import (
     PartReader,
@@ -51,6 +56,10 @@ class ReplyContext:
     """Parameters with another name on the wire: tool's name -> the wire's -> the user's."""
     runs_remote_tools: bool = False
     """Whether the API may call MCP servers by itself."""
+    returns_failures: bool = False
+    """Whether a malformed answer is handed over like any other."""
+    refuses_empty: bool = False
+    """Whether an answer that ends well with nothing in it is refused."""
 
 
 class _Answer:
@@ -63,6 +72,7 @@ class _Answer:
             runs_remote_tools=context.runs_remote_tools,
         )
         self.ending = Ending(context.model)
+        self._context = context
         self._pieces: list[Piece] = []
 
     def read(self, reply: gemini.Reply, candidate: Mapping[str, Any] | None) -> list[Piece]:
@@ -75,8 +85,14 @@ class _Answer:
         """Raise, with what has arrived, when this may not be taken for an answer."""
         try:
             self.reader.check_complete()
-            self.ending.check(has_calls=bool(self.reader.call_count), is_empty=self.is_empty())
+            self.ending.check(
+                has_calls=bool(self.reader.call_count),
+                is_empty=self.is_empty(),
+                refuses_empty=self._context.refuses_empty,
+            )
         except ReplyError as error:
+            if self._context.returns_failures and isinstance(error, FAILED_ANSWERS):
+                return
             error.partial = self.partial()
             raise
 

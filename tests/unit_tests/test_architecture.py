@@ -18,7 +18,7 @@ ROOMS = {
     "_version": set(),
     "capabilities": set(),
     "errors": set(),
-    "retry": set(),
+    "retry": {"errors"},
     "client": {"errors", "_version"},
     "wire": {"capabilities", "errors"},
     "structured_output": set(),

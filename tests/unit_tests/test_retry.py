@@ -100,9 +100,17 @@ both_ways = pytest.mark.parametrize("way", ["sync", "async"])
 
 @both_ways
 async def test_what_may_succeed_later_is_asked_again(way: str) -> None:
-    scripted = Scripted([BUSY, GeminiConnectionError("gone"), EmptyReplyError("nothing"), "ok"])
+    scripted = Scripted([BUSY, GeminiConnectionError("gone"), "ok"])
     assert await called(scripted, way) == "ok"
-    assert scripted.slept == [1.0, 2.0, 4.0]
+    assert scripted.slept == [1.0, 2.0]
+
+
+@both_ways
+async def test_an_answer_that_the_model_got_wrong_is_not_repeated_as_it_was(way: str) -> None:
+    scripted = Scripted([EmptyReplyError("nothing"), "ok"])
+    with pytest.raises(EmptyReplyError):
+        await called(scripted, way)
+    assert scripted.slept == []
 
 
 @both_ways

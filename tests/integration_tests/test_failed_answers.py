@@ -1,0 +1,167 @@
+"""Malformed and empty answers: asked for once more with a word about it, raised, or returned."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+
+from langchain_gemini_tools.errors import (
+    EmptyReplyError,
+    GeminiServerError,
+    GeminiToolsError,
+    MalformedCallError,
+)
+from tests.integration_tests.play import get_weather
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeModel
+    from tests.emulator import Emulator
+
+MESSAGE = "Malformed function call: print(default_api.get_weather(city=))"
+FAILURES: dict[str, tuple[dict[str, Any], type[GeminiToolsError], str]] = {
+    "malformed": (
+        {"parts": [], "finish_reason": "MALFORMED_FUNCTION_CALL", "finish_message": MESSAGE},
+        MalformedCallError,
+        MESSAGE,
+    ),
+    "empty": ({"parts": []}, EmptyReplyError, "STOP"),
+    "unexpected": (
+        {"parts": [], "finish_reason": "UNEXPECTED_TOOL_CALL", "finish_message": "Who?"},
+        MalformedCallError,
+        "Who?",
+    ),
+}
+WAYS = ["invoke", "ainvoke", "stream", "astream"]
+
+
+async def ask(chat: Any, way: str) -> Any:
+    match way:
+        case "invoke":
+            return chat.invoke("Weather in Oslo?")
+        case "ainvoke":
+            return await chat.ainvoke("Weather in Oslo?")
+        case "stream":
+            chunks = list(chat.stream("Weather in Oslo?"))
+        case _:
+            chunks = [chunk async for chunk in chat.astream("Weather in Oslo?")]
+    return functools.reduce(operator.add, chunks)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", FAILURES)
+async def test_the_model_is_told_and_asked_once_more(
+    emulator: Emulator, make_model: MakeModel, kind: str, way: str
+) -> None:
+    scripted, _, told = FAILURES[kind]
+    emulator.reply(**scripted)
+    emulator.reply("Sunny.")
+    answer = await ask(make_model(max_retries=1), way)
+    assert answer.text == "Sunny."
+    first, second = emulator.requests
+    [content] = second.body["contents"]
+    assert first.body["contents"] == [{"role": "user", "parts": content["parts"][:1]}]
+    assert content["parts"][1:] == [
+        {
+            "text": f"Your last answer could not be used ({told}). Answer in words, or call a "
+            "declared function with arguments that fit its schema."
+        }
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", FAILURES)
+async def test_a_second_failure_is_raised_with_its_reason(
+    emulator: Emulator, make_model: MakeModel, kind: str, way: str
+) -> None:
+    scripted, error, told = FAILURES[kind]
+    emulator.reply(**scripted)
+    emulator.reply(**scripted)
+    with pytest.raises(error, match=told.split("(")[0]) as raised:
+        await ask(make_model(max_retries=6), way)
+    assert len(emulator.requests) == 2
+    assert raised.value.finish_reason == scripted.get("finish_reason", "STOP")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", FAILURES)
+async def test_raise_asks_no_second_time(
+    emulator: Emulator, make_model: MakeModel, kind: str, way: str
+) -> None:
+    scripted, error, _ = FAILURES[kind]
+    emulator.reply(**scripted)
+    with pytest.raises(error):
+        await ask(make_model(max_retries=6, on_malformed="raise"), way)
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", FAILURES)
+async def test_return_hands_it_over_with_its_reason(
+    emulator: Emulator, make_model: MakeModel, kind: str, way: str
+) -> None:
+    scripted, _, _ = FAILURES[kind]
+    emulator.reply(**scripted)
+    answer = await ask(make_model(on_malformed="return"), way)
+    assert answer.response_metadata["empty_response"] is True
+    assert answer.response_metadata["finish_reason"] == scripted.get("finish_reason", "STOP")
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+async def test_a_stream_that_has_begun_is_not_begun_again(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    emulator.reply(parts=[{"text": "Let me see."}], finish_reason="MALFORMED_FUNCTION_CALL")
+    with pytest.raises(MalformedCallError) as raised:
+        await ask(make_model(max_retries=6), way)
+    assert len(emulator.requests) == 1
+    assert raised.value.partial is not None
+    assert raised.value.partial.text == "Let me see."
+
+
+def test_an_agent_goes_on_after_a_malformed_call(emulator: Emulator, make_model: MakeModel) -> None:
+    emulator.reply(**FAILURES["malformed"][0])
+    agent: Any = create_agent(make_model(max_retries=1), tools=[get_weather])
+    messages = agent.invoke({"messages": "What is the weather in Oslo?"})["messages"]
+    assert [message.type for message in messages] == ["human", "ai", "tool", "ai"]
+    assert "Sunny in Oslo" in messages[-1].text
+    assert not emulator.refusals
+
+
+def test_an_agent_does_not_end_on_an_empty_answer(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply(parts=[])
+    emulator.reply(parts=[])
+    agent: Any = create_agent(make_model(max_retries=1), tools=[get_weather])
+    with pytest.raises(EmptyReplyError):
+        agent.invoke({"messages": "What is the weather in Oslo?"})
+
+
+class Retries(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, BaseException]] = []
+
+    def on_retry(self, retry_state: Any, **kwargs: Any) -> None:
+        self.seen.append((retry_state.attempt_number, retry_state.outcome.exception()))
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])  # core streams without a run manager
+async def test_callbacks_see_each_retry(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    busy = {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}
+    emulator.reply(status=503, body={"error": busy})
+    emulator.reply("Sunny.")
+    seen = Retries()
+    chat = make_model(max_retries=2).with_config(callbacks=[seen])
+    answer = await ask(chat, way)
+    assert answer.text == "Sunny."
+    [(attempt, error)] = seen.seen
+    assert attempt == 1
+    assert isinstance(error, GeminiServerError)
