@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ from langchain_gemini_tools.wire.tools.findings import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_NAMED = re.compile(r"Tool '(?P<name>[^']*)': (?P<message>.*)", re.DOTALL)
+"""An error that names its tool already."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,9 @@ class ToolReport:
         return not self.errors
 
     def __str__(self) -> str:
-        head = f"{self.tool_count} tools for {self.model}, about {self.tokens} tokens a request: "
-        head += f"{len(self.errors)} errors, {len(self.warnings)} warnings."
+        head = f"{_count(self.tool_count, 'tool')} for {self.model}, "
+        head += f"about {_count(self.tokens, 'token')} a request: "
+        head += f"{_count(len(self.errors), 'error')}, {_count(len(self.warnings), 'warning')}."
         return "\n".join([head, *(f"  {item.level}: {item}" for item in self.findings)])
 
 
@@ -62,13 +67,24 @@ def check_tools(tools: Iterable[Any], model: str = "gemini-3-flash-preview") -> 
         try:
             bound += bind_tool(tool)
         except InvalidToolError as error:
-            refused.append(Finding("error", "no_tool", _name(tool), None, str(error)))
+            refused.append(_refusal(tool, str(error)))
     return ToolReport(
         model=model,
         tool_count=len(bound) + len(refused),
         tokens=sum(map(declaration_tokens, bound)),
         findings=(*refused, *find_problems(bound, capabilities_of(model))),
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _refusal(tool: Any, words: str) -> Finding:
+    """The error of a tool that cannot be bound, under the name that it is known by."""
+    if named := _NAMED.fullmatch(words):
+        return Finding("error", "no_tool", named["name"], None, named["message"])
+    return Finding("error", "no_tool", _name(tool), None, words)
 
 
 def _name(tool: Any) -> str:

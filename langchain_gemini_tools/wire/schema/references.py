@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from langchain_gemini_tools.errors import InvalidToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ONE_SCHEMA = frozenset(
     {
@@ -112,3 +112,32 @@ def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
             seen.add(reference)
             pending.extend(graph[reference])
     return seen
+
+
+def endless_definitions(document: Mapping[str, Any]) -> list[str]:
+    """The definitions that no finite value fits, as each value has to hold another of them."""
+    definitions = document.get("$defs") or {}
+    ends: set[str] = set()
+    while more := {n for n in definitions.keys() - ends if _can_end(definitions[n], ends)}:
+        ends |= more
+    return [name for name in definitions if name not in ends]
+
+
+def _can_end(schema: Any, ends: set[str]) -> bool:
+    """Whether a value of this schema can end, given the definitions whose values can."""
+    if not isinstance(schema, dict):
+        return True
+    if "$ref" in schema:
+        return schema["$ref"].rpartition("/")[2] in ends
+    match schema.get("type", "object"):
+        case "object" | ["object"]:
+            properties = schema.get("properties") or {}
+            needed = [properties[name] for name in schema.get("required", ()) if name in properties]
+        case "array" | ["array"] if length := schema.get("minItems"):
+            needed = [*schema.get("prefixItems", ()), schema.get("items")][:length]
+        case _:
+            needed = []
+    choices = schema.get("anyOf") or schema.get("oneOf") or [True]
+    return all(_can_end(child, ends) for child in needed) and any(
+        _can_end(choice, ends) for choice in choices
+    )

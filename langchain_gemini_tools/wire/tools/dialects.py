@@ -90,12 +90,17 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
             f"Tool {name!r} asks for the behavior NON_BLOCKING, which only the Live API has."
         )
     response = next((tool[key] for key in _RESPONSES if tool.get(key) is not None), None)
-    return Specification(
-        name=name,
-        description=tool.get("description"),
-        parameters=_unwrap(tool[key]) if key else None,
-        response=_unwrap(response),
-    )
+    try:
+        return Specification(
+            name=name,
+            description=tool.get("description"),
+            parameters=_unwrap(tool[key]) if key else None,
+            response=_unwrap(response),
+        )
+    except json.JSONDecodeError as error:
+        raise InvalidToolError(
+            f"Tool {name!r}: its schema is a text, and no JSON: {error}."
+        ) from error
 
 
 def _unwrap(schema: Any) -> Any:

@@ -13,10 +13,15 @@ _PLACE = re.compile(
     r"(?P<rest>(?:\.\w+(?:\[[^\]]*\])?)*)"
 )
 _STEP = re.compile(r"\.(?P<field>\w+)(?:\[(?P<key>[^\]]*)\])?")
+_PARAMETERS = ("parameters", "parametersJsonSchema")
+_RESPONSE = ("response", "responseJsonSchema")
 _SCHEMAS = {
-    "parameters": ("parameters", "parametersJsonSchema"),
-    "parameters_json_schema": ("parametersJsonSchema",),
-    "response": ("response", "responseJsonSchema"),
+    "parameters": _PARAMETERS,
+    "parameters_json_schema": _PARAMETERS,
+    "parametersJsonSchema": _PARAMETERS,
+    "response": _RESPONSE,
+    "response_json_schema": _RESPONSE,
+    "responseJsonSchema": _RESPONSE,
 }
 
 
@@ -33,7 +38,7 @@ def name_places(message: str, tools: Sequence[Mapping[str, Any]]) -> list[str]:
             declaration = tools[int(place["tool"])]["functionDeclarations"][int(place["function"])]
         except (KeyError, IndexError):
             continue
-        steps = ".".join(_parameter_steps(place["rest"], declaration))
+        steps = ".".join(_parameter_steps(place["rest"], declaration)).replace(".[]", "[]")
         suffix = f", parameter {steps!r}" if steps else ""
         named[f"tool {declaration['name']!r}{suffix}"] = None
     return list(named)

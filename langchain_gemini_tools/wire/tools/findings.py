@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.tools.builtin import snake_case
 from langchain_gemini_tools.wire.tools.declarations import BoundTool
 from langchain_gemini_tools.wire.tools.names import (
@@ -81,7 +82,8 @@ def find_problems(bound: Sequence[Mapping[str, Any]], capabilities: Capabilities
     found = [*_set_findings(bound, capabilities), *_size_findings(bound)]
     for tool in bound:
         found += _tool_findings(tool)
-    return sorted(found, key=lambda finding: finding.level)
+    # One tool that is bound twice is declared once.
+    return sorted(dict.fromkeys(found), key=lambda finding: finding.level)
 
 
 def refuse_unusable_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capabilities) -> None:
@@ -94,7 +96,7 @@ def refuse_unusable_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capa
     for tool in bound:
         found += [finding for finding in _tool_findings(tool) if finding.level == "error"]
     if found:
-        raise InvalidToolError(" ".join(map(str, found)))
+        raise InvalidToolError(" ".join(map(str, dict.fromkeys(found))))
 
 
 def _set_findings(
@@ -147,7 +149,11 @@ def _size_findings(bound: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 def declaration_tokens(tool: Mapping[str, Any]) -> int:
     """About how many tokens a tool's declaration costs in every request."""
-    return _remembered(tool, "tokens", lambda: len(json.dumps(tool)) // CHARACTERS_PER_TOKEN)
+    return _remembered(tool, "tokens", lambda: _tokens(tool))
+
+
+def _tokens(tool: Mapping[str, Any]) -> int:
+    return len(json.dumps(tool, ensure_ascii=False)) // CHARACTERS_PER_TOKEN
 
 
 def _tool_findings(tool: Mapping[str, Any]) -> list[Finding]:
@@ -185,19 +191,21 @@ def _function_findings(function: Mapping[str, Any]) -> Iterator[Finding]:
 def _schema_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
     ignored: dict[str, str] = {}
     deepest = 0
-    for path, depth, part in _walk(schema, "", 0):
+    places: dict[str, str] = {}
+    for path, depth, part in _walk(schema, "", 0, schema.get("$defs") or {}, places):
         deepest = max(deepest, depth)
         for keyword in _NOT_ENFORCED & part.keys():
             ignored.setdefault(keyword, path)
         if part.get("enum") == []:
-            yield Finding("error", "empty_enum", name, path, "its enum allows no value at all.")
+            message = "its enum allows no value at all."
+            yield Finding("error", "empty_enum", name, path or None, message)
         missing = set(part.get("required", ())) - set(part.get("properties", ()))
         if missing and "additionalProperties" not in part:
             message = f"{', '.join(sorted(missing))} is required and not described."
             yield Finding("warning", "undescribed_key", name, path or None, message)
-    for path in _required_cycles(schema):
+    for definition in endless_definitions(schema):
         message = "it has to hold itself, without end. Make it optional, or a list."
-        yield Finding("error", "endless", name, path, message)
+        yield Finding("error", "endless", name, places.get(definition, definition), message)
     if deepest > MAX_DEPTH:
         message = f"its schema is {deepest} levels deep; Gemini refuses more than {MAX_DEPTH}."
         yield Finding("error", "too_deep", name, None, message)
@@ -209,47 +217,28 @@ def _schema_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", "not_enforced", name, path or None, message)
 
 
-def _walk(schema: Any, path: str, depth: int) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """Every subschema with its place; references are not followed, definitions are."""
+def _walk(
+    schema: Any,
+    path: str,
+    depth: int,
+    definitions: Mapping[str, Any],
+    places: dict[str, str],
+) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """Every subschema with its place; a definition where it is first referred to (`places`)."""
     if not isinstance(schema, dict):
         return
     yield path, depth, schema
-    for name, child in (schema.get("properties") or {}).items():
-        yield from _walk(child, f"{path}.{name}" if path else name, depth + 1)
-    for key in ("items", "additionalProperties", "contains", "not"):
-        yield from _walk(schema.get(key), f"{path}[]" if key == "items" else path, depth + 1)
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        for child in schema.get(key) or ():
-            yield from _walk(child, path, depth + 1)
-    for name, child in (schema.get("$defs") or {}).items():
-        yield from _walk(child, name, depth + 1)
-
-
-def _required_cycles(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Definitions that cannot be filled: they hold themselves in required properties only.
-
-    The API: cyclic references are allowed in non-required properties only.
-    """
-    definitions = schema.get("$defs") or {}
-    for start in definitions:
-        seen: set[str] = set()
-        open_names = [start]
-        while open_names:
-            for held in _held_by_necessity(definitions.get(open_names.pop(), {})):
-                if held == start:
-                    yield start
-                    open_names.clear()
-                    break
-                if held not in seen:
-                    seen.add(held)
-                    open_names.append(held)
-
-
-def _held_by_necessity(schema: Mapping[str, Any]) -> list[str]:
-    properties = schema.get("properties") or {}
-    needed = [properties[name] for name in schema.get("required", ()) if name in properties]
-    return [
-        str(child["$ref"]).rpartition("/")[2]
-        for child in needed
-        if isinstance(child, dict) and "$ref" in child
+    children = [
+        (f"{path}.{name}" if path else name, child)
+        for name, child in (schema.get("properties") or {}).items()
     ]
+    children.append((f"{path}[]", schema.get("items")))
+    children += [(path, schema.get(key)) for key in ("additionalProperties", "contains", "not")]
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        children += [(path, child) for child in schema.get(key) or ()]
+    for place, child in children:
+        yield from _walk(child, place, depth + 1, definitions, places)
+    definition = str(schema.get("$ref", "")).rpartition("/")[2]
+    if definition in definitions and definition not in places:
+        places[definition] = path
+        yield from _walk(definitions[definition], path, depth, definitions, places)

@@ -1,0 +1,332 @@
+"""What is found about tools when they are bound: every code, its place and its numbers."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.capabilities import capabilities_of
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tools.declarations import BoundTool, bind_tools
+from langchain_gemini_tools.wire.tools.findings import (
+    Finding,
+    declaration_tokens,
+    find_problems,
+    refuse_unusable_tools,
+)
+
+GEMINI_3 = capabilities_of("gemini-3-flash-preview")
+GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
+NODE = {
+    "type": "object",
+    "properties": {"next": {"$ref": "#/$defs/Node"}},
+    "required": ["next"],
+}
+
+
+def tool(name: str = "find", description: str = "Finds.", **properties: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties}
+    return {"name": name, "description": description, "parameters": schema}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels - 1):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def found(*tools: Any, capabilities: Any = GEMINI_3) -> list[Finding]:
+    return find_problems(bind_tools(tools), capabilities)
+
+
+# One tool
+
+PLACES: dict[str, tuple[dict[str, Any], Finding]] = {
+    "no description": (
+        {"name": "find"},
+        Finding(
+            "warning",
+            "no_description",
+            "find",
+            None,
+            "it has no description, so the model has to guess what it does.",
+        ),
+    ),
+    "a tool's name": (
+        tool("find it"),
+        Finding(
+            "warning",
+            "renamed",
+            "find it",
+            None,
+            "the API does not take this name; the model sees 'find_it_8ca89c96'.",
+        ),
+    ),
+    "a parameter's name": (
+        {**tool(), "parameters": {"properties": {"page-size": {"type": "integer"}}}},
+        Finding(
+            "warning",
+            "renamed",
+            "find",
+            "page-size",
+            "the API does not take this name; the model sees 'page_size_99246b77'.",
+        ),
+    ),
+    "an empty enum": (
+        tool(filters={"type": "array", "items": {"properties": {"tag": {"enum": []}}}}),
+        Finding("error", "empty_enum", "find", "filters[].tag", "its enum allows no value at all."),
+    ),
+    "a key that is required only": (
+        tool(where={"type": "object", "properties": {"a": {}}, "required": ["b", "a", "c"]}),
+        Finding(
+            "warning", "undescribed_key", "find", "where", "b, c is required and not described."
+        ),
+    ),
+    "it holds itself": (
+        {**tool(), "parameters": {"properties": {"n": NODE}, "$defs": {"Node": NODE}}},
+        Finding(
+            "error",
+            "endless",
+            "find",
+            "n.next",
+            "it has to hold itself, without end. Make it optional, or a list.",
+        ),
+    ),
+    "too deep": (
+        tool(a=nested(33)),
+        Finding(
+            "error",
+            "too_deep",
+            "find",
+            None,
+            "its schema is 33 levels deep; Gemini refuses more than 32.",
+        ),
+    ),
+    "deep": (
+        tool(a=nested(9)),
+        Finding(
+            "warning",
+            "deep",
+            "find",
+            None,
+            "its schema is 9 levels deep; models fill flat schemas better.",
+        ),
+    ),
+    "a limit that is not promised": (
+        tool(q={"anyOf": [{"type": "string", "pattern": "^a"}, {"type": "integer"}]}),
+        Finding(
+            "warning",
+            "not_enforced",
+            "find",
+            "q",
+            "'pattern' is sent, but Gemini does not promise to follow it: check it.",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "finding"), PLACES.values(), ids=PLACES.keys())
+def test_a_finding_names_its_tool_and_its_parameter(given: Any, finding: Finding) -> None:
+    assert found(given) == [finding]
+
+
+@pytest.mark.parametrize("levels", [1, 8])
+def test_a_flat_and_described_tool_has_no_findings(levels: int) -> None:
+    assert found(tool(a=nested(levels))) == []
+
+
+def test_a_limit_is_told_once_a_tool_at_its_first_place() -> None:
+    text = {"type": "string", "maxLength": 5}
+    places = [
+        (item.tool, item.parameter) for item in found(tool(a=text, b=text), tool("two", c=text))
+    ]
+    assert places == [("find", "a"), ("two", "c")]
+
+
+@pytest.mark.parametrize(
+    "next_node",
+    [
+        pytest.param({"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}, id="or null"),
+        pytest.param({"type": "array", "items": {"$ref": "#/$defs/Node"}}, id="a list"),
+        pytest.param(
+            {"type": "object", "properties": {"x": {"$ref": "#/$defs/Node"}}}, id="optional"
+        ),
+        pytest.param(
+            {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Node"}]}, id="or something else"
+        ),
+    ],
+)
+def test_what_can_end_is_not_endless(next_node: Any) -> None:
+    node = {**NODE, "properties": {"next": next_node}}
+    schema = {"properties": {"n": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}}
+    assert found({**tool(), "parameters": schema}) == []
+
+
+@pytest.mark.parametrize(
+    "next_node",
+    [
+        pytest.param({"anyOf": [{"$ref": "#/$defs/Node"}]}, id="the only choice"),
+        pytest.param(
+            {"anyOf": [{"$ref": "#/$defs/Node"}, {"$ref": "#/$defs/Other"}]}, id="every choice"
+        ),
+        pytest.param(
+            {"type": "array", "items": {"$ref": "#/$defs/Node"}, "minItems": 1},
+            id="at least one",
+        ),
+        pytest.param({"$ref": "#/$defs/Other"}, id="by another"),
+    ],
+)
+def test_what_leads_back_whichever_way_it_goes_is_endless(next_node: Any) -> None:
+    node = {**NODE, "properties": {"next": next_node}}
+    definitions = {"Node": node, "Other": NODE}
+    schema = {"properties": {"n": {"$ref": "#/$defs/Node"}}, "$defs": definitions}
+    errors = [item for item in found({**tool(), "parameters": schema}) if item.level == "error"]
+    assert {item.code for item in errors} == {"endless"}
+    assert errors[0].parameter == "n"
+
+
+# All together
+
+
+def test_two_tools_of_one_name() -> None:
+    message = "two tools have this name; names have to be different."
+    assert found(tool(), tool(description="Finds more.")) == [
+        Finding("error", "duplicate_name", "find", None, message)
+    ]
+
+
+def test_more_functions_than_the_api_takes_with_the_number() -> None:
+    errors = [
+        item for item in found(*(tool(f"f{n}") for n in range(513))) if item.code == "too_many"
+    ]
+    message = "Gemini takes 512 functions, and 513 are bound."
+    assert errors == [Finding("error", "too_many", None, None, message)]
+
+
+def test_many_functions_with_the_number() -> None:
+    assert found(*(tool(f"f{n}") for n in range(100))) == []
+    assert found(*(tool(f"f{n}") for n in range(101))) == [
+        Finding(
+            "warning",
+            "many_tools",
+            None,
+            None,
+            "101 functions are declared; models choose better among few.",
+        )
+    ]
+
+
+def test_a_large_set_with_what_it_costs_and_who_costs_most() -> None:
+    tools = [tool(f"f{n}", description="x" * 20_000 * n) for n in range(1, 5)]
+    tokens = [declaration_tokens(bound) for bound in bind_tools(tools)]
+    assert tokens == pytest.approx([5_000 * n for n in range(1, 5)], rel=0.01)
+    assert found(*tools) == [
+        Finding(
+            "warning",
+            "large_set",
+            None,
+            None,
+            f"the declarations are about {sum(tokens)} tokens, sent with every request "
+            f"(the largest: f4 {tokens[3]}, f3 {tokens[2]}, f2 {tokens[1]}).",
+        )
+    ]
+
+
+def test_letters_cost_the_same_in_every_alphabet() -> None:
+    [latin, cyrillic] = bind_tools([tool(description="a" * 400), tool(description="я" * 400)])
+    assert declaration_tokens(latin) == declaration_tokens(cyrillic)
+
+
+def test_builtin_tools_and_functions_on_a_model_that_takes_them_apart() -> None:
+    message = (
+        "this model takes built-in tools (google_search) and functions (find) only apart. "
+        "Bind one kind, or use gemini-3 or later."
+    )
+    both: list[Any] = [tool(), {"google_search": {}}]
+    assert found(*both) == []
+    assert found(*both, capabilities=GEMINI_2_5) == [
+        Finding("error", "not_together", None, None, message)
+    ]
+
+
+def test_a_tool_that_is_bound_twice_is_told_of_once() -> None:
+    given = tool(e={"enum": []})
+    assert found(given, given) == found(given)
+    with pytest.raises(InvalidToolError) as refusal:
+        refuse_unusable_tools(bind_tools([given, given]), GEMINI_3)
+    assert str(refusal.value).count("allows no value") == 1
+
+
+def test_errors_come_first() -> None:
+    levels = [item.level for item in found({"name": "a b"}, tool(e={"enum": []}), {"name": "c"})]
+    assert levels == ["error", "warning", "warning", "warning"]
+
+
+@pytest.mark.parametrize(
+    ("finding", "words"),
+    [
+        (Finding("error", "x", "find", "a[].b", "bad."), "Tool 'find', parameter 'a[].b': bad."),
+        (Finding("error", "x", "find", None, "bad."), "Tool 'find': bad."),
+        (Finding("error", "x", None, None, "bad."), "The tools: bad."),
+    ],
+)
+def test_a_finding_reads_as_a_sentence(finding: Finding, words: str) -> None:
+    assert str(finding) == words
+
+
+# Binding
+
+
+def test_binding_raises_with_every_error() -> None:
+    tools = [tool(e={"enum": []}), tool("deep", a=nested(40)), {"name": "odd name"}]
+    with pytest.raises(InvalidToolError) as refusal:
+        ChatGemini(model="gemini-3-flash-preview").bind_tools(tools)
+    assert str(refusal.value) == (
+        "Tool 'find', parameter 'e': its enum allows no value at all. "
+        "Tool 'deep': its schema is 40 levels deep; Gemini refuses more than 32."
+    )
+
+
+def test_what_is_bound_by_hand_is_refused_before_it_is_sent() -> None:
+    model = ChatGemini(model="gemini-3-flash-preview")
+    with pytest.raises(InvalidToolError, match="Tool 'find', parameter 'e': its enum allows"):
+        model.preview("Hello", tools=[tool(e={"enum": []})])
+
+
+def test_a_warning_is_logged_once_however_often_the_tools_are_bound(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ChatGemini(model="gemini-3-flash-preview")
+    given = [{"name": "now"}, tool(q={"type": "string", "pattern": "^a"})]
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            bound = model.bind_tools(given)
+            model.preview("Hello", **bound.kwargs)  # type: ignore[attr-defined]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Tool 'now': it has no description, so the model has to guess what it does.",
+        "Tool 'find', parameter 'q': 'pattern' is sent, but Gemini does not promise to follow it: "
+        "check it.",
+    ]
+
+
+def test_what_is_known_of_a_bound_tool_is_not_looked_for_again() -> None:
+    [bound] = bind_tools([tool(q={"type": "string", "pattern": "^a"})])
+    assert isinstance(bound, BoundTool)
+    assert bound.remembered == {}
+    first = find_problems([bound], GEMINI_3)
+    # The tool is known by now: what is changed behind its back is not seen.
+    assert set(bound.remembered) == {"tokens", "findings"}
+    bound["function"]["parameters"]["properties"]["e"] = {"enum": []}
+    refuse_unusable_tools([bound], GEMINI_3)
+    assert find_problems([bound], GEMINI_3) == first
+
+
+def test_a_binding_hands_over_the_tools_that_it_knows() -> None:
+    binding = ChatGemini(model="gemini-3-flash-preview").bind_tools([tool()])
+    [bound] = binding.kwargs["tools"]  # type: ignore[attr-defined]
+    assert set(bound.remembered) == {"tokens", "findings"}
+    assert bind_tools([bound])[0] is bound
