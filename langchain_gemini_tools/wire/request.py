@@ -118,7 +118,9 @@ class RenderedRequest:
         try:
             yield
         except GeminiInvalidRequestError as error:
-            if places := name_places(str(error), self.body.get("tools", [])):
+            tools, context = self.body.get("tools", []), self.context
+            names = context.tool_names, context.parameter_names
+            if places := name_places(str(error), tools, *names):
                 error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
             raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,12 +26,19 @@ _SCHEMAS = {
 }
 
 
-def name_places(message: str, tools: Sequence[Mapping[str, Any]]) -> list[str]:
+def name_places(
+    message: str,
+    tools: Sequence[Mapping[str, Any]],
+    tool_names: Mapping[str, str] = MappingProxyType({}),
+    parameter_names: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> list[str]:
     """Tool and parameter of every place that an error's text numbers, in order.
 
     Args:
         message: What the API said.
         tools: The request's `tools`, as they were sent.
+        tool_names: Name on the wire -> the user's.
+        parameter_names: The user's name of a tool -> a parameter's on the wire -> the user's.
     """
     named: dict[str, None] = {}
     for place in _PLACE.finditer(message):
@@ -38,9 +46,11 @@ def name_places(message: str, tools: Sequence[Mapping[str, Any]]) -> list[str]:
             declaration = tools[int(place["tool"])]["functionDeclarations"][int(place["function"])]
         except (KeyError, IndexError):
             continue
-        steps = ".".join(_parameter_steps(place["rest"], declaration)).replace(".[]", "[]")
-        suffix = f", parameter {steps!r}" if steps else ""
-        named[f"tool {declaration['name']!r}{suffix}"] = None
+        name = tool_names.get(declaration["name"], declaration["name"])
+        first, *others = [*_parameter_steps(place["rest"], declaration)] or [""]
+        first = parameter_names.get(name, {}).get(first, first)
+        steps = ".".join([first, *others]).replace(".[]", "[]")
+        named[f"tool {name!r}" + (f", parameter {steps!r}" if steps else "")] = None
     return list(named)
 
 
