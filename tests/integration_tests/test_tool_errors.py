@@ -76,7 +76,7 @@ def refusal(message: str) -> dict[str, Any]:
     ],
 )
 async def test_an_error_about_a_declaration_names_tool_and_parameter(
-    emulator: Emulator, make_model: MakeModel, ask: Any, form: str, message: str, place: str
+    emulator: Emulator, make_model: MakeModel, ask: Any, *, form: str, message: str, place: str
 ) -> None:
     emulator.reply(status=400, body=refusal(message))
     bound = make_model(tool_schema=form).bind_tools([{"name": "now", "description": "Now."}, FIND])
