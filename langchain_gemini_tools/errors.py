@@ -172,6 +172,7 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         retry_after: The seconds to wait, where the API said so.
         request_id: What to quote to Google's support, where the API gave one.
         is_daily_quota: A quota per day is used up: waiting a minute does not help.
+        partial: What had arrived until then, where a stream had begun.
     """
 
     def __init__(
@@ -198,6 +199,7 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         self.is_daily_quota = any("PerDay" in str(quota.get("quotaId")) for quota in quotas)
         if self.is_daily_quota:
             self.is_retryable = False
+        self.partial: AIMessage | None = None
 
 
 class GeminiInvalidRequestError(GeminiAPIError, ModelInvalidRequestError):

@@ -17,7 +17,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from langchain_gemini_tools.errors import (
     FAILED_ANSWERS,
-    GeminiToolsError,
+    GeminiAPIError,
     ReplyError,
     UnreadableReplyError,
 )
@@ -200,9 +200,9 @@ class StreamParser:
         """Whatever fails inside, what has arrived until then is on the error's `partial`."""
         try:
             yield
-        except GeminiToolsError as error:
-            if getattr(error, "partial", None) is None and not self._answer.is_empty():
-                error.partial = self._answer.partial()  # type: ignore[attr-defined]
+        except (GeminiAPIError, ReplyError) as error:
+            if error.partial is None and not self._answer.is_empty():
+                error.partial = self._answer.partial()
             raise
 
 
