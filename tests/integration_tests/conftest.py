@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,3 +25,23 @@ def play(
     yield Play(emulator, make_model, request.param)
     assert emulator.refusals == []
     assert emulator.pending_replies == 0
+
+
+LIBRARIES = [name for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each HTTP library that is installed; with aiohttp beside it, which must change nothing."""
+    monkeypatch.setenv("GOOGLE_GENAI_HTTP_CLIENT", request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def no_pauses() -> Iterator[None]:
+    """Random numbers are 0, and so the pauses between retries: nothing of ours is replaced."""
+    before = random.getstate()
+    random.setstate((3, (0,) * 624 + (624,), None))
+    assert random.random() == 0
+    yield
+    random.setstate(before)

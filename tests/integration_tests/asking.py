@@ -1,0 +1,53 @@
+"""One question, asked in each of the four ways, and what the caller had seen when it failed."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import operator
+from typing import TYPE_CHECKING, Any
+
+from tests.emulator.outgoing import whole
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.emulator.script import Fault
+
+WAYS = ["invoke", "ainvoke", "stream", "astream"]
+STREAMS = ["stream", "astream"]
+
+QUESTION = "Weather in Oslo?"
+
+
+async def ask(chat: Any, way: str, seen: list[Any] | None = None) -> Any:
+    """The answer; chunks are added up, and put into `seen` as they come."""
+    seen = [] if seen is None else seen
+    match way:
+        case "invoke":
+            return await asyncio.to_thread(chat.invoke, QUESTION)
+        case "ainvoke":
+            return await chat.ainvoke(QUESTION)
+        case "stream":
+            await asyncio.to_thread(lambda: seen.extend(chat.stream(QUESTION)))
+        case _:
+            async for chunk in chat.astream(QUESTION):
+                seen.append(chunk)
+    return functools.reduce(operator.add, seen)
+
+
+TWICE = ["Retry 1 of 2", "Retry 2 of 2"]
+
+
+def retries_told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The retries that were logged, without delay and reason."""
+    return [
+        record.getMessage().partition(" in ")[0]
+        for record in caplog.records
+        if record.name == "langchain_gemini_tools.retry"
+    ]
+
+
+def raw(status: int, body: Any, **headers: str) -> Fault:
+    """A response as it is, however the reply was asked for."""
+    return lambda _: whole(status, body).with_headers(**headers)

@@ -1,0 +1,182 @@
+"""Faults on the way to the API: redirects, silence, lost connections, nobody there, proxies."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.genai import errors as sdk
+from langchain_core import exceptions as core
+
+from langchain_gemini_tools import errors
+from tests.emulator import API_KEY, Emulator, faults
+from tests.integration_tests.asking import STREAMS, TWICE, WAYS, ask, raw, retries_told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import MakeModel
+    from tests.emulator.script import Fault
+
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
+# Redirects.
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_no_redirect_takes_the_key_or_the_prompt_to_another_host(
+    emulator: Emulator, make_model: MakeModel, library: str, status: int, way: str
+) -> None:
+    with Emulator() as elsewhere:
+        emulator.reply(fault=raw(status, "", location=f"{elsewhere.url}/v1beta/models"))
+        with pytest.raises(errors.GeminiAPIError, match=str(status)) as raised:
+            await ask(make_model(max_retries=2), way)
+        assert elsewhere.requests == []
+    assert isinstance(raised.value, core.ModelError)
+    assert isinstance(raised.value, sdk.APIError)
+    assert raised.value.code == status
+    assert len(emulator.requests) == 1
+
+
+# Time. The error says that the call may be repeated; the call itself does not.
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "fault", [faults.slow_first_byte(30), faults.stall(30, after=0)], ids=["head", "body"]
+)
+async def test_silence_ends_with_the_timeout_after_one_request(
+    emulator: Emulator, make_model: MakeModel, library: str, fault: Fault, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=fault)
+    chat = make_model(max_retries=2, timeout=0.2)
+    with pytest.raises(errors.GeminiTimeoutError, match=r"within 0\.2 s") as raised:
+        await ask(chat, way)
+    assert isinstance(raised.value, TimeoutError)
+    assert isinstance(raised.value, core.ModelTimeoutError)
+    assert raised.value.is_retryable
+    assert raised.value.partial is None
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", STREAMS)
+async def test_a_stall_inside_a_stream_keeps_what_had_arrived(
+    emulator: Emulator, make_model: MakeModel, library: str, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=faults.stall(30, after=1))
+    seen: list[Any] = []
+    with pytest.raises(errors.GeminiTimeoutError) as raised:
+        await ask(make_model(max_retries=2, timeout=0.2), way, seen)
+    assert "".join(chunk.text for chunk in seen) == "Sunny"
+    assert raised.value.partial is not None
+    assert raised.value.partial.text == "Sunny"
+    assert len(emulator.requests) == 1
+
+
+# Connections.
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "fault", [faults.cut_before_headers(), faults.cut_connection(after=0)], ids=["head", "body"]
+)
+async def test_a_lost_connection_is_tried_again_and_then_told(
+    *,
+    emulator: Emulator,
+    make_model: MakeModel,
+    caplog: pytest.LogCaptureFixture,
+    library: str,
+    fault: Fault,
+    way: str,
+) -> None:
+    for _ in range(3):
+        emulator.reply("Sunny in Oslo.", fault=fault)
+    with pytest.raises(errors.GeminiConnectionError, match="connection to the API") as raised:
+        await ask(make_model(max_retries=2), way)
+    assert isinstance(raised.value, ConnectionError)
+    assert isinstance(raised.value, core.ModelConnectionError)
+    assert (raised.value.code, raised.value.partial) == (None, None)
+    assert (len(emulator.requests), emulator.pending_replies) == (3, 0)
+    assert retries_told(caplog) == TWICE
+
+
+@contextmanager
+def _socket_that(answers: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
+    """An address where nobody listens, or where each request gets these bytes; its requests."""
+    heard: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    if answers is None:
+        listener.close()
+        yield address, heard
+        return
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                heard.append(connection.recv(65536))
+                connection.sendall(answers)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield address, heard
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+NOWHERE: dict[str, tuple[bytes | None, dict[str, Any]]] = {
+    "refused": (None, {"base_url": "http://{}"}),
+    "no-such-host": (None, {"base_url": "http://gemini.invalid"}),
+    "garbage": (b"SSH-2.0-OpenSSH_9.6\r\n", {"base_url": "http://{}"}),
+    "no-tls": (b"HTTP/1.1 400 Bad Request\r\n\r\n", {"base_url": "https://{}"}),
+    "proxy-is-away": (
+        None,
+        {"base_url": "https://gemini.invalid", "client_args": {"proxy": "http://{}"}},
+    ),
+    "proxy-refuses": (
+        b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n",
+        {"base_url": "https://gemini.invalid", "client_args": {"proxy": "http://{}"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", NOWHERE)
+async def test_nobody_there_is_tried_again_and_then_told(
+    make_model: MakeModel, caplog: pytest.LogCaptureFixture, library: str, name: str, way: str
+) -> None:
+    answers, scripted = NOWHERE[name]
+    with _socket_that(answers) as (address, heard):
+        settings = dict(scripted)
+        settings["base_url"] = settings["base_url"].format(address)
+        if proxy := settings.get("client_args"):
+            settings["client_args"] = {"proxy": proxy["proxy"].format(address)}
+        with pytest.raises(errors.GeminiConnectionError, match="connection to the API") as raised:
+            await ask(make_model(max_retries=2, **settings), way)
+    assert isinstance(raised.value, ConnectionError)
+    assert isinstance(raised.value, core.ModelConnectionError)
+    assert "\n" not in str(raised.value)
+    assert raised.value.code is None
+    assert retries_told(caplog) == TWICE
+    assert len(heard) == (3 if answers else 0)
+    if "https" in settings["base_url"]:
+        assert API_KEY.encode() not in b"".join(heard)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("base_url", ["ftp://gemini.invalid", "http://", "http://[::1", "gemini"])
+async def test_an_address_that_is_none_is_refused_at_once(
+    make_model: MakeModel, caplog: pytest.LogCaptureFixture, base_url: str, way: str
+) -> None:
+    with pytest.raises(errors.InvalidOptionError):
+        await ask(make_model(max_retries=2, base_url=base_url), way)
+    assert retries_told(caplog) == []
