@@ -27,6 +27,7 @@ from langchain_gemini_tools.wire.request import (
     render_request,
 )
 from langchain_gemini_tools.wire.response import StreamParser, parse_response
+from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
 from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unusable_tools
@@ -347,7 +348,8 @@ class ChatGemini(GeminiOptions):
         capabilities = self._capabilities(given.get("model") or self.model)
         refuse_unusable_tools(bound, capabilities)
         for finding in find_problems(bound, capabilities):
-            self._warn_once(str(finding))
+            if "ls_structured_output_format" not in kwargs:  # a schema is no tool to be chosen
+                self._warn_once(str(finding))
         if strict and tool_choice in {None, "auto"} and capabilities.validates_calls and bound:
             tool_choice = "validated"
         resolve_tool_choice(tool_choice, bound, capabilities, given.get("tool_config"))
@@ -390,7 +392,7 @@ class ChatGemini(GeminiOptions):
             model = self.bind_tools([schema], tool_choice=name, **noted, **kwargs)
             parser = tools_parser(schema, name)
         elif method == "json_schema":
-            form = {"response_mime_type": "application/json", "response_schema": schema}
+            form = {"response_schema": render_response_schema(schema)}
             model = self.bind(**form, **noted, **kwargs)
             parser = json_parser(schema)
         elif method == "json_mode":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import pickle
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
@@ -191,6 +192,19 @@ class GeminiOptions(BaseChatModel):
     def _set_gemini_tools_version(self) -> Self:
         self._add_version("langchain-gemini-tools", __version__)
         return self
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        # Neither can be doubled: a copy uses the same.
+        shared = [item for item in (self.client, self.credentials) if item is not None]
+        return super().__deepcopy__({**(memo or {}), **{id(item): item for item in shared}})
+
+    def __getstate__(self) -> dict[Any, Any]:
+        if self.client is not None:
+            raise pickle.PicklingError(
+                "A google.genai.Client cannot be pickled. Give api_key, vertexai and so on instead "
+                "of a client, or pass the client again after unpickling."
+            )
+        return super().__getstate__()
 
     # One call
 

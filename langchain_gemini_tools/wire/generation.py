@@ -123,10 +123,15 @@ def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> di
         config["thinkingBudget"] = given["thinking_budget"]
     if "reasoning_effort" in given:
         effort = str(plain(given["reasoning_effort"])).lower()
-        if capabilities.thinks_by_level:
+        budget = _budget(effort)
+        if not capabilities.thinks_by_level:
+            config.setdefault("thinkingBudget", budget)
+        elif budget:
             config["thinkingLevel"] = effort
         else:
-            config["thinkingBudget"] = config.get("thinkingBudget", _budget(effort))
+            raise InvalidOptionError(
+                "This model always thinks: reasoning_effort='minimal' is the least it does."
+            )
     if "thinkingBudget" in config and "thinkingLevel" in config:
         raise InvalidOptionError(
             "thinking_budget and thinking_level (reasoning_effort) exclude each other: give one."
@@ -137,7 +142,8 @@ def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> di
 def _budget(effort: str) -> int:
     if effort not in _BUDGETS:
         raise InvalidOptionError(
-            f"reasoning_effort={effort!r} is unknown; there are {', '.join(_BUDGETS)}."
+            f"reasoning_effort={effort!r} is unknown; there are {', '.join(_BUDGETS)}. "
+            "A newer level goes into thinking_config={'thinking_level': ...}."
         )
     return _BUDGETS[effort]
 

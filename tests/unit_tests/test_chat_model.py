@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableBinding
 from pydantic import SecretStr, ValidationError
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.retry import RetryPolicy
 
 Json = dict[str, Any]
@@ -538,3 +538,17 @@ def test_a_calls_way_to_set_the_effort_beats_the_constructors(
     model = ChatGemini(model="gemini-3-flash-preview", **field)
     body = model.preview("Hello", **option).body
     assert body["generationConfig"] == {"thinkingConfig": sent}
+
+
+def test_a_schema_without_words_is_bound_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ChatGemini(model="gemini-3-flash-preview")
+    model.with_structured_output({"title": "City", "properties": {"name": {"type": "string"}}})
+    assert caplog.records == []
+
+
+def test_what_is_no_schema_is_refused_before_a_call() -> None:
+    model = ChatGemini(model="gemini-3-flash-preview")
+    with pytest.raises(InvalidToolError, match="is no schema"):
+        model.with_structured_output(int | str, method="json_schema")

@@ -210,3 +210,11 @@ HARM = "HARM_CATEGORY_HARASSMENT"
 def test_safety_settings_are_the_apis_list(settings: Any) -> None:
     body = sent([HumanMessage("Look!")], safety_settings=settings)
     assert body["safetySettings"] == [{"category": HARM, "threshold": "BLOCK_NONE"}]
+
+
+@pytest.mark.parametrize(
+    ("effort", "told"), [("none", "always thinks"), ("xhigh", "there are none, minimal")]
+)
+def test_an_effort_that_gemini_3_does_not_know_is_refused(effort: str, told: str) -> None:
+    with pytest.raises(InvalidOptionError, match=told):
+        sent([HumanMessage("Hello")], GEMINI_3, reasoning_effort=effort)
