@@ -1,0 +1,101 @@
+"""The official MCP servers as real processes: how each is started, and when it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import shutil
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_FETCH_SECONDS = 90
+_SESSION_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server: how it is called, and tools that it surely has."""
+
+    package: str
+    arguments: tuple[str, ...]
+    tools: frozenset[str]
+    needs: str = ""
+    """A program that it calls."""
+
+    @property
+    def is_python(self) -> bool:
+        return not self.package.startswith("@")
+
+    def command(self) -> list[str]:
+        """What starts it, without asking any registry; skips the running test where it cannot."""
+        if self.needs and not shutil.which(self.needs):
+            pytest.skip(f"{self.package} needs {self.needs}")
+        if self.is_python:
+            module = self.package.replace("-", "_")
+            if importlib.util.find_spec(module) is None:
+                pytest.skip(f"{self.package} is not installed: pip install -e '.[dev]'")
+            return [sys.executable, "-m", module, *self.arguments]
+        if missing := _why_not_npm(self.package):
+            pytest.skip(missing)
+        return ["npx", "--yes", "--offline", self.package, *self.arguments]
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[ClientSession]:
+        """A live session with the server, which ends with it; never longer than a minute."""
+        command, *arguments = await asyncio.to_thread(self.command)
+        started = StdioServerParameters(command=command, args=arguments)
+        async with (
+            asyncio.timeout(_SESSION_SECONDS),
+            stdio_client(started) as (incoming, outgoing),
+            ClientSession(incoming, outgoing) as session,
+        ):
+            await session.initialize()
+            yield session
+
+
+@cache
+def _why_not_npm(package: str) -> str | None:
+    """Why a package of npm cannot be run; asks the registry only for what is not in the cache."""
+    if not (npx := shutil.which("npx")) or not shutil.which("node"):
+        return "Node is not installed"
+    for reach in ("--offline", "--prefer-offline"):
+        fetch = [npx, "--yes", reach, f"--package={package}", "--", "node", "--version"]
+        try:
+            done = subprocess.run(
+                fetch, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"{package} could not be fetched within {_FETCH_SECONDS} s"
+        if done.returncode == 0:
+            return None
+    return f"{package} is neither in the cache of npm nor to be had: {done.stderr.strip()[-200:]}"
+
+
+TIME = Server(
+    "mcp-server-time",
+    ("--local-timezone", "UTC"),
+    frozenset({"get_current_time", "convert_time"}),
+)
+GIT = Server(
+    "mcp-server-git", (), frozenset({"git_status", "git_diff", "git_commit", "git_log"}), "git"
+)
+FETCH = Server("mcp-server-fetch", (), frozenset({"fetch"}))
+EVERYTHING = Server(
+    "@modelcontextprotocol/server-everything", ("stdio",), frozenset({"echo", "get-sum"})
+)
+FILESYSTEM = Server(
+    "@modelcontextprotocol/server-filesystem",
+    ("/tmp",),
+    frozenset({"read_text_file", "write_file", "edit_file", "list_directory"}),
+)
+SERVERS = (TIME, GIT, FETCH, EVERYTHING, FILESYSTEM)
