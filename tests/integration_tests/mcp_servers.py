@@ -69,7 +69,8 @@ def _why_not_npm(package: str) -> str | None:
     if not (npx := shutil.which("npx")) or not shutil.which("node"):
         return "Node is not installed"
     for reach in ("--offline", "--prefer-offline"):
-        fetch = [npx, "--yes", reach, f"--package={package}", "--", "node", "--version"]
+        fetch = [npx, "--yes", "--fetch-retries=0", reach, f"--package={package}"]
+        fetch += ["--", "node", "--version"]
         try:
             done = subprocess.run(
                 fetch, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
@@ -78,7 +79,8 @@ def _why_not_npm(package: str) -> str | None:
             return f"{package} could not be fetched within {_FETCH_SECONDS} s"
         if done.returncode == 0:
             return None
-    return f"{package} is neither in the cache of npm nor to be had: {done.stderr.strip()[-200:]}"
+    errors = [line for line in done.stderr.splitlines() if line.startswith("npm error")]
+    return f"{package} is neither in npm's cache nor to be had: {'; '.join(errors[:3])}"
 
 
 TIME = Server(
