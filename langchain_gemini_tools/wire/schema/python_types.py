@@ -28,7 +28,7 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.dialects import Specification
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 Schema = dict[str, Any]
 
@@ -80,9 +80,21 @@ def _read_class(cls: type) -> Schema:
         return _read_dataclass(cls)
     visible = _without_injected(cls)
     schema = visible.model_json_schema() if issubclass(visible, BaseModel) else visible.schema()
-    if visible is not cls and issubclass(cls, BaseModel) and cls.model_config.get("extra"):
-        # LangChain's copy of the class has its fields, but not its word on other fields.
+    if visible is cls:
+        return schema
+    # LangChain's copy of the class has its fields, but not its word on other fields, and where
+    # the class holds itself, it holds the whole of itself.
+    if issubclass(cls, BaseModel) and cls.model_config.get("extra"):
         schema["additionalProperties"] = cls.model_config["extra"] == "allow"
+    return _hide_inside(schema, cls, _field_names(cls) - _field_names(visible))
+
+
+def _hide_inside(schema: Schema, cls: type, names: set[str]) -> Schema:
+    """The schema with some fields of `cls` hidden in the definition of `cls` as well."""
+    for keyword in ("$defs", "definitions"):
+        if own := (definitions := schema.get(keyword, {})).get(cls.__name__):
+            hidden = {**definitions, cls.__name__: without_arguments(own, names)}
+            return {**schema, keyword: hidden}
     return schema
 
 
@@ -260,18 +272,20 @@ def _read_partial(function: functools.partial[Any]) -> Specification:
     whole = read_function(function.func)
     given = list(inspect.signature(function.func).parameters)[: len(function.args)]
     return dataclasses.replace(
-        whole, parameters=_without(whole.parameters, {*given, *function.keywords})
+        whole, parameters=without_arguments(whole.parameters, {*given, *function.keywords})
     )
 
 
 def _without_self(function: Callable[..., Any], schema: Schema) -> Schema:
     first = next(iter(inspect.signature(function).parameters), None)
-    return _without(schema, {"self"}) if first == "self" else schema
+    return without_arguments(schema, {"self"}) if first == "self" else schema
 
 
-def _without(schema: Schema, names: set[str]) -> Schema:
-    properties = {
-        name: item for name, item in schema.get("properties", {}).items() if name not in names
-    }
-    required = [name for name in schema.get("required", []) if name not in names]
-    return {**schema, "properties": properties, "required": required}
+def without_arguments(schema: Schema, names: Collection[str]) -> Schema:
+    """The schema of an object without some of its properties: a copy, where it has them."""
+    properties = schema.get("properties") or {}
+    if properties.keys().isdisjoint(names):
+        return schema
+    left = {name: item for name, item in properties.items() if name not in names}
+    required = [name for name in schema.get("required") or () if name not in names]
+    return {**schema, "properties": left, "required": required}

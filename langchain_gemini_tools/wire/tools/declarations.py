@@ -24,6 +24,7 @@ from langchain_gemini_tools.wire.schema.python_types import (
     class_schema,
     is_described_class,
     read_function,
+    without_arguments,
 )
 from langchain_gemini_tools.wire.tools.builtin import (
     is_builtin,
@@ -147,9 +148,12 @@ def _call_schema(tool: BaseTool) -> Any:
             "properties": {"__arg1": {"type": "string"}},
             "required": ["__arg1"],
         }
-    if type(tool).tool_call_schema is BaseTool.tool_call_schema and tool.args_schema:
-        return arguments_schema(tool.args_schema)
-    return arguments_schema(tool.tool_call_schema)
+    if type(tool).tool_call_schema is not BaseTool.tool_call_schema or not tool.args_schema:
+        return arguments_schema(tool.tool_call_schema)
+    if isinstance(tool.args_schema, dict):
+        # LangChain's own list of what it injects; it leaves a schema that is a dict as it is.
+        return without_arguments(tool.args_schema, getattr(tool, "_injected_args_keys", ()))
+    return arguments_schema(tool.args_schema)
 
 
 def _bind(specification: Specification) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import typing
@@ -84,6 +85,65 @@ def test_injected_arguments_never_reach_the_model(given: Any) -> None:
     function = bound_function(given)
     assert function.pop("name") in {"with_everything_injected", "search", "Search"}
     assert function == {"description": "Look it up.", "parameters": CITY}
+
+
+EVERYTHING = {
+    name: {"type": "object"} for name in ("state", "store", "call_id", "secret", "runtime")
+}
+
+
+CITY_AND_RUNTIME = {"city": {"type": "string"}, "runtime": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        StructuredTool(
+            name="search",
+            description="Look it up.",
+            func=with_everything_injected,
+            args_schema={
+                "type": "object",
+                "properties": {"city": {"type": "string"}, **EVERYTHING},
+                "required": ["city", "state", "secret"],
+            },
+        ),
+        SearchTool(args_schema={**CITY, "properties": CITY_AND_RUNTIME}),
+    ],
+    ids=["structured", "subclass"],
+)
+def test_injected_arguments_are_taken_out_of_a_schema_that_is_a_dict(given: Any) -> None:
+    schema = copy.deepcopy(given.args_schema)
+    assert bound_function(given) == {
+        "name": "search",
+        "description": "Look it up.",
+        "parameters": CITY,
+    }
+    assert given.args_schema == schema
+
+
+class Bough(BaseModel):
+    """Grow it."""
+
+    name: str
+    secret: Annotated[str, InjectedToolArg]
+    boughs: list[Bough] = []
+
+
+def test_an_injected_field_is_hidden_wherever_its_class_holds_itself() -> None:
+    bough = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "boughs": {"type": "array", "items": {"$ref": "#/$defs/Bough"}, "default": []},
+        },
+        "required": ["name"],
+    }
+    for given in (Bough, StructuredTool(name="b", description="Grow it.", args_schema=Bough)):
+        assert bound_function(given)["parameters"] == {
+            **bough,
+            "$defs": {"Bough": {**bough, "description": "Grow it."}},
+        }
 
 
 class Desk:
