@@ -50,7 +50,7 @@ class BoundTool(dict[str, Any]):
     def __init__(self, tool: Mapping[str, Any]) -> None:
         super().__init__(tool)
         self.remembered: dict[str, Any] = {}
-        """What was found out about it; see `findings`."""
+        """What was found out about it: see `findings`, and its declaration in each form."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return dict, (dict(self),)  # a copy may be changed, and is looked at again
@@ -181,16 +181,26 @@ def render_tools(
 
     Functions that `choice` leaves out are not declared: with AUTO the API takes no allowed names.
     """
-    functions = {tool["function"]["name"]: tool["function"] for tool in bound if "function" in tool}
+    functions = {tool["function"]["name"]: tool for tool in bound if "function" in tool}
     declarations = [
-        render_declaration(function, form)
-        for name, function in functions.items()
+        _render_once(tool, form)
+        for name, tool in functions.items()
         if choice is None or choice.declares(name)
     ]
     tools: list[gemini.Tool] = []
     if declarations:
         tools.append({"functionDeclarations": declarations})
     return [*tools, *(dict(tool) for tool in bound if "function" not in tool)]
+
+
+def _render_once(tool: Mapping[str, Any], form: SchemaForm) -> gemini.FunctionDeclaration:
+    """A bound tool's declaration, found out once: an agent sends the same tools at every step."""
+    if not isinstance(tool, BoundTool):
+        return render_declaration(tool["function"], form)
+    if form not in tool.remembered:
+        tool.remembered[form] = render_declaration(tool["function"], form)
+    declaration: gemini.FunctionDeclaration = tool.remembered[form]
+    return declaration.copy()
 
 
 def render_declaration(

@@ -710,6 +710,20 @@ def test_a_choice_between_sets_of_parameters_becomes_one_object() -> None:
     }
 
 
+def test_a_bound_tool_is_rendered_once_and_its_declaration_is_the_callers_own() -> None:
+    bound = bind_tools([{"name": "find", "parameters": {"properties": {"q": {}}}}])
+    [first] = render_tools(bound, form="openapi")
+    [second] = render_tools(bound, form="openapi")
+    assert second == first
+    assert (
+        second["functionDeclarations"][0]["parameters"]
+        is (first["functionDeclarations"][0]["parameters"])
+    )
+    first["functionDeclarations"][0]["name"] = "spoiled"
+    assert render_tools(bound, form="openapi") == [second]
+    assert "parametersJsonSchema" in render_tools(bound)[0]["functionDeclarations"][0]
+
+
 # Every schema
 
 PLAIN = st.recursive(
