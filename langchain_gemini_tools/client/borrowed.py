@@ -125,7 +125,7 @@ def _parse(reply: Any) -> JsonObject:
     if holds_error(parsed):
         raise map_api_error(None, json.loads(scrub(text)))
     if not isinstance(parsed, dict):
-        shown = scrub(text[:200])
+        shown = scrub(text[:4000])[:200]
         raise UnreadableReplyError(f"The API answered with no JSON object: {shown!r}", body=shown)
     return parsed
 

@@ -86,7 +86,7 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
 
 def raise_api_error(response: Any, body: bytes) -> NoReturn:
     """Raise the error that an answer is: by its status, or at 200 by the one in its body."""
-    text = scrub(body.decode("utf-8", errors="replace"), secrets_in(response.request.headers))
+    text = _shown(response, body)
     details = parse_error_body(text, response.reason_phrase)
     code = None if response.status_code == 200 else response.status_code
     raise map_api_error(code, details, without_request(response, text))
@@ -94,17 +94,23 @@ def raise_api_error(response: Any, body: bytes) -> NoReturn:
 
 def without_request(response: Any, text: str) -> Any:
     """The response as an error may show it: the request's headers hold the key."""
-    headers = response.headers.copy()
-    for name in ("content-encoding", "content-length", "transfer-encoding"):
-        headers.pop(name, None)
+    secrets = secrets_in(response.request.headers)
+    headers = [
+        (name, scrub(value, secrets))
+        for name, value in response.headers.multi_items()
+        if name not in {"content-encoding", "content-length", "transfer-encoding"}
+    ]
     return type(response)(response.status_code, headers=headers, text=text)
 
 
 def _unreadable(response: Any, body: bytes) -> UnreadableReplyError:
-    shown = scrub(
-        body[:200].decode("utf-8", errors="replace"), secrets_in(response.request.headers)
-    )
+    # Cut twice: a secret that the first cut halves is not recognised any more.
+    shown = _shown(response, body[:4000])[:200]
     kind = response.headers.get("content-type", "no content type")
     return UnreadableReplyError(
         f"The API answered with something that is not a JSON object ({kind}): {shown!r}", body=shown
     )
+
+
+def _shown(response: Any, body: bytes) -> str:
+    return scrub(body.decode("utf-8", errors="replace"), secrets_in(response.request.headers))
