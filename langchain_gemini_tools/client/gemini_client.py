@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import traceback
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_gemini_tools.client import borrowed
 from langchain_gemini_tools.client.redaction import scrub
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.client.settings import ClientSettings
 
     JsonObject = dict[str, Any]
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 
 class GeminiClient:
@@ -199,7 +202,10 @@ class _OurErrors:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
-        if not isinstance(error, Exception):
+        if error is None:
+            return
+        if not isinstance(error, Exception):  # cancelled or interrupted
+            _without_frames(error)
             return
         if isinstance(error, GeminiToolsError):
             raise _without_frames(error)
@@ -213,9 +219,12 @@ class _OurErrors:
             quotes = shown != str(error) or isinstance(error, UnicodeError)
             cause = _without_frames(error)
             raise ours from (None if quotes else cause)
+        # Nobody foresaw it, so it is told where it was: in words, which show no locals.
+        error.add_note("".join(["It came from:\n", *traceback.format_tb(error.__traceback__)]))
+        _without_frames(error)
 
 
-def _without_frames(error: Exception) -> Exception:
+def _without_frames(error: _Error) -> _Error:
     """The error, and what it came from, as messages alone."""
     link: BaseException | None = error
     while link is not None and link.__traceback__ is not None:
