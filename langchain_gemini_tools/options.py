@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field, SecretStr, model_validator
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
+from langchain_gemini_tools.client.settings import KEY_VARIABLES
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
 from langchain_gemini_tools.wire.request import CallOptions
@@ -204,7 +205,17 @@ class GeminiOptions(BaseChatModel):
                 "A google.genai.Client cannot be pickled. Give api_key, vertexai and so on instead "
                 "of a client, or pass the client again after unpickling."
             )
-        return super().__getstate__()
+        state = super().__getstate__()
+        fields = dict(state["__dict__"])
+        key = self.google_api_key
+        if key and key.get_secret_value() in map(os.environ.get, KEY_VARIABLES):
+            del fields["google_api_key"]  # whoever loads it has an environment, too
+        private = {**(state["__pydantic_private__"] or {}), "_gemini": None}
+        return {**state, "__dict__": fields, "__pydantic_private__": private}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        key = type(self).model_fields["google_api_key"].get_default(call_default_factory=True)
+        super().__setstate__({**state, "__dict__": {"google_api_key": key, **state["__dict__"]}})
 
     # One call
 
