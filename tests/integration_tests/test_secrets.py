@@ -1,0 +1,333 @@
+"""The key is in the request's header and nowhere else; so are tokens and headers of the user's own.
+
+Each way of calling meets servers that quote what they were sent. Everything that a program could
+print, log, store or send on is searched afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import pickle
+import socket
+import traceback
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.oauth2.credentials import Credentials
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.load import dumps
+from langchain_core.tracers.base import BaseTracer
+from rich.traceback import Traceback
+
+from langchain_gemini_tools import ChatGemini, errors
+from tests.emulator import ACCESS_TOKEN, API_KEY, faults
+from tests.integration_tests.asking import QUESTION, WAYS, ask, raw
+from tests.integration_tests.conftest import LIBRARIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_core.tracers.schemas import Run
+
+    from tests.conftest import MakeModel
+    from tests.emulator import Emulator
+    from tests.emulator.script import Fault
+
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
+BASIC = "dXNlcjpwYXNz/d29yZA=="
+GATEWAY = "gateway-secret-1"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who is calling: settings of the model, and where its secrets may be."""
+
+    settings: dict[str, Any]
+    headers: dict[str, str]
+    """What is sent, and nowhere else."""
+    secrets: list[str]
+
+
+CALLERS = {
+    "developer": Caller({}, {"x-goog-api-key": API_KEY}, [API_KEY]),
+    "vertex": Caller(
+        {
+            "api_key": None,
+            "vertexai": True,
+            "project": "p",
+            "location": "l",
+            "credentials": Credentials(ACCESS_TOKEN),  # type: ignore[no-untyped-call]
+        },
+        {"authorization": f"Bearer {ACCESS_TOKEN}"},
+        [ACCESS_TOKEN],
+    ),
+    "gateway": Caller(
+        {
+            "additional_headers": {"Authorization": f"Basic {BASIC}"},
+            "default_metadata": [("X-Gateway-Token", GATEWAY)],
+        },
+        {
+            "x-goog-api-key": API_KEY,
+            "authorization": f"Basic {BASIC}",
+            "x-gateway-token": GATEWAY,
+        },
+        [API_KEY, BASIC, GATEWAY],
+    ),
+}
+every_caller = pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+
+
+def _as_google_escapes(text: str) -> bytes:
+    """JSON with the signs of HTML as escapes, and slashes too: all of it is legal."""
+    body = json.dumps({"error": {"code": 400, "message": text}})
+    return body.replace("=", "\\u003d").replace("'", "\\u0027").replace("/", "\\/").encode()
+
+
+def _quoted(secret: str) -> dict[str, Fault]:
+    """Servers that repeat a secret, and some that only fail."""
+    words = f"You sent '{secret}'."
+    return {
+        "403": faults.http_error(403, words),
+        "details": faults.http_error(400, "No.", details=[{"@type": "x", "metadata": words}]),
+        "header": raw(500, {}, x_echo=words, location=f"https://x/?key={secret}"),
+        "escaped": raw(400, _as_google_escapes(words)),
+        "page": raw(502, f"<html><p>{words}</html>"),
+        "page-with-200": raw(200, f"<html><p>{words}</html>"),
+        "page-cut-inside-it": raw(200, "." * (200 - len(secret) // 2) + secret),
+        "error-with-200": raw(200, {"error": {"code": 503, "message": words}}),
+        "inside-a-stream": faults.error_in_stream("tail", message=words),
+        "cut": faults.cut_connection(),
+        "silence": faults.slow_first_byte(30),
+    }
+
+
+class Everything(BaseCallbackHandler):
+    """Keeps whatever callbacks are told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def _keep(self, *args: Any, **kwargs: Any) -> None:
+        self.told.append((args, kwargs))
+
+    on_chat_model_start = on_llm_new_token = on_llm_end = on_llm_error = on_retry = _keep
+    on_chain_start = on_chain_end = on_chain_error = on_custom_event = _keep
+
+
+@dataclass
+class Runs(BaseTracer):
+    """Keeps what LangSmith would be sent."""
+
+    runs: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _persist_run(self, run: Run) -> None:
+        self.runs.append(run.model_dump())
+
+
+def shown(error: BaseException) -> Iterator[str]:
+    """All that an error, its causes and its frames have to show."""
+    yield "".join(traceback.format_exception(error))
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next  # this file knows the secrets
+    trace = Traceback.extract(
+        type(error),
+        error,
+        frames,
+        show_locals=True,
+        locals_max_length=1000,
+        locals_max_string=1000,
+        locals_hide_dunder=False,
+        locals_hide_sunder=False,
+    )
+    for stack in trace.stacks:
+        for frame in stack.frames:
+            yield from (f"{name} = {node}" for name, node in (frame.locals or {}).items())
+    link: BaseException | None = error
+    while link is not None:
+        yield f"{link} {link!r} {link.args} {getattr(link, '__notes__', [])} {vars(link)}"
+        if response := getattr(link, "response", None):
+            yield f"{response.headers.raw} {response.text} {vars(response)}"
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def search(caller: Caller, *found: object) -> None:
+    """Fail on the first secret, with the words around it."""
+    for text in map(str, found):
+        for secret in caller.secrets:
+            # Halves count: a text may have been cut in the middle of one.
+            half = secret[: max(len(secret) // 2 - 1, 5)]
+            place = text.find(half)
+            assert place < 0, f"{secret!r} is in: …{text[max(place - 300, 0) : place + 60]}…"
+
+
+@every_caller
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_secret_is_sent_in_its_header_and_nowhere_else(
+    *,
+    emulator: Emulator,
+    make_model: MakeModel,
+    caplog: pytest.LogCaptureFixture,
+    library: str,
+    caller: Caller,
+    way: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    handler, runs = Everything(), Runs()
+    chat = make_model(max_retries=2, **caller.settings)
+    emulator.reply(fault=faults.overloaded())
+    emulator.reply("Sunny.")
+    answer = await ask(chat.with_config(callbacks=[handler, runs]), way)
+    for request in emulator.requests:
+        sent = dict(request.headers)
+        assert caller.headers.items() <= sent.items()
+        left = {name: value for name, value in sent.items() if name not in caller.headers}
+        search(caller, request.path, request.query, left, request.raw)
+    records = {record.name.partition(".")[0] for record in caplog.records}
+    assert {"langchain_gemini_tools", library} <= records  # they were listened to
+    assert handler.told
+    assert runs.runs
+    search(
+        caller,
+        repr(chat),
+        str(chat),
+        chat,
+        dumps(chat),
+        dumps(chat.bind_tools([])),
+        chat.model_dump(),
+        chat.model_dump_json(),
+        chat._identifying_params,
+        chat._get_ls_params(),
+        chat._client,
+        chat.preview(QUESTION),
+        answer.model_dump(),
+        caplog.text,
+        [vars(record) for record in caplog.records],
+        handler.told,
+        runs.runs,
+    )
+
+
+@every_caller
+@pytest.mark.parametrize("name", _quoted(""))
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_failure_shows_no_secret_anywhere(
+    *,
+    emulator: Emulator,
+    make_model: MakeModel,
+    caplog: pytest.LogCaptureFixture,
+    caller: Caller,
+    name: str,
+    way: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    handler, runs = Everything(), Runs()
+    chat = make_model(max_retries=1, timeout=0.2, **caller.settings)
+    for secret in caller.secrets:
+        emulator.reply("Sunny in Oslo.", fault=_quoted(secret)[name])
+        emulator.reply("Sunny in Oslo.", fault=_quoted(secret)[name])
+        with pytest.raises(errors.GeminiToolsError) as raised:
+            await ask(chat.with_config(callbacks=[handler, runs]), way)
+        search(caller, *shown(raised.value), pickle.dumps(raised.value))
+        search(caller, *shown(pickle.loads(pickle.dumps(raised.value))))
+        emulator._replies.clear()
+    # What a server writes into its headers, httpcore repeats at DEBUG.
+    logged = [r for r in caplog.records if name != "header" or not r.name.startswith("httpcore")]
+    search(caller, [record.getMessage() for record in logged], handler.told, runs.runs)
+
+
+@every_caller
+@pytest.mark.parametrize("way", ["ainvoke", "astream"])
+async def test_a_call_that_is_given_up_shows_no_secret(
+    emulator: Emulator, make_model: MakeModel, caller: Caller, way: str
+) -> None:
+    """A limit of the user's own cancels the call, and its TimeoutError shows where it was."""
+    emulator.reply("Sunny.", fault=faults.slow_first_byte(30))
+    chat = make_model(**caller.settings)
+    await asyncio.to_thread(chat._client._open)
+    with pytest.raises(TimeoutError) as raised:
+        await asyncio.wait_for(ask(chat, way), 0.3)
+    assert len(emulator.requests) == 1
+    search(caller, *shown(raised.value))
+
+
+@every_caller
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_failure_nobody_foresaw_shows_no_secret(
+    make_model: MakeModel, caller: Caller, way: str
+) -> None:
+    """Such as one of the user's own transport. Where it was is told, in words."""
+    httpx = importlib.import_module(LIBRARIES[0])
+
+    def fail(request: Any) -> Any:
+        raise RuntimeError("Who?")
+
+    of_both = {"transport": httpx.MockTransport(fail)}
+    chat = make_model(client_args=of_both, async_client_args=of_both, **caller.settings)
+    with pytest.raises(RuntimeError, match="Who") as raised:
+        await ask(chat, way)
+    search(caller, *shown(raised.value))
+    assert "in fail" in "".join(traceback.format_exception(raised.value))
+
+
+@every_caller
+def test_a_call_that_is_interrupted_shows_no_secret(make_model: MakeModel, caller: Caller) -> None:
+    httpx = importlib.import_module(LIBRARIES[0])
+
+    def interrupt(request: Any) -> Any:
+        raise KeyboardInterrupt
+
+    chat = make_model(client_args={"transport": httpx.MockTransport(interrupt)}, **caller.settings)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        chat.invoke(QUESTION)
+    search(caller, *shown(raised.value))
+
+
+async def test_a_password_of_a_proxy_is_not_told(
+    make_model: MakeModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    caller = Caller({}, {}, ["proxy-password", API_KEY])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    args = {"proxy": f"http://user:proxy-password@127.0.0.1:{port}"}
+    chat = make_model(base_url="https://gemini.invalid", client_args=args)
+    for way in WAYS:
+        with pytest.raises(errors.GeminiConnectionError) as raised:
+            await ask(chat, way)
+        search(caller, *shown(raised.value), pickle.dumps(raised.value), caplog.text)
+    search(caller, repr(chat), dumps(chat), chat.model_dump())
+
+
+def test_a_key_of_the_environment_is_not_in_a_pickle(
+    emulator: Emulator, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pickle may be stored; the process that loads it has an environment of its own."""
+    monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
+    chat = ChatGemini(model="gemini-3-flash-preview", base_url=emulator.url)
+    chat.invoke(QUESTION)
+    pickled = pickle.dumps(chat)
+    search(CALLERS["developer"], pickled)
+    with pickle.loads(pickled) as twin:
+        twin.invoke(QUESTION)
+    assert emulator.last.headers["x-goog-api-key"] == API_KEY
+    monkeypatch.delenv("GOOGLE_API_KEY")
+    with pytest.raises(errors.GeminiAuthenticationError, match="GOOGLE_API_KEY"):
+        pickle.loads(pickled).invoke(QUESTION)
+    chat.close()
+
+
+def test_no_key_is_kept_as_no_key_in_a_pickle(
+    make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = make_model(**CALLERS["vertex"].settings)
+    monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
+    assert pickle.loads(pickle.dumps(chat)).google_api_key is None
