@@ -11,13 +11,14 @@ import importlib
 import os
 import ssl
 import threading
+import types
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Mapping
     from types import ModuleType
 
     JsonObject = dict[str, Any]
@@ -109,7 +110,23 @@ async def _close_at_the_end_of_the_loop(client: Any) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        await client.aclose()
+        await _at_once(client.aclose())
+
+
+@types.coroutine
+def _at_once(closing: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+    """Await it in one go: it gives way after each connection, only to be polite.
+
+    A model that is dropped at the end of its loop is closed by a task that nobody waits for. The
+    loop may stop at any time, and the connections after that place would stay open.
+    """
+    while True:
+        try:
+            waits_for = closing.send(None)
+        except StopIteration:
+            return
+        if waits_for is not None:
+            yield waits_for
 
 
 def _choose_library(values: list[Any]) -> ModuleType:
