@@ -305,7 +305,7 @@ class ChatGemini(GeminiOptions):
         """The request with a word about the failure, or the failure where that is not wanted."""
         if is_final or request.is_second_try or not self._may_ask_again(kwargs):
             raise failure
-        logger.warning("Asking once more, with feedback: %s", failure)
+        logger.warning("Asking once more, with feedback: %s", str(failure))
         return request.with_feedback(failure)
 
     def _render_for_stream(

@@ -116,7 +116,9 @@ class RetryPolicy:
         return delay
 
     def _tell(self, attempt: int, error: ModelError, delay: float) -> None:
-        _logger.warning("Retry %d of %d in %.1f s: %s", attempt, self.max_retries, delay, error)
+        # In words: a handler that keeps the error keeps its frames, and so the model.
+        told = (attempt, self.max_retries, delay, str(error))
+        _logger.warning("Retry %d of %d in %.1f s: %s", *told)
         if self.on_retry is not None:
             self.on_retry(attempt, error, delay)
 
