@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest check clean
+.PHONY: install demo format lint type unit test test-lowest test-deepagents check clean
 
 install: $(STAMP)
 
@@ -41,7 +41,13 @@ test-lowest:  ## every test, with the lowest versions that pyproject.toml allows
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest
 
+test-deepagents:  ## deepagents, which pins google-genai below 3, in an environment of its own
+	$(PYTHON) -m venv $(VENV)-deepagents
+	$(VENV)-deepagents/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-deepagents/bin/python -m pip install --quiet --editable . deepagents aiohttp blockbuster vcrpy pytest pytest-asyncio pytest-timeout
+	$(VENV)-deepagents/bin/python -m pytest tests/integration_tests/test_deepagents.py tests/integration_tests/test_client_seam.py
+
 check: lint type test
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-deepagents .mypy_cache .ruff_cache .pytest_cache
