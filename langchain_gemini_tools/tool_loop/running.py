@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import ToolCall
     from langchain_core.runnables import RunnableConfig
+    from langchain_core.tools import BaseTool
 
     from langchain_gemini_tools.tool_loop.events import LoopEvent
     from langchain_gemini_tools.tool_loop.settings import Approver
@@ -187,8 +188,22 @@ async def aask(hook: Approver, call: ToolCall) -> Any:
 
 def _start(attempt: Attempt, turn: Turn, config: RunnableConfig, inbox: _Inbox) -> Worker:
     tool, call = attempt.tool, prepare(attempt, turn.settings)
-    run = tool.invoke if runs_sync(tool) else tool.ainvoke
-    return Worker(lambda: run(call, config), lambda outcome: inbox.put((attempt, outcome)))
+    return Worker(
+        lambda: _run_in_thread(tool, call, config), lambda outcome: inbox.put((attempt, outcome))
+    )
+
+
+def _run_in_thread(tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
+    """The result, or a coroutine that gives it, where the tool has only an async form."""
+    if not runs_sync(tool):
+        return tool.ainvoke(call, config)
+    try:
+        return tool.invoke(call, config)
+    except NotImplementedError:
+        # How classes of tools say that `_run` is missing; a function that has both forms does not.
+        if hasattr(tool, "coroutine") or not runs_async(tool):
+            raise
+        return tool.ainvoke(call, config)
 
 
 def _astart(

@@ -5,11 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
+from langchain_core.utils.pydantic import get_fields
+from pydantic.fields import FieldInfo
 
 from langchain_gemini_tools.errors import InvalidToolError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 LoopTool = BaseTool | Callable[..., Any] | dict[str, Any]
 """A tool to run, or a dict that declares a tool which the provider runs."""
@@ -118,12 +123,11 @@ def _hidden_arguments(tool: BaseTool, injected: Mapping[str, Any]) -> frozenset[
     """The arguments that the model does not see; each one has to come from somewhere."""
     if isinstance(tool.args_schema, dict):
         return frozenset()
-    schema, shown = tool.get_input_schema(), tool.tool_call_schema
-    fields = getattr(schema, "model_fields", None) or getattr(schema, "__fields__", {})
-    visible = getattr(shown, "model_fields", None) or getattr(shown, "__fields__", {})
+    visible = get_fields(cast("type[BaseModel]", tool.tool_call_schema))
+    fields: dict[str, Any] = {**get_fields(cast("type[BaseModel]", tool.get_input_schema()))}
     hidden = {name: info for name, info in fields.items() if name not in visible}
     for name, info in hidden.items():
-        required = info.is_required() if hasattr(info, "is_required") else info.required
+        required = info.is_required() if isinstance(info, FieldInfo) else info.required
         if required and name not in injected and not _is_call_id(info):
             raise InvalidToolError(
                 f"Tool {tool.name!r} wants {name!r} injected. Give it as "
