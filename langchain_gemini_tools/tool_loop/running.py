@@ -124,7 +124,7 @@ def run_turn(turn: Turn, threads: Threads, config: RunnableConfig) -> Iterator[L
                 for attempt in turn.expire(running):
                     threads.abandon(attempt.tool.name, running.pop(attempt))
             else:
-                del running[attempt]
+                running.pop(attempt, None)  # missing if it came just when its time was up
                 turn.settle(attempt, outcome)
     finally:
         for attempt, worker in running.items():

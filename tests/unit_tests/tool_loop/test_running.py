@@ -371,11 +371,12 @@ async def test_closing_an_async_stream_early_cancels_the_tools() -> None:
 
 
 def test_closing_a_stream_early_abandons_the_tools() -> None:
-    cancelled = threading.Event()
+    started, cancelled = threading.Event(), threading.Event()
     hang, released, written = _hanging()
 
     async def ahang() -> str:
         """Hang."""
+        started.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -385,6 +386,7 @@ def test_closing_a_stream_early_abandons_the_tools() -> None:
     loop = _loop([hang, ahang], call("hang", "1", text="a"), call("ahang", "2"))
     events: Any = loop.events("Hi")
     assert [type(next(events)).__name__ for _ in range(6)][-1] == "CallStarted"
+    assert started.wait(10)
     events.close()
     assert cancelled.wait(10)
     released.set()
