@@ -174,9 +174,8 @@ class Run:
         except GeneratorExit:
             raise
         except BaseException as error:
-            if getattr(error, "exchange", None) is None:
-                with contextlib.suppress(AttributeError):  # an exception with slots
-                    error.exchange = self.exchange("failed")  # type: ignore[attr-defined]
+            with contextlib.suppress(AttributeError):  # an exception with slots
+                error.exchange = self.exchange("failed")  # type: ignore[attr-defined]
             raise
 
     def event(self, kind: type[_Event], **fields: Any) -> _Event:

@@ -191,7 +191,7 @@ class Turn:
             return
         slot.is_running = False
         if outcome.error is not None:
-            if not isinstance(outcome.error, Exception | CancelledError):
+            if not _is_failure(outcome.error):
                 raise outcome.error
             self._fail(slot, "failed", outcome.error)
             return
@@ -336,6 +336,13 @@ class Turn:
 
     def _tell(self, kind: type[events.LoopEvent], **fields: Any) -> None:
         self._events.append(kind(at=self.clock() - self.since, turn=self.number, **fields))
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Whether a tool failed; the other way to raise is to stop the program, or the graph."""
+    if any(base.__name__ == "GraphBubbleUp" for base in type(error).__mro__):
+        return False  # LangGraph's interrupts, which are exceptions
+    return isinstance(error, Exception | CancelledError)
 
 
 def as_call(broken: InvalidToolCall) -> ToolCall:
