@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-deepagents check clean
+.PHONY: install demo format lint type unit test test-lowest test-deepagents fuzz check clean
 
 install: $(STAMP)
 
@@ -46,6 +46,9 @@ test-deepagents:  ## deepagents, which pins google-genai below 3, in an environm
 	$(VENV)-deepagents/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-deepagents/bin/python -m pip install --quiet --editable . deepagents aiohttp blockbuster vcrpy pytest pytest-asyncio pytest-timeout
 	$(VENV)-deepagents/bin/python -m pytest tests/integration_tests/test_deepagents.py tests/integration_tests/test_client_seam.py
+
+fuzz: $(STAMP)  ## the fault run of ToolLoop with a thousand seeds; minutes
+	TOOL_LOOP_SEEDS=1000 $(BIN)/python -m pytest tests/unit_tests/tool_loop/test_fault_run.py -q --timeout 300
 
 check: lint type test
 

@@ -10,14 +10,92 @@ from langchain_gemini_tools._version import __version__
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.tool_loop import (
+        CallRecord,
+        Deny,
+        Edit,
+        Exchange,
+        IncompleteAnswerError,
+        Pause,
+        ToolLoop,
+        exchange_of,
+    )
+    from langchain_gemini_tools.tool_loop.events import (
+        CallAnnounced,
+        CallCached,
+        CallDenied,
+        CallFailed,
+        CallFinished,
+        CallRetried,
+        CallSkipped,
+        CallStarted,
+        CallTimedOut,
+        LimitReached,
+        LoopEvent,
+        LoopFinished,
+        TextDelta,
+        TurnFinished,
+        TurnStarted,
+    )
     from langchain_gemini_tools.tool_report import ToolReport, check_tools
 
-__all__ = ["ChatGemini", "ToolReport", "__version__", "check_tools"]
+__all__ = [
+    "CallAnnounced",
+    "CallCached",
+    "CallDenied",
+    "CallFailed",
+    "CallFinished",
+    "CallRecord",
+    "CallRetried",
+    "CallSkipped",
+    "CallStarted",
+    "CallTimedOut",
+    "ChatGemini",
+    "Deny",
+    "Edit",
+    "Exchange",
+    "IncompleteAnswerError",
+    "LimitReached",
+    "LoopEvent",
+    "LoopFinished",
+    "Pause",
+    "TextDelta",
+    "ToolLoop",
+    "ToolReport",
+    "TurnFinished",
+    "TurnStarted",
+    "__version__",
+    "check_tools",
+    "exchange_of",
+]
 
 _ROOMS = {
     "ChatGemini": "chat_model",
     "ToolReport": "tool_report",
     "check_tools": "tool_report",
+    "CallRecord": "tool_loop",
+    "Deny": "tool_loop",
+    "Edit": "tool_loop",
+    "Exchange": "tool_loop",
+    "IncompleteAnswerError": "tool_loop",
+    "Pause": "tool_loop",
+    "ToolLoop": "tool_loop",
+    "exchange_of": "tool_loop",
+    "CallAnnounced": "tool_loop.events",
+    "CallCached": "tool_loop.events",
+    "CallDenied": "tool_loop.events",
+    "CallFailed": "tool_loop.events",
+    "CallFinished": "tool_loop.events",
+    "CallRetried": "tool_loop.events",
+    "CallSkipped": "tool_loop.events",
+    "CallStarted": "tool_loop.events",
+    "CallTimedOut": "tool_loop.events",
+    "LimitReached": "tool_loop.events",
+    "LoopEvent": "tool_loop.events",
+    "LoopFinished": "tool_loop.events",
+    "TextDelta": "tool_loop.events",
+    "TurnFinished": "tool_loop.events",
+    "TurnStarted": "tool_loop.events",
 }
 
 

@@ -34,7 +34,8 @@ ROOMS = {
         "wire",
     },
     "tool_report": {"capabilities", "errors", "wire"},
-    "__init__": {"_version", "chat_model", "tool_report"},
+    "tool_loop": {"errors"},
+    "__init__": {"_version", "chat_model", "tool_loop", "tool_report"},
 }
 """What each room may import of ours, besides itself."""
 
@@ -98,10 +99,33 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
+        "CallAnnounced",
+        "CallCached",
+        "CallDenied",
+        "CallFailed",
+        "CallFinished",
+        "CallRecord",
+        "CallRetried",
+        "CallSkipped",
+        "CallStarted",
+        "CallTimedOut",
         "ChatGemini",
+        "Deny",
+        "Edit",
+        "Exchange",
+        "IncompleteAnswerError",
+        "LimitReached",
+        "LoopEvent",
+        "LoopFinished",
+        "Pause",
+        "TextDelta",
+        "ToolLoop",
         "ToolReport",
+        "TurnFinished",
+        "TurnStarted",
         "__version__",
         "check_tools",
+        "exchange_of",
     ]
     assert all(hasattr(langchain_gemini_tools, name) for name in langchain_gemini_tools.__all__)
     with pytest.raises(AttributeError, match="no attribute 'ChatGmini'"):
