@@ -10,14 +10,25 @@ from langchain_gemini_tools._version import __version__
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.mcp_results import mcp_interceptor
+    from langchain_gemini_tools.remote_tools import tools_from_specs
     from langchain_gemini_tools.tool_report import ToolReport, check_tools
 
-__all__ = ["ChatGemini", "ToolReport", "__version__", "check_tools"]
+__all__ = [
+    "ChatGemini",
+    "ToolReport",
+    "__version__",
+    "check_tools",
+    "mcp_interceptor",
+    "tools_from_specs",
+]
 
 _ROOMS = {
     "ChatGemini": "chat_model",
     "ToolReport": "tool_report",
     "check_tools": "tool_report",
+    "mcp_interceptor": "mcp_results",
+    "tools_from_specs": "remote_tools",
 }
 
 
