@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_classic.agents import AgentExecutor, create_tool_calling_agent
 from langchain_core.messages import HumanMessage
-from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
+from tests.integration_tests.executors import classic_executor, tool_node_graph
 from tests.integration_tests.mcp_world_server import PNG
 from tests.integration_tests.mcp_worlds import ORCHESTRATOR, TRANSPORTS, WORLD, Transport, World
 from tests.integration_tests.play import Play, result
@@ -107,12 +104,13 @@ UNKNOWN_EFFECT = "Whether the call had an effect is not known."
 
 @each_transport
 async def test_the_model_is_told_of_a_server_that_dies_and_goes_on(
-    play: Play, transport: Transport
+    emulator: Emulator, make_model: MakeModel, transport: Transport
 ) -> None:
+    play = Play(emulator, make_model, "gemini-3-flash-preview")
     play.calls(("die", {}))
     play.calls(("say", {"text": "Still there?"}))
     play.says("The server is gone.")
-    async with World(WORLD, transport, timeout_seconds=1.5).tools() as tools:
+    async with World(WORLD, transport, timeout_seconds=3).tools() as tools:
         messages = await run(play, tools)
     for step, (name, call_id) in enumerate(zip(("die", "say"), play.ids(messages), strict=True), 1):
         [part] = answers(play, step)
@@ -121,6 +119,7 @@ async def test_the_model_is_told_of_a_server_that_dies_and_goes_on(
         assert words.startswith(lost(name))
         assert words.endswith(UNKNOWN_EFFECT)
     assert messages[-1].text == "The server is gone."
+    assert emulator.refusals == []
 
 
 @each_transport
@@ -131,9 +130,9 @@ async def test_a_slow_server_is_left_after_its_time_and_may_be_asked_again(
     play.calls(("wait", {"seconds": 60}))
     play.calls(("say", {"text": "again"}))
     play.says("Done.")
-    async with World(WORLD, transport, timeout_seconds=2).tools() as tools:
+    async with World(WORLD, transport, timeout_seconds=3).tools() as tools:
         slow, again = play.ids(await run(play, tools))
-    waited = "Timed out while waiting for response to ClientRequest. Waited 2.0 seconds"
+    waited = "Timed out while waiting for response to ClientRequest. Waited 3.0 seconds"
     words = f"{lost('wait')}{waited}. {UNKNOWN_EFFECT}"
     assert answers(play, 1) == [result("wait", words, slow, "error")]
     assert answers(play, 2) == [result("say", "You said again.", again)]
@@ -156,12 +155,10 @@ async def test_classic_agents_and_graphs_send_the_same(play: Play) -> None:
             play.calls(("list_cities", {"names": ["Oslo"]}), ("fail", {"why": "No luck."}))
             play.says("Done.")
         await run(play, tools)
-        prompt = ChatPromptTemplate([("human", "{input}"), ("placeholder", "{agent_scratchpad}")])
-        executor = AgentExecutor(
-            agent=create_tool_calling_agent(play.model(), tools, prompt), tools=tools
-        )
+        executor = classic_executor(play.model(), tools)
         assert (await executor.ainvoke({"input": "Go."}))["output"] == "Done."
-        await graph(play, tools).ainvoke({"messages": [HumanMessage("Go.")]})
+        graph = tool_node_graph(play.model(), tools)
+        await graph.ainvoke({"messages": [HumanMessage("Go.")]})
     told = [
         [part["functionResponse"]["response"] for part in answers(play, step)] for step in (1, 3, 5)
     ]
@@ -169,21 +166,6 @@ async def test_classic_agents_and_graphs_send_the_same(play: Play) -> None:
     words = "Error executing tool fail: No luck."
     # The classic executor knows no failed results.
     assert told == [[oslo, {key: words}] for key in ("error", "output", "error")]
-
-
-def graph(play: Play, tools: list[BaseTool]) -> Any:
-    bound = play.model().bind_tools(tools)
-
-    async def ask(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
-
-    built: Any = StateGraph(MessagesState)
-    built.add_node("model", ask)
-    built.add_node("tools", ToolNode(tools))
-    built.add_edge(START, "model")
-    built.add_conditional_edges("model", tools_condition, ["tools", END])
-    built.add_edge("tools", "model")
-    return built.compile()
 
 
 MAILS = {"name": "mails", "kind": "queue"}
