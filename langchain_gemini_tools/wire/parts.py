@@ -262,6 +262,12 @@ def assemble(pieces: Sequence[Piece]) -> Assembly:
     return whole
 
 
+def spoken(pieces: Iterable[Piece]) -> str:
+    """All that these pieces say to the user."""
+    blocks = [piece.block or {"type": "text", "text": piece.text} for piece in pieces]
+    return "".join(block["text"] for block in blocks if block["type"] == "text")
+
+
 def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
     """The blocks of these pieces, those that continue one joined to it."""
     blocks: dict[str, dict[str, Any]] = {}
