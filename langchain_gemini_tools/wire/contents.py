@@ -37,7 +37,7 @@ from langchain_gemini_tools.wire.tool_results import (
 from langchain_gemini_tools.wire.tools.names import render_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
@@ -88,8 +88,14 @@ class Reader:
     """Its name, which tells whose thought signatures it reads."""
     parameter_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Parameters with another name on the wire: tool's name -> the user's -> the wire's."""
+    declared: Collection[str] | None = None
+    """Where the model may use a computer, the functions that are not part of that."""
     takes_server_parts: bool = True
     """Whether calls that Google's side made may go back as such."""
+
+    def is_computer_use(self, call: Call) -> bool:
+        """Whether a call is one of those that come with computer use."""
+        return self.declared is not None and call.name not in self.declared
 
 
 def render_contents(messages: Iterable[tuple[int, BaseMessage]], reader: Reader) -> Conversation:
@@ -139,7 +145,11 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
                 answer = render_response(call_id, wire_name, {"error": history.NOT_EXECUTED})
             else:
                 answer, more = render_result(
-                    found, call_id=call_id, name=wire_name, capabilities=reader.capabilities
+                    found,
+                    call_id=call_id,
+                    name=wire_name,
+                    capabilities=reader.capabilities,
+                    is_whole=reader.is_computer_use(calls[number]),
                 )
                 media += more
             answers.append(answer)

@@ -31,6 +31,7 @@ from langchain_gemini_tools.wire.generation import (
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.response import ReplyContext
+from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import SchemaForm, bind_tools, render_tools
 from langchain_gemini_tools.wire.tools.error_paths import name_places
@@ -143,7 +144,13 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     )
     system, others = split_system(messages)
     renamed = renamed_parameters(tools)
-    reader = Reader(options.capabilities, options.model, renamed, options.circulates_server_tools)
+    reader = Reader(
+        options.capabilities,
+        options.model,
+        parameter_names=renamed,
+        declared=function_names(tools) if any(map(uses_computer, tools)) else None,
+        takes_server_parts=options.circulates_server_tools,
+    )
     conversation = render_contents(others, reader)
     instruction = render_system(system)
     if instruction and (options.merges_system or not options.capabilities.takes_system_instruction):

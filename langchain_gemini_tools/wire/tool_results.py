@@ -28,7 +28,12 @@ _INLINE_RESULT_TYPES = {
 
 
 def render_result(
-    result: ToolMessage, *, call_id: str, name: str, capabilities: Capabilities
+    result: ToolMessage,
+    *,
+    call_id: str,
+    name: str,
+    capabilities: Capabilities,
+    is_whole: bool = False,
 ) -> tuple[gemini.Part, list[gemini.Part]]:
     """Render a tool message as a functionResponse, and the media that must follow all responses.
 
@@ -37,6 +42,7 @@ def render_result(
         call_id: The id of the call it answers, as sent.
         name: The name in that call, as sent.
         capabilities: Whether the model takes media inside a response.
+        is_whole: Whether an object is the whole response: computer use reads its `url` there.
     """
     value, media = _split_content(result.content)
     inside: list[gemini.Part] = []
@@ -47,7 +53,8 @@ def render_result(
     key = "error" if result.status == "error" else "output"
     if value == "" and media:
         value = f"{len(media)} file(s), {'attached' if inside else 'see below'}."
-    response = render_response(call_id, name, {key: value})
+    is_bare = is_whole and isinstance(value, dict) and key == "output"
+    response = render_response(call_id, name, value if is_bare else {key: value})
     if inside:
         response["functionResponse"]["parts"] = inside
     if after:

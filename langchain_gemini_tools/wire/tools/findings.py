@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.references import endless_definitions
-from langchain_gemini_tools.wire.tools.builtin import snake_case
+from langchain_gemini_tools.wire.tools.builtin import snake_case, uses_computer
 from langchain_gemini_tools.wire.tools.declarations import BoundTool
 from langchain_gemini_tools.wire.tools.names import (
     names_by_wire_name,
@@ -117,7 +117,8 @@ def _set_findings(
     if len(names) > MAX_FUNCTIONS:
         message = f"Gemini takes {MAX_FUNCTIONS} functions, and {len(names)} are bound."
         yield Finding("error", "too_many", None, None, message)
-    builtin = [snake_case(key) for tool in bound if "function" not in tool for key in tool]
+    served = [tool for tool in bound if "function" not in tool and not uses_computer(tool)]
+    builtin = [snake_case(key) for tool in served for key in tool]
     if builtin and names and not capabilities.combines_builtin_tools_with_functions:
         message = (
             f"this model takes built-in tools ({', '.join(builtin)}) and functions "
