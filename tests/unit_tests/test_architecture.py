@@ -34,9 +34,17 @@ ROOMS = {
         "wire",
     },
     "tool_report": {"capabilities", "errors", "wire"},
+    "tool_loop": {"errors"},
     "remote_tools": {"errors", "wire"},
     "mcp_results": set(),
-    "__init__": {"_version", "chat_model", "mcp_results", "remote_tools", "tool_report"},
+    "__init__": {
+        "_version",
+        "chat_model",
+        "mcp_results",
+        "remote_tools",
+        "tool_loop",
+        "tool_report",
+    },
 }
 """What each room may import of ours, besides itself."""
 
@@ -100,10 +108,33 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
+        "CallAnnounced",
+        "CallCached",
+        "CallDenied",
+        "CallFailed",
+        "CallFinished",
+        "CallRecord",
+        "CallRetried",
+        "CallSkipped",
+        "CallStarted",
+        "CallTimedOut",
         "ChatGemini",
+        "Deny",
+        "Edit",
+        "Exchange",
+        "IncompleteAnswerError",
+        "LimitReached",
+        "LoopEvent",
+        "LoopFinished",
+        "Pause",
+        "TextDelta",
+        "ToolLoop",
         "ToolReport",
+        "TurnFinished",
+        "TurnStarted",
         "__version__",
         "check_tools",
+        "exchange_of",
         "mcp_interceptor",
         "tools_from_specs",
     ]
