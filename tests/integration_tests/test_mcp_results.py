@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 
+from langchain_gemini_tools import ToolLoop
 from tests.integration_tests.executors import classic_executor, tool_node_graph
 from tests.integration_tests.mcp_world_server import PNG
 from tests.integration_tests.mcp_worlds import ORCHESTRATOR, TRANSPORTS, WORLD, Transport, World
@@ -69,6 +71,43 @@ async def test_each_kind_of_result_reaches_the_model_as_what_it_is(
         )
     ]
     assert messages[-1].text == "Done."
+
+
+@pytest.mark.parametrize("way", ["ainvoke", "invoke"])
+async def test_the_loop_tells_the_model_the_same(play: Play, way: str) -> None:
+    """Over HTTP each call has a session of its own, so that a sync loop works as well."""
+    play.calls(*KINDS)
+    play.says("Done.")
+    async with World(WORLD, "http" if way == "invoke" else "stdio").tools() as tools:
+        loop = ToolLoop(play.model(), tools)
+        if way == "invoke":
+            exchange = await asyncio.to_thread(loop.invoke, "Go.")
+        else:
+            exchange = await loop.ainvoke("Go.")
+    told = [part["functionResponse"]["response"] for part in answers(play, 1)]
+    assert told == [{key: output} for key, output in OUTCOMES]
+    assert exchange.messages[-1].text == "Done."
+
+
+async def test_the_loop_goes_on_without_a_server_that_is_slow_and_dies(play: Play) -> None:
+    play.calls(("wait", {"seconds": 60}), ("say", {"text": "meanwhile"}))
+    play.calls(("die", {}))
+    play.calls(("say", {"text": "Still there?"}))
+    play.says("The server is gone.")
+    async with World(WORLD, "stdio").tools() as tools:
+        exchange = await ToolLoop(play.model(), tools, tool_timeout=3).ainvoke("Go.")
+    assert [[_word(part) for part in answers(play, step)] for step in (1, 2, 3)] == [
+        ["Tool 'wait' did not finish", "You said meanwhile."],
+        ["The MCP server 'world' failed"],
+        ["The MCP server 'world' failed"],
+    ]
+    assert exchange.messages[-1].text == "The server is gone."
+
+
+def _word(part: JsonObject) -> str:
+    """How what the model was told begins."""
+    [told] = part["functionResponse"]["response"].values()
+    return str(told).partition(" within")[0].partition(" during")[0]
 
 
 @each_transport

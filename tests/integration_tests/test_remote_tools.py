@@ -18,7 +18,7 @@ from langchain.agents.middleware import ToolRetryMiddleware
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import ToolException
 
-from langchain_gemini_tools import tools_from_specs
+from langchain_gemini_tools import ToolLoop, tools_from_specs
 from tests.integration_tests.executors import classic_executor, tool_node_graph
 from tests.integration_tests.mcp_worlds import serving
 from tests.integration_tests.play import Play, result
@@ -167,6 +167,30 @@ async def test_an_async_agent_calls_an_async_registry(play: Play) -> None:
         agent: Any = create_agent(play.model(), tools)
         async for _ in agent.astream(GO, stream_mode="messages"):
             pass
+    assert told(play) == TOLD
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_the_loop_calls_tools_of_another_process(play: Play, way: str) -> None:
+    play_calls(play)
+    with stdio_worker() as ask:
+        loop = ToolLoop(play.model(), tools_of(ask))
+        if way == "invoke":
+            exchange = await asyncio.to_thread(loop.invoke, "Go.")
+        else:
+            exchange = await loop.ainvoke("Go.")
+    assert told(play) == TOLD
+    assert exchange.messages[-1].text == "Done."
+
+
+def test_a_sync_loop_calls_an_async_registry(play: Play) -> None:
+    play_calls(play)
+    with http_worker() as ask:
+
+        async def call(name: str, args: JsonObject) -> Any:
+            return result_of(await asyncio.to_thread(ask, {"name": name, "args": args}))
+
+        ToolLoop(play.model(), tools_from_specs(ask(LIST)["specs"], call)).invoke("Go.")
     assert told(play) == TOLD
 
 

@@ -12,7 +12,7 @@ from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.messages import HumanMessage, ToolMessage, messages_from_dict, messages_to_dict
 from pydantic import BaseModel
 
-from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools import ChatGemini, ToolLoop
 from langchain_gemini_tools.errors import InvalidToolError
 from tests.emulator import API_KEY
 from tests.integration_tests.play import WEATHER, call, get_weather, model, result, text, user
@@ -148,6 +148,19 @@ async def test_both_kinds_of_tools_work_together_over_many_turns(
         "Sunny in both.",
         "You are welcome.",
     ]
+
+
+def test_the_loop_has_both_kinds_of_tools(emulator: Emulator, make_model: MakeModel) -> None:
+    for parts in STEPS[:2]:
+        emulator.reply(parts=parts)
+    exchange = ToolLoop(make_model(), [get_weather, *SERVED]).invoke("Weather in Oslo?")
+    assert exchange.messages[-1].text == "It is sunny."
+    assert emulator.refusals == []
+    assert emulator.last.body == {
+        "contents": [user("Weather in Oslo?"), model(*STEPS[0]), *ANSWERS[0]],
+        "tools": [{"functionDeclarations": [WEATHER]}, *SERVED_ON_THE_WIRE],
+        "toolConfig": FLAG,
+    }
 
 
 @pytest.mark.parametrize("way", WAYS)
