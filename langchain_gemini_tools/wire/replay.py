@@ -32,6 +32,9 @@ SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 PART_BLOCK = "gemini_part"
 """Type of the block that holds a part LangChain has no block for, exactly as it came."""
 
+OWN_ID = "lc_part_"
+"""How an id of a block begins that the API did not give, and is not told."""
+
 PART_FIELDS = "gemini_part_fields"
 """Key in the `extras` of a text block: what stood beside the text in its part."""
 
