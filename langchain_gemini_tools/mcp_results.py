@@ -25,7 +25,8 @@ async def mcp_interceptor(
 
     A server that cannot be reached, dies, is too slow or breaks its own schema gives an error
     result that says so. Structured content goes to the model as one JSON value, sound as a file.
-    Where there are other interceptors, this one comes last.
+    Where there are other interceptors, this one comes last. MCP tools are async: run them by
+    `ainvoke` or `astream`, and a live session's tools on its own event loop.
 
     ```python
     client = MultiServerMCPClient(connections, tool_interceptors=[mcp_interceptor])

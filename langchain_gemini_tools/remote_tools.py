@@ -37,7 +37,8 @@ def tools_from_specs(
 
     Args:
         specs: Specifications in any dialect that `bind_tools` reads: OpenAI's, Anthropic's, MCP's,
-            Gemini's and others, as dicts or as objects of the Gemini or MCP SDK.
+            Gemini's and others, as dicts or as objects of the Gemini or MCP SDK. MCP's annotations
+            (`readOnlyHint` and so on) become the tool's `metadata`.
         call: Runs a tool: `call(name, args)`. It may be sync or async. A sync one runs in a thread
             when an agent is async; an async one needs an async agent. Arguments are passed on as
             the model gave them: checking them is the registry's business.
@@ -58,7 +59,12 @@ def tools_from_specs(
             name = function["name"]
             if name in tools:
                 raise InvalidToolError(f"Two specifications have the name {name!r}; rename one.")
-            tools[name] = _make_tool(function, call, handle_tool_error)
+            tools[name] = RemoteTool(
+                **_fields(function),
+                metadata=_read_annotations(spec),
+                handle_tool_error=handle_tool_error,
+                call=call,
+            )
     return [*tools.values()]
 
 
@@ -116,15 +122,21 @@ def _read_functions(spec: Any, position: int) -> list[dict[str, Any]]:
     return [tool["function"] for tool in bound]
 
 
-def _make_tool(
-    function: Mapping[str, Any], call: Call, handle_tool_error: ErrorHandling
-) -> RemoteTool:
+def _fields(function: Mapping[str, Any]) -> dict[str, Any]:
+    """What a bound function says about its tool."""
     response = function.get("response_schema")
-    return RemoteTool(
-        name=function["name"],
-        description=function.get("description", ""),
-        args_schema=function.get("parameters") or {"type": "object", "properties": {}},
-        extras={"gemini": {"response_schema": response}} if response else None,
-        handle_tool_error=handle_tool_error,
-        call=call,
-    )
+    return {
+        "name": function["name"],
+        "description": function.get("description", ""),
+        "args_schema": function.get("parameters") or {"type": "object", "properties": {}},
+        "extras": {"gemini": {"response_schema": response}} if response else None,
+    }
+
+
+def _read_annotations(spec: Any) -> dict[str, Any] | None:
+    """MCP's hints about a tool, as LangChain's adapters for MCP keep them."""
+    field = "annotations"
+    hints: Any = spec.get(field) if isinstance(spec, Mapping) else getattr(spec, field, None)
+    if hasattr(hints, "model_dump"):
+        hints = hints.model_dump(by_alias=True, exclude_none=True)
+    return dict(hints) if isinstance(hints, Mapping) and hints else None

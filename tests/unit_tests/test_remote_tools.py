@@ -12,6 +12,7 @@ from google.genai import types
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool, ToolException
 from mcp.types import Tool as McpTool
+from mcp.types import ToolAnnotations
 
 from langchain_gemini_tools import ChatGemini, tools_from_specs
 from langchain_gemini_tools.errors import InvalidToolError
@@ -88,6 +89,20 @@ def test_a_tool_says_what_its_specification_says(spec: Any) -> None:
     assert tool.args_schema == ADD["inputSchema"]
     assert tool.extras == {"gemini": {"response_schema": ADD["outputSchema"]}}
     assert bind_tools([tool]) == bind_tools([spec])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"name": "f", "annotations": {"readOnlyHint": True}},
+        McpTool(
+            name="f", inputSchema={"type": "object"}, annotations=ToolAnnotations(readOnlyHint=True)
+        ),
+    ],
+)
+def test_what_mcp_hints_at_is_kept(spec: Any) -> None:
+    [tool] = tools_from_specs([spec], add)
+    assert tool.metadata == {"readOnlyHint": True}
 
 
 def test_a_tool_without_arguments_or_description_stays_without() -> None:
