@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest check clean
+.PHONY: install demo format lint type unit test test-lowest fuzz check clean
 
 install: $(STAMP)
 
@@ -40,6 +40,9 @@ test-lowest:  ## every test, with the lowest versions that pyproject.toml allows
 	$(VENV)-lowest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest
+
+fuzz: $(STAMP)  ## the fault run of ToolLoop with a thousand seeds; minutes
+	TOOL_LOOP_SEEDS=1000 $(BIN)/python -m pytest tests/unit_tests/tool_loop/test_fault_run.py -q --timeout 300
 
 check: lint type test
 

@@ -80,7 +80,7 @@ class ToolLoop(Runnable[Any, Any]):
     order of the calls. A tool that fails or takes too long, an unknown tool, arguments that do not
     fit: the model is told, in words it can act on. A call that was cut off, or that the provider
     refused (`UNEXPECTED_TOOL_CALL`), is not run. Only what is no failure of a tool is raised:
-    Ctrl-C and the like, and a tool's `Command`, which needs a graph.
+    Ctrl-C and the like, LangGraph's interrupts, and a tool's `Command`, which needs a graph.
 
     **Stopping.** A cancelled run, and a stream that is closed early, cancel what runs. Threads
     cannot be stopped: they are left to themselves, their results go nowhere, no interpreter waits
@@ -257,7 +257,7 @@ class ToolLoop(Runnable[Any, Any]):
                 if not run.calls.is_paused:
                     yield from running.run_turn(run.calls, self._threads, config)
                 run.finish_calls()
-            yield run.finish()
+        yield run.finish()
 
     async def _arun(
         self, given: Any, config: RunnableConfig, *, streams: bool, options: dict[str, Any]
@@ -282,7 +282,7 @@ class ToolLoop(Runnable[Any, Any]):
                         async for event in told:
                             yield event
                 run.finish_calls()
-            yield run.finish()
+        yield run.finish()
 
     def _tell(
         self, given: Any, config: RunnableConfig | None, pick: Pick, options: dict[str, Any]

@@ -124,16 +124,12 @@ class Run:
                 is_whole = self.stop_reason == "answered"
                 self.stop_reason = "answered_at_limit" if is_whole else "turn_limit"
             return
+        if self._is_last_word or self.turns >= self.settings.max_turns:
+            yield from self._leave_calls(message)
+            return
         self.calls = self._line_up(message.tool_calls, message.invalid_tool_calls)
         if reason := _why_not_run(message):
             self.calls.skip_all(reason)
-        if self._is_last_word:
-            self.calls.skip_all("Not executed: the turns of this run are used up.")
-            yield from self.calls.take_events()
-            self._close_calls()
-            self.stop_reason = "turn_limit"
-        elif self.turns >= self.settings.max_turns:
-            yield from self._reach_limit(message)
 
     def finish_calls(self) -> None:
         """Take in what the calls of this turn came to."""
@@ -178,9 +174,8 @@ class Run:
         except GeneratorExit:
             raise
         except BaseException as error:
-            if getattr(error, "exchange", None) is None:
-                with contextlib.suppress(AttributeError):  # an exception with slots
-                    error.exchange = self.exchange("failed")  # type: ignore[attr-defined]
+            with contextlib.suppress(AttributeError):  # an exception with slots
+                error.exchange = self.exchange("failed")  # type: ignore[attr-defined]
             raise
 
     def event(self, kind: type[_Event], **fields: Any) -> _Event:
@@ -223,22 +218,24 @@ class Run:
         self.calls = None
         return records
 
-    def _reach_limit(self, message: AIMessage) -> Iterator[events.LoopEvent]:
-        """Run none of the calls: nobody would read their results."""
-        assert self.calls is not None  # noqa: S101 - the message has calls
-        pending = [*message.tool_calls, *map(as_call, message.invalid_tool_calls)]
-        yield self.event(events.LimitReached, pending=pending)
-        if self.settings.on_limit == "answer":
-            self.calls.skip_all(
-                "Not executed: the turns of this run are used up. Answer with what is known."
-            )
-            yield from self.calls.take_events()
-            self._close_calls()
-            self._is_last_word = True
-            return
-        self.calls = None
-        self._left_open = pending
-        self.stop_reason = "turn_limit"
+    def _leave_calls(self, message: AIMessage) -> Iterator[events.LoopEvent]:
+        """Run none of the calls: there is no turn left in which their results would be read."""
+        if not self._is_last_word:
+            pending = [*message.tool_calls, *map(as_call, message.invalid_tool_calls)]
+            yield self.event(events.LimitReached, pending=pending)
+            if self.settings.on_limit != "answer":
+                self._left_open = pending
+                self.stop_reason = "turn_limit"
+                return
+        self.calls = self._line_up(message.tool_calls, message.invalid_tool_calls)
+        self.calls.skip_all(
+            "Not executed: the turns of this run are used up. Answer with what is known."
+        )
+        yield from self.calls.take_events()
+        self._close_calls()
+        if self._is_last_word:
+            self.stop_reason = "turn_limit"
+        self._is_last_word = True
 
     def _answers_directly(self, record: CallRecord) -> bool:
         tool = self.settings.box.tools.get(record.call["name"])

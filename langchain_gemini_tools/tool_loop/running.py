@@ -42,14 +42,18 @@ _left_behind: set[asyncio.Future[Any]] = set()
 class Worker:
     """One piece of work in a daemon thread of its own, with the caller's context variables."""
 
-    def __init__(self, work: Callable[[], Any], deliver: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self, name: str, work: Callable[[], Any], deliver: Callable[[Outcome], None]
+    ) -> None:
         self._work = work
         self._deliver = deliver
         self._lock = threading.Lock()
         self._is_abandoned = False
         self._cancel: Callable[[], Any] = lambda: None
         context = contextvars.copy_context()
-        self.thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
+        self.thread = threading.Thread(
+            target=context.run, args=(self._run,), name=f"tool {name}", daemon=True
+        )
         self.thread.start()
 
     def abandon(self) -> None:
@@ -92,6 +96,9 @@ class Threads:
         self._abandoned: defaultdict[str, list[threading.Thread]] = defaultdict(list)
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[Threads], tuple[()]]:
+        return Threads, ()  # threads stay where they are
+
     def has_room(self, name: str) -> bool:
         """Whether another call of a tool may be started."""
         with self._lock:
@@ -124,7 +131,7 @@ def run_turn(turn: Turn, threads: Threads, config: RunnableConfig) -> Iterator[L
                 for attempt in turn.expire(running):
                     threads.abandon(attempt.tool.name, running.pop(attempt))
             else:
-                del running[attempt]
+                running.pop(attempt, None)  # missing if it came just when its time was up
                 turn.settle(attempt, outcome)
     finally:
         for attempt, worker in running.items():
@@ -168,7 +175,7 @@ def ask(hook: Approver, call: ToolCall) -> Any:
     if not inspect.iscoroutine(decision):
         return decision
     inbox: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-    worker = Worker(lambda: decision, inbox.put)
+    worker = Worker(call["name"], lambda: decision, inbox.put)
     try:
         return _value(inbox.get())
     finally:
@@ -179,7 +186,7 @@ async def aask(hook: Approver, call: ToolCall) -> Any:
     """What an approval hook says; one that is not async is asked in a thread."""
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
         return await cast("Awaitable[Any]", hook(call))
-    future, worker = _in_thread(lambda: hook(call))
+    future, worker = _in_thread(call["name"], lambda: hook(call))
     try:
         return _value(await future)
     finally:
@@ -189,7 +196,9 @@ async def aask(hook: Approver, call: ToolCall) -> Any:
 def _start(attempt: Attempt, turn: Turn, config: RunnableConfig, inbox: _Inbox) -> Worker:
     tool, call = attempt.tool, prepare(attempt, turn.settings)
     return Worker(
-        lambda: _run_in_thread(tool, call, config), lambda outcome: inbox.put((attempt, outcome))
+        tool.name,
+        lambda: _run_in_thread(tool, call, config),
+        lambda outcome: inbox.put((attempt, outcome)),
     )
 
 
@@ -212,7 +221,7 @@ def _astart(
     tool, call = attempt.tool, prepare(attempt, turn.settings)
     if runs_async(tool):
         return asyncio.ensure_future(_attempt(tool.ainvoke(call, config)))
-    future, worker = _in_thread(lambda: tool.invoke(call, config))
+    future, worker = _in_thread(tool.name, lambda: tool.invoke(call, config))
     future.add_done_callback(
         lambda ended: threads.abandon(tool.name, worker) if ended.cancelled() else None
     )
@@ -226,7 +235,7 @@ async def _attempt(work: Coroutine[Any, Any, Any]) -> Outcome:
         return Outcome(error=error)
 
 
-def _in_thread(work: Callable[[], Any]) -> tuple[asyncio.Future[Outcome], Worker]:
+def _in_thread(name: str, work: Callable[[], Any]) -> tuple[asyncio.Future[Outcome], Worker]:
     """The outcome of work in a thread, for the running event loop."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Outcome] = loop.create_future()
@@ -239,7 +248,7 @@ def _in_thread(work: Callable[[], Any]) -> tuple[asyncio.Future[Outcome], Worker
         with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits
             loop.call_soon_threadsafe(settle, outcome)
 
-    return future, Worker(work, deliver)
+    return future, Worker(name, work, deliver)
 
 
 async def _wait(futures: Collection[asyncio.Future[Outcome]], seconds: float | None) -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 Cache = dict[str, "ToolMessage"]
 """Results of a run, by tool and arguments."""
 
+_EARLY = 1e-6
+"""Event loops wake up early by as much as their clock's resolution."""
+
 _ENDINGS: dict[CallStatus, type[events.CallEnded]] = {
     "succeeded": events.CallFinished,
     "cached": events.CallCached,
@@ -158,7 +161,7 @@ class Turn:
     def due(self) -> list[Attempt]:
         """The attempts to start now."""
         found: list[Attempt] = []
-        running = sum(slot.is_running for slot in self.slots)
+        running = self._running()
         for slot in list(self._open()):
             if running >= self.settings.max_concurrency:
                 break
@@ -188,7 +191,7 @@ class Turn:
             return
         slot.is_running = False
         if outcome.error is not None:
-            if not isinstance(outcome.error, Exception | CancelledError):
+            if not _is_failure(outcome.error):
                 raise outcome.error
             self._fail(slot, "failed", outcome.error)
             return
@@ -207,7 +210,7 @@ class Turn:
 
     def expire(self, attempts: Iterable[Attempt]) -> list[Attempt]:
         """Those whose time is up; their calls are answered, or will be tried again."""
-        now = self.clock()
+        now = self.clock() + _EARLY
         late = [a for a in attempts if a.slot.deadline is not None and a.slot.deadline <= now]
         for attempt in late:
             slot = attempt.slot
@@ -220,7 +223,8 @@ class Turn:
         """How long nothing has to be done unless an attempt ends; None for as long as it takes."""
         now = self.clock()
         times = [slot.deadline for slot in self.slots if slot.is_running and slot.deadline]
-        times += [slot.not_before for slot in self._open() if slot.not_before]
+        if self._running() < self.settings.max_concurrency:
+            times += [slot.not_before for slot in self._open() if slot.not_before]
         return min(max(0.0, min(times) - now), 3600.0) if times else None
 
     def take_events(self) -> list[events.LoopEvent]:
@@ -242,10 +246,13 @@ class Turn:
     def _open(self) -> Iterator[Slot]:
         return (slot for slot in self.slots if slot.record is None)
 
+    def _running(self) -> int:
+        return sum(slot.is_running for slot in self.slots)
+
     def _waits(self, slot: Slot) -> bool:
         """Whether a retry is not due yet, or a call just like this one runs."""
         if slot.not_before is not None:
-            if slot.not_before > self.clock():
+            if slot.not_before > self.clock() + _EARLY:
                 return True
             slot.not_before = None
         key = self._cache_key(slot)
@@ -329,6 +336,13 @@ class Turn:
 
     def _tell(self, kind: type[events.LoopEvent], **fields: Any) -> None:
         self._events.append(kind(at=self.clock() - self.since, turn=self.number, **fields))
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Whether a tool failed; the other way to raise is to stop the program, or the graph."""
+    if any(base.__name__ == "GraphBubbleUp" for base in type(error).__mro__):
+        return False  # LangGraph's interrupts, which are exceptions
+    return isinstance(error, Exception | CancelledError)
 
 
 def as_call(broken: InvalidToolCall) -> ToolCall:

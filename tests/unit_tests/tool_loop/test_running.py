@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import copy
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.tools import StructuredTool, ToolException, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import StateGraph
+from langgraph.types import Command, interrupt
 
 from langchain_gemini_tools import (
     CallRetried,
@@ -316,6 +322,45 @@ def test_an_interrupt_in_a_tool_ends_an_async_run(
         asyncio.run(_loop([stop], call("stop")).ainvoke("Hi"))
 
 
+def test_ctrl_c_ends_a_run_whose_tool_goes_on() -> None:
+    hang, released, written = _hanging()
+
+    def interrupt(text: str) -> str:
+        """Do as the keyboard does."""
+        os.kill(os.getpid(), signal.SIGINT)
+        return str(hang(text))
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        _loop([interrupt], call("interrupt", text="x")).invoke("Hi")
+    exchange = exchange_of(caught.value)
+    assert exchange is not None
+    assert exchange.pending == [call("interrupt", text="x")]
+    assert written == []
+    released.set()
+
+
+def test_an_interrupt_of_a_graph_goes_to_the_graph() -> None:
+    def ask(text: str) -> str:
+        """Ask somebody."""
+        return str(interrupt(text))
+
+    def run(state: dict[str, str]) -> dict[str, str]:
+        return {"answer": _loop([ask], call("ask", text="Really?")).invoke("Hi").text}
+
+    graph: Any = StateGraph(dict)  # type: ignore[type-var]
+    graph.add_node("run", run).set_entry_point("run")
+    app = graph.compile(checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    paused = app.invoke({"question": "Hi"}, config)
+    assert [found.value for found in paused["__interrupt__"]] == ["Really?"]
+    assert app.invoke(Command(resume="Yes."), config)["answer"] == "Done."
+
+
+def test_a_loop_can_be_copied() -> None:
+    loop = _loop([echo], call("echo", text="x"))
+    assert copy.deepcopy(loop).invoke("Hi").text == "Done."
+
+
 def test_a_tool_that_cancels_itself_has_failed() -> None:
     async def give_up() -> str:
         """Give up."""
@@ -371,11 +416,12 @@ async def test_closing_an_async_stream_early_cancels_the_tools() -> None:
 
 
 def test_closing_a_stream_early_abandons_the_tools() -> None:
-    cancelled = threading.Event()
+    started, cancelled = threading.Event(), threading.Event()
     hang, released, written = _hanging()
 
     async def ahang() -> str:
         """Hang."""
+        started.set()
         try:
             await asyncio.sleep(60)
         finally:
@@ -385,6 +431,7 @@ def test_closing_a_stream_early_abandons_the_tools() -> None:
     loop = _loop([hang, ahang], call("hang", "1", text="a"), call("ahang", "2"))
     events: Any = loop.events("Hi")
     assert [type(next(events)).__name__ for _ in range(6)][-1] == "CallStarted"
+    assert started.wait(10)
     events.close()
     assert cancelled.wait(10)
     released.set()
