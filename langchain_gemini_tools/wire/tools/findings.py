@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.tools.builtin import snake_case, uses_computer
-from langchain_gemini_tools.wire.tools.declarations import BoundTool
+from langchain_gemini_tools.wire.tools.declarations import SWALLOWED, BoundTool
 from langchain_gemini_tools.wire.tools.names import (
     names_by_wire_name,
     render_name,
@@ -161,7 +161,20 @@ def _tool_findings(tool: Mapping[str, Any]) -> list[Finding]:
     """What there is to say about one tool."""
     if "function" not in tool:
         return []
-    return _remembered(tool, "findings", lambda: list(_function_findings(tool["function"])))
+    return _remembered(
+        tool,
+        "findings",
+        lambda: [*_function_findings(tool["function"]), *_swallowed_findings(tool)],
+    )
+
+
+def _swallowed_findings(tool: Mapping[str, Any]) -> Iterator[Finding]:
+    known = tool.remembered if isinstance(tool, BoundTool) else {}
+    for parameter in known.get(SWALLOWED, ()):
+        message = (
+            "LangChain's StructuredTool keeps this name for itself: it never reaches the tool."
+        )
+        yield Finding("warning", "swallowed", tool["function"]["name"], parameter, message)
 
 
 def _remembered(tool: Mapping[str, Any], key: str, find: Callable[[], _Found]) -> _Found:
