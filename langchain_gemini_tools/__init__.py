@@ -10,6 +10,8 @@ from langchain_gemini_tools._version import __version__
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.mcp_results import mcp_interceptor
+    from langchain_gemini_tools.remote_tools import tools_from_specs
     from langchain_gemini_tools.tool_loop import (
         CallRecord,
         Deny,
@@ -67,12 +69,16 @@ __all__ = [
     "__version__",
     "check_tools",
     "exchange_of",
+    "mcp_interceptor",
+    "tools_from_specs",
 ]
 
 _ROOMS = {
     "ChatGemini": "chat_model",
     "ToolReport": "tool_report",
     "check_tools": "tool_report",
+    "mcp_interceptor": "mcp_results",
+    "tools_from_specs": "remote_tools",
     "CallRecord": "tool_loop",
     "Deny": "tool_loop",
     "Edit": "tool_loop",

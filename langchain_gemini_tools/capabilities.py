@@ -52,6 +52,7 @@ _GEMINI_2_5 = Capabilities(
     thinks_by_level=False,
     takes_several_candidates=True,
 )
+_COMPUTER_USE = replace(_GEMINI_2_5, takes_media_in_function_response=True)  # its screenshots
 _GEMINI_2_0 = Capabilities(
     checks_call_signatures=False,
     takes_media_in_function_response=False,
@@ -91,7 +92,9 @@ def capabilities_of(model: str) -> Capabilities:
         return _GEMINI_3
     if major < 2:
         return _GEMINI_1
-    return _GEMINI_2_5 if (major, minor) >= (2, 5) else _GEMINI_2_0
+    if (major, minor) < (2, 5):
+        return _GEMINI_2_0
+    return _COMPUTER_USE if "computer-use" in model else _GEMINI_2_5
 
 
 def reads_signatures_of(model: str, other: str) -> bool:

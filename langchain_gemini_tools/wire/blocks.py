@@ -138,7 +138,7 @@ def _render_reasoning(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | 
 def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemini.Part:
     # Code that prints nothing has no `output`: the API leaves out what is empty.
     word = _OUTCOMES.get(outcome, outcome) if isinstance(outcome, int) else outcome
-    told = {"outcome": word, "output": output, "id": call_id}
+    told = {"outcome": word, "output": output, **_kept({"id": call_id}, "id")}
     return {"codeExecutionResult": {key: value for key, value in told.items() if value}}
 
 
@@ -166,4 +166,8 @@ def _extras(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kept(values: dict[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: values[key] for key in keys if values.get(key)}
+    return {key: values[key] for key in keys if values.get(key) and not _is_own(values[key])}
+
+
+def _is_own(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(replay.OWN_ID)

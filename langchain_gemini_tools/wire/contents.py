@@ -23,8 +23,10 @@ from langchain_gemini_tools.wire.blocks import (
 from langchain_gemini_tools.wire.replay import (
     SKIP_SIGNATURE,
     call_signatures_of,
+    is_server_part,
     part_log_of,
     restore_order,
+    tell_server_part,
     without_signatures,
 )
 from langchain_gemini_tools.wire.tool_results import (
@@ -35,7 +37,7 @@ from langchain_gemini_tools.wire.tool_results import (
 from langchain_gemini_tools.wire.tools.names import render_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
@@ -48,6 +50,11 @@ class Conversation:
 
     contents: list[gemini.Content] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
+
+    @property
+    def holds_server_tools(self) -> bool:
+        """Whether Google's side has called tools of its own in it."""
+        return any(is_server_part(part) for content in self.contents for part in content["parts"])
 
     def add(self, role: Literal["user", "model"], parts: list[gemini.Part]) -> None:
         """Add parts to this role's turn: neighbours of one role are one turn for the API."""
@@ -81,6 +88,14 @@ class Reader:
     """Its name, which tells whose thought signatures it reads."""
     parameter_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Parameters with another name on the wire: tool's name -> the user's -> the wire's."""
+    declared: Collection[str] | None = None
+    """Where the model may use a computer, the functions that are not part of that."""
+    takes_server_parts: bool = True
+    """Whether calls that Google's side made may go back as such."""
+
+    def is_computer_use(self, call: Call) -> bool:
+        """Whether a call is one of those that come with computer use."""
+        return self.declared is not None and call.name not in self.declared
 
 
 def render_contents(messages: Iterable[tuple[int, BaseMessage]], reader: Reader) -> Conversation:
@@ -115,6 +130,9 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
             author = reply.response_metadata["model_name"]
             conversation.repairs.append(history.unsigned(position, author))
             parts = bare
+        if not reader.takes_server_parts and any(map(is_server_part, parts)):
+            conversation.repairs.append(history.told_in_words(position))
+            parts = [tell_server_part(part) if is_server_part(part) else part for part in parts]
         if not parts:
             conversation.repairs.append(
                 history.Repair("empty_reply", position, "An empty AI message was left out.")
@@ -127,7 +145,11 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
                 answer = render_response(call_id, wire_name, {"error": history.NOT_EXECUTED})
             else:
                 answer, more = render_result(
-                    found, call_id=call_id, name=wire_name, capabilities=reader.capabilities
+                    found,
+                    call_id=call_id,
+                    name=wire_name,
+                    capabilities=reader.capabilities,
+                    is_whole=reader.is_computer_use(calls[number]),
                 )
                 media += more
             answers.append(answer)

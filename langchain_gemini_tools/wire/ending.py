@@ -7,7 +7,6 @@ citations and log probabilities it shares out over the events.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.capabilities import reads_signatures_of
@@ -17,6 +16,7 @@ from langchain_gemini_tools.errors import (
     MalformedCallError,
     TruncatedStreamError,
 )
+from langchain_gemini_tools.wire.citations import parse_grounding, snake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,6 @@ _RENAMED = {"modelVersion": "model_name"}
 _NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
 _SHARED_OUT = {"citationMetadata", "logprobsResult"}
 """Of these each event tells what belongs to its own text."""
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Ending:
@@ -65,11 +64,15 @@ class Ending:
                 if key not in _NOT_METADATA and value is not None:
                     self._fields[key] = _later(key, self._fields.get(key), value)
 
-    def metadata(self) -> dict[str, Any]:
-        """What goes into `response_metadata`: everything the API told, in LangChain's spelling."""
-        fields = {_RENAMED.get(key) or _snake(key): value for key, value in self._fields.items()}
+    def metadata(self, text: str = "") -> dict[str, Any]:
+        """What goes into `response_metadata`: everything the API told, in LangChain's spelling.
+
+        Args:
+            text: What the answer says, where citations are placed.
+        """
+        fields = {_RENAMED.get(key) or snake(key): value for key, value in self._fields.items()}
         if "grounding_metadata" in fields:
-            fields["grounding_metadata"] = _snake_keys(fields["grounding_metadata"])
+            fields["grounding_metadata"] = parse_grounding(fields["grounding_metadata"], text)
         match fields.get("prompt_feedback"):
             case {"blockReason": reason}:
                 fields["block_reason"] = reason
@@ -138,17 +141,3 @@ def _longer(before: Any, now: Any) -> Any:
     if not isinstance(before, list) or not isinstance(now, list):
         return now
     return now if now[: len(before)] == before else [*before, *now]
-
-
-def _snake(key: str) -> str:
-    return _HUMP.sub("_", key).lower()
-
-
-def _snake_keys(value: Any) -> Any:
-    """Keys as core's citation translator reads them; it crashes on `None`, and reads `placeId`."""
-    if isinstance(value, dict):
-        kept = {key: item for key, item in value.items() if item is not None}
-        return {k if k == "placeId" else _snake(k): _snake_keys(v) for k, v in kept.items()}
-    if isinstance(value, list):
-        return [_snake_keys(item) for item in value]
-    return value

@@ -14,6 +14,7 @@ What is mended is told as a `Repair`; nothing is mended in silence, and nothing 
 | an empty message of the user | a short text in its place |
 | an AI message with nothing in it | nothing |
 | thought signatures of another line of models | the same parts without them |
+| a tool that Google's side ran, for a model that takes no such parts | text that tells it |
 | neighbouring messages of one side | one turn with all their parts |
 """
 
@@ -266,6 +267,12 @@ def unsigned(position: int, model: str) -> Repair:
     """Signatures that the model asked now could not read."""
     explanation = f"Thought signatures of {model} were left out: this model cannot read them."
     return Repair("foreign_signatures", position, explanation, is_harmless=True)
+
+
+def told_in_words(position: int) -> Repair:
+    """Parts of tools on Google's side that the model asked now does not take."""
+    explanation = "Tools that ran on Google's side were told as text: this model takes no others."
+    return Repair("server_tools", position, explanation, is_harmless=True)
 
 
 def filled(position: int, kind: str, explanation: str) -> Repair:

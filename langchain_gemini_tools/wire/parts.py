@@ -15,7 +15,13 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from langchain_gemini_tools.errors import MalformedCallError, UnreadableReplyError
 from langchain_gemini_tools.wire.partial_args import ArgumentsWriter
-from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, PART_BLOCK, PART_FIELDS, PartLog
+from langchain_gemini_tools.wire.replay import (
+    CALL_SIGNATURES,
+    OWN_ID,
+    PART_BLOCK,
+    PART_FIELDS,
+    PartLog,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -95,6 +101,7 @@ class PartReader:
         self._partial: tuple[CallPiece, ArgumentsWriter] | None = None
         self._block_count = 0
         self._open_block: dict[str, Any] | None = None
+        self._code_id: str | None = None
 
     @property
     def call_count(self) -> int:
@@ -168,12 +175,20 @@ class PartReader:
         self._open_block = None
         block, signature = _parse_block(part)
         self.log.add_block(signature)
-        return Piece(block={**block, "index": self._next_index()})
+        index = self._next_index()
+        # Gemini 2 gives code no id; by one of ours LangChain's blocks of call and result find each
+        # other. It is not sent back.
+        if block["type"] == "executable_code":
+            self._code_id = None if "id" in block else index
+            block.setdefault("id", index)
+        elif block["type"] == "code_execution_result" and self._code_id:
+            block.setdefault("tool_call_id", self._code_id)
+        return Piece(block={**block, "index": index})
 
     def _next_index(self) -> str:
         # A string, because core numbers blocks without an index itself; "lc_" makes chunks merge.
         self._block_count += 1
-        return f"lc_part_{self._block_count}"
+        return f"{OWN_ID}{self._block_count}"
 
     # calls
 
@@ -260,6 +275,12 @@ def assemble(pieces: Sequence[Piece]) -> Assembly:
     if signatures := call_signatures(pieces):
         whole.additional_kwargs[CALL_SIGNATURES] = signatures
     return whole
+
+
+def spoken(pieces: Iterable[Piece]) -> str:
+    """All that these pieces say to the user."""
+    blocks = [piece.block or {"type": "text", "text": piece.text} for piece in pieces]
+    return "".join(block["text"] for block in blocks if block["type"] == "text")
 
 
 def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ chunk merging, checkpoints and JSON.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +31,9 @@ SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
 PART_BLOCK = "gemini_part"
 """Type of the block that holds a part LangChain has no block for, exactly as it came."""
+
+OWN_ID = "lc_part_"
+"""How an id of a block begins that the API did not give, and is not told."""
 
 PART_FIELDS = "gemini_part_fields"
 """Key in the `extras` of a text block: what stood beside the text in its part."""
@@ -94,6 +98,20 @@ def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
     """Parts as another line of models takes them; empty texts were there for their signature."""
     bare = [{k: value for k, value in part.items() if k != "thoughtSignature"} for part in parts]
     return [cast("gemini.Part", part) for part in bare if part != {"text": ""}]
+
+
+_SERVER_PARTS = ("toolCall", "toolResponse")
+
+
+def is_server_part(part: gemini.Part) -> bool:
+    """Whether this is a call that Google's side made by itself, or what came of it."""
+    return any(kind in part for kind in _SERVER_PARTS)
+
+
+def tell_server_part(part: gemini.Part) -> gemini.Part:
+    """The same in words, for a model that does not take such parts."""
+    told = {key: value for key, value in part.items() if key in _SERVER_PARTS}
+    return {"text": json.dumps(told, ensure_ascii=False)}
 
 
 class _DoesNotFitError(Exception):

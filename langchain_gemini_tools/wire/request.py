@@ -31,6 +31,7 @@ from langchain_gemini_tools.wire.generation import (
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.response import ReplyContext
+from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import SchemaForm, bind_tools, render_tools
 from langchain_gemini_tools.wire.tools.error_paths import name_places
@@ -90,6 +91,11 @@ class CallOptions:
         best: SchemaForm = "json_schema" if self.capabilities.takes_json_schema else "openapi"
         return self.tool_schema or best
 
+    @property
+    def circulates_server_tools(self) -> bool:
+        """Whether what tools on Google's side did may go back to it."""
+        return self.capabilities.combines_builtin_tools_with_functions and not self.vertexai
+
 
 @dataclass(frozen=True)
 class RenderedRequest:
@@ -138,7 +144,14 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     )
     system, others = split_system(messages)
     renamed = renamed_parameters(tools)
-    conversation = render_contents(others, Reader(options.capabilities, options.model, renamed))
+    reader = Reader(
+        options.capabilities,
+        options.model,
+        parameter_names=renamed,
+        declared=function_names(tools) if any(map(uses_computer, tools)) else None,
+        takes_server_parts=options.circulates_server_tools,
+    )
+    conversation = render_contents(others, reader)
     instruction = render_system(system)
     if instruction and (options.merges_system or not options.capabilities.takes_system_instruction):
         conversation.contents[0]["parts"][:0] = instruction["parts"]
@@ -148,7 +161,12 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
         "contents": conversation.contents,
         "tools": render_tools(tools, choice, options.form),
         "toolConfig": render_tool_config(
-            choice, tools, options.capabilities, vertexai=options.vertexai
+            choice,
+            tools,
+            options.capabilities,
+            vertexai=options.vertexai,
+            # The tool config of a cache is in the cache.
+            has_server_parts=conversation.holds_server_tools and not options.cached_content,
         ),
         "generationConfig": render_generation_config(options.generation, options.capabilities),
         "safetySettings": render_safety_settings(options.safety_settings),

@@ -29,6 +29,7 @@ from langchain_gemini_tools.wire.parts import (
     call_signatures,
     merge_blocks,
     merge_calls,
+    spoken,
 )
 from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
 from langchain_gemini_tools.wire.usage import parse_usage
@@ -101,7 +102,7 @@ class _Answer:
 
     def metadata(self) -> dict[str, Any]:
         flag = {"empty_response": True} if self.is_empty() else {}
-        return {"model_provider": PROVIDER, **self.ending.metadata(), **flag}
+        return {"model_provider": PROVIDER, **self.ending.metadata(spoken(self._pieces)), **flag}
 
     def message(self) -> AIMessage:
         whole = assemble(self._pieces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_gemini_tools.wire.blocks import TEXT_BLOCKS
 from langchain_gemini_tools.wire.media import has_media, render_media
@@ -28,7 +28,12 @@ _INLINE_RESULT_TYPES = {
 
 
 def render_result(
-    result: ToolMessage, *, call_id: str, name: str, capabilities: Capabilities
+    result: ToolMessage,
+    *,
+    call_id: str,
+    name: str,
+    capabilities: Capabilities,
+    is_whole: bool = False,
 ) -> tuple[gemini.Part, list[gemini.Part]]:
     """Render a tool message as a functionResponse, and the media that must follow all responses.
 
@@ -37,6 +42,7 @@ def render_result(
         call_id: The id of the call it answers, as sent.
         name: The name in that call, as sent.
         capabilities: Whether the model takes media inside a response.
+        is_whole: Whether an object is the whole response: computer use reads its `url` there.
     """
     value, media = _split_content(result.content)
     inside: list[gemini.Part] = []
@@ -47,7 +53,8 @@ def render_result(
     key = "error" if result.status == "error" else "output"
     if value == "" and media:
         value = f"{len(media)} file(s), {'attached' if inside else 'see below'}."
-    response = render_response(call_id, name, {key: value})
+    is_bare = is_whole and isinstance(value, dict) and key == "output"
+    response = render_response(call_id, name, value if is_bare else {key: value})
     if inside:
         response["functionResponse"]["parts"] = inside
     if after:
@@ -77,7 +84,10 @@ def render_response(call_id: str, name: str, response: gemini.JsonObject) -> gem
 def _split_content(content: str | list[str | dict[str, Any]]) -> tuple[Any, list[gemini.Part]]:
     """A result's value and its media."""
     if isinstance(content, str):
-        return _parse_json(content), []
+        value = _parse_json(content)
+        if not _are_dumped_blocks(value):
+            return value, []
+        content = value
     objects = [block for block in content if isinstance(block, dict)]
     if objects and not any(isinstance(block.get("type"), str) for block in objects):
         return content, []  # a tool's own list of objects, not blocks
@@ -97,6 +107,18 @@ def _split_content(content: str | list[str | dict[str, Any]]) -> tuple[Any, list
         else:
             texts.append(_text_of(block.get("json", block)))
     return _parse_json("\n".join(texts)), media
+
+
+def _are_dumped_blocks(value: Any) -> TypeGuard[list[str | dict[str, Any]]]:
+    """Whether these are blocks that LangChain made, which classic agents dump as JSON."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(
+        isinstance(item, dict)
+        and isinstance(item.get("type"), str)
+        and str(item.get("id")).startswith("lc_")
+        for item in value
+    )
 
 
 def _text_of(value: Any) -> str:

@@ -197,9 +197,24 @@ def check_message(message: AIMessage, recorded: Recorded) -> None:
     assert told.get("response_id") == recorded.last("responseId")
     assert told.get("empty_response", False) == recorded.is_empty
     for key, value in recorded.metadata.items():
-        assert flat_keys(told[snake(key)]) == flat_keys(value), key
+        assert without_places(told[snake(key)]) == without_places(value), key
+    check_citations(message, recorded)
     if is_plain(recorded):
         assert isinstance(message.content, str)  # what classic agents and parsers rely on
+
+
+def check_citations(message: AIMessage, recorded: Recorded) -> None:
+    """Every citation stands where its words are: the API counts in bytes, LangChain does not."""
+    texts: list[Any] = [block for block in message.content_blocks if block["type"] == "text"]
+    cited = [citation for block in texts for citation in block.get("annotations", [])]
+    for citation in cited:
+        place = slice(citation["start_index"], citation["end_index"])
+        assert message.text[place] == citation["cited_text"]
+    grounding = recorded.metadata.get("groundingMetadata", {})
+    assert len(cited) == sum(
+        len(support.get("groundingChunkIndices", ()))
+        for support in grounding.get("groundingSupports", ())
+    )
 
 
 def check_calls(message: AIMessage, recorded: Recorded) -> None:
@@ -290,8 +305,10 @@ def snake(key: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower()
 
 
-def flat_keys(value: Any) -> Any:
-    """A value with its keys in one spelling, so that both of LangChain's and the API's compare."""
+def without_places(value: Any, key: str = "") -> Any:
+    """A value with its keys in one spelling, and without the places of what is cited."""
     if isinstance(value, dict):
-        return {snake(key): flat_keys(item) for key, item in value.items()}
-    return [flat_keys(item) for item in value] if isinstance(value, list) else value
+        unplaced = {"start_index", "end_index"} if key == "segment" else set()
+        spelled = {snake(name): item for name, item in value.items()}
+        return {k: without_places(v, k) for k, v in spelled.items() if k not in unplaced}
+    return [without_places(item) for item in value] if isinstance(value, list) else value

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from langchain_gemini_tools.capabilities import Capabilities, capabilities_of, profile_of
@@ -45,6 +47,12 @@ def test_the_family_of_2_5_thinks_by_budget_and_keeps_functions_apart(name: str)
     assert not found.combines_builtin_tools_with_functions
     assert not found.combines_json_output_with_functions
     assert not found.thinks_by_level
+
+
+def test_the_model_that_uses_a_computer_takes_screenshots_in_responses() -> None:
+    name = "gemini-2.5-computer-use-preview-10-2025"
+    family = capabilities_of("gemini-2.5-flash")
+    assert capabilities_of(name) == replace(family, takes_media_in_function_response=True)
 
 
 @pytest.mark.parametrize("name", ["gemini-2.0-flash", "gemini-1.5-pro", "gemini-1.0-pro-001"])

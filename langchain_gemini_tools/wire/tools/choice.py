@@ -27,6 +27,8 @@ _MODES = {
     "mode_unspecified": None,
 }
 
+_FLAG = "includeServerSideToolInvocations"
+
 
 @dataclass(frozen=True)
 class ToolChoice:
@@ -210,8 +212,16 @@ def render_tool_config(
     capabilities: Capabilities,
     *,
     vertexai: bool = False,
+    has_server_parts: bool = False,
 ) -> gemini.ToolConfig | None:
     """`toolConfig` for a resolved choice; None where there is nothing to say.
+
+    Args:
+        choice: The choice.
+        bound: The bound tools.
+        capabilities: What the model accepts.
+        vertexai: Whether it is asked on Vertex AI.
+        has_server_parts: Whether the history holds calls that Google's side made.
 
     Raises:
         InvalidOptionError: `includeServerSideToolInvocations` is asked for where it does not exist.
@@ -221,7 +231,15 @@ def render_tool_config(
     if calling and function_names(bound):
         # "Function calling config is set without function_declarations." is a 400.
         config["functionCallingConfig"] = calling
-    _set_server_side_flag(config, bound, capabilities, vertexai=vertexai)
+    combined = bool(function_names(bound)) and any("function" not in tool for tool in bound)
+    circulates = capabilities.combines_builtin_tools_with_functions and not vertexai
+    if config.get(_FLAG) and not circulates:
+        where = "Vertex AI" if vertexai else "this model"
+        raise InvalidOptionError(f"{_FLAG} does not exist on {where}; leave it out.")
+    # "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with
+    # Function calling.": on every turn, and as long as the history holds what came of it.
+    if config.pop(_FLAG, None) or (circulates and combined) or has_server_parts:
+        config[_FLAG] = True
     return config or None  # type: ignore[return-value]
 
 
@@ -230,25 +248,3 @@ def _render_calling_config(choice: ToolChoice, given: Mapping[str, Any]) -> dict
     if choice.restricts_by_name:
         config["allowedFunctionNames"] = [render_name(name) for name in choice.names]
     return {**config, **given}
-
-
-def _set_server_side_flag(
-    config: dict[str, Any],
-    bound: Sequence[Mapping[str, Any]],
-    capabilities: Capabilities,
-    *,
-    vertexai: bool,
-) -> None:
-    """Both kinds of tools on Gemini 3+ need the flag on every turn; Vertex does not know it.
-
-    "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with
-    Function calling."
-    """
-    flag = "includeServerSideToolInvocations"
-    given = config.pop(flag, None)
-    combined = bool(function_names(bound)) and any("function" not in tool for tool in bound)
-    if given and (vertexai or not capabilities.combines_builtin_tools_with_functions):
-        where = "Vertex AI" if vertexai else "this model"
-        raise InvalidOptionError(f"{flag} does not exist on {where}; leave it out.")
-    if given or (combined and capabilities.combines_builtin_tools_with_functions and not vertexai):
-        config[flag] = True

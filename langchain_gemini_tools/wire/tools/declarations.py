@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool, Tool
+from langchain_core.tools import BaseTool, StructuredTool, Tool
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.cleaning import render_parameters, render_response_schema
@@ -42,6 +42,10 @@ SchemaForm = Literal["json_schema", "openapi"]
 """How a schema is sent: as JSON Schema, or as the API's own Schema message."""
 
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
+
+
+SWALLOWED = "swallowed"
+"""Among what is remembered of a tool: names of arguments that will not reach it."""
 
 
 class BoundTool(dict[str, Any]):
@@ -128,16 +132,27 @@ def _bind_base_tool(tool: BaseTool) -> list[dict[str, Any]]:
     if (definition := extras.get("provider_tool_definition")) is not None:
         return bind_tool(definition)
     own = extras.get("gemini") or {}
-    return [
-        _bind(
-            Specification(
-                name=tool.name,
-                description=tool.description,
-                parameters=_call_schema(tool),
-                response=own.get("response_schema"),
-            )
+    bound = _bind(
+        Specification(
+            name=tool.name,
+            description=tool.description,
+            parameters=_call_schema(tool),
+            response=own.get("response_schema"),
         )
-    ]
+    )
+    if swallowed := _swallowed_arguments(tool):
+        bound.remembered[SWALLOWED] = swallowed
+    return [bound]
+
+
+def _swallowed_arguments(tool: BaseTool) -> list[str]:
+    """Arguments that LangChain puts something of its own in place of, without a word.
+
+    Where the schema is a class, a function that misses its argument raises.
+    """
+    if not isinstance(tool, StructuredTool) or not isinstance(tool.args_schema, dict):
+        return []
+    return sorted({"config", "run_manager"} & {*tool.args_schema.get("properties", ())})
 
 
 def _call_schema(tool: BaseTool) -> Any:
@@ -156,7 +171,7 @@ def _call_schema(tool: BaseTool) -> Any:
     return arguments_schema(tool.args_schema)
 
 
-def _bind(specification: Specification) -> dict[str, Any]:
+def _bind(specification: Specification) -> BoundTool:
     function: dict[str, Any] = {"name": specification.name}
     if specification.description:
         function["description"] = specification.description

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.references import endless_definitions
-from langchain_gemini_tools.wire.tools.builtin import snake_case
-from langchain_gemini_tools.wire.tools.declarations import BoundTool
+from langchain_gemini_tools.wire.tools.builtin import snake_case, uses_computer
+from langchain_gemini_tools.wire.tools.declarations import SWALLOWED, BoundTool
 from langchain_gemini_tools.wire.tools.names import (
     names_by_wire_name,
     render_name,
@@ -117,7 +117,8 @@ def _set_findings(
     if len(names) > MAX_FUNCTIONS:
         message = f"Gemini takes {MAX_FUNCTIONS} functions, and {len(names)} are bound."
         yield Finding("error", "too_many", None, None, message)
-    builtin = [snake_case(key) for tool in bound if "function" not in tool for key in tool]
+    served = [tool for tool in bound if "function" not in tool and not uses_computer(tool)]
+    builtin = [snake_case(key) for tool in served for key in tool]
     if builtin and names and not capabilities.combines_builtin_tools_with_functions:
         message = (
             f"this model takes built-in tools ({', '.join(builtin)}) and functions "
@@ -160,7 +161,20 @@ def _tool_findings(tool: Mapping[str, Any]) -> list[Finding]:
     """What there is to say about one tool."""
     if "function" not in tool:
         return []
-    return _remembered(tool, "findings", lambda: list(_function_findings(tool["function"])))
+    return _remembered(
+        tool,
+        "findings",
+        lambda: [*_function_findings(tool["function"]), *_swallowed_findings(tool)],
+    )
+
+
+def _swallowed_findings(tool: Mapping[str, Any]) -> Iterator[Finding]:
+    known = tool.remembered if isinstance(tool, BoundTool) else {}
+    for parameter in known.get(SWALLOWED, ()):
+        message = (
+            "LangChain's StructuredTool keeps this name for itself: it never reaches the tool."
+        )
+        yield Finding("warning", "swallowed", tool["function"]["name"], parameter, message)
 
 
 def _remembered(tool: Mapping[str, Any], key: str, find: Callable[[], _Found]) -> _Found:

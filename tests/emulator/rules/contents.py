@@ -90,7 +90,7 @@ def _check_media(part: JsonObject, ask: Ask) -> None:
         if kind in part:
             _check_mime_type(part[kind], kind, ask)
     for medium in part.get("functionResponse", {}).get("parts", []):
-        if not ask.model.is_3:
+        if not ask.model.is_3 and "computer-use" not in ask.model.name:
             raise invalid("Media inside a function response came with Gemini 3")
         if len(medium) != 1:
             raise invalid("A part of a function response holds one medium")

@@ -26,6 +26,8 @@ def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None
             for _, _, part in turn.parts:
                 _check_origin(part, ask, memory, accepts_foreign=accepts_foreign)
     if not ask.model.is_3:
+        if any(turn.of_kind(kind) for turn in ask.turns for kind in _SERVER_PARTS):
+            raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
         return
     for number, turn in enumerate(ask.turns):
         _check_step(turn, ask, memory, is_current=number >= ask.current_turn_start)

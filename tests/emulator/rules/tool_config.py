@@ -32,7 +32,8 @@ def check_tools(ask: Ask) -> None:
                 )
             )
     _check_cached_content(ask)
-    if ask.builtin_tools and ask.declarations:
+    # Computer use is run by the client, beside functions of its own
+    if set(ask.builtin_tools) - {"computerUse"} and ask.declarations:
         _check_mixed_tools(ask)
     if ask.is_json and not ask.model.is_3:
         mime_type = "with a response mime type: 'application/json' is unsupported"

@@ -188,3 +188,9 @@ class TestServerTools:
         for broken in (bare, renamed, parts[:1]):
             request = ask(user("a"), model(*broken), user("b"), toolConfig=FLAG)
             assert refusal_of(request, memory).body == refused(CATCH_ALL)
+
+    def test_older_models_take_none_of_them(self) -> None:
+        request = ask(user("a"), model(*self.search), user("b"), model=GEMINI_2)
+        assert refusal_of(request).body == refused(
+            f"Tool call context circulation is not enabled for models/{GEMINI_2}"
+        )

@@ -29,6 +29,15 @@ def block(number: int, kind: str, **fields: Any) -> Json:
     return {"type": kind, "index": f"lc_part_{number}", **fields}
 
 
+def _code(number: int, code: str) -> Any:
+    named = f"lc_part_{number}"
+    return block(number, "executable_code", executable_code=code, language="PYTHON", id=named)
+
+
+def _code_result(number: int, output: str, **fields: Any) -> Any:
+    return block(number, "code_execution_result", code_execution_result=output, **fields)
+
+
 @pytest.mark.parametrize(
     ("parts", "content"),
     [
@@ -83,6 +92,21 @@ def block(number: int, kind: str, **fields: Any) -> Json:
                 ),
             ],
             id="code",
+        ),
+        pytest.param(
+            [
+                {"executableCode": {"code": "1", "language": "PYTHON"}},
+                {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "no"}},
+                {"executableCode": {"code": "2", "language": "PYTHON"}},
+                {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}},
+            ],
+            [
+                _code(1, "1"),
+                _code_result(2, "no", outcome=2, tool_call_id="lc_part_1"),
+                _code(3, "2"),
+                _code_result(4, "2", outcome=1, tool_call_id="lc_part_3"),
+            ],
+            id="code without ids",
         ),
         pytest.param(
             [{"codeExecutionResult": {"outcome": "OUTCOME_NEW", "output": "2"}}],

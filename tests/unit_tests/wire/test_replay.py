@@ -100,11 +100,7 @@ def echoed(message: BaseMessage, model: str = GEMINI_3) -> list[Json]:
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     answers = [result(found["id"] or "", "x") for found in calls]
     follow_up = [] if answers else [HumanMessage("Go on.")]
-    flag = {"tool_config": {"include_server_side_tool_invocations": True}}
-    tools: list[Json] = [{"google_search": {}}] if model == GEMINI_3 else []
-    sent = contents(
-        [ASK, message, *answers, *follow_up], model, tools=tools, **(flag if tools else {})
-    )
+    sent = contents([ASK, message, *answers, *follow_up], model)
     return sent[1]["parts"]  # type: ignore[no-any-return]
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -41,6 +42,17 @@ def response(value: Json, **fields: Any) -> Json:
         pytest.param('"quoted"', '"quoted"', id="a JSON text"),
         pytest.param('{"t": 21, "ok": null}', {"t": 21, "ok": None}, id="a JSON object"),
         pytest.param('[1, "two", {}]', [1, "two", {}], id="a JSON array"),
+        pytest.param("[]", [], id="an empty JSON array"),
+        pytest.param(
+            '[{"type": "text", "text": "a", "id": "1"}]',
+            [{"type": "text", "text": "a", "id": "1"}],
+            id="objects of the tool's own that look like blocks",
+        ),
+        pytest.param(
+            '[{"type": "text", "text": "{\\"t\\": 21}", "id": "lc_1"}]',
+            {"t": 21},
+            id="LangChain's blocks, dumped by a classic agent",
+        ),
         pytest.param(' \n{"t": 21}\n', {"t": 21}, id="a JSON object with space around"),
         pytest.param("{not json}", "{not json}", id="text that begins like JSON"),
         pytest.param('{"t": 21} and more', '{"t": 21} and more', id="JSON and more"),
@@ -91,6 +103,8 @@ AUDIO = {"type": "audio", "base64": "AAAA", "mime_type": "audio/wav"}
 PDF = {"type": "file", "base64": "AAAA", "mime_type": "application/pdf"}
 LINK = {"type": "image", "url": "https://example.com/a.png"}
 
+DUMPED = json.dumps([{**IMAGE, "id": "lc_1"}])
+
 IMAGE_PART = {"inlineData": {"mimeType": "image/png", "data": PNG}}
 AUDIO_PART = {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}
 PDF_PART = {"inlineData": {"mimeType": "application/pdf", "data": "AAAA"}}
@@ -112,6 +126,12 @@ FILES = {"text": "Files returned by search (call a):"}
             GEMINI_3,
             [response({"output": "1 file(s), attached."}, parts=[IMAGE_PART])],
             id="alone on 3",
+        ),
+        pytest.param(
+            DUMPED,
+            GEMINI_3,
+            [response({"output": "1 file(s), attached."}, parts=[IMAGE_PART])],
+            id="dumped by a classic agent",
         ),
         pytest.param(
             [{"type": "text", "text": "a chart"}, IMAGE, PDF],

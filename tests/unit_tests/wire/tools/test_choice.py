@@ -256,6 +256,12 @@ def test_both_kinds_of_tools_set_the_flag_on_the_developer_api_only() -> None:
     }
 
 
+@pytest.mark.parametrize("bound", [[], BOUND, ONLY_BUILTIN, BOTH_KINDS])
+def test_a_history_of_server_tools_sets_the_flag(bound: Any) -> None:
+    nothing = ToolChoice()
+    assert render_tool_config(nothing, bound, GEMINI_3, has_server_parts=True) == FLAG
+
+
 @pytest.mark.parametrize("given", [True, False])
 def test_the_flag_is_set_whatever_was_given(given: bool) -> None:
     config = {"include_server_side_tool_invocations": given}

@@ -6,8 +6,9 @@ import logging
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
-from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools import ChatGemini, tools_from_specs
 from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.declarations import BoundTool, bind_tools
@@ -187,6 +188,26 @@ def test_what_leads_back_whichever_way_it_goes_is_endless(next_node: Any) -> Non
     errors = [item for item in found({**tool(), "parameters": schema}) if item.level == "error"]
     assert {item.code for item in errors} == {"endless"}
     assert errors[0].parameter == "n"
+
+
+def test_arguments_that_langchain_swallows_are_told() -> None:
+    """As tools of MCP servers come through LangChain's adapters."""
+
+    def call(**arguments: Any) -> list[str]:
+        return [*arguments]
+
+    spec = tool(config={"type": "object"}, run_manager={"type": "string"}, page={"type": "integer"})
+    given = StructuredTool(
+        name="find", description="Finds.", args_schema=spec["parameters"], func=call
+    )
+    assert given.invoke({"config": {}, "run_manager": "x", "page": 1}) == ["page"]
+    message = "LangChain's StructuredTool keeps this name for itself: it never reaches the tool."
+    assert found(given) == [
+        Finding("warning", "swallowed", "find", name, message) for name in ("config", "run_manager")
+    ]
+    [whole] = tools_from_specs([spec], lambda _, args: [*args])
+    assert whole.invoke({"config": {}, "run_manager": "x"}) == ["config", "run_manager"]
+    assert found(whole) == []
 
 
 # All together

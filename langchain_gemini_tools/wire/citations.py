@@ -1,0 +1,51 @@
+"""Grounding metadata -> what core reads citations from.
+
+LangChain's citations count characters of the text. The API counts bytes of UTF-8, and after some
+marks it is off by a few; it also repeats the cited words, and where they stand is what counts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def parse_grounding(grounding: Any, text: str) -> Any:
+    """Grounding metadata in LangChain's spelling, its segments placed in the answer's text."""
+    known = _snake_keys(grounding)
+    supports = known.get("grounding_supports") if isinstance(known, dict) else None
+    for support in supports if isinstance(supports, list) else ():
+        if isinstance(support, dict) and isinstance(segment := support.get("segment"), dict):
+            segment |= _place(segment, text)
+    return known
+
+
+def _place(segment: dict[str, Any], text: str) -> dict[str, int]:
+    start, end = segment.get("start_index", 0), segment.get("end_index")
+    if type(start) is not int or type(end) is not int:
+        return {}
+    raw = text.encode("utf-8", "surrogatepass")
+    first = len(raw[:start].decode("utf-8", "ignore"))
+    words = segment.get("text")
+    if not isinstance(words, str) or not words:
+        return {"start_index": first, "end_index": len(raw[:end].decode("utf-8", "ignore"))}
+    places = {text.find(words, first), text.rfind(words, 0, first + len(words))} - {-1}
+    first = min(places, key=lambda place: abs(place - first), default=first)
+    return {"start_index": first, "end_index": first + len(words)}
+
+
+def snake(key: str) -> str:
+    """A key of the wire in LangChain's spelling."""
+    return _HUMP.sub("_", key).lower()
+
+
+def _snake_keys(value: Any) -> Any:
+    """Keys as core's translator reads them; it crashes on `None`, and reads `placeId`."""
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if item is not None}
+        return {k if k == "placeId" else snake(k): _snake_keys(v) for k, v in kept.items()}
+    if isinstance(value, list):
+        return [_snake_keys(item) for item in value]
+    return value

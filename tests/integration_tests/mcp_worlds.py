@@ -1,0 +1,70 @@
+"""MCP servers of our own as real processes, and their tools as LangChain's adapters give them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.tools import load_mcp_tools
+
+from langchain_gemini_tools import mcp_interceptor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from langchain_core.tools import BaseTool
+
+Transport = Literal["stdio", "http"]
+TRANSPORTS: tuple[Transport, ...] = ("stdio", "http")
+
+WORLD = Path(__file__).with_name("mcp_world_server.py")
+ORCHESTRATOR = Path(__file__).parents[2] / "notebooks" / "mcp_orchestrator_server.py"
+
+
+@dataclass(frozen=True)
+class World:
+    """One server file over one transport."""
+
+    program: Path
+    transport: Transport
+    timeout_seconds: float = 60
+
+    @asynccontextmanager
+    async def tools(self) -> AsyncIterator[list[BaseTool]]:
+        """The server's tools while it runs.
+
+        Over stdio one process and one session serve all calls; over HTTP each call has its own
+        session with a server that runs anyway.
+        """
+        settings: dict[str, Any] = {
+            "session_kwargs": {"read_timeout_seconds": timedelta(seconds=self.timeout_seconds)}
+        }
+        mended: dict[str, Any] = {"tool_interceptors": [mcp_interceptor]}
+        if self.transport == "http":
+            with serving(self.program) as url:
+                settings |= {"transport": "http", "url": url}
+                yield await MultiServerMCPClient({"world": settings}, **mended).get_tools()  # type: ignore[dict-item]
+            return
+        settings |= {"transport": "stdio", "command": sys.executable, "args": [str(self.program)]}
+        client = MultiServerMCPClient({"world": settings})  # type: ignore[dict-item]
+        async with client.session("world") as session:
+            yield await load_mcp_tools(session, server_name="world", **mended)
+
+
+@contextmanager
+def serving(program: Path) -> Iterator[str]:
+    """The address of a server over streamable HTTP; it ends with the block."""
+    with subprocess.Popen(
+        [sys.executable, str(program), "--http"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
