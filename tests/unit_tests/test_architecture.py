@@ -34,6 +34,7 @@ ROOMS = {
         "wire",
     },
     "tool_report": {"capabilities", "errors", "wire"},
+    "testing": set(),
     "__init__": {"_version", "chat_model", "tool_report"},
 }
 """What each room may import of ours, besides itself."""
