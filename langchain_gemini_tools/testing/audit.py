@@ -53,13 +53,15 @@ def audit_file(path: Path, unused: Iterable[int] = ()) -> Iterator[str]:
         yield f"is no cassette to load: {error}"
         return
     yield from _provenance(data)
-    for number, found in enumerate(data["interactions"], start=1):
-        yield from (f"interaction {number}, {problem}" for problem in _secrets(found))
-    # Comments, and whatever else stands beside the interactions.
-    outside = Scrubber(credentials_of_the_environment())
-    rest = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
-    beside = {key: value for key, value in data.items() if key != "interactions"}
-    yield from (f"{leak}" for leak in outside.leaks({"comments": rest, **beside}))
+    secrets = [
+        f"interaction {number}, {problem}"
+        for number, found in enumerate(data["interactions"], start=1)
+        for problem in _secrets(found)
+    ]
+    if not secrets:  # comments, and whatever else stands beside the interactions
+        scrubber = Scrubber(credentials_of_the_environment())
+        secrets = list(scrubber.leaks(text, "beside the interactions"))
+    yield from secrets
     for number in unused:
         yield f"interaction {number} was not asked for by any test"
     if path.name.endswith(".failed.yaml"):

@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)  # after pytest-recording
 def pytest_configure(config: pytest.Config) -> None:
     """One mode for marked tests and for `cassette(...)`: the option's, else the environment's."""
-    if not config.pluginmanager.hasplugin("recording"):
+    if not any(map(config.pluginmanager.hasplugin, ("recording", "pytest_recording.plugin"))):
         raise pytest.UsageError(
             f"{__name__} needs pytest-recording: "
             'pip install "langchain-gemini-tools[testing]", and no `-p no:recording`.'

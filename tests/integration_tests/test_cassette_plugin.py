@@ -49,7 +49,8 @@ def everything_is_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project with one test, in the current folder."""
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others would cost seconds a run
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:cacheprovider")
     pytester.makepyfile(test_agent=TEST)
     return pytester
 
@@ -63,7 +64,12 @@ def online(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
 
 
 def run(project: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return project.runpytest_inprocess("-p", PLUGIN, "-p", "no:cacheprovider", *options)
+    return run_without(project, "-p", PLUGIN, *options)
+
+
+def run_without(project: pytest.Pytester, *options: str) -> pytest.RunResult:
+    """Run with pytest-recording, and without ours unless the options name it."""
+    return project.runpytest_inprocess(*options, "-p", "recording", "-p", "asyncio")
 
 
 def record(project: pytest.Pytester, *options: str, mode: str = "once") -> pytest.RunResult:
@@ -97,7 +103,7 @@ def test_with_a_key_marked_tests_still_replay(project: pytest.Pytester, online: 
 
 
 def test_without_the_plugin_nothing_changes(project: pytest.Pytester, online: Emulator) -> None:
-    project.runpytest_inprocess("--record-mode=once").assert_outcomes(passed=1)
+    run_without(project, "--record-mode=once").assert_outcomes(passed=1)
     assert FILE.read_text().startswith("interactions:\n- request:\n    body: '{")
 
 
@@ -105,10 +111,18 @@ def test_the_plugin_may_be_named_in_conftest(
     project: pytest.Pytester, online: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.makeconftest(f"pytest_plugins = [{PLUGIN!r}]")
-    project.runpytest_inprocess("--record-mode=once").assert_outcomes(passed=1)
+    run_without(project, "--record-mode=once").assert_outcomes(passed=1)
     assert FILE.read_text().startswith("recorded_against: ")
     go_offline(monkeypatch)
-    project.runpytest_inprocess("--block-network").assert_outcomes(passed=1)
+    run_without(project, "--block-network").assert_outcomes(passed=1)
+
+
+def test_pytest_recording_may_be_named_by_its_module(
+    project: pytest.Pytester, online: Emulator
+) -> None:
+    options = ["-p", "pytest_recording.plugin", "-p", PLUGIN, "--record-mode=once"]
+    project.runpytest_inprocess(*options).assert_outcomes(passed=1)
+    assert FILE.read_text().startswith("recorded_against: ")
 
 
 def test_async_tests_and_classes_work_alike(
@@ -288,8 +302,11 @@ def test_what_no_test_asks_for_is_known_to_the_audit(
     assert main(["audit", "cassettes"]) == 0
 
 
-def test_without_pytest_recording_it_says_what_is_missing(project: pytest.Pytester) -> None:
-    result = run(project, "-p", "no:recording")
+@pytest.mark.parametrize("options", [[], ["-p", "no:recording"]], ids=["absent", "switched off"])
+def test_without_pytest_recording_it_says_what_is_missing(
+    options: list[str], project: pytest.Pytester
+) -> None:
+    result = project.runpytest_inprocess("-p", PLUGIN, *options)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*plugin needs pytest-recording: pip install*"])
 
