@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest check clean
+.PHONY: install demo format lint type unit test test-lowest test-vcrpy9 record check clean
 
 install: $(STAMP)
 
@@ -41,7 +41,15 @@ test-lowest:  ## every test, with the lowest versions that pyproject.toml allows
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest
 
+test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests does not take yet
+	$(PYTHON) -m venv $(VENV)-vcrpy9
+	$(VENV)-vcrpy9/bin/python -m pip install --quiet --editable '.[testing]' --requirement tests/vcrpy9.txt
+	$(VENV)-vcrpy9/bin/python -m pytest tests/unit_tests/testing tests/integration_tests/test_cassette*.py
+
+record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else against the emulator
+	$(BIN)/python -m tests.scenarios
+
 check: lint type test
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-vcrpy9 .mypy_cache .ruff_cache .pytest_cache

@@ -49,10 +49,8 @@ class Actor:
         self.made.append(ChatGemini(**({"model": model} | self.settings | fields)))
         return self.made[-1]
 
-    def vertex(self, **fields: Any) -> ChatGemini:
-        return self.gemini(
-            **({"vertexai": True, "location": "global"} | self.vertex_settings | fields)
-        )
+    def vertex(self) -> ChatGemini:
+        return self.gemini(vertexai=True, location="global", **self.vertex_settings)
 
     async def ask(self, runnable: Any, question: Any) -> Any:
         if self.way == "sync":

@@ -67,12 +67,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         os.environ.pop(VARIABLE, None)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Remember which test it is that opens a cassette."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remember which test it is that opens a cassette; it may have failed before, and run again."""
     item.config.stash[_current_item] = item
     item.stash[_has_failed] = False
-    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
