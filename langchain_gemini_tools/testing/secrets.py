@@ -24,22 +24,36 @@ REQUEST_HEADERS = frozenset({"content-type"})
 RESPONSE_HEADERS = frozenset({"content-type", "content-encoding", "retry-after", "server"})
 """The headers that are kept. What a client does not need to replay is left out."""
 
-# Not in the middle of other base64: thought signatures are long enough to hold anything by chance.
-_START = r"(?<![A-Za-z0-9+/])"
+
+def _shape(start: str, rest: str) -> re.Pattern[str]:
+    """What begins like this, but not in the middle of base64.
+
+    Thought signatures are long enough to hold anything by chance. The start stands first, so that
+    megabytes are searched at once.
+    """
+    return re.compile(rf"{start}(?<![A-Za-z0-9+/]{start}){rest}")
+
+
 SHAPES = {
-    "a Google API key": re.compile(_START + r"(?:AIza[\w-]{30,}|AQ\.[\w-]{20,})"),
-    "a Google OAuth token": re.compile(_START + r"ya29\.[\w.-]{10,}"),
-    "a Google OAuth secret": re.compile(_START + r"GOCSPX-[\w-]{20,}"),
-    "a bearer token": re.compile(r"(?i:bearer)\s+(?!\[)[\w.~+/-]{16,}=*"),
-    "a private key": re.compile(
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?!\[)(?:(?!-----END).)*(?:-----END [A-Z ]*-----)?",
-        re.DOTALL,
-    ),
-    "a signed token (JWT)": re.compile(_START + r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
-    "another vendor's key": re.compile(
-        _START + r"(?:sk-[\w-]{20,}|gh[oprsu]_\w{36}|github_pat_\w{40,}|AKIA[0-9A-Z]{16}"
-        r"|lsv2_[\w]{20,}|xox[abprs]-[\w-]{20,})"
-    ),
+    "a Google API key": [_shape("AIza", r"[\w-]{30,}"), _shape("AQ[.]", r"[\w-]{20,}")],
+    "a Google OAuth token": [_shape("ya29[.]", r"[\w.-]{10,}")],
+    "a Google OAuth secret": [_shape("GOCSPX-", r"[\w-]{20,}")],
+    "a bearer token": [re.compile(r"[Bb](?:earer|EARER)\s+[\w.~+/-]{16,}=*")],
+    "a private key": [
+        re.compile(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----END).)*(?:-----END [A-Z ]*-----)?",
+            re.DOTALL,
+        )
+    ],
+    "a signed token (JWT)": [_shape("eyJ", r"[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}")],
+    "another vendor's key": [
+        _shape("sk-", r"[\w-]{20,}"),
+        _shape("gh[oprsu]_", r"\w{36}"),
+        _shape("github_pat_", r"\w{40,}"),
+        _shape("AKIA", "[0-9A-Z]{16}"),
+        _shape("lsv2_", r"\w{20,}"),
+        _shape("xox[abprs]-", r"[\w-]{20,}"),
+    ],
 }
 """Strings that are taken for credentials wherever they stand."""
 
@@ -64,8 +78,9 @@ class Scrubber:
         """The text without them."""
         for form in self._forms:
             text = text.replace(form, REDACTED)
-        for shape in SHAPES.values():
-            text = shape.sub(REDACTED, text)
+        for shapes in SHAPES.values():
+            for shape in shapes:
+                text = shape.sub(REDACTED, text)
         return text
 
     def value(self, value: Any) -> Any:
@@ -108,8 +123,8 @@ class Scrubber:
 
     def _kinds_in(self, text: str) -> Iterator[str]:
         for how, read in _readings(text):
-            for kind, shape in SHAPES.items():
-                if shape.search(read):
+            for kind, shapes in SHAPES.items():
+                if any(shape.search(read) for shape in shapes):
                     yield kind + how
             if any(form in read for form in self._forms):
                 yield f"the credential that was used{how}"

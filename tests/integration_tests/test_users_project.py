@@ -67,7 +67,16 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Not the site: the links of editable installs in it would lead back to the sources.
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     python = folder / "venv" / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index"]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-index",
+    ]
     run(*pip, "--no-deps", "--force-reinstall", wheel)
     run(*pip, f"{NAME}[testing]")  # all that it needs is there, or this fails
     return python
@@ -94,7 +103,13 @@ def test_a_user_records_once_and_replays_with_the_network_blocked(
     assert re.search(r"1 passed", replayed)
     assert len(emulator.requests) == 2
 
-    audit = [python, "-m", "langchain_gemini_tools.testing", "audit", "tests/cassettes"]
+    audit: list[str | Path] = [
+        python,
+        "-m",
+        "langchain_gemini_tools.testing",
+        "audit",
+        "tests/cassettes",
+    ]
     assert run(*audit, cwd=tmp_path, env=offline) == "1 cassettes, 0 problems in 0 of them\n"
     (file,) = (tmp_path / "tests" / "cassettes").rglob("*.yaml")
     assert API_KEY not in file.read_text()

@@ -78,6 +78,13 @@ def test_what_was_written_is_read_as_it_was() -> None:
     assert serialize(read) == serialize({"interactions": [found], "metadata": {"seed": 7}})
 
 
+def test_what_is_large_is_read_as_it_was_too() -> None:
+    found = recorded(GEMINI)
+    found["request"]["body"] = b'{"text":"\xf0\x9f\x8c\x8d","data":"' + b"A" * 1_200_000 + b'"}'
+    read = deserialize(serialize({"interactions": [found]}))
+    assert read["interactions"][0]["request"] == found["request"]
+
+
 @pytest.mark.parametrize(
     ("uris", "server", "said"),
     [
