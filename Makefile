@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-deepagents fuzz check clean
+.PHONY: install demo format lint type unit test test-lowest test-deepagents fuzz test-vcrpy9 record check clean
 
 install: $(STAMP)
 
@@ -50,7 +50,15 @@ test-deepagents:  ## deepagents, which pins google-genai below 3, in an environm
 fuzz: $(STAMP)  ## the fault run of ToolLoop with a thousand seeds; minutes
 	TOOL_LOOP_SEEDS=1000 $(BIN)/python -m pytest tests/unit_tests/tool_loop/test_fault_run.py -q --timeout 300
 
+test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests does not take yet
+	$(PYTHON) -m venv $(VENV)-vcrpy9
+	$(VENV)-vcrpy9/bin/python -m pip install --quiet --editable '.[testing]' --requirement tests/vcrpy9.txt
+	$(VENV)-vcrpy9/bin/python -m pytest tests/unit_tests/testing tests/integration_tests/test_cassette*.py
+
+record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else against the emulator
+	$(BIN)/python -m tests.scenarios
+
 check: lint type test
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest $(VENV)-deepagents .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache

@@ -45,6 +45,7 @@ ROOMS = {
         "tool_loop",
         "tool_report",
     },
+    "testing": set(),
 }
 """What each room may import of ours, besides itself."""
 

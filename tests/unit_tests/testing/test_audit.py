@@ -1,0 +1,155 @@
+"""`python -m langchain_gemini_tools.testing audit`: what is told about cassettes of anybody."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langchain_gemini_tools.testing.__main__ import main
+from langchain_gemini_tools.testing.files import dump
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = "AI" + "za" + "Sy0123456789abcdefghij-KLMNOPQRS_tuv"
+URI = "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"
+
+
+def a_cassette(**changes: Any) -> dict[str, Any]:
+    """The data of a cassette with nothing wrong, or with something else instead."""
+    request = {
+        "method": "POST",
+        "uri": URI,
+        "headers": {"content-type": "application/json"},
+        "body": {"json": {"contents": []}},
+    }
+    response = {"status": {"code": 200}, "body": {"json": {}}}
+    return {
+        "recorded_against": changes.get("said", "Gemini Developer API"),
+        "interactions": [
+            {
+                "request": request | changes.get("request", {}),
+                "response": response | changes.get("response", {}),
+            }
+        ],
+    }
+
+
+def audited(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    """The exit code, and the problems without the folder's name."""
+    code = main(["audit", str(folder)])
+    lines = capsys.readouterr().out.splitlines()
+    return code, [line.removeprefix(f"{folder}/") for line in lines]
+
+
+def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.yaml", "b/c.yml"):
+        (tmp_path / "b").mkdir(exist_ok=True)
+        (tmp_path / name).write_text(dump(a_cassette()))
+    (tmp_path / "notes.txt").write_text(KEY)
+    assert audited(tmp_path, capsys) == (0, ["2 cassettes, 0 problems in 0 of them"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "problems"),
+    [
+        pytest.param(
+            {"request": {"uri": f"{URI}?key={KEY}"}},
+            [
+                "interaction 1, request.uri: a Google API key",
+                "interaction 1, request: the address holds a credential",
+            ],
+            id="a key in the address",
+        ),
+        pytest.param(
+            {"request": {"headers": {"X-Goog-Api-Key": "anything"}}},
+            ["interaction 1, request: the header 'X-Goog-Api-Key' is not one of content-type"],
+            id="a header that is not harmless",
+        ),
+        pytest.param(
+            {"response": {"headers": {"set-cookie": "a=b"}}},
+            [
+                "interaction 1, response: the header 'set-cookie' is not one of content-encoding, "
+                "content-type, retry-after, server"
+            ],
+            id="a cookie",
+        ),
+        pytest.param(
+            {"response": {"body": {"text": f"Your key {KEY} is wrong"}}},
+            ["interaction 1, response.body.text: a Google API key"],
+            id="a key in an answer",
+        ),
+        pytest.param(
+            {"response": {"body": {"base64": base64.b64encode(KEY.encode()).decode()}}},
+            ["interaction 1, response.body.base64: a Google API key (inside base64)"],
+            id="a key inside base64",
+        ),
+        pytest.param(
+            {"response": {"body": {"text": "the key is key-of-this-machine"}}},
+            ["interaction 1, response.body.text: the credential that was used"],
+            id="the key of the environment",
+        ),
+        pytest.param(
+            {"said": None},
+            ["does not say where it comes from (no 'recorded_against'): record it again"],
+            id="no provenance",
+        ),
+        pytest.param(
+            {"request": {"uri": "http://127.0.0.1/v1beta/models/m:x"}},
+            [
+                "says it was recorded against 'Gemini Developer API', and its addresses say "
+                "'local server of no name (no evidence about Gemini)'"
+            ],
+            id="a wrong provenance",
+        ),
+    ],
+)
+def test_every_problem_is_told_by_its_place(
+    changes: dict[str, Any],
+    problems: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "key-of-this-machine")
+    (tmp_path / "a.yaml").write_text(dump(a_cassette(**changes)))
+    count = f"1 cassettes, {len(problems)} problems in 1 of them"
+    assert audited(tmp_path, capsys) == (1, [*(f"a.yaml: {line}" for line in problems), count])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("interactions: &a [*a]", "is no cassette to load: It refers to itself"),
+        ("- 1", "is no cassette to load: This is no cassette"),
+        ("interactions: [1]", "is no cassette to load: Interaction 1"),
+        (dump(a_cassette()) + f"  # {KEY}\n", "beside the interactions: a Google API key"),
+        (dump(a_cassette() | {"x": [KEY]}), "beside the interactions: a Google API key"),
+    ],
+)
+def test_a_file_that_is_no_cassette_is_a_problem(
+    text: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    code, lines = audited(tmp_path, capsys)
+    assert code == 1
+    assert lines[0].startswith(f"a.yaml: {problem}")
+
+
+def test_a_file_that_is_not_there_and_an_empty_folder_do_not_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert audited(tmp_path, capsys) == (1, ["0 cassettes, 0 problems in 0 of them"])
+    assert main(["audit", str(tmp_path / "gone.yaml")]) == 1
+    assert "cannot be read" in capsys.readouterr().out
+
+
+def test_what_a_failed_recording_left_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.failed.yaml").write_text(dump(a_cassette()))
+    assert audited(tmp_path, capsys)[1][0] == (
+        "a.failed.yaml: was left by a run that failed: rename it, or remove it"
+    )
