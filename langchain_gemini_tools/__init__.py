@@ -10,14 +10,28 @@ from langchain_gemini_tools._version import __version__
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.display import BatchProgress, RunClock, Trace, trace
     from langchain_gemini_tools.tool_report import ToolReport, check_tools
 
-__all__ = ["ChatGemini", "ToolReport", "__version__", "check_tools"]
+__all__ = [
+    "BatchProgress",
+    "ChatGemini",
+    "RunClock",
+    "ToolReport",
+    "Trace",
+    "__version__",
+    "check_tools",
+    "trace",
+]
 
 _ROOMS = {
+    "BatchProgress": "display",
     "ChatGemini": "chat_model",
+    "RunClock": "display",
     "ToolReport": "tool_report",
+    "Trace": "display",
     "check_tools": "tool_report",
+    "trace": "display",
 }
 
 

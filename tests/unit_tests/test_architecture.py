@@ -34,7 +34,8 @@ ROOMS = {
         "wire",
     },
     "tool_report": {"capabilities", "errors", "wire"},
-    "__init__": {"_version", "chat_model", "tool_report"},
+    "display": set(),
+    "__init__": {"_version", "chat_model", "display", "tool_report"},
 }
 """What each room may import of ours, besides itself."""
 
@@ -98,10 +99,14 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
+        "BatchProgress",
         "ChatGemini",
+        "RunClock",
         "ToolReport",
+        "Trace",
         "__version__",
         "check_tools",
+        "trace",
     ]
     assert all(hasattr(langchain_gemini_tools, name) for name in langchain_gemini_tools.__all__)
     with pytest.raises(AttributeError, match="no attribute 'ChatGmini'"):
@@ -119,6 +124,17 @@ def _loaded_after(code: str) -> set[str]:
 def test_importing_the_package_loads_neither_langchain_nor_the_sdk() -> None:
     loaded = _loaded_after("import langchain_gemini_tools")
     assert not {"langchain_core", "google.genai", "pydantic"} & loaded
+
+
+def test_showing_a_run_loads_no_other_room_and_rich_only_when_it_draws() -> None:
+    loaded = _loaded_after(
+        "from langchain_gemini_tools import BatchProgress, RunClock, trace\n"
+        "from langchain_core.messages import HumanMessage\n"
+        "trace([HumanMessage('Hello')], RunClock()).to_html()"
+    )
+    ours = {name.split(".")[1] for name in loaded if name.startswith(f"{NAME}.")}
+    assert ours == {"_version", "display"}
+    assert not {"rich", "google.genai", "IPython"} & loaded
 
 
 def test_the_sdk_is_not_loaded_before_the_first_call() -> None:
