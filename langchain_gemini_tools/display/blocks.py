@@ -42,13 +42,11 @@ def read_blocks(message: BaseMessage) -> list[Block]:
 def read_sources(message: BaseMessage) -> list[Block]:
     """What an answer rests on: searches, pages and citations."""
     metadata = message.response_metadata
-    grounding = metadata.get("grounding_metadata") or {}
-    queries = grounding.get("web_search_queries") if isinstance(grounding, dict) else None
-    found = [Block("google_search", str(query), is_server_tool=True) for query in queries or []]
-    pages = metadata.get("url_context_metadata")
-    for page in pages.get("urlMetadata", []) if isinstance(pages, dict) else []:
-        url, status = page.get("retrievedUrl"), page.get("urlRetrievalStatus")
-        found.append(Block("url_context", f"{url} {status or ''}".strip(), is_server_tool=True))
+    queries = _listed(metadata.get("grounding_metadata"), "web_search_queries")
+    found = [Block("google_search", str(query), is_server_tool=True) for query in queries]
+    for page in _listed(metadata.get("url_context_metadata"), "urlMetadata"):
+        told = [_field(page, key) for key in ("retrievedUrl", "urlRetrievalStatus")]
+        found.append(Block("url_context", " ".join(filter(None, told)), is_server_tool=True))
     return found + [Block("source", text) for text in dict.fromkeys(_citations(message))]
 
 
@@ -133,13 +131,19 @@ def _citations(message: BaseMessage) -> Iterator[str]:
     except Exception:  # noqa: BLE001 - see `read_blocks`
         return
     for block in blocks:
-        annotations = block.get("annotations") if isinstance(block, dict) else None
-        for note in annotations or []:
-            named = [str(note[key]) for key in ("title", "url") if note.get(key)]
-            if named:
+        for note in _listed(block, "annotations"):
+            if named := [text for key in ("title", "url") if (text := _field(note, key))]:
                 yield " – ".join(named)
     recited = message.response_metadata.get("citation_metadata")
-    sources = (recited or {}).get("citationSources") or (recited or {}).get("citations") or []
-    for source in sources:
-        if place := source.get("uri") or source.get("title"):
-            yield str(place)
+    for source in [*_listed(recited, "citationSources"), *_listed(recited, "citations")]:
+        if place := _field(source, "uri") or _field(source, "title"):
+            yield place
+
+
+def _listed(value: Any, key: str) -> list[Any]:
+    items = value.get(key) if isinstance(value, dict) else None
+    return items if isinstance(items, list) else []
+
+
+def _field(value: Any, key: str) -> str:
+    return str(value.get(key) or "") if isinstance(value, dict) else ""

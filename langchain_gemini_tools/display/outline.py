@@ -16,6 +16,8 @@ from langchain_gemini_tools.display.safe_text import clean, render_arguments, re
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from langchain_core.messages import AIMessage
+
     from langchain_gemini_tools.display.blocks import Block
     from langchain_gemini_tools.display.clock import Span
 
@@ -30,6 +32,10 @@ _MEANINGS = {
     "SAFETY": "the answer was withheld",
     "UNEXPECTED_TOOL_CALL": "the call was not allowed",
 }
+_WHOLE = {"", "answered", "returned_directly"}
+"""Why a `ToolLoop` stops when all is well."""
+_BLOCKS = {"text", "thinking", "server", "source"}
+"""Kinds of blocks that look special; types of unknown blocks are strangers' words."""
 _LONG_ARGUMENTS = 160
 
 
@@ -68,8 +74,9 @@ class Outliner:
             error = self.run.failure
             text = self._clean(f"{type(error).__name__}: {error}")
             children.append(Node("failure", "failed", text, tone="bad"))
-        if self.run.stop_reason not in {"", "answered"}:
-            children.append(Node("note", "stopped", self._clean(self.run.stop_reason), tone="odd"))
+        if self.run.stop_reason not in _WHOLE and self.run.failure is None:
+            text = self._clean(self.run.stop_reason.replace("_", " "))
+            children.append(Node("note", "stopped", text, tone="odd"))
         return Node("run", "run", self._models(), self._totals(), children=children)
 
     # the first line
@@ -124,7 +131,7 @@ class Outliner:
         message = turn.message
         children = [self._block(block) for block in [*turn.blocks, *turn.sources]]
         children += [self._call(call) for call in turn.calls]
-        if raw := _raw_answer(message.response_metadata):
+        if raw := _raw_answer(message):
             children.append(Node("raw", "raw answer", self._clean(raw), is_folded=True))
         children += self._endings(message.response_metadata)
         facts = [_render_ms(turn.milliseconds), *_render_usage(turn.usage), str(turn.cost)]
@@ -148,6 +155,7 @@ class Outliner:
 
     def _block(self, block: Block) -> Node:
         kind = "server" if block.is_server_tool else block.kind
+        kind = kind if kind in _BLOCKS else "other"
         label = "" if block.kind == "text" else self._clean(block.kind)
         text = self._clean(block.text)
         return Node(kind, label, text, is_folded=block.kind == "thinking")
@@ -207,10 +215,10 @@ class Outliner:
         return clean(text, self.max_chars)
 
 
-def _raw_answer(metadata: Mapping[str, Any]) -> str | None:
-    """What the model wrote before calls were read out of its text."""
-    raw = metadata.get("raw_text")
-    return raw if isinstance(raw, str) and raw else None
+def _raw_answer(message: AIMessage) -> str | None:
+    """What the model wrote before calls were read out of its text, if they were."""
+    raw = message.response_metadata.get("raw_text")
+    return raw if isinstance(raw, str) and raw.strip() != message.text.strip() else None
 
 
 def _render_ms(milliseconds: float | None) -> str:

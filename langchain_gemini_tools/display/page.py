@@ -105,8 +105,8 @@ def render_page(root: Node, *, unfold: bool) -> str:
 
 
 def _render_node(node: Node, *, unfold: bool) -> str:
-    classes = f"k-{_class(node.kind)} t-{node.tone}"
-    below = "".join(_render_node(child, unfold=unfold) for child in node.children)
+    classes = f"k-{node.kind} t-{node.tone}"
+    below = "\n".join(_render_node(child, unfold=unfold) for child in node.children)
     gap = "" if node.kind == "call" else " "
     what = _label(node) + (gap + _text(node) if node.text and not node.is_folded else "")
     head = f'<span class="what">{what}</span> {_facts(node)}{_bar(node)}'
@@ -115,7 +115,7 @@ def _render_node(node: Node, *, unfold: bool) -> str:
     if not below:
         return f'<div class="row {classes}"><div class="head">{head}</div></div>'
     is_open = " open" if unfold or not node.is_folded else ""
-    summary = f'<summary>{head}</summary><div class="in">{below}</div>'
+    summary = f'<summary>{head}</summary>\n<div class="in">{below}</div>'
     return f'<details class="{classes}"{is_open}>{summary}</details>'
 
 
@@ -141,11 +141,6 @@ def _bar(node: Node) -> str:
         return ""
     start, length = (f"{share * 100:.2f}%" for share in node.bar)
     return f'<span class="bar"><i style="margin-left:{start};width:{length}"></i></span>'
-
-
-def _class(kind: str) -> str:
-    """Kinds of unknown blocks are strangers' words: only letters may reach an attribute."""
-    return "".join(char for char in kind if char.isascii() and char.isalpha()) or "other"
 
 
 def _escape(text: str) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.display.outline import Node
 
-FOLDED_CHARS = 70
+FOLDED_CHARS = 60
 """What is shown of a folded text: enough to know what one would open."""
 
 

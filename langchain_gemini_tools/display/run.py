@@ -100,6 +100,8 @@ class Run:
     has_structured: bool = False
     failure: BaseException | None = None
     stop_reason: str = ""
+    records: list[Any] = field(default_factory=list)
+    """What a `ToolLoop` noted of each call: status, attempts, seconds."""
 
     @property
     def turns(self) -> list[Turn]:
@@ -142,6 +144,7 @@ def read_run(source: Any, clock: RunClock | None = None) -> Run:
                 run.steps.append(Said(role, read_blocks(message)))
     if clock:
         _add_times(run, clock)
+    _add_records(run)
     return run
 
 
@@ -151,8 +154,8 @@ def _find_messages(source: Any, run: Run) -> list[BaseMessage]:
             return [source]
         case BaseException():
             run.failure = source
-            partial = getattr(source, "partial", None)
-            before = getattr(source, "messages", None) or []
+            exchange, partial = (getattr(source, name, None) for name in ("exchange", "partial"))
+            before = [] if exchange is None else _find_messages(exchange, run)
             return [*before, *([partial] if isinstance(partial, BaseMessage) else [])]
         case {"raw": BaseMessage() as raw, "parsed": parsed}:
             run.structured, run.has_structured = parsed, parsed is not None
@@ -172,6 +175,7 @@ def _find_messages(source: Any, run: Run) -> list[BaseMessage]:
             "agent or a ToolLoop returned, or the chunks of a stream."
         )
     run.stop_reason = str(getattr(source, "stop_reason", "") or "")
+    run.records = list(getattr(source, "calls", None) or [])
     return convert_to_messages(list(messages))
 
 
@@ -219,6 +223,23 @@ def _read_result(message: ToolMessage) -> Result:
         name=message.name or "",
         call_id=message.tool_call_id,
     )
+
+
+def _add_records(run: Run) -> None:
+    """Add what a loop noted; its times include retries and the pauses between them."""
+    records: dict[str | None, list[Any]] = {}
+    for record in run.records:
+        records.setdefault(record.call.get("id"), []).append(record)
+    for call in reversed(run.calls):
+        if not (known := records.get(call.id)):
+            continue
+        record = known.pop()
+        if record.attempts:
+            call.milliseconds = record.duration * 1000
+        if record.attempts > 1:
+            call.notes.append(f"{record.attempts} attempts")
+        if record.status not in {"succeeded", "failed"}:
+            call.notes.append(str(record.status).replace("_", " "))
 
 
 def _add_times(run: Run, clock: RunClock) -> None:

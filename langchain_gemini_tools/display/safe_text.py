@@ -34,7 +34,11 @@ _LONGEST_FIXED_SECRET = 64
 
 _MAX_DEPTH = 8
 _MAX_ITEMS = 400
-_MAX_STRING = 100_000
+_MAX_STRING = 20_000
+_CHARS_PER_ITEM = 100
+"""A long text counts as this many characters a piece."""
+_MAX_BITS = 4096
+"""Longer whole numbers are not written out; Python itself refuses to for some."""
 
 
 def clean(text: str, max_chars: int) -> str:
@@ -87,9 +91,12 @@ class _Pruner:
     def prune(self, value: Any, depth: int = 0) -> Any:
         self._items += 1
         match value:
+            case int() if value.bit_length() > _MAX_BITS:
+                return f"<whole number of {value.bit_length():,} bits>"
             case None | bool() | int() | float():
                 return value
             case str():
+                self._items += min(len(value), _MAX_STRING) // _CHARS_PER_ITEM
                 return value[:_MAX_STRING]
             case bytes() | bytearray() | memoryview():
                 return f"<{len(value)} bytes>"
