@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _LINE_SECONDS = 5.0
 """How often a log gets a line."""
+_UPDATE_SECONDS = 0.1
+"""How often a notebook's output is written again."""
 
 
 @dataclass(frozen=True)
@@ -198,17 +200,23 @@ class _NotebookView:
     def __init__(self, description: str, display: Callable[..., Any]) -> None:
         self._description = description
         self._handle = display(_Html("", ""), display_id=True)
+        self._next = 0.0
 
     def show(self, counts: Counts) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _UPDATE_SECONDS
+            self._write(counts)
+
+    def close(self, counts: Counts) -> None:
+        self._write(counts)
+
+    def _write(self, counts: Counts) -> None:
         from html import escape
 
         value = f'value="{counts.finished}" max="{counts.total}"' if counts.total else ""
         name = escape(self._description)
         html = f"{name} <progress {value}></progress> {escape(str(counts))}"
         self._handle.update(_Html(html, f"{self._description}: {counts}"))
-
-    def close(self, counts: Counts) -> None:
-        self.show(counts)
 
 
 @dataclass(frozen=True)
