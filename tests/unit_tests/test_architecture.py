@@ -35,7 +35,8 @@ ROOMS = {
     },
     "tool_report": {"capabilities", "errors", "wire"},
     "display": set(),
-    "__init__": {"_version", "chat_model", "display", "tool_report"},
+    "tool_loop": {"errors"},
+    "__init__": {"_version", "chat_model", "display", "tool_loop", "tool_report"},
 }
 """What each room may import of ours, besides itself."""
 
@@ -100,12 +101,35 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
         "BatchProgress",
+        "CallAnnounced",
+        "CallCached",
+        "CallDenied",
+        "CallFailed",
+        "CallFinished",
+        "CallRecord",
+        "CallRetried",
+        "CallSkipped",
+        "CallStarted",
+        "CallTimedOut",
         "ChatGemini",
+        "Deny",
+        "Edit",
+        "Exchange",
+        "IncompleteAnswerError",
+        "LimitReached",
+        "LoopEvent",
+        "LoopFinished",
+        "Pause",
         "RunClock",
+        "TextDelta",
+        "ToolLoop",
         "ToolReport",
         "Trace",
+        "TurnFinished",
+        "TurnStarted",
         "__version__",
         "check_tools",
+        "exchange_of",
         "trace",
     ]
     assert all(hasattr(langchain_gemini_tools, name) for name in langchain_gemini_tools.__all__)

@@ -1,0 +1,38 @@
+"""The loop over any chat model: `ToolLoop`, what it gives back, and what it tells on the way.
+
+One question, one file:
+
+- `loop`: the two ways of running, sync and async. Start reading here
+- `run`: how far a run has come and what is next; `turn`: the same for the calls of one turn
+- `running`: threads and tasks
+- `answers`: what the model is told about a call
+- `toolbox`, `settings`: the tools and the options, checked once
+- `exchange`, `events`, `text`: what the caller sees
+"""
+
+from langchain_gemini_tools.tool_loop import events
+from langchain_gemini_tools.tool_loop.exchange import (
+    CallRecord,
+    CallStatus,
+    Exchange,
+    IncompleteAnswerError,
+    StopReason,
+    exchange_of,
+)
+from langchain_gemini_tools.tool_loop.loop import ToolLoop
+from langchain_gemini_tools.tool_loop.settings import Decision, Deny, Edit, Pause
+
+__all__ = [
+    "CallRecord",
+    "CallStatus",
+    "Decision",
+    "Deny",
+    "Edit",
+    "Exchange",
+    "IncompleteAnswerError",
+    "Pause",
+    "StopReason",
+    "ToolLoop",
+    "events",
+    "exchange_of",
+]

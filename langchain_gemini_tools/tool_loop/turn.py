@@ -1,0 +1,345 @@
+"""One turn's calls: what runs, what waits, what is settled, and what the model is told.
+
+`Turn` starts nothing and waits for nothing: it says what is due and takes in what happened. Threads
+and tasks are in `running`, which drives it in a sync and in an async way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from asyncio import CancelledError
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.tools import ToolException
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.tool_loop import answers, events
+from langchain_gemini_tools.tool_loop.exchange import CallRecord
+from langchain_gemini_tools.tool_loop.settings import Deny, Edit, Pause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from langchain_core.messages import InvalidToolCall, ToolCall, ToolMessage
+    from langchain_core.tools import BaseTool
+
+    from langchain_gemini_tools.tool_loop.exchange import CallStatus
+    from langchain_gemini_tools.tool_loop.settings import Settings
+
+Cache = dict[str, "ToolMessage"]
+"""Results of a run, by tool and arguments."""
+
+_ENDINGS: dict[CallStatus, type[events.CallEnded]] = {
+    "succeeded": events.CallFinished,
+    "cached": events.CallCached,
+    "failed": events.CallFailed,
+    "timed_out": events.CallTimedOut,
+    "denied": events.CallDenied,
+    "skipped": events.CallSkipped,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an attempt: an output, or what was raised."""
+
+    output: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(eq=False)
+class Slot:
+    """One call and how far it has come."""
+
+    asked: ToolCall
+    tool: BaseTool | None = None
+    edited: dict[str, Any] | None = None
+    attempts: int = 0
+    started_at: float = 0.0
+    deadline: float | None = None
+    is_running: bool = False
+    not_before: float | None = None
+    record: CallRecord | None = None
+
+    @property
+    def call(self) -> ToolCall:
+        """The call as it is run."""
+        return self.asked if self.edited is None else {**self.asked, "args": self.edited}
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """One start of a call."""
+
+    slot: Slot
+    number: int
+
+    @property
+    def tool(self) -> BaseTool:
+        """The tool to run."""
+        assert self.slot.tool is not None  # noqa: S101 - only calls with a tool are started
+        return self.slot.tool
+
+
+@dataclass(eq=False)
+class Turn:
+    """The calls of one message.
+
+    Args:
+        number: The turn that asked for them.
+        settings: The loop's.
+        cache: The results of this run so far; added to.
+        clock: The time, in the driver's seconds.
+        since: The time at which the run began.
+        has_room: Whether another attempt of a tool may be started.
+    """
+
+    number: int
+    settings: Settings
+    cache: Cache
+    clock: Callable[[], float]
+    since: float
+    has_room: Callable[[str], bool]
+    slots: list[Slot] = field(default_factory=list)
+    is_paused: bool = False
+    _events: list[events.LoopEvent] = field(default_factory=list)
+
+    def take_calls(self, calls: Sequence[ToolCall], unreadable: Sequence[InvalidToolCall]) -> None:
+        """Line up the calls; those that cannot be run are answered at once."""
+        for call in calls:
+            slot = Slot(call, self.settings.box.tools.get(call["name"]))
+            self.slots.append(slot)
+            if slot.tool is None:
+                known = self.settings.box.names()
+                self._end_with_error(slot, "skipped", answers.render_unknown(call["name"], known))
+        for broken in unreadable:
+            slot = Slot(as_call(broken))
+            self.slots.append(slot)
+            self._end_with_error(slot, "skipped", answers.render_unreadable(broken))
+
+    def skip_all(self, reason: str) -> None:
+        """Answer every call that is still open with the reason why it is not run."""
+        for slot in self._open():
+            self._end_with_error(slot, "skipped", reason)
+
+    def to_approve(self) -> Iterator[Slot]:
+        """The calls that somebody has to approve first, in order, until a pause."""
+        for slot in list(self._open()):
+            if slot.call["name"] in self.settings.approve and not self.is_paused:
+                yield slot
+
+    def decide(self, slot: Slot, decision: object) -> None:
+        """Take in what the approval hook said."""
+        match decision:
+            case True:
+                pass
+            case False:
+                self._end_with_error(slot, "denied", answers.render_denial(None))
+            case Deny(reason=reason):
+                self._end_with_error(slot, "denied", answers.render_denial(reason))
+            case Edit(args=args):
+                slot.edited = args
+            case Pause():
+                self.is_paused = True
+            case _:
+                raise TypeError(
+                    f"The approval hook of {slot.call['name']!r} has to return a bool, Deny, Edit "
+                    f"or Pause, not {decision!r}."
+                )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every call has its answer."""
+        return not any(self._open())
+
+    def due(self) -> list[Attempt]:
+        """The attempts to start now."""
+        found: list[Attempt] = []
+        running = sum(slot.is_running for slot in self.slots)
+        for slot in list(self._open()):
+            if running >= self.settings.max_concurrency:
+                break
+            if slot.is_running or self._waits(slot) or self._answered_from_cache(slot):
+                continue
+            if not self.has_room(slot.call["name"]):
+                self._end_with_error(
+                    slot,
+                    "skipped",
+                    f"Tool {slot.call['name']!r} was not started: too many earlier calls of it "
+                    "timed out and are still running.",
+                )
+                continue
+            found.append(self._start(slot))
+            running += 1
+        return found
+
+    def settle(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Take in what came of an attempt; nothing, if its time was up before.
+
+        Raises:
+            BaseException: What was raised is no failure of a tool: Ctrl-C, an exit.
+            InvalidToolError: The tool gave back what cannot be told to a model.
+        """
+        slot = attempt.slot
+        if slot.record or not slot.is_running or attempt.number != slot.attempts:
+            return
+        slot.is_running = False
+        if outcome.error is not None:
+            if not isinstance(outcome.error, Exception | CancelledError):
+                raise outcome.error
+            self._fail(slot, "failed", outcome.error)
+            return
+        message = answers.render_result(outcome.output, slot.call, self.settings.max_output_chars)
+        if message.status == "error":
+            self._end(slot, "failed", message)
+            return
+        if key := self._cache_key(slot):
+            self.cache[key] = message
+        self._end(slot, "succeeded", message)
+
+    def settle_late(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Take in what had arrived when the run ended, so that resuming it does not repeat it."""
+        with contextlib.suppress(BaseException):  # the run ends with what it ended with
+            self.settle(attempt, outcome)
+
+    def expire(self, attempts: Iterable[Attempt]) -> list[Attempt]:
+        """Those whose time is up; their calls are answered, or will be tried again."""
+        now = self.clock()
+        late = [a for a in attempts if a.slot.deadline is not None and a.slot.deadline <= now]
+        for attempt in late:
+            slot = attempt.slot
+            slot.is_running = False
+            seconds = self.settings.timeout_of(slot.call["name"])
+            self._fail(slot, "timed_out", TimeoutError(f"No result within {seconds:g} s."))
+        return late
+
+    def seconds_to_wait(self) -> float | None:
+        """How long nothing has to be done unless an attempt ends; None for as long as it takes."""
+        now = self.clock()
+        times = [slot.deadline for slot in self.slots if slot.is_running and slot.deadline]
+        times += [slot.not_before for slot in self._open() if slot.not_before]
+        return min(max(0.0, min(times) - now), 3600.0) if times else None
+
+    def take_events(self) -> list[events.LoopEvent]:
+        """What happened since this was asked last."""
+        taken, self._events = self._events, []
+        return taken
+
+    def records(self) -> list[CallRecord]:
+        """The calls that are settled, in the order in which they were asked for.
+
+        None of them when the run pauses: the next run decides about all of them again.
+        """
+        return [slot.record for slot in self.slots if slot.record and not self.is_paused]
+
+    def pending(self) -> list[ToolCall]:
+        """The calls that have no answer yet."""
+        return [slot.asked for slot in self.slots if self.is_paused or not slot.record]
+
+    def _open(self) -> Iterator[Slot]:
+        return (slot for slot in self.slots if slot.record is None)
+
+    def _waits(self, slot: Slot) -> bool:
+        """Whether a retry is not due yet, or a call just like this one runs."""
+        if slot.not_before is not None:
+            if slot.not_before > self.clock():
+                return True
+            slot.not_before = None
+        key = self._cache_key(slot)
+        return key is not None and any(
+            other.is_running and self._cache_key(other) == key
+            for other in self.slots
+            if other is not slot and other.record is None
+        )
+
+    def _answered_from_cache(self, slot: Slot) -> bool:
+        key = self._cache_key(slot)
+        known = self.cache.get(key) if key and not slot.attempts else None
+        if known is None:
+            return False
+        self._end(slot, "cached", known.model_copy(update={"tool_call_id": slot.call["id"]}))
+        return True
+
+    def _cache_key(self, slot: Slot) -> str | None:
+        name = slot.call["name"]
+        if not self.settings.is_cached(name):
+            return None
+        try:
+            return json.dumps([name, slot.call["args"]], sort_keys=True)
+        except (TypeError, ValueError):  # arguments that an approval hook made of other things
+            return None
+
+    def _start(self, slot: Slot) -> Attempt:
+        now = self.clock()
+        seconds = self.settings.timeout_of(slot.call["name"])
+        slot.started_at = slot.started_at if slot.attempts else now
+        slot.deadline = None if seconds is None else now + seconds
+        slot.attempts += 1
+        slot.is_running = True
+        self._tell(events.CallStarted, call=slot.call, attempt=slot.attempts)
+        return Attempt(slot, slot.attempts)
+
+    def _fail(self, slot: Slot, status: CallStatus, error: BaseException) -> None:
+        """Try again if the tool allows it and the failure may pass; else tell the model."""
+        tool = slot.tool
+        assert tool is not None  # noqa: S101 - it was started
+        if (
+            slot.attempts <= self.settings.retries_of(tool)
+            and not isinstance(error, ToolException | InvalidToolError)
+            and not answers.is_about_arguments(error, tool)
+        ):
+            delay = self.settings.backoff(slot.attempts)
+            slot.not_before = self.clock() + delay
+            self._tell(
+                events.CallRetried, call=slot.call, attempt=slot.attempts, delay=delay, error=error
+            )
+            return
+        if status == "timed_out":
+            text = answers.render_timeout(tool, self.settings.timeout_of(tool.name) or 0)
+        else:
+            text = answers.render_failure(error, tool, self.settings.box.hidden[tool.name])
+        self._end_with_error(slot, status, text, error)
+
+    def _end_with_error(
+        self, slot: Slot, status: CallStatus, text: str, error: BaseException | None = None
+    ) -> None:
+        message = answers.render_error(slot.call, text, self.settings.max_output_chars)
+        self._end(slot, status, message, error)
+
+    def _end(
+        self,
+        slot: Slot,
+        status: CallStatus,
+        message: ToolMessage,
+        error: BaseException | None = None,
+    ) -> None:
+        slot.record = CallRecord(
+            turn=self.number,
+            call=slot.call,
+            status=status,
+            message=message,
+            attempts=slot.attempts,
+            duration=self.clock() - slot.started_at if slot.attempts else 0.0,
+            error=error,
+        )
+        self._tell(_ENDINGS[status], record=slot.record)
+
+    def _tell(self, kind: type[events.LoopEvent], **fields: Any) -> None:
+        self._events.append(kind(at=self.clock() - self.since, turn=self.number, **fields))
+
+
+def as_call(broken: InvalidToolCall) -> ToolCall:
+    """A call whose arguments could not be read, with none."""
+    return {"name": broken["name"] or "", "args": {}, "id": broken["id"], "type": "tool_call"}
+
+
+def prepare(attempt: Attempt, settings: Settings) -> ToolCall:
+    """The call as the tool gets it: a copy, with what is injected and nothing that is hidden."""
+    call = attempt.slot.call
+    hidden = settings.box.hidden[call["name"]]
+    args = {key: copy.deepcopy(value) for key, value in call["args"].items() if key not in hidden}
+    given = {key: value for key, value in settings.inject.items() if key in hidden}
+    return {"name": call["name"], "args": args | given, "id": call["id"], "type": "tool_call"}

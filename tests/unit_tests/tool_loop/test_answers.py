@@ -1,0 +1,365 @@
+"""What the model is told about each kind of call, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages.tool import invalid_tool_call
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolArg,
+    InjectedToolCallId,
+    StructuredTool,
+    ToolException,
+    tool,
+)
+from langgraph.types import Command
+from pydantic import BaseModel
+from pydantic.v1 import BaseModel as BaseModelV1
+
+from langchain_gemini_tools import ToolLoop, exchange_of
+from langchain_gemini_tools.errors import InvalidToolError
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, told
+
+
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def _loop(tools: list[Any], *replies: Any, **options: Any) -> ToolLoop:
+    return ToolLoop(ScriptedModel(replies=[*replies, "Done."]), tools, **options)
+
+
+def _told(tools: list[Any], *asked: Any, **options: Any) -> list[tuple[str, str, str]]:
+    """What one turn's calls were answered with; the same in a sync and in an async run."""
+    exchange = _loop(tools, calls(*asked), **options).invoke("Hi")
+    again = asyncio.run(_loop(tools, calls(*asked), **options).ainvoke("Hi"))
+    assert told(exchange) == told(again)
+    return told(exchange)
+
+
+def test_answers_come_in_the_order_of_the_calls_whoever_is_first() -> None:
+    def wait(seconds: float) -> str:
+        """Wait."""
+        time.sleep(seconds)
+        return f"{seconds}"
+
+    async def await_(seconds: float) -> str:
+        """Wait."""
+        await asyncio.sleep(seconds)
+        return f"{seconds}"
+
+    asked = [
+        call("wait", "a", seconds=0.03),
+        call("await_", "b", seconds=0.02),
+        call("wait", "c", seconds=0.01),
+        call("await_", "d", seconds=0.0),
+    ]
+    assert _told([wait, await_], *asked) == [
+        ("a", "success", "0.03"),
+        ("b", "success", "0.02"),
+        ("c", "success", "0.01"),
+        ("d", "success", "0.0"),
+    ]
+
+
+def test_an_unknown_tool_is_told_with_the_known_ones() -> None:
+    assert _told([echo], call("ehco", text="x"), call("echo", "2", text="y")) == [
+        ("1", "error", "There is no tool named 'ehco'. Tools: 'echo'."),
+        ("2", "success", "y"),
+    ]
+
+
+def test_arguments_that_do_not_fit_are_told_by_name() -> None:
+    def book(city: str, nights: int) -> str:
+        """Book."""
+        return "booked"
+
+    assert _told([book], call("book", nights="many")) == [
+        (
+            "1",
+            "error",
+            "Invalid arguments for 'book': city: Field required; nights: Input should be a valid "
+            "integer, unable to parse string as an integer (given: 'many'). Correct them.",
+        )
+    ]
+
+
+def test_arguments_of_a_pydantic_1_schema_are_told_by_name() -> None:
+    class Booking(BaseModelV1):
+        nights: int
+
+    booking = StructuredTool.from_function(
+        lambda nights: "booked", name="book", description="Book.", args_schema=Booking
+    )
+    assert _told([booking], call("book", nights="many")) == [
+        (
+            "1",
+            "error",
+            "Invalid arguments for 'book': nights: value is not a valid integer. Correct them.",
+        )
+    ]
+
+
+def test_a_validation_error_from_inside_a_tool_is_a_failure_of_the_tool() -> None:
+    class Weather(BaseModel):
+        degrees: int
+
+    def fetch(city: str) -> str:
+        """Fetch."""
+        return str(Weather.model_validate({"degrees": "warm"}))
+
+    (answer,) = _told([fetch], call("fetch", city="Oslo"))
+    assert answer[2].startswith("Tool 'fetch' failed: ValidationError: 1 validation error for")
+
+
+def test_a_call_whose_arguments_cannot_be_read_is_answered_with_the_reason() -> None:
+    broken = invalid_tool_call(name="echo", args="{text", id="2", error="not JSON")
+    message = AIMessage("", tool_calls=[call("echo", text="x")], invalid_tool_calls=[broken])
+    exchange = _loop([echo], message).invoke("Hi")
+    assert told(exchange) == [
+        ("1", "success", "x"),
+        (
+            "2",
+            "error",
+            "The arguments of this call could not be read: not JSON. It was not executed. Call "
+            "again, with one JSON object as the arguments.",
+        ),
+    ]
+    assert [record.status for record in exchange.calls] == ["succeeded", "skipped"]
+
+
+def test_calls_without_an_id_of_their_own_get_one() -> None:
+    broken = invalid_tool_call(name="echo", args="{", id=None, error=None)
+    asked = [call("echo", "1", text="x"), call("echo", "1", text="y"), call("echo", "", text="z")]
+    message = AIMessage("", tool_calls=asked, invalid_tool_calls=[broken])
+    exchange = _loop([echo], message).invoke("Hi")
+    said = exchange.new_messages[0]
+    assert isinstance(said, AIMessage)
+    ids = [c["id"] for c in said.tool_calls] + [c["id"] for c in said.invalid_tool_calls]
+    assert ids[0] == "1"
+    assert len(set(ids)) == 4
+    assert [answer[0] for answer in told(exchange)] == ids
+    assert [answer[2] for answer in told(exchange)][:3] == ["x", "y", "z"]
+
+
+def test_a_failing_tool_is_told_and_its_error_is_kept() -> None:
+    def divide(a: int, b: int) -> float:
+        """Divide."""
+        return a / b
+
+    loop = _loop([divide], calls(call("divide", a=1, b=0)))
+    exchange = loop.invoke("Hi")
+    assert told(exchange) == [
+        ("1", "error", "Tool 'divide' failed: ZeroDivisionError: division by zero")
+    ]
+    assert exchange.calls[0].status == "failed"
+    assert isinstance(exchange.calls[0].error, ZeroDivisionError)
+    assert exchange.text == "Done."
+
+
+@pytest.mark.parametrize(
+    ("handle", "words"),
+    [
+        (False, "No station there."),
+        (True, "No station there."),
+        ("Try elsewhere.", "Try elsewhere."),
+        (lambda error: f"Sorry: {error}", "Sorry: No station there."),
+    ],
+    ids=["raised", "handled", "replaced", "rewritten"],
+)
+def test_a_tool_exception_is_told_in_the_tools_own_words(handle: Any, words: str) -> None:
+    @tool
+    def fail(city: str) -> str:
+        """Fail."""
+        raise ToolException("No station there.")
+
+    fail.handle_tool_error = handle
+    assert _told([fail], call("fail", city="Oslo")) == [("1", "error", words)]
+
+
+def test_a_tool_exception_without_words_is_told_all_the_same() -> None:
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise ToolException
+
+    assert _told([fail], call("fail")) == [
+        ("1", "error", "The tool failed without an explanation.")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [(None, "null"), ("", ""), ({"a": [1]}, '{"a": [1]}'), (3, "3"), ("ü", "ü")],
+    ids=["None", "empty", "object", "number", "text"],
+)
+def test_a_result_is_told_as_langchain_renders_it(output: Any, text: str) -> None:
+    @tool
+    def give() -> Any:
+        """Give."""
+        return output
+
+    assert _told([give], call("give")) == [("1", "success", text)]
+
+
+def test_media_and_artifacts_are_kept() -> None:
+    image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+
+    @tool(response_format="content_and_artifact")
+    def draw() -> tuple[list[Any], bytes]:
+        """Draw."""
+        return [{"type": "text", "text": "A dot."}, image], b"hi"
+
+    exchange = _loop([draw], calls(call("draw"))).invoke("Hi")
+    message = exchange.calls[0].message
+    assert message.content == [{"type": "text", "text": "A dot."}, image]
+    assert message.artifact == b"hi"
+
+
+def test_a_tool_that_builds_its_own_message_answers_its_own_call() -> None:
+    @tool
+    def answer() -> ToolMessage:
+        """Answer."""
+        return ToolMessage("Here.", tool_call_id="another", artifact=5)
+
+    exchange = _loop([answer], calls(call("answer"))).invoke("Hi")
+    assert told(exchange) == [("1", "success", "Here.")]
+    assert exchange.calls[0].message.name == "answer"
+    assert exchange.calls[0].message.artifact == 5
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one", "list"])
+async def test_a_command_is_refused_and_what_was_said_is_kept(several: bool) -> None:
+    @tool
+    def jump() -> Any:
+        """Jump."""
+        return [Command(goto="x")] if several else Command(goto="x")
+
+    asked = calls(call("echo", "1", text="x"), call("jump", "2"))
+    for run in (
+        lambda: asyncio.to_thread(_loop([echo, jump], asked, max_concurrency=1).invoke, "Hi"),
+        lambda: _loop([echo, jump], asked, max_concurrency=1).ainvoke("Hi"),
+    ):
+        with pytest.raises(InvalidToolError, match="'jump' returned a Command") as caught:
+            await run()
+        exchange = exchange_of(caught.value)
+        assert exchange is not None
+        assert told(exchange) == [("1", "success", "x")]
+        assert [pending["id"] for pending in exchange.pending] == ["2"]
+
+
+def test_injected_arguments_are_given_and_never_taken_from_the_model() -> None:
+    @tool
+    def buy(
+        item: str,
+        user: Annotated[str, InjectedToolArg],
+        own_id: Annotated[str, InjectedToolCallId],
+        shop: Annotated[str, InjectedToolArg] = "here",
+    ) -> str:
+        """Buy."""
+        return f"{user} buys {item} in {own_id} {shop}"
+
+    asked = call("buy", item="tea", user="admin", own_id="forged", shop="elsewhere")
+    assert _told([buy], asked, inject={"user": "eve"}) == [
+        ("1", "success", "eve buys tea in 1 here")
+    ]
+
+
+def test_a_tool_may_change_its_arguments_without_changing_the_history() -> None:
+    schema = {"type": "object", "properties": {"items": {"type": "array"}}}
+
+    def spoil(**args: Any) -> str:
+        args["items"].append("more")
+        return "ok"
+
+    spoiler = StructuredTool(name="spoil", description="Spoil.", args_schema=schema, func=spoil)
+    exchange = _loop([spoiler], calls(call("spoil", items=["one"]))).invoke("Hi")
+    assert exchange.calls[0].call["args"] == {"items": ["one"]}
+    assert exchange.messages[1].tool_calls[0]["args"] == {"items": ["one"]}  # type: ignore[attr-defined]
+
+
+def test_a_long_result_is_cut_and_the_cut_is_announced() -> None:
+    asked = call("echo", text="abcdefghij")
+    assert _told([echo], asked, max_output_chars=4) == [
+        ("1", "success", "abcd\n[Cut: these are the first 4 of 10 characters.]")
+    ]
+    assert _told([echo], asked, max_output_chars=10) == [("1", "success", "abcdefghij")]
+    assert _told([echo], asked, max_output_chars=None) == [("1", "success", "abcdefghij")]
+
+
+def test_a_long_result_in_blocks_keeps_its_media() -> None:
+    image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+
+    @tool
+    def draw() -> list[Any]:
+        """Draw."""
+        text = [{"type": "text", "text": word} for word in ("abc", "def", "ghi")]
+        return [text[0], text[1], image, text[2]]
+
+    exchange = _loop([draw], calls(call("draw")), max_output_chars=4).invoke("Hi")
+    assert exchange.calls[0].message.content == [
+        {"type": "text", "text": "abc"},
+        {"type": "text", "text": "d"},
+        image,
+        {"type": "text", "text": "\n[Cut: these are the first 4 of 9 characters.]"},
+    ]
+
+
+def test_a_long_error_is_cut_too() -> None:
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise ToolException("x" * 50)
+
+    (answer,) = _told([fail], call("fail"), max_output_chars=5)
+    assert answer == ("1", "error", "xxxxx\n[Cut: these are the first 5 of 50 characters.]")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("UNEXPECTED_TOOL_CALL", "the model's turn ended with UNEXPECTED_TOOL_CALL."),
+        ("MAX_TOKENS", "the message was cut (MAX_TOKENS), and its calls may be incomplete."),
+        ("length", "the message was cut (length), and its calls may be incomplete."),
+    ],
+)
+def test_calls_of_a_turn_that_ended_badly_are_not_run(reason: str, words: str) -> None:
+    ran = []
+
+    def act(text: str) -> str:
+        """Act."""
+        ran.append(text)
+        return text
+
+    exchange = _loop([act], calls(call("act", text="x"), reason=reason)).invoke("Hi")
+    assert told(exchange) == [("1", "error", f"Not executed: {words}")]
+    assert ran == []
+    assert exchange.calls[0].status == "skipped"
+
+
+class _AsyncOnly(BaseTool):
+    name: str = "only_async"
+    description: str = "Async only."
+
+    def _run(self, text: str) -> str:
+        raise NotImplementedError("There is only an async form.")
+
+    async def _arun(self, text: str) -> str:
+        await asyncio.sleep(0)
+        return text
+
+
+async def test_a_tool_class_with_its_own_async_form_runs_in_async_code() -> None:
+    exchange = await _loop([_AsyncOnly()], calls(call("only_async", text="x"))).ainvoke("Hi")
+    assert told(exchange) == [("1", "success", "x")]
+
+
+def test_a_tool_class_with_only_an_async_form_runs_in_sync_code() -> None:
+    exchange = _loop([_AsyncOnly()], calls(call("only_async", text="x"))).invoke("Hi")
+    assert told(exchange) == [("1", "success", "x")]
