@@ -109,6 +109,9 @@ class RetryPolicy:
                 f"{self.max_delay_seconds:g} s."
             )
             raise error
+        if _is_replayed(error):
+            self._tell(attempt, error, 0.0)
+            return 0.0
         # Full jitter: many clients that failed together do not come back together.
         ceiling = min(self.initial_delay_seconds * 2.0 ** (attempt - 1), self.max_delay_seconds)
         delay = max(asked or 0.0, self.jitter() * ceiling)
@@ -121,6 +124,12 @@ class RetryPolicy:
         _logger.warning("Retry %d of %d in %.1f s: %s", *told)
         if self.on_retry is not None:
             self.on_retry(attempt, error, delay)
+
+
+def _is_replayed(error: ModelError) -> bool:
+    """Whether a recording answered, which says so in a header: nobody gains by waiting for it."""
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    return headers is not None and headers.get("x-cassette") == "replayed"
 
 
 def tell_callbacks(

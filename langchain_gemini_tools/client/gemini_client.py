@@ -219,8 +219,9 @@ class _OurErrors:
             quotes = shown != str(error) or isinstance(error, UnicodeError)
             cause = _without_frames(error)
             raise ours from (None if quotes else cause)
-        # Nobody foresaw it, so it is told where it was: in words, which show no locals.
-        error.add_note("".join(["It came from:\n", *traceback.format_tb(error.__traceback__)]))
+        if not getattr(error, "explains_itself", False):  # as those of recorded cassettes do
+            # Nobody foresaw it, so it is told where it was: in words, which show no locals.
+            error.add_note("".join(["It came from:\n", *traceback.format_tb(error.__traceback__)]))
         _without_frames(error)
 
 

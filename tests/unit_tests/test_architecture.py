@@ -34,6 +34,7 @@ ROOMS = {
         "wire",
     },
     "tool_report": {"capabilities", "errors", "wire"},
+    "testing": set(),
     "display": set(),
     "tool_loop": {"errors"},
     "__init__": {"_version", "chat_model", "display", "tool_loop", "tool_report"},

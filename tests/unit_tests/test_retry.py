@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,6 +104,23 @@ async def test_what_may_succeed_later_is_asked_again(way: str) -> None:
     scripted = Scripted([BUSY, GeminiConnectionError("gone"), "ok"])
     assert await called(scripted, way) == "ok"
     assert scripted.slept == [1.0, 2.0]
+
+
+@both_ways
+async def test_nobody_waits_for_a_recording(way: str) -> None:
+    replayed = SimpleNamespace(headers={"x-cassette": "replayed", "retry-after": "26"})
+    scripted = Scripted([map_api_error(429, {}, replayed), "ok"])
+    assert await called(scripted, way) == "ok"
+    assert scripted.slept == [0.0]
+
+
+@both_ways
+async def test_a_recording_that_asks_to_wait_too_long_fails_as_the_api_did(way: str) -> None:
+    replayed = SimpleNamespace(headers={"x-cassette": "replayed", "retry-after": "61"})
+    scripted = Scripted([map_api_error(429, {}, replayed), "ok"])
+    with pytest.raises(GeminiAPIError, match="429"):
+        await called(scripted, way)
+    assert scripted.slept == []
 
 
 @both_ways

@@ -1,0 +1,110 @@
+"""The pytest plugin, on top of pytest-recording: `-p langchain_gemini_tools.testing.plugin`.
+
+With it `@pytest.mark.vcr` is right for Gemini by itself: matching, secrets, files, no key needed.
+`vcr_config`, the mark's arguments and `--record-mode` mean what they mean to pytest-recording, and
+win. Nothing but pytest is loaded before a test has a cassette.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from langchain_gemini_tools.testing.cassettes import VARIABLE, checked_mode
+from langchain_gemini_tools.testing.errors import CassetteError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from langchain_gemini_tools.testing.tape import Tape
+
+_current_item = pytest.StashKey[pytest.Item]()
+_has_failed = pytest.StashKey[bool]()
+_mode_before = pytest.StashKey[str | None]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--cassette-usage`: which recorded interactions the tests asked for."""
+    parser.getgroup("recording").addoption(
+        "--cassette-usage",
+        metavar="FILE",
+        default=None,
+        help="Append to FILE which interactions of each cassette were used; "
+        "`python -m langchain_gemini_tools.testing audit --usage FILE` reads it.",
+    )
+
+
+@pytest.hookimpl(trylast=True)  # after pytest-recording
+def pytest_configure(config: pytest.Config) -> None:
+    """One mode for marked tests and for `cassette(...)`: the option's, else the environment's."""
+    if not config.pluginmanager.hasplugin("recording"):
+        raise pytest.UsageError(
+            f"{__name__} needs pytest-recording: "
+            'pip install "langchain-gemini-tools[testing]", and no `-p no:recording`.'
+        )
+    config.stash[_mode_before] = os.environ.get(VARIABLE)
+    wanted = config.getoption("--record-mode") or os.environ.get(VARIABLE)
+    try:
+        mode = checked_mode(wanted or "none")
+    except CassetteError as error:
+        raise pytest.UsageError(f"{VARIABLE}: {error}") from error
+    if wanted:
+        # Also `rewrite`: pytest-recording would delete the file before it has another one.
+        config.option.record_mode = mode
+    os.environ[VARIABLE] = mode
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave the environment as it was."""
+    before = config.stash.get(_mode_before, None)
+    if before is not None:
+        os.environ[VARIABLE] = before
+    elif _mode_before in config.stash:
+        os.environ.pop(VARIABLE, None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Remember which test it is that opens a cassette."""
+    item.config.stash[_current_item] = item
+    item.stash[_has_failed] = False
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
+    """Remember a failure: its recording must not take the place of a cassette."""
+    report: pytest.TestReport = yield
+    if report.failed:
+        item.stash[_has_failed] = True
+    return report
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
+    """Open marked tests' cassettes as Gemini needs them."""
+    from langchain_gemini_tools.testing.session import Session
+
+    item = config.stash[_current_item]
+    usage = config.getoption("--cassette-usage")
+
+    def note_usage(tape: Tape) -> None:
+        if usage and tape.write_protected:
+            used = {"cassette": str(Path(tape.file_path).resolve()), "unused": tape.unused}
+            with Path(usage).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(used) + "\n")
+
+    def use_cassette(path: str, **settings: Any) -> Session:
+        return Session(
+            vcr,
+            path,
+            settings,
+            has_failed=lambda: item.stash[_has_failed],
+            on_close=note_usage,
+        )
+
+    vcr.use_cassette = use_cassette

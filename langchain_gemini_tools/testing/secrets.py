@@ -1,0 +1,159 @@
+"""What no file may hold: credentials, and whatever is shaped like one.
+
+Headers are kept from a short list of harmless ones. Everything else that is written is searched for
+the values of the credentials that were used, in every form they are likely to have, and for known
+shapes. What is still found afterwards (inside base64, for one) is a reason not to save.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+REDACTED = "[redacted]"
+KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+
+REQUEST_HEADERS = frozenset({"content-type"})
+RESPONSE_HEADERS = frozenset({"content-type", "content-encoding", "retry-after", "server"})
+"""The headers that are kept. What a client does not need to replay is left out."""
+
+# Not in the middle of other base64: thought signatures are long enough to hold anything by chance.
+_START = r"(?<![A-Za-z0-9+/])"
+SHAPES = {
+    "a Google API key": re.compile(_START + r"(?:AIza[\w-]{30,}|AQ\.[\w-]{20,})"),
+    "a Google OAuth token": re.compile(_START + r"ya29\.[\w.-]{10,}"),
+    "a Google OAuth secret": re.compile(_START + r"GOCSPX-[\w-]{20,}"),
+    "a bearer token": re.compile(r"(?i:bearer)\s+(?!\[)[\w.~+/-]{16,}=*"),
+    "a private key": re.compile(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?!\[)(?:(?!-----END).)*(?:-----END [A-Z ]*-----)?",
+        re.DOTALL,
+    ),
+    "a signed token (JWT)": re.compile(_START + r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
+    "another vendor's key": re.compile(
+        _START + r"(?:sk-[\w-]{20,}|gh[oprsu]_\w{36}|github_pat_\w{40,}|AKIA[0-9A-Z]{16}"
+        r"|lsv2_[\w]{20,}|xox[abprs]-[\w-]{20,})"
+    ),
+}
+"""Strings that are taken for credentials wherever they stand."""
+
+_SECRET_NAMES = re.compile(r"auth|key|token|cookie|secret|password|signature", re.IGNORECASE)
+_SECRET_PARAMETERS = frozenset({"key", "api_key", "apikey", "access_token", "token", "signature"})
+_SCHEME = re.compile(r"^[A-Za-z-]+ +(?=\S+$)")  # "Bearer ", "Basic "
+_HTML_SIGNS = re.compile("[<>&='\"]")
+_PROJECT = re.compile(r"(?<=/projects/)[^/]+")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_MIN_LENGTH = 8  # shorter values are no secrets, and would tear up unrelated words
+
+
+class Scrubber:
+    """Takes credentials out of anything that is about to be written."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        long_enough = {value.strip() for value in values if len(value.strip()) >= _MIN_LENGTH}
+        forms = {form for value in long_enough for form in _forms(value)}
+        self._forms = sorted(forms, key=len, reverse=True)
+
+    def text(self, text: str) -> str:
+        """The text without them."""
+        for form in self._forms:
+            text = text.replace(form, REDACTED)
+        for shape in SHAPES.values():
+            text = shape.sub(REDACTED, text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """JSON without them, names of fields included."""
+        match value:
+            case str():
+                return self.text(value)
+            case dict():
+                return {self.text(str(key)): self.value(item) for key, item in value.items()}
+            case list():
+                return [self.value(item) for item in value]
+            case _:
+                return value
+
+    def uri(self, uri: str) -> str:
+        """The address without credentials, and without the project that pays for the call."""
+        split = urlsplit(uri)
+        kept = [
+            (name, self.text(value))
+            for name, value in parse_qsl(split.query, keep_blank_values=True)
+            if name.lower() not in _SECRET_PARAMETERS
+        ]
+        host = split.netloc.rpartition("@")[2]
+        path = self.text(_PROJECT.sub("project", split.path))
+        return urlunsplit((split.scheme, host, path, urlencode(kept, safe="$"), ""))
+
+    def leaks(self, value: Any, place: str = "") -> Iterator[str]:
+        """Where something is left that looks like a credential, and what it looks like."""
+        match value:
+            case str():
+                for kind in dict.fromkeys(self._kinds_in(value)):
+                    yield f"{place or 'the text'}: {kind}"
+            case dict():
+                for key, item in value.items():
+                    yield from self.leaks(str(key), f"{place}, a field's name")
+                    yield from self.leaks(item, f"{place}.{key}" if place else str(key))
+            case list():
+                for number, item in enumerate(value):
+                    yield from self.leaks(item, f"{place}[{number}]")
+
+    def _kinds_in(self, text: str) -> Iterator[str]:
+        for how, read in _readings(text):
+            for kind, shape in SHAPES.items():
+                if shape.search(read):
+                    yield kind + how
+            if any(form in read for form in self._forms):
+                yield f"the credential that was used{how}"
+
+
+def credentials_in(headers: Mapping[str, Any], uri: str = "") -> list[str]:
+    """The values in a request that are credentials."""
+    found = [str(value) for name, value in headers.items() if _SECRET_NAMES.search(name)]
+    found += [
+        value
+        for name, value in parse_qsl(urlsplit(uri).query)
+        if name.lower() in _SECRET_PARAMETERS
+    ]
+    return [_SCHEME.sub("", value) for value in found]
+
+
+def credentials_of_the_environment() -> list[str]:
+    """The keys that calls are made with when nothing else is said."""
+    return [value for value in map(os.environ.get, KEY_VARIABLES) if value]
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """The secret as it is, as JSON may write it, in an address, and inside base64."""
+    as_html = _HTML_SIGNS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", secret)
+    yield from (secret, as_html, secret.replace("/", "\\/"), json.dumps(secret)[1:-1])
+    yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    for shift in range(3):
+        # Three bytes are four letters. The letters at both ends also depend on their neighbours.
+        raw = b"\0" * shift + secret.encode()
+        whole = base64.b64encode(raw[: len(raw) // 3 * 3]).decode()
+        core = whole[4:] if shift else whole
+        if len(core) >= _MIN_LENGTH:
+            yield from (core, core.replace("+", "-").replace("/", "_"))
+
+
+def _readings(text: str) -> Iterator[tuple[str, str]]:
+    """The text, and what it hides from a simple search."""
+    yield "", text
+    if "%" in text:
+        yield " (in an address)", unquote(text)
+    if "\\u" in text:
+        escape = re.compile(r"\\u([0-9a-fA-F]{4})")
+        yield " (escaped)", escape.sub(lambda found: chr(int(found[1], 16)), text)
+    for encoded in _BASE64.findall(text):
+        standard = encoded.rstrip("=").replace("-", "+").replace("_", "/")
+        raw = base64.b64decode(standard[: len(standard) // 4 * 4])
+        yield " (inside base64)", raw.decode("latin-1")

@@ -1,0 +1,134 @@
+"""No form of a credential reaches a file."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from langchain_gemini_tools.testing.secrets import Scrubber, credentials_in
+
+KEY = "k/ey+with=signs&<more>-123"
+GOOGLE = "AI" + "za" + "Sy0123456789abcdefghij-KLMNOPQRS_tuv"
+SHAPED = {
+    "a Google API key": GOOGLE,
+    "a Google OAuth token": "ya" + "29.a0AfB_byC-123456789",
+    "a Google OAuth secret": "GOC" + "SPX-0123456789abcdefghijklmn",
+    "a bearer token": "Bearer abcdefgh12345678",
+    "a private key": "-----BEGIN " + "PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END PRIVATE KEY-----",
+    "a signed token (JWT)": "ey" + "JhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVPmB92K27u",
+    "another vendor's key": "sk-" + "proj-0123456789abcdefghij",
+}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        KEY,
+        f"  {KEY}\n",
+        json.dumps(KEY),
+        KEY.replace("/", "\\/"),
+        KEY.replace("=", "\\u003d")
+        .replace("&", "\\u0026")
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e"),
+        quote(KEY),
+        quote(KEY, safe=""),
+        quote_plus(KEY),
+        f"https://api.example/?k={quote_plus(KEY)}&x=1",
+    ],
+)
+def test_the_key_is_taken_out_in_every_form(written: str) -> None:
+    scrubbed = Scrubber([KEY]).text(f"before {written} after")
+    assert "[redacted]" in scrubbed
+    assert "with" not in scrubbed
+    assert scrubbed.startswith("before ")
+    assert scrubbed.endswith(" after")
+
+
+@pytest.mark.parametrize("shift", range(6))
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_the_key_is_found_inside_base64_wherever_it_begins(shift: int, encode: Any) -> None:
+    encoded = encode(b"x" * shift + KEY.encode() + b"yz").decode()
+    scrubbed = Scrubber([KEY]).text(encoded)
+    assert "[redacted]" in scrubbed
+    padded = scrubbed.replace("[redacted]", "").rstrip("=")
+    assert KEY[4:-4].encode() not in base64.b64decode(padded[: len(padded) // 4 * 4])
+
+
+def test_names_of_fields_are_cleaned_as_well() -> None:
+    value = {"list": [{KEY: 1, "n": [KEY, 7, None]}]}
+    assert Scrubber([KEY]).value(value) == {
+        "list": [{"[redacted]": 1, "n": ["[redacted]", 7, None]}]
+    }
+
+
+def test_short_values_tear_up_no_words() -> None:
+    assert Scrubber(["test", "", "  key  "]).text("a test of the key") == "a test of the key"
+
+
+@pytest.mark.parametrize("secret", SHAPED.values(), ids=SHAPED)
+def test_what_is_shaped_like_a_credential_is_taken_out(secret: str) -> None:
+    assert Scrubber().text(f"It is {secret} indeed") == "It is [redacted] indeed"
+    assert list(Scrubber().leaks(Scrubber().text(secret))) == []
+
+
+@pytest.mark.parametrize(("kind", "secret"), SHAPED.items(), ids=SHAPED)
+def test_what_is_left_over_is_found_by_its_place(kind: str, secret: str) -> None:
+    hidden = base64.b64encode(f"file: {secret}.".encode()).decode()
+    assert list(Scrubber().leaks({"parts": [{"data": hidden}, {"text": secret}]})) == [
+        f"parts[0].data: {kind} (inside base64)",
+        f"parts[1].text: {kind}",
+    ]
+
+
+def test_what_a_simple_search_does_not_see_is_found() -> None:
+    escaped = "".join(f"\\u{ord(sign):04x}" for sign in GOOGLE[:4]) + GOOGLE[4:]
+    percent = f"%{ord('A'):02X}" + GOOGLE[1:]
+    assert [*Scrubber().leaks({"a": escaped, "b": percent, GOOGLE: 1})] == [
+        "a: a Google API key (escaped)",
+        "b: a Google API key (in an address)",
+        ", a field's name: a Google API key",
+    ]
+
+
+def test_a_signature_is_not_taken_for_a_key() -> None:
+    signature = base64.b64encode(bytes(range(256)) * 8).decode()
+    glued = signature[:100] + GOOGLE.replace("-", "+").replace("_", "/") + signature[100:]
+    assert Scrubber().text(glued) == glued
+
+
+@pytest.mark.parametrize(
+    ("uri", "clean"),
+    [
+        ("https://h/v1/models/m:x?key=abc&alt=sse", "https://h/v1/models/m:x?alt=sse"),
+        ("https://h/x?access_token=abc", "https://h/x"),
+        ("https://me:password@h:8080/x", "https://h:8080/x"),
+        (
+            "https://h/v1/projects/my-project/locations/l",
+            "https://h/v1/projects/project/locations/l",
+        ),
+        (f"https://h/{KEY.replace('/', '%2F')}", "https://h/k%2Fey+with=signs&<more>-123"),
+        ("https://h/x?$alt=json&q=a%20b", "https://h/x?$alt=json&q=a+b"),
+    ],
+)
+def test_an_address_keeps_no_credential(uri: str, clean: str) -> None:
+    assert Scrubber().uri(uri) == clean
+
+
+def test_credentials_are_known_by_the_names_of_their_headers() -> None:
+    headers = {
+        "x-goog-api-key": "key-1",
+        "Authorization": "Bearer token-2",
+        "cookie": "sid=3",
+        "content-type": "application/json",
+    }
+    assert credentials_in(headers, "https://h/?key=key-4&alt=sse") == [
+        "key-1",
+        "token-2",
+        "sid=3",
+        "key-4",
+    ]
