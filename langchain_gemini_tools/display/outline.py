@@ -135,8 +135,9 @@ class Outliner:
             children.append(Node("raw", "raw answer", self._clean(raw), is_folded=True))
         children += self._endings(message.response_metadata)
         facts = [_render_ms(turn.milliseconds), *_render_usage(turn.usage), str(turn.cost)]
-        if turn.span and turn.span.first_token_milliseconds is not None:
-            facts.insert(1, f"first token {_render_ms(turn.span.first_token_milliseconds)}")
+        began = turn.span.first_token_milliseconds if turn.span else None
+        if began is not None and any(block.kind == "text" for block in turn.blocks):
+            facts.insert(1, f"first token {_render_ms(began)}")
         if turn.span and turn.span.retries:
             facts.append(_count(turn.span.retries, "retry", "retries"))
         label = f"turn {turn.number}"

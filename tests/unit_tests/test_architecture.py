@@ -37,6 +37,8 @@ ROOMS = {
     "testing": set(),
     "display": set(),
     "tool_loop": {"errors"},
+    "demo": {"chat_model", "display", "errors", "testing", "tool_loop"},
+    "__main__": {"demo"},
     "__init__": {"_version", "chat_model", "display", "tool_loop", "tool_report"},
 }
 """What each room may import of ours, besides itself."""

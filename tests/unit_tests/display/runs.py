@@ -48,7 +48,6 @@ def weather_clock() -> RunClock:
     clock = RunClock(now=lambda: next(ticks) / 10)
     model, tools = uuid4(), [uuid4(), uuid4()]
     clock.on_chat_model_start({}, [], run_id=model)
-    clock.on_llm_new_token("", run_id=model)
     clock.on_llm_end(result("first"), run_id=model)
     for run_id, call_id in zip(tools, "ab", strict=True):
         clock.on_tool_start({}, "", run_id=run_id, tool_call_id=call_id)
@@ -56,6 +55,7 @@ def weather_clock() -> RunClock:
     clock.on_tool_error(ValueError("no such city"), run_id=tools[1], tool_call_id="b")
     clock.on_chat_model_start({}, [], run_id=model)
     clock.on_retry(None, run_id=model)
+    clock.on_llm_new_token("", run_id=model)
     clock.on_llm_end(result("second"), run_id=model)
     return clock
 

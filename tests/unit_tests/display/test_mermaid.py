@@ -12,14 +12,14 @@ def test_a_run_is_a_flow_from_question_to_answer() -> None:
     assert trace(weather_run(), weather_clock()).to_mermaid() == (
         "flowchart TD\n"
         '  s0(["you: What is the weather?"])\n'
-        '  s1["turn 1<br/>200 ms · first token 100 ms · 1,000 → 200 tokens · #36;0#46;00018"]\n'
+        '  s1["turn 1<br/>100 ms · 1,000 → 200 tokens · #36;0#46;00018"]\n'
         "  s0 --> s1\n"
         '  s1c0[["get_weather(city=#34;Oslo#34;)<br/>result: #45;3 #176;C, snow"]]\n'
         '  s1 -->|"200 ms"| s1c0\n'
         '  s1c1[["get_weather(city=#34;Rome#34;)<br/>error: no such city"]]\n'
         '  s1 -->|"200 ms"| s1c1\n'
         '  s2["turn 2<br/>Snow in Oslo#59; I do not know about Rome#46;<br/>'
-        '100 ms · 1,000 → 200 tokens · #36;0#46;00018 · 1 retry"]\n'
+        '200 ms · first token 100 ms · 1,000 → 200 tokens · #36;0#46;00018 · 1 retry"]\n'
         "  s1c0 --> s2\n"
         "  s1c1 --> s2\n"
         "  classDef bad stroke:#c0282d,stroke-width:2px\n"

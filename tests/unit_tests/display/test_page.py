@@ -93,7 +93,7 @@ def test_bars_show_when_each_call_ran(has_clock: bool) -> None:
     page = trace(weather_run(), weather_clock() if has_clock else None)._repr_html_()
     bars = re.findall(r'style="margin-left:([\d.]+)%;width:([\d.]+)%"', page)
     assert bars == (
-        [("0.00", "25.00"), ("37.50", "25.00"), ("50.00", "25.00"), ("87.50", "12.50")]
+        [("0.00", "12.50"), ("25.00", "25.00"), ("37.50", "25.00"), ("75.00", "25.00")]
         if has_clock
         else []
     )

@@ -50,10 +50,10 @@ def test_a_clock_adds_times_first_tokens_and_retries() -> None:
     assert [line for line in shown if " ms" in line] == [
         "run  gemini-2.0-flash  2 turns, 2 calls (1 failed) · 800 ms · 2,000 → 400 tokens · "
         "$0.00036",
-        "├── turn 1  200 ms · first token 100 ms · 1,000 → 200 tokens · $0.00018",
+        "├── turn 1  100 ms · 1,000 → 200 tokens · $0.00018",
         '│   ├── get_weather(city="Oslo")  200 ms',
         '│   └── ✗ get_weather(city="Rome")  200 ms',
-        "└── turn 2  100 ms · 1,000 → 200 tokens · $0.00018 · 1 retry",
+        "└── turn 2  200 ms · first token 100 ms · 1,000 → 200 tokens · $0.00018 · 1 retry",
     ]
 
 
