@@ -59,7 +59,9 @@ class BatchProgress(BaseCallbackHandler):
 
     Works with models, chains, agents and `ToolLoop`, from threads and event loops. In a terminal
     the bar is rich's, in a notebook an output that updates itself; where neither is there, a line
-    every five seconds goes to `file`. Without a total there are counts and no bar.
+    every five seconds goes to `file`. Without a total there are counts and no bar. LangChain runs
+    the batch of a sequence (`a | b`) step by step, so that its runs all end together; the tokens
+    tell how far it is.
 
     Args:
         total: How many runs there will be, if that is known.
