@@ -82,7 +82,7 @@ class Outliner:
     # the first line
 
     def _models(self) -> str:
-        return self._clean(", ".join(dict.fromkeys(t.model for t in self.run.turns if t.model)))
+        return self._line(", ".join(dict.fromkeys(t.model for t in self.run.turns if t.model)))
 
     def _totals(self) -> list[str]:
         turns, calls = self.run.turns, self.run.calls
@@ -116,12 +116,12 @@ class Outliner:
                 return self._said(step)
             case Result():
                 node = self._result(step)
-                node.label = f"{node.label} of {self._clean(step.name or step.call_id)}"
+                node.label = f"{node.label} of {self._line(step.name or step.call_id)}"
                 node.children.append(Node("note", "no call with this id", tone="odd"))
                 return node
 
     def _said(self, said: Said) -> Node:
-        role = self._clean(said.role)
+        role = self._line(said.role)
         if [block.kind for block in said.blocks] == ["text"]:
             text = self._clean(said.blocks[0].text)
             return Node("said", role, text, is_folded=said.role == "system")
@@ -157,7 +157,7 @@ class Outliner:
     def _block(self, block: Block) -> Node:
         kind = "server" if block.is_server_tool else block.kind
         kind = kind if kind in _BLOCKS else "other"
-        label = "" if block.kind == "text" else self._clean(block.kind)
+        label = "" if block.kind == "text" else self._line(block.kind)
         text = self._clean(block.text)
         return Node(kind, label, text, is_folded=block.kind == "thinking")
 
@@ -167,8 +167,8 @@ class Outliner:
     # calls
 
     def _call(self, call: Call) -> Node:
-        arguments = self._clean(render_arguments(call.args))
-        node = Node("call", self._clean(call.name), f"({arguments})", bar=self._bar(call.span))
+        arguments = self._line(render_arguments(call.args))
+        node = Node("call", self._line(call.name), f"({arguments})", bar=self._bar(call.span))
         if len(arguments) > _LONG_ARGUMENTS:
             shown = self._clean(render_arguments(call.args, separator="\n"))
             node.text = "(…)"
@@ -176,7 +176,7 @@ class Outliner:
         node.facts = [_render_ms(call.milliseconds)] if call.invalid is None else []
         if call.span and call.span.retries:
             node.facts.append(_count(call.span.retries, "retry", "retries"))
-        node.facts += [self._clean(note) for note in call.notes]
+        node.facts += [self._line(note) for note in call.notes]
         if call.invalid is not None:
             node.tone = "bad"
             node.children.append(
@@ -214,6 +214,10 @@ class Outliner:
 
     def _clean(self, text: str) -> str:
         return clean(text, self.max_chars)
+
+    def _line(self, text: str) -> str:
+        """Names and the like, which may not begin a new line."""
+        return self._clean(text).replace("\n", "⟨U+000A⟩").replace("\t", "⟨U+0009⟩")
 
 
 def _raw_answer(message: AIMessage) -> str | None:

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -279,6 +281,14 @@ def test_nothing_that_steers_a_terminal_is_printed() -> None:
     assert {char for char in shown if not char.isprintable()} == {"\n"}
 
 
+def test_a_name_cannot_begin_a_line_of_its_own() -> None:
+    forged = "look\n└── turn 2  0 ms"
+    assert _shown(answer(tool_calls=[call(forged, "a")]))[1:] == [
+        "    └── look⟨U+000A⟩└── turn 2  0 ms()  – ms",
+        "        └── ! no result",
+    ]
+
+
 def test_the_sum_is_partial_when_a_turn_is_not_counted() -> None:
     messages = [answer("One"), answer("Two", model="gemini-99"), AIMessage("Three")]
     assert str(trace(messages)).split("\n")[:1] == [
@@ -314,3 +324,41 @@ def test_notebooks_get_text_and_html_and_files_a_page(tmp_path: Path) -> None:
     assert bundle == {"text/plain": str(shown), "text/html": shown._repr_html_()}
     written = shown.to_html(tmp_path / "run.html")
     assert written.read_text(encoding="utf-8") == shown.to_html()
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+_TYPES = ["text", "thinking", "image", "image_url", "media", "executable_code", "gemini_part", "x"]
+_BLOCK = st.builds(
+    lambda kind, fields: {"type": kind, **fields},
+    st.sampled_from(_TYPES),
+    st.dictionaries(
+        st.sampled_from(["text", "thinking", "url", "base64", "image_url", "part", "annotations"]),
+        _JSON,
+        max_size=3,
+    ),
+)
+_FIELDS = ["finish_reason", "grounding_metadata", "url_context_metadata", "citation_metadata"]
+_FIELDS += ["model_name", "model_provider", "block_reason", "raw_text"]
+_METADATA = st.dictionaries(
+    st.sampled_from(_FIELDS),
+    _JSON | st.dictionaries(st.sampled_from(["web_search_queries", "urlMetadata"]), _JSON),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_BLOCK, max_size=3), _METADATA, st.dictionaries(st.text(max_size=5), _JSON))
+def test_whatever_messages_hold_is_shown(
+    content: list[Any], metadata: dict[str, Any], args: dict[str, Any]
+) -> None:
+    calls = [{"name": "look", "args": args, "id": "a"}]
+    said = answer(content, response_metadata=metadata, tool_calls=calls)
+    shown = trace([HumanMessage(content), said, ToolMessage(content, tool_call_id="a")])
+    assert "look(" in str(shown)
+    assert "look" in shown.to_html()
+    assert shown.to_mermaid().startswith("flowchart TD\n")
