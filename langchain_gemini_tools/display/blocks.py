@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.display.safe_text import render_value
+from langchain_gemini_tools.display.safe_text import render_arguments, render_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,13 +79,27 @@ def _read_block(block: Any) -> Iterator[Block]:
 def _read_unknown(value: Any) -> Block:
     match value:
         case {"type": "gemini_part", "part": dict(part)}:
-            named = [key for key in part if key not in _SIGNATURES]
-            name = str(named[0]) if named else "part"
-            return Block(name, render_value(part.get(name)), is_server_tool=True)
+            return _read_part(part)
         case {"type": str(kind), **rest}:
             shown = {key: item for key, item in rest.items() if key not in _SIGNATURES | {"index"}}
             return Block(kind, render_value(shown))
     return Block("block", render_value(value))
+
+
+def _read_part(part: Mapping[str, Any]) -> Block:
+    """A part of Gemini's that LangChain has no block for: mostly tools that the API runs itself."""
+    match part:
+        case {"toolCall": {"toolType": str(name), **call}} | {
+            "functionCall": {"name": str(name), **call}
+        }:
+            return Block(name, render_arguments(call.get("args") or {}), is_server_tool=True)
+        case {"toolResponse": dict(answered)} | {"functionResponse": dict(answered)}:
+            return Block(
+                "server result", render_value(answered.get("response")), is_server_tool=True
+            )
+    named = [key for key in part if key not in _SIGNATURES]
+    name = str(named[0]) if named else "part"
+    return Block(name, render_value(part.get(name)), is_server_tool=True)
 
 
 def _text(kind: str, text: str) -> Iterator[Block]:

@@ -37,6 +37,7 @@ _WHOLE = {"", "answered", "returned_directly"}
 _BLOCKS = {"text", "thinking", "server", "source"}
 """Kinds of blocks that look special; types of unknown blocks are strangers' words."""
 _LONG_ARGUMENTS = 160
+_LONG_VALUE = 400
 
 
 @dataclass
@@ -44,8 +45,8 @@ class Node:
     """One line of the tree, with what stands below it.
 
     `label` says what it is and `text` what it says, which may be several lines. `is_folded` is
-    for what a reader wants to open only sometimes. `bar` is the share of the run's time before
-    and during it.
+    for what a reader wants to open only sometimes; `size` is how many characters that is. `bar` is
+    the share of the run's time before and during it.
     """
 
     kind: str
@@ -54,6 +55,7 @@ class Node:
     facts: list[str] = field(default_factory=list)
     tone: Tone = "plain"
     is_folded: bool = False
+    size: int = 0
     bar: tuple[float, float] | None = None
     children: list[Node] = field(default_factory=list)
 
@@ -123,8 +125,9 @@ class Outliner:
     def _said(self, said: Said) -> Node:
         role = self._line(said.role)
         if [block.kind for block in said.blocks] == ["text"]:
-            text = self._clean(said.blocks[0].text)
-            return Node("said", role, text, is_folded=said.role == "system")
+            text = said.blocks[0].text
+            is_folded = said.role == "system"
+            return Node("said", role, self._clean(text), is_folded=is_folded, size=len(text))
         return Node("said", role, children=[self._block(block) for block in said.blocks])
 
     def _turn(self, turn: Turn) -> Node:
@@ -132,7 +135,8 @@ class Outliner:
         children = [self._block(block) for block in [*turn.blocks, *turn.sources]]
         children += [self._call(call) for call in turn.calls]
         if raw := _raw_answer(message):
-            children.append(Node("raw", "raw answer", self._clean(raw), is_folded=True))
+            text = self._clean(raw)
+            children.append(Node("raw", "raw answer", text, is_folded=True, size=len(raw)))
         children += self._endings(message.response_metadata)
         facts = [_render_ms(turn.milliseconds), *_render_usage(turn.usage), str(turn.cost)]
         began = turn.span.first_token_milliseconds if turn.span else None
@@ -158,8 +162,9 @@ class Outliner:
         kind = "server" if block.is_server_tool else block.kind
         kind = kind if kind in _BLOCKS else "other"
         label = "" if block.kind == "text" else self._line(block.kind)
+        is_folded = block.kind == "thinking" or (kind == "server" and _is_data(block.text))
         text = self._clean(block.text)
-        return Node(kind, label, text, is_folded=block.kind == "thinking")
+        return Node(kind, label, text, is_folded=is_folded, size=len(block.text))
 
     def _structured(self, value: Any) -> Node:
         return Node("structured", "structured output", self._clean(render_value(value)))
@@ -218,6 +223,11 @@ class Outliner:
     def _line(self, text: str) -> str:
         """Names and the like, which may not begin a new line."""
         return self._clean(text).replace("\n", "⟨U+000A⟩").replace("\t", "⟨U+0009⟩")
+
+
+def _is_data(text: str) -> bool:
+    """Whether this is a long value and not code or output, which have lines."""
+    return len(text) > _LONG_VALUE and "\n" not in text
 
 
 def _raw_answer(message: AIMessage) -> str | None:

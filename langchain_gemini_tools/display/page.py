@@ -132,7 +132,7 @@ def _text(node: Node) -> str:
 
 
 def _facts(node: Node) -> str:
-    facts = [f"{len(node.text):,} characters"] if node.is_folded else node.facts
+    facts = [f"{node.size:,} characters"] if node.is_folded else node.facts
     return f'<span class="facts">{_escape(" · ".join(facts))}</span>' if facts else ""
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.display.outline import Node
 
-FOLDED_CHARS = 60
+FOLDED_CHARS = 50
 """What is shown of a folded text: enough to know what one would open."""
 
 
@@ -25,7 +25,7 @@ def shown_lines(node: Node, *, max_lines: int, unfold: bool) -> list[str]:
     """A node's own lines: label, text and facts; long texts end in a note of what is left out."""
     text = node.text
     if node.is_folded and not unfold:
-        text = _fold(text)
+        text = _fold(text, node.size)
     lines = text.split("\n")
     if len(lines) > max_lines:
         left_out = len(lines) - max_lines + 1
@@ -47,11 +47,11 @@ def _facts(node: Node) -> str:
     return "  " + " · ".join(node.facts) if node.facts else ""
 
 
-def _fold(text: str) -> str:
+def _fold(text: str, size: int) -> str:
     first = " ".join(text.split())
     if len(first) <= FOLDED_CHARS:
         return first
-    return f"{first[:FOLDED_CHARS].rstrip()}… ({len(text):,} characters)"
+    return f"{first[:FOLDED_CHARS].rstrip()}… ({size:,} characters)"
 
 
 def _branches(node: Node, width: int, max_lines: int, unfold: bool) -> Iterator[str]:  # noqa: FBT001
@@ -61,7 +61,9 @@ def _branches(node: Node, width: int, max_lines: int, unfold: bool) -> Iterator[
         side = "    " if is_last else "│   "
         yield ("└── " if is_last else "├── ") + lines[0]
         yield from ((side + line).rstrip() for line in lines[1:])
-        yield from (side + line for line in _branches(child, width - 4, max_lines, unfold))
+        yield from (
+            (side + line).rstrip() for line in _branches(child, width - 4, max_lines, unfold)
+        )
 
 
 def _wrap(lines: list[str], width: int) -> list[str]:

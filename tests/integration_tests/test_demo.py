@@ -29,7 +29,7 @@ agent  {ANSWER}
 """  # noqa: E501 - as it is printed
 TREE = f"""\
 run  gemini-3-flash-preview  3 turns, 3 calls · N ms · 1,003 → 137 tokens · $N
-├── system  You help people pack. Look up the weather of every city firs… (179 characters)
+├── system  You help people pack. Look up the weather of every… (179 characters)
 ├── you  What should I pack for Oslo and Rome?
 ├── turn 1  N ms · 204 → 43 tokens · $N
 │   ├── get_weather(city="Oslo")  N ms

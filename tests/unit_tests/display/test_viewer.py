@@ -95,6 +95,7 @@ def test_what_holds_no_messages_is_refused_by_its_type() -> None:
 
 
 def test_thoughts_code_media_and_sources_have_their_places() -> None:
+    tool_call = {"toolType": "GOOGLE_MAPS", "id": "x", "args": {"query": "cats"}}
     messages: list[BaseMessage] = [
         SystemMessage("Be brief. " * 20),
         HumanMessage(
@@ -109,7 +110,9 @@ def test_thoughts_code_media_and_sources_have_their_places() -> None:
                 {"type": "thinking", "thinking": "I see a picture.\n" + "Hm. " * 30},
                 {"type": "executable_code", "executable_code": "a = 1\nprint(a)"},
                 {"type": "code_execution_result", "code_execution_result": "1\n", "outcome": 1},
-                {"type": "gemini_part", "part": {"toolCall": {"toolType": "GOOGLE_MAPS"}}},
+                {"type": "gemini_part", "part": {"toolCall": tool_call}},
+                {"type": "gemini_part", "part": {"toolResponse": {"response": {"x": "y" * 500}}}},
+                {"type": "gemini_part", "part": {"newKind": {"a": 1}, "thoughtSignature": "c2ln"}},
                 {"type": "text", "text": "A cat."},
             ],
             response_metadata={
@@ -126,19 +129,20 @@ def test_thoughts_code_media_and_sources_have_their_places() -> None:
         ),
     ]
     assert _shown(messages) == [
-        "├── system  Be brief. Be brief. Be brief. Be brief. Be brief. Be brief.… (200 characters)",
+        "├── system  Be brief. Be brief. Be brief. Be brief. Be brief.… (200 characters)",
         "├── you",
         "│   ├── What is this?",
         "│   ├── image  image/png, 3.0 kB",
         "│   └── image  image at https://example.org/a.png",
         "└── turn 1  – ms · 1,000 → 200 tokens (600 cached, 150 thinking) · ≥ $0.00014",
-        "    ├── thinking  I see a picture. Hm. Hm. Hm. Hm. Hm. Hm. Hm. Hm. Hm. Hm. Hm.…"
-        " (137 characters)",
+        "    ├── thinking  I see a picture. Hm. Hm. Hm. Hm. Hm. Hm. Hm. Hm. H… (137 characters)",
         "    ├── code_interpreter",
         "    │   a = 1",
         "    │   print(a)",
         "    ├── server result  1",
-        '    ├── toolCall  {"toolType": "GOOGLE_MAPS"}',
+        '    ├── GOOGLE_MAPS  query="cats"',
+        f'    ├── server result  {{"x": "{"y" * 43}… (509 characters)',
+        '    ├── newKind  {"a": 1}',
         "    ├── A cat.",
         "    ├── google_search  cats",
         "    └── source  https://example.org/cats",
