@@ -13,6 +13,8 @@ from tests.emulator import API_KEY, Emulator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytest_plugins = ["pytester"]
+
 _LEAKS = ("GOOGLE_", "GEMINI_", "VERTEX", "LANGSMITH_", "LANGCHAIN_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _KEPT = ("GEMINI_RECORDINGS", "LANGCHAIN_TESTS_USER_AGENT")

@@ -61,7 +61,7 @@ def _clean_request(request: Any, scrubber: Scrubber, answered: bytes) -> Any:
         given = {name for name in ids if not made_up(name) or name.encode() in answered}
         form = {"json": rename_calls(form["json"], given)}
     uri = scrubber.uri(_without_local_port(request.uri))
-    return Request(request.method, uri, read_body(form), headers)
+    return Request(request.method.upper(), uri, read_body(form), headers)
 
 
 def _clean_response(response: JsonObject, scrubber: Scrubber) -> JsonObject:

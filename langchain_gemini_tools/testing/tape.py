@@ -55,6 +55,8 @@ HOW_TO_RECORD = (
 class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
     """A cassette that is open."""
 
+    allow_playback_repeats: bool
+
     def __init__(self, path: str, before_record_request: Any = None, **settings: Any) -> None:
         super().__init__(
             path=path, before_record_request=_unless_ignored(before_record_request), **settings
@@ -80,7 +82,8 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
 
     def _next_response(self, request: Any) -> Any:
         """In the recorded order; where repeats are allowed, the last one again and again."""
-        repeats, self.allow_playback_repeats = self.allow_playback_repeats, False
+        repeats: bool = self.allow_playback_repeats
+        self.allow_playback_repeats = False
         try:
             return super().play_response(request)
         except UnhandledHTTPRequestError:
@@ -109,7 +112,7 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         return any("/projects/" in request.uri for request in self.requests)
 
     def _explain(self, asked: Any) -> str:
-        headline = f"{asked.method} {place_of(asked)}"
+        headline = f"{asked.method.upper()} {place_of(asked)}"
         if not self.data:
             return (
                 f"There is no cassette {self.file_path} to answer {headline}, and this run only "

@@ -79,7 +79,7 @@ def _bind(model: Any, tools: list[Any], choice: Any) -> Any:
     """The model with the tools; options that were bound to it before are kept."""
     if not tools:
         return model
-    if type(model) is RunnableBinding:
+    if isinstance(model, RunnableBinding):
         if "tools" in model.kwargs:
             raise InvalidOptionError(
                 "The model has tools bound to it already. Give the model as it was before "

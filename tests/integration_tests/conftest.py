@@ -12,6 +12,7 @@ from tests.integration_tests.play import Play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.conftest import MakeModel
     from tests.emulator import Emulator
@@ -45,3 +46,10 @@ def no_pauses() -> Iterator[None]:
     assert random.random() == 0
     yield
     random.setstate(before)
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from pydantic import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from langchain_core.messages import BaseMessage, ToolCall
 
@@ -53,7 +54,25 @@ class ScriptedModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         for chunk in in_pieces(self._next(messages, kwargs), self.piece):
             if run_manager:
-                run_manager.on_llm_new_token(chunk.text, chunk=ChatGenerationChunk(message=chunk))
+                run_manager.on_llm_new_token(
+                    str(chunk.text), chunk=ChatGenerationChunk(message=chunk)
+                )
+            yield ChatGenerationChunk(message=chunk)
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        await asyncio.sleep(0)
+        return self._generate(messages, **kwargs)
+
+    async def _astream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in in_pieces(self._next(messages, kwargs), self.piece):
+            await asyncio.sleep(0)
+            if run_manager:
+                generation = ChatGenerationChunk(message=chunk)
+                await run_manager.on_llm_new_token(str(chunk.text), chunk=generation)
             yield ChatGenerationChunk(message=chunk)
 
     def _next(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
@@ -69,20 +88,20 @@ def in_pieces(message: AIMessage, size: int) -> Iterator[AIMessageChunk]:
     """Text, then one chunk for each call, then what holds for the whole."""
     text = str(message.text)
     for start in range(0, len(text), size):
-        yield AIMessageChunk(text[start : start + size])
+        yield AIMessageChunk(content=text[start : start + size])
     for number, call in enumerate(message.tool_calls):
         args = json.dumps(call["args"])
         chunk = tool_call_chunk(name=call["name"], args=args, id=call["id"], index=number)
-        yield AIMessageChunk("", tool_call_chunks=[chunk])
+        yield AIMessageChunk(content="", tool_call_chunks=[chunk])
     yield AIMessageChunk(
-        "",
+        content="",
         response_metadata=message.response_metadata,
         usage_metadata=message.usage_metadata,
         chunk_position="last",
     )
 
 
-def call(name: str, call_id: str = "1", **args: Any) -> ToolCall:
+def call(name: str, call_id: str = "1", /, **args: Any) -> ToolCall:
     return tool_call(name=name, args=args, id=call_id)
 
 

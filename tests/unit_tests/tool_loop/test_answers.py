@@ -241,13 +241,13 @@ async def test_a_command_is_refused_and_what_was_said_is_kept(several: bool) -> 
         """Jump."""
         return [Command(goto="x")] if several else Command(goto="x")
 
-    asked = calls(call("echo", "1", text="x"), call("jump", "2"))
-    for run in (
-        lambda: asyncio.to_thread(_loop([echo, jump], asked, max_concurrency=1).invoke, "Hi"),
-        lambda: _loop([echo, jump], asked, max_concurrency=1).ainvoke("Hi"),
-    ):
+    def loop() -> ToolLoop:
+        asked = calls(call("echo", "1", text="x"), call("jump", "2"))
+        return _loop([echo, jump], asked, max_concurrency=1)
+
+    for run in (asyncio.to_thread(loop().invoke, "Hi"), loop().ainvoke("Hi")):
         with pytest.raises(InvalidToolError, match="'jump' returned a Command") as caught:
-            await run()
+            await run
         exchange = exchange_of(caught.value)
         assert exchange is not None
         assert told(exchange) == [("1", "success", "x")]

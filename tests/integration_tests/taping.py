@@ -1,0 +1,28 @@
+"""A cassette in the current folder, and a model as a program has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from langchain_gemini_tools import ChatGemini
+
+FILE = Path("cassettes/weather.yaml")
+
+
+def gemini(**fields: Any) -> ChatGemini:
+    """A model without key and address."""
+    return ChatGemini(**{"model": "gemini-3-flash-preview", **fields})
+
+
+def interactions() -> list[Any]:
+    """What the file holds."""
+    found: list[Any] = yaml.safe_load(FILE.read_text())["interactions"]
+    return found
+
+
+def edit_file(old: str, new: str) -> None:
+    """Change the file as a person would."""
+    FILE.write_text(FILE.read_text().replace(old, new))

@@ -1,0 +1,368 @@
+"""Turns: what is asked when, why a run stops, and how it is taken up again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.tools import tool
+
+from langchain_gemini_tools import Exchange, IncompleteAnswerError, ToolLoop, exchange_of
+from langchain_gemini_tools.errors import InvalidOptionError
+from tests.unit_tests.tool_loop.scripted import Asked, ScriptedModel, call, calls, told
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.tool_loop import StopReason
+
+Runs = list[str]
+
+
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def _model(*replies: Any) -> ScriptedModel:
+    return ScriptedModel(replies=list(replies))
+
+
+def _ask_twice(model: ScriptedModel, tools: Any, given: Any = "Hi", **options: Any) -> Exchange:
+    """The exchange, which is the same in a sync and in an async run."""
+    again = model.model_copy(update={"asked": []})
+    exchange = ToolLoop(model, tools, **options).invoke(given)
+    other = asyncio.run(ToolLoop(again, tools, **options).ainvoke(given))
+    assert _plain(other) == _plain(exchange)
+    assert [_asked(asked) for asked in again.asked] == [_asked(asked) for asked in model.asked]
+    return exchange
+
+
+def _plain(exchange: Exchange) -> list[Any]:
+    messages = [(m.type, m.content, getattr(m, "status", None)) for m in exchange.messages]
+    return [messages, exchange.stop_reason, exchange.turns, exchange.pending, exchange.usage]
+
+
+def _asked(asked: Asked) -> list[Any]:
+    return [[m.content for m in asked.messages], asked.tools, asked.tool_choice, asked.options]
+
+
+def test_an_answer_ends_the_run_and_the_whole_exchange_is_given_back() -> None:
+    model = _model(calls(call("echo", "a", text="x")), calls(call("echo", "b", text="y")), "Done.")
+    exchange = _ask_twice(model, [echo])
+    assert [(m.type, str(m.text)) for m in exchange.messages] == [
+        ("human", "Hi"),
+        ("ai", ""),
+        ("tool", "x"),
+        ("ai", ""),
+        ("tool", "y"),
+        ("ai", "Done."),
+    ]
+    assert exchange.new_messages == exchange.messages[1:]
+    assert exchange.message == exchange.messages[-1]
+    assert (exchange.text, exchange.answer()) == ("Done.", "Done.")
+    assert (exchange.stop_reason, exchange.turns, exchange.pending) == ("answered", 3, [])
+    assert [(r.turn, r.call["id"], r.status, r.attempts) for r in exchange.calls] == [
+        (1, "a", "succeeded", 1),
+        (2, "b", "succeeded", 1),
+    ]
+    assert all(record.duration >= 0 for record in exchange.calls)
+    assert [len(asked.messages) for asked in model.asked] == [1, 3, 5]
+    assert {(*asked.tools, asked.tool_choice) for asked in model.asked} == {("echo", None)}
+
+
+def test_a_loop_without_tools_just_asks() -> None:
+    model = _model("Hello.")
+    assert _ask_twice(model, []).text == "Hello."
+    assert model.asked[0].tools == []
+
+
+def test_usage_is_summed_over_the_turns() -> None:
+    first, last = calls(call("echo", text="x")), AIMessage("Done.")
+    first.usage_metadata = UsageMetadata(
+        input_tokens=10,
+        output_tokens=2,
+        total_tokens=12,
+        input_token_details={"cache_read": 4},
+    )
+    last.usage_metadata = UsageMetadata(input_tokens=15, output_tokens=3, total_tokens=18)
+    assert _ask_twice(_model(first, last), [echo]).usage == UsageMetadata(
+        input_tokens=25,
+        output_tokens=5,
+        total_tokens=30,
+        input_token_details={"cache_read": 4},
+    )
+
+
+def _endless() -> ScriptedModel:
+    return _model(*[calls(call("echo", str(n), text=f"{n}"), text="Hm.") for n in range(1, 9)])
+
+
+def test_reaching_the_limit_raises_with_everything_that_was_said() -> None:
+    with pytest.raises(IncompleteAnswerError, match="used up its 3 turns") as caught:
+        ToolLoop(_endless(), [echo], max_turns=3).invoke("Hi")
+    exchange = caught.value.exchange
+    assert exchange_of(caught.value) is exchange
+    assert (exchange.stop_reason, exchange.turns) == ("turn_limit", 3)
+    assert told(exchange) == [("1", "success", "1"), ("2", "success", "2")]
+
+
+def test_ten_turns_are_the_limit_if_nothing_else_is_said() -> None:
+    model = _model(*[calls(call("echo", str(n), text="x")) for n in range(20)])
+    with pytest.raises(IncompleteAnswerError):
+        ToolLoop(model, [echo]).invoke("Hi")
+    assert len(model.asked) == 10
+
+
+def test_a_limit_that_is_returned_has_no_text_and_shows_what_is_pending() -> None:
+    model = _endless()
+    exchange = _ask_twice(model, [echo], max_turns=2, on_limit="return")
+    assert (exchange.stop_reason, exchange.is_answered, exchange.text) == ("turn_limit", False, "")
+    assert exchange.pending == [call("echo", "2", text="2")]
+    assert told(exchange) == [("1", "success", "1")]
+    assert len(model.asked) == 2
+    with pytest.raises(IncompleteAnswerError, match="2 turns"):
+        exchange.answer()
+
+
+def test_a_run_goes_on_where_the_limit_stopped_it() -> None:
+    first = ToolLoop(_endless(), [echo], max_turns=2, on_limit="return").invoke("Hi")
+    model = _model("Done.")
+    exchange = _ask_twice(model, [echo], first.messages)
+    assert told(exchange) == [("2", "success", "2")]
+    assert [record.turn for record in exchange.calls] == [0]
+    assert [str(m.text) for m in model.asked[0].messages] == ["Hi", "Hm.", "1", "Hm.", "2"]
+    assert (exchange.turns, exchange.text) == (1, "Done.")
+
+
+def test_at_the_limit_the_model_can_be_made_to_answer_without_tools() -> None:
+    model = _model(
+        calls(call("echo", "1", text="x")), calls(call("echo", "2", text="y")), "As far as I know."
+    )
+    exchange = _ask_twice(model, [echo], max_turns=2, on_limit="answer")
+    assert told(exchange) == [
+        ("1", "success", "x"),
+        (
+            "2",
+            "error",
+            "Not executed: the turns of this run are used up. Answer with what is known.",
+        ),
+    ]
+    assert [asked.tool_choice for asked in model.asked] == [None, None, "none"]
+    assert (exchange.stop_reason, exchange.turns) == ("answered_at_limit", 3)
+    assert exchange.answer() == "As far as I know."
+
+
+@pytest.mark.parametrize(
+    "last",
+    [calls(call("echo", "3", text="z")), AIMessage("")],
+    ids=["calls again", "says nothing"],
+)
+def test_a_model_that_does_not_answer_at_the_limit_has_not_answered(last: AIMessage) -> None:
+    model = _model(calls(call("echo", "1", text="x")), last)
+    exchange = _ask_twice(model, [echo], max_turns=1, on_limit="answer")
+    assert (exchange.stop_reason, exchange.text) == ("turn_limit", "")
+    asked = [c["id"] for m in exchange.messages if isinstance(m, AIMessage) for c in m.tool_calls]
+    assert [answer[0] for answer in told(exchange)] == asked
+    assert {record.status for record in exchange.calls} == {"skipped"}
+
+
+@pytest.mark.parametrize(
+    ("content", "metadata", "reason"),
+    [
+        ("It is", {"finish_reason": "MAX_TOKENS"}, "truncated"),
+        ("It is", {"finish_reason": "length"}, "truncated"),
+        ("It is", {"stop_reason": "max_tokens"}, "truncated"),
+        ("It is", {"done_reason": "length"}, "truncated"),
+        (
+            "It is",
+            {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+            "truncated",
+        ),
+        ("", {"finish_reason": "SAFETY"}, "blocked"),
+        ("It", {"finish_reason": "content_filter"}, "blocked"),
+        ("I will not.", {"stop_reason": "refusal"}, "blocked"),
+        ("", {"block_reason": "OTHER"}, "blocked"),
+        ("", {"finish_reason": "A_NEW_REASON"}, "blocked"),
+        ("", {"finish_reason": "STOP"}, "empty"),
+        ("", {}, "empty"),
+        ("It is.", {"finish_reason": "STOP"}, "answered"),
+        ("It is.", {"finish_reason": "A_NEW_REASON"}, "answered"),
+        ([{"type": "image", "base64": "aGk=", "mime_type": "image/png"}], {}, "answered"),
+    ],
+)
+def test_the_stop_reason_tells_whether_the_answer_is_whole(
+    content: Any, metadata: dict[str, Any], reason: StopReason
+) -> None:
+    exchange = _ask_twice(_model(AIMessage(content, response_metadata=metadata)), [echo])
+    assert exchange.stop_reason == reason
+    assert exchange.is_answered is (reason == "answered")
+    if not exchange.is_answered:
+        with pytest.raises(IncompleteAnswerError):
+            exchange.answer()
+
+
+@tool(return_direct=True)
+def final(text: str) -> str:
+    """Give the final answer."""
+    if text == "bad":
+        raise ValueError("bad")
+    return text.upper()
+
+
+def test_tools_can_answer_in_the_models_place() -> None:
+    model = _model(calls(call("final", "1", text="a"), call("final", "2", text="b")))
+    exchange = _ask_twice(model, [echo, final])
+    assert (exchange.stop_reason, exchange.answer(), exchange.turns) == (
+        "returned_directly",
+        "A\nB",
+        1,
+    )
+    assert isinstance(exchange.message, ToolMessage)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        calls(call("final", "1", text="bad")),
+        calls(call("final", "1", text="a"), call("echo", "2", text="b")),
+    ],
+    ids=["it failed", "another result waits for the model"],
+)
+def test_a_direct_answer_that_is_not_the_whole_answer_goes_to_the_model(turn: AIMessage) -> None:
+    exchange = _ask_twice(_model(turn, "Done."), [echo, final])
+    assert (exchange.stop_reason, exchange.text) == ("answered", "Done.")
+
+
+def test_a_forced_first_call_does_not_repeat_for_ever() -> None:
+    for forced, word in ((True, "any"), ("echo", "echo")):
+        model = _model(calls(call("echo", text="x")), calls(call("echo", "2", text="x")), "Done.")
+        _ask_twice(model, [echo, final], forced_first=forced)
+        assert [asked.tool_choice for asked in model.asked] == [word, None, None]
+
+
+def test_a_resumed_run_is_not_forced_again() -> None:
+    model = _model("Done.")
+    history = [HumanMessage("Hi"), calls(call("echo", text="x"))]
+    _ask_twice(model, [echo], history, forced_first=True)
+    assert [asked.tool_choice for asked in model.asked] == [None]
+
+
+def test_only_the_calls_that_nobody_answered_are_run_on_resuming() -> None:
+    history = [
+        HumanMessage("Hi"),
+        calls(call("echo", "1", text="x"), call("echo", "2", text="y")),
+        ToolMessage("y", tool_call_id="2", name="echo"),
+    ]
+    exchange = _ask_twice(_model("Done."), [echo], history)
+    assert told(exchange) == [("1", "success", "x")]
+
+
+def test_calls_that_the_user_has_moved_on_from_are_not_run() -> None:
+    history = [HumanMessage("Hi"), calls(call("echo", text="x")), HumanMessage("Never mind.")]
+    exchange = _ask_twice(_model("Done."), [echo], history)
+    assert exchange.calls == []
+
+
+def test_a_failing_model_leaves_what_was_said_on_its_error() -> None:
+    failure = ConnectionError("gone")
+    model = _model(calls(call("echo", "1", text="x")), calls(call("echo", "2", text="y")), failure)
+    with pytest.raises(ConnectionError) as caught:
+        ToolLoop(model, [echo]).invoke("Hi")
+    exchange = exchange_of(caught.value)
+    assert exchange is not None
+    assert (exchange.stop_reason, exchange.turns) == ("failed", 3)
+    assert told(exchange) == [("1", "success", "x"), ("2", "success", "y")]
+    again = ToolLoop(_model("Done."), [echo]).invoke(list(exchange.messages))
+    assert [str(m.text) for m in again.messages] == ["Hi", "", "x", "", "y", "Done."]
+    assert exchange_of(ValueError()) is None
+
+
+async def test_a_failing_model_leaves_what_was_said_on_its_error_in_async_code() -> None:
+    model = _model(calls(call("echo", "1", text="x")), ConnectionError("gone"))
+    with pytest.raises(ConnectionError) as caught:
+        await ToolLoop(model, [echo]).ainvoke("Hi")
+    exchange = exchange_of(caught.value)
+    assert exchange is not None
+    assert told(exchange) == [("1", "success", "x")]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("Hi", [("human", "Hi")]),
+        (HumanMessage("Hi"), [("human", "Hi")]),
+        ([SystemMessage("Be brief."), ("human", "Hi")], [("system", "Be brief."), ("human", "Hi")]),
+        ({"messages": [HumanMessage("Hi")]}, [("human", "Hi")]),
+        ({"messages": "Hi"}, [("human", "Hi")]),
+        ({"role": "user", "content": "Hi"}, [("human", "Hi")]),
+        (ChatPromptTemplate([("human", "{x}")]).invoke({"x": "Hi"}), [("human", "Hi")]),
+    ],
+    ids=["text", "message", "list", "dict", "dict of text", "one message as a dict", "prompt"],
+)
+def test_the_input_takes_every_form(given: Any, expected: Any) -> None:
+    model = _model("Done.")
+    _ask_twice(model, [echo], given)
+    assert [(m.type, m.content) for m in model.asked[0].messages] == expected
+
+
+def test_an_input_without_messages_is_refused() -> None:
+    loop = ToolLoop(_model("Done."), [echo])
+    with pytest.raises(InvalidOptionError, match="no 'messages', only \\['question'\\]"):
+        loop.invoke({"question": "Hi"})
+    with pytest.raises(InvalidOptionError, match="nothing to answer"):
+        loop.invoke([])
+
+
+def test_a_history_that_was_handed_over_is_not_changed() -> None:
+    history = [HumanMessage("Hi")]
+    exchange = ToolLoop(_model(calls(call("echo", text="x")), "Done."), [echo]).invoke(history)
+    assert history == [HumanMessage("Hi")]
+    assert len(exchange.messages) == 4
+
+
+def test_identical_calls_of_a_run_are_run_once_if_caching_is_on() -> None:
+    ran = []
+
+    def look_up(key: str, deep: bool = False) -> str:
+        """Look up."""
+        ran.append(key)
+        if key == "bad" and len(ran) == 1:
+            raise ValueError(key)
+        return key.upper()
+
+    turns = [
+        calls(call("look_up", "1", key="a", deep=True), call("look_up", "2", deep=True, key="a")),
+        calls(call("look_up", "3", key="a", deep=True), call("look_up", "4", key="b")),
+        "Done.",
+    ]
+    exchange = ToolLoop(_model(*turns), [look_up], cache=True).invoke("Hi")
+    assert [answer[2] for answer in told(exchange)] == ["A", "A", "A", "B"]
+    assert [record.status for record in exchange.calls] == [
+        "succeeded",
+        "cached",
+        "cached",
+        "succeeded",
+    ]
+    assert ran == ["a", "b"]
+    ran.clear()
+    ToolLoop(_model(*turns), [look_up]).invoke("Hi")
+    ToolLoop(_model(*turns), [look_up, echo], cache={"echo"}).invoke("Hi")
+    assert len(ran) == 8
+
+
+def test_failures_are_not_cached() -> None:
+    ran = []
+
+    def look_up(key: str) -> str:
+        """Look up."""
+        ran.append(key)
+        if len(ran) == 1:
+            raise ValueError(key)
+        return key.upper()
+
+    turn = calls(call("look_up", "1", key="a"), call("look_up", "2", key="a"))
+    exchange = _ask = ToolLoop(_model(turn, "Done."), [look_up], cache=True).invoke("Hi")
+    assert [record.status for record in exchange.calls] == ["failed", "succeeded"]

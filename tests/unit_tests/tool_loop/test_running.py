@@ -1,0 +1,611 @@
+"""Threads and tasks: side by side, in time, cancelled, and never in the way afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.tools import StructuredTool, ToolException, tool
+
+from langchain_gemini_tools import (
+    CallRetried,
+    CallStarted,
+    CallTimedOut,
+    Deny,
+    Edit,
+    LoopFinished,
+    Pause,
+    ToolLoop,
+    exchange_of,
+)
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, told
+from tests.unit_tests.tool_loop.virtual_time import run_virtually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_gemini_tools import Exchange
+
+
+def _loop(tools: list[Any], *asked: Any, **options: Any) -> ToolLoop:
+    """One turn with these calls, then an answer."""
+    return ToolLoop(ScriptedModel(replies=[calls(*asked), "Done."]), tools, **options)
+
+
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@pytest.fixture(autouse=True)
+def no_stray_threads() -> Iterator[None]:
+    """Every thread that a test starts comes to its end."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if "asyncio" not in thread.name:  # the default executor of the test's own loop
+            thread.join(5)
+            assert not thread.is_alive()
+
+
+def _meeting(people: int) -> Any:
+    """A tool that returns only when so many calls of it run at the same time."""
+    barrier = threading.Barrier(people)
+
+    def meet(name: str) -> str:
+        """Wait for the others."""
+        barrier.wait(10)
+        return name
+
+    return meet
+
+
+async def test_calls_of_a_turn_run_side_by_side() -> None:
+    asked = [call("meet", str(n), name=f"{n}") for n in range(4)]
+    expected = [(f"{n}", "success", f"{n}") for n in range(4)]
+    exchange = await asyncio.to_thread(_loop([_meeting(4)], *asked).invoke, "Hi")
+    assert told(exchange) == expected
+    assert told(await _loop([_meeting(4)], *asked).ainvoke("Hi")) == expected
+
+
+@pytest.mark.parametrize("limited_by", ["option", "config"])
+async def test_no_more_calls_run_at_a_time_than_allowed(limited_by: str) -> None:
+    lock, now, most = threading.Lock(), [0], [0]
+
+    def work(number: int) -> int:
+        """Work."""
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.005)
+        with lock:
+            now[0] -= 1
+        return number
+
+    asked = [call("work", f"{n}", number=n) for n in range(9)]
+    options: Any = {"max_concurrency": 2} if limited_by == "option" else {}
+    config: Any = {"max_concurrency": 2} if limited_by == "config" else {}
+    expected = [(f"{n}", "success", f"{n}") for n in range(9)]
+    assert told(_loop([work], *asked, **options).invoke("Hi", config)) == expected
+    assert told(await _loop([work], *asked, **options).ainvoke("Hi", config)) == expected
+    assert most == [2]
+
+
+def _hanging() -> tuple[Any, threading.Event, list[str]]:
+    """A tool that hangs until it is released, and what it wrote after that."""
+    released, written = threading.Event(), []
+
+    def hang(text: str) -> str:
+        """Hang."""
+        released.wait(10)
+        written.append(text)
+        return text
+
+    return hang, released, written
+
+
+LATE = "Tool 'hang' did not finish within 0.02 s. Whether it had an effect is not known."
+
+
+def test_a_tool_that_takes_too_long_is_told_and_its_late_result_goes_nowhere() -> None:
+    hang, released, written = _hanging()
+    asked = [call("hang", "1", text="late"), call("echo", "2", text="x")]
+    loop = _loop([hang, echo], *asked, tool_timeout={"hang": 0.02})
+    seen = list(loop.events("Hi"))
+    before = _finished(seen)
+    assert told(before) == [("1", "error", LATE), ("2", "success", "x")]
+    (timed_out,) = [event for event in seen if isinstance(event, CallTimedOut)]
+    assert timed_out.duration >= 0.02
+    assert isinstance(timed_out.record.error, TimeoutError)
+    released.set()
+    _wait_for(lambda: written == ["late"])
+    assert told(before) == [("1", "error", LATE), ("2", "success", "x")]
+
+
+async def test_a_thread_that_takes_too_long_is_left_behind_in_async_code() -> None:
+    hang, released, _ = _hanging()
+    asked = [call("hang", "1", text="late"), call("echo", "2", text="x")]
+    exchange = await _loop([hang, echo], *asked, tool_timeout={"hang": 0.02}).ainvoke("Hi")
+    assert told(exchange) == [("1", "error", LATE), ("2", "success", "x")]
+    released.set()
+
+
+def test_an_async_tool_that_takes_too_long_is_cancelled_in_sync_code() -> None:
+    cancelled = threading.Event()
+
+    async def hang(text: str) -> str:
+        """Hang."""
+        try:
+            await asyncio.sleep(10)
+        finally:
+            cancelled.set()
+        return text
+
+    exchange = _loop([hang], call("hang", text="late"), tool_timeout=0.02).invoke("Hi")
+    assert told(exchange) == [("1", "error", LATE)]
+    assert cancelled.wait(10)
+
+
+def test_an_async_tool_that_takes_too_long_is_cancelled() -> None:
+    cleaned = []
+
+    async def hang(text: str) -> str:
+        """Hang."""
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.1)
+            cleaned.append(text)
+        return text
+
+    async def run() -> Exchange:
+        loop = _loop([hang], call("hang", "1", text="a"), call("hang", "2", text="b"))
+        return await loop.ainvoke("Hi")
+
+    exchange: Exchange = run_virtually(run())
+    words = "Tool 'hang' did not finish within 30 s. Whether it had an effect is not known."
+    assert told(exchange) == [("1", "error", words), ("2", "error", words)]
+    assert [record.duration for record in exchange.calls] == [30.0, 30.0]
+    assert cleaned == ["a", "b"]
+
+
+def test_an_async_tool_that_ignores_cancelling_does_not_hold_up_the_run() -> None:
+    released = asyncio.Event()
+
+    async def stubborn() -> str:
+        """Never give up."""
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+        return "late"
+
+    async def run() -> Exchange:
+        exchange = await _loop([stubborn], call("stubborn"), tool_timeout=5).ainvoke("Hi")
+        assert asyncio.get_running_loop().time() == 6.0  # a second to clean up, no more
+        released.set()
+        await asyncio.sleep(1)
+        return exchange
+
+    exchange: Exchange = run_virtually(run())
+    assert [record.status for record in exchange.calls] == ["timed_out"]
+    assert exchange.text == "Done."
+
+
+def test_a_tool_without_a_limit_may_take_its_time() -> None:
+    async def think() -> str:
+        """Think."""
+        await asyncio.sleep(86400)
+        return "42"
+
+    loop = _loop([think], call("think"), tool_timeout=None)
+    assert told(run_virtually(loop.ainvoke("Hi"))) == [("1", "success", "42")]
+
+
+def test_waiting_for_a_free_place_does_not_count_as_running() -> None:
+    async def work(number: int) -> int:
+        """Work."""
+        await asyncio.sleep(20)
+        return number
+
+    asked = [call("work", f"{n}", number=n) for n in range(4)]
+    exchange = run_virtually(_loop([work], *asked, max_concurrency=1).ainvoke("Hi"))
+    assert [record.status for record in exchange.calls] == ["succeeded"] * 4
+
+
+def test_threads_that_hang_are_bounded() -> None:
+    hang, released, written = _hanging()
+    asked = [call("hang", f"{n}", text="x") for n in range(12)]
+    loop = _loop([hang], *asked, tool_timeout=0.02, max_concurrency=4)
+    exchange = loop.invoke("Hi")
+    statuses = [record.status for record in exchange.calls]
+    assert statuses == ["timed_out"] * 8 + ["skipped"] * 4
+    assert told(exchange)[-1] == (
+        "11",
+        "error",
+        "Tool 'hang' was not started: too many earlier calls of it timed out and are still "
+        "running.",
+    )
+    released.set()
+    _wait_for(lambda: len(written) == 8)
+    _wait_for(lambda: loop._threads.has_room("hang"))
+
+
+def test_no_interpreter_waits_for_a_tool_that_hangs() -> None:
+    script = """
+import time
+from langchain_gemini_tools import ToolLoop
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls
+
+def hang() -> str:
+    'Hang.'
+    time.sleep(600)
+    return ''
+
+model = ScriptedModel(replies=[calls(call('hang')), 'Done.'])
+print(ToolLoop(model, [hang], tool_timeout=0.01).invoke('Hi').text)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "Done.\n"
+
+
+def test_context_variables_reach_sync_and_async_tools() -> None:
+    user = contextvars.ContextVar("user", default="nobody")
+
+    def who() -> str:
+        """Who."""
+        return user.get()
+
+    async def awho() -> str:
+        """Who."""
+        return user.get()
+
+    user.set("eve")
+    asked = [call("who", "1"), call("awho", "2")]
+    expected = [("1", "success", "eve"), ("2", "success", "eve")]
+    assert told(_loop([who, awho], *asked).invoke("Hi")) == expected
+    assert told(asyncio.run(_loop([who, awho], *asked).ainvoke("Hi"))) == expected
+
+
+class _Boom(BaseException):
+    """Not a failure of a tool."""
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, _Boom])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync tool", "async tool"])
+def test_an_interrupt_in_a_tool_ends_a_sync_run(kind: type[BaseException], is_async: bool) -> None:
+    async def arun() -> str:
+        raise kind
+
+    def run() -> str:
+        raise kind
+
+    form: Any = {"coroutine": arun} if is_async else {"func": run}
+    stop = StructuredTool.from_function(**form, name="stop", description="Stop.")
+    asked = [call("echo", "1", text="x"), call("stop", "2")]
+    with pytest.raises(kind) as caught:
+        _loop([echo, stop], *asked, max_concurrency=1).invoke("Hi")
+    exchange = exchange_of(caught.value)
+    assert exchange is not None
+    assert told(exchange) == [("1", "success", "x")]
+    assert exchange.pending == [call("stop", "2")]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, _Boom])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync tool", "async tool"])
+def test_an_interrupt_in_a_tool_ends_an_async_run(
+    kind: type[BaseException], is_async: bool
+) -> None:
+    async def arun() -> str:
+        raise kind
+
+    def run() -> str:
+        raise kind
+
+    form: Any = {"coroutine": arun} if is_async else {"func": run}
+    stop = StructuredTool.from_function(**form, name="stop", description="Stop.")
+    with pytest.raises(kind):
+        asyncio.run(_loop([stop], call("stop")).ainvoke("Hi"))
+
+
+def test_a_tool_that_cancels_itself_has_failed() -> None:
+    async def give_up() -> str:
+        """Give up."""
+        raise asyncio.CancelledError
+
+    exchange = run_virtually(_loop([give_up], call("give_up")).ainvoke("Hi"))
+    assert [record.status for record in exchange.calls] == ["failed"]
+    exchange = _loop([give_up], call("give_up")).invoke("Hi")
+    assert [record.status for record in exchange.calls] == ["failed"]
+
+
+async def test_cancelling_a_run_cancels_its_tools() -> None:
+    started, ended = asyncio.Event(), []
+
+    async def hang(text: str) -> str:
+        """Hang."""
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(text)
+        return text
+
+    asked = [call("hang", "1", text="a"), call("hang", "2", text="b")]
+    run = asyncio.create_task(_loop([hang], *asked).ainvoke("Hi"))
+    await started.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert ended == ["a", "b"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_closing_an_async_stream_early_cancels_the_tools() -> None:
+    ended = []
+
+    async def hang(text: str) -> str:
+        """Hang."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(text)
+        return text
+
+    events = _loop([hang], call("hang", text="a")).aevents("Hi")
+    async with contextlib.aclosing(events) as seen:  # type: ignore[type-var]
+        async for event in seen:
+            if isinstance(event, CallStarted):
+                await asyncio.sleep(0)
+                break
+    assert ended == ["a"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def test_closing_a_stream_early_abandons_the_tools() -> None:
+    cancelled = threading.Event()
+    hang, released, written = _hanging()
+
+    async def ahang() -> str:
+        """Hang."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+        return ""
+
+    loop = _loop([hang, ahang], call("hang", "1", text="a"), call("ahang", "2"))
+    events: Any = loop.events("Hi")
+    assert [type(next(events)).__name__ for _ in range(6)][-1] == "CallStarted"
+    events.close()
+    assert cancelled.wait(10)
+    released.set()
+    _wait_for(lambda: written == ["a"])
+
+
+def _failing(times: int) -> tuple[Any, list[float]]:
+    """An async tool that fails so often, and when it was called."""
+    at: list[float] = []
+
+    @tool
+    async def flaky(text: str) -> str:
+        """Fail at first."""
+        at.append(asyncio.get_running_loop().time())
+        if len(at) <= times:
+            raise ConnectionError(f"try {len(at)}")
+        return text
+
+    return flaky, at
+
+
+def test_a_tool_that_may_be_repeated_is_repeated_with_growing_pauses() -> None:
+    flaky, at = _failing(2)
+    loop = _loop(
+        [flaky], call("flaky", text="x"), repeatable=["flaky"], backoff=lambda failed: 10 * failed
+    )
+
+    async def run() -> list[Any]:
+        return [event async for event in loop.aevents("Hi")]
+
+    seen = run_virtually(run())
+    exchange = _finished(seen)
+    assert told(exchange) == [("1", "success", "x")]
+    assert at == [0.0, 10.0, 30.0]
+    assert (exchange.calls[0].attempts, exchange.calls[0].duration) == (3, 30.0)
+    retried = [event for event in seen if isinstance(event, CallRetried)]
+    assert [(e.attempt, e.delay, str(e.error)) for e in retried] == [
+        (1, 10, "try 1"),
+        (2, 20, "try 2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"metadata": {"idempotent": True}},
+        {"extras": {"idempotent": True}},
+        {"metadata": {"idempotentHint": True}},
+        {"metadata": {"readOnlyHint": True}},
+    ],
+    ids=str,
+)
+def test_a_tool_can_declare_itself_safe_to_repeat(declared: dict[str, Any]) -> None:
+    flaky, at = _failing(1)
+    loop = _loop([flaky.model_copy(update=declared)], call("flaky", text="x"))
+    assert told(run_virtually(loop.ainvoke("Hi"))) == [("1", "success", "x")]
+    assert 0.25 <= at[1] - at[0] <= 0.5
+
+
+def test_a_tool_that_does_not_say_so_is_not_repeated() -> None:
+    for metadata in (None, {"idempotent": False}, {"idempotent": "yes"}):
+        flaky, at = _failing(1)
+        flaky.metadata = metadata
+        exchange = run_virtually(_loop([flaky], call("flaky", text="x")).ainvoke("Hi"))
+        assert [record.status for record in exchange.calls] == ["failed"]
+        assert len(at) == 1
+
+
+def test_repeating_ends_and_the_last_failure_is_told() -> None:
+    flaky, at = _failing(9)
+    loop = _loop([flaky], call("flaky", text="x"), repeatable={"flaky"}, max_retries=3)
+    exchange = run_virtually(loop.ainvoke("Hi"))
+    assert told(exchange) == [("1", "error", "Tool 'flaky' failed: ConnectionError: try 4")]
+    assert len(at) == exchange.calls[0].attempts == 4
+
+
+def test_what_will_not_change_is_not_repeated() -> None:
+    ran = []
+
+    @tool(extras={"idempotent": True})
+    def refuse(number: int) -> str:
+        """Refuse."""
+        ran.append(number)
+        raise ToolException("No.")
+
+    asked = [call("refuse", "1", number=1), call("refuse", "2", number="x")]
+    exchange = _loop([refuse], *asked).invoke("Hi")
+    assert [record.attempts for record in exchange.calls] == [1, 1]
+    assert ran == [1]
+
+
+def test_a_repeated_call_in_threads_gives_only_its_last_result() -> None:
+    hang, released, written = _hanging()
+    attempts = []
+
+    def slow_at_first(text: str) -> str:
+        """Be slow at first."""
+        attempts.append(text)
+        return hang(text) if len(attempts) == 1 else "fast"
+
+    loop = _loop(
+        [slow_at_first],
+        call("slow_at_first", text="slow"),
+        repeatable={"slow_at_first"},
+        tool_timeout=0.05,
+        backoff=lambda _: 0,
+    )
+    exchange = loop.invoke("Hi")
+    released.set()
+    _wait_for(lambda: written == ["slow"])
+    assert told(exchange) == [("1", "success", "fast")]
+    assert exchange.calls[0].attempts == 2
+
+
+DECISIONS: Any = [
+    (True, ("1", "success", "x")),
+    (False, ("1", "error", "This call was denied.")),
+    (Deny("Too expensive."), ("1", "error", "This call was denied: Too expensive.")),
+    (Edit({"text": "y"}), ("1", "success", "y")),
+]
+
+
+@pytest.mark.parametrize(("decision", "answer"), DECISIONS, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync hook", "async hook"])
+async def test_a_named_tool_waits_for_approval(decision: Any, answer: Any, is_async: bool) -> None:
+    asked_for = []
+
+    async def adecide(asked: Any) -> Any:
+        return decide(asked)
+
+    def decide(asked: Any) -> Any:
+        asked_for.append(asked)
+        return decision
+
+    def free(text: str) -> str:
+        """Need no approval."""
+        return text
+
+    asked = [call("echo", "1", text="x"), call("free", "2", text="z")]
+    hooks = {"echo": adecide if is_async else decide}
+    loop = _loop([echo, free], *asked, approve=hooks)
+    exchange = await asyncio.to_thread(loop.invoke, "Hi")
+    assert told(exchange) == [answer, ("2", "success", "z")]
+    assert told(await _loop([echo, free], *asked, approve=hooks).ainvoke("Hi")) == told(exchange)
+    assert asked_for == [call("echo", "1", text="x")] * 2
+    assert exchange.messages[1].tool_calls == asked  # type: ignore[attr-defined]
+
+
+def test_nothing_of_a_turn_runs_before_all_its_approvals_are_given() -> None:
+    order: list[str] = []
+
+    def act(text: str) -> str:
+        """Act."""
+        order.append(f"run {text}")
+        return text
+
+    def approve(asked: Any) -> bool:
+        order.append(f"ask {asked['args']['text']}")
+        assert threading.current_thread() is threading.main_thread()
+        return True
+
+    asked = [call("act", "1", text="a"), call("act", "2", text="b")]
+    _loop([act], *asked, approve={"act": approve}, max_concurrency=1).invoke("Hi")
+    assert order == ["ask a", "ask b", "run a", "run b"]
+
+
+async def test_a_run_can_pause_for_approval_and_go_on_later() -> None:
+    ran = []
+
+    def act(text: str) -> str:
+        """Act."""
+        ran.append(text)
+        return text
+
+    asked = [call("echo", "1", text="x"), call("act", "2", text="a"), call("nope", "3")]
+    loop = _loop([act, echo], *asked, approve={"act": lambda _: Pause()})
+    exchange = await loop.ainvoke("Hi")
+    assert (exchange.stop_reason, exchange.text, exchange.turns) == ("awaiting_approval", "", 1)
+    assert exchange.pending == asked
+    assert (told(exchange), exchange.calls, ran) == ([], [], [])
+    model = ScriptedModel(replies=["Done."])
+    again = ToolLoop(model, [act, echo], approve={"act": lambda _: True})
+    after = again.invoke(list(exchange.messages))
+    assert [answer[:2] for answer in told(after)] == [
+        ("1", "success"),
+        ("2", "success"),
+        ("3", "error"),
+    ]
+    assert ran == ["a"]
+    assert after.text == "Done."
+
+
+def test_a_hook_that_answers_with_something_else_is_an_error() -> None:
+    loop = _loop([echo], call("echo", text="x"), approve={"echo": lambda _: "yes"})
+    with pytest.raises(TypeError, match="hook of 'echo' has to return a bool, Deny, Edit or Pause"):
+        loop.invoke("Hi")
+
+
+async def test_a_hook_that_fails_ends_the_run_and_keeps_what_was_said() -> None:
+    def fail(_: Any) -> bool:
+        raise PermissionError("nobody there")
+
+    def loop() -> ToolLoop:
+        return _loop([echo], call("echo", text="x"), approve={"echo": fail})
+
+    for run in (asyncio.to_thread(loop().invoke, "Hi"), loop().ainvoke("Hi")):
+        with pytest.raises(PermissionError) as caught:
+            await run
+        exchange = exchange_of(caught.value)
+        assert exchange is not None
+        assert exchange.pending == [call("echo", text="x")]
+
+
+def _finished(seen: list[Any]) -> Exchange:
+    assert isinstance(seen[-1], LoopFinished)
+    return seen[-1].exchange
+
+
+def _wait_for(condition: Any) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("It did not come to pass.")

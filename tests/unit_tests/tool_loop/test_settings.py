@@ -1,0 +1,160 @@
+"""What a loop refuses when it is made, and in which words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from langchain.tools import InjectedState, ToolRuntime
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import InjectedToolArg, tool
+from pydantic import BaseModel
+
+from langchain_gemini_tools import ToolLoop
+from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls
+
+
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+class Answer(BaseModel):
+    """A schema."""
+
+    text: str
+
+
+def undocumented(text: str) -> str:
+    return text
+
+
+@tool
+def needy(user: Annotated[str, InjectedToolArg]) -> str:
+    """Need a user."""
+    return user
+
+
+@tool
+def graphic(state: Annotated[dict[str, Any], InjectedState]) -> str:
+    """Need a graph."""
+    return ""
+
+
+@tool
+def running(runtime: ToolRuntime) -> str:
+    """Need a graph."""
+    return ""
+
+
+DECLARATION = {"name": "search", "parameters": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "words"),
+    [
+        ([echo, echo], "Two tools are named 'echo'"),
+        ([Answer], "'Answer' is a schema: there is nothing to run"),
+        ([DECLARATION], "'search' is a declaration: there is nothing to run"),
+        ([{"type": "function", "function": DECLARATION}], "'search' is a declaration"),
+        ([undocumented], "'undocumented' is no tool yet: .*docstring"),
+        ([RunnableLambda(echo)], "A RunnableLambda is no tool.*as_tool"),
+        ([needy], "'needy' wants 'user' injected. Give it as `inject={'user': ...}`"),
+        ([graphic], "'graphic' wants 'state' injected.*needs `create_agent`"),
+        ([running], "'running' wants 'runtime' injected"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_by_name(tools: Any, words: str) -> None:
+    with pytest.raises(InvalidToolError, match=words):
+        ToolLoop(ScriptedModel(replies=[]), tools)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_turns": 0}, "max_turns=0: it has to be at least 1"),
+        ({"max_concurrency": 0}, "max_concurrency=0: it has to be at least 1"),
+        ({"max_retries": -1}, "max_retries=-1: it may not be negative"),
+        ({"max_output_chars": -1}, "max_output_chars=-1"),
+        ({"hold_back": -1}, "hold_back=-1"),
+        ({"tool_timeout": 0}, "tool_timeout=0: it has to be positive, or None"),
+        ({"tool_timeout": {"echo": -1}}, "has to be positive"),
+        ({"tool_timeout": {"ehco": 1}}, "tool_timeout names 'ehco', which is none of the tools"),
+        ({"on_limit": "explode"}, "on_limit='explode': it has to be one of raise, return, answer"),
+        ({"approve": {"ehco": bool}}, "approve names 'ehco'.*Tools: 'echo'"),
+        ({"repeatable": ["ehco"]}, "repeatable names 'ehco'"),
+        ({"repeatable": "echo"}, "repeatable='echo': give a set or a list of names"),
+        ({"cache": ["ehco"]}, "cache names 'ehco'"),
+        ({"forced_first": "ehco"}, "forced_first names 'ehco'"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_by_name(options: Any, words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        ToolLoop(ScriptedModel(replies=[]), [echo], **options)
+
+
+def test_a_forced_call_needs_a_tool() -> None:
+    with pytest.raises(InvalidOptionError, match="nothing to call"):
+        ToolLoop(ScriptedModel(replies=[]), [], forced_first=True)
+
+
+def test_a_model_that_has_tools_bound_to_it_is_refused() -> None:
+    model = ScriptedModel(replies=[])
+    bound = model.bind_tools([tool(echo)])
+    with pytest.raises(InvalidOptionError, match="has tools bound to it already"):
+        ToolLoop(bound, [echo])
+
+
+def test_what_is_no_chat_model_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="RunnableLambda has no `bind_tools`"):
+        ToolLoop(RunnableLambda(echo), [echo])
+    with pytest.raises(NotImplementedError):
+        ToolLoop(FakeListChatModel(responses=["Hi"]), [echo])
+
+
+def test_options_bound_to_the_model_are_kept() -> None:
+    model = ScriptedModel(replies=[calls(call("echo", text="x")), "Done."])
+    bound = model.bind(temperature=0.5).with_config(tags=["cold"])
+    ToolLoop(bound, [echo]).invoke("Hi", seed=7)
+    assert [asked.options for asked in model.asked] == [{"temperature": 0.5, "seed": 7}] * 2
+    assert [asked.tools for asked in model.asked] == [["echo"]] * 2
+
+
+def test_tools_that_the_provider_runs_are_declared_as_they_are() -> None:
+    model = ScriptedModel(replies=["Done."])
+    ToolLoop(model, [{"google_search": {}}, echo]).invoke("Hi")
+    assert model.asked[0].tools == [{"google_search": {}}, "echo"]
+
+
+def test_parameters_are_described_as_the_docstring_does() -> None:
+    def book(city: str) -> str:
+        """Book a room.
+
+        Args:
+            city: Where to.
+        """
+        return city
+
+    box = ToolLoop(ScriptedModel(replies=[]), [book]).settings.box
+    assert box.tools["book"].description == "Book a room."
+    assert box.tools["book"].args["city"]["description"] == "Where to."
+
+
+def test_methods_are_tools() -> None:
+    class Shop:
+        name = "corner shop"
+
+        def buy(self, item: str) -> str:
+            """Buy an item."""
+            return f"{item} from the {self.name}"
+
+    model = ScriptedModel(replies=[calls(call("buy", item="Tea")), "Done."])
+    exchange = ToolLoop(model, [Shop().buy]).invoke("Hi")
+    assert exchange.calls[0].message.text == "Tea from the corner shop"
+
+
+def test_a_loop_shows_its_tools_and_not_its_model() -> None:
+    loop = ToolLoop(ScriptedModel(replies=["a secret"]), [echo])
+    assert repr(loop) == "ToolLoop(ScriptedModel, tools: 'echo')"

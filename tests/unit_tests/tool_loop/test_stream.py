@@ -1,0 +1,254 @@
+"""What a caller sees while a run goes on: the answer's text alone, or every step."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field
+
+from langchain_gemini_tools import (
+    CallFailed,
+    CallSkipped,
+    CallTimedOut,
+    IncompleteAnswerError,
+    LimitReached,
+    LoopEvent,
+    LoopFinished,
+    TextDelta,
+    ToolLoop,
+    TurnFinished,
+)
+from langchain_gemini_tools.tool_loop.events import CallEnded
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls
+from tests.unit_tests.tool_loop.test_run import final
+
+LONG = "A long answer. " * 5
+
+
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def _loop(*replies: Any, **options: Any) -> ToolLoop:
+    return ToolLoop(ScriptedModel(replies=list(replies), piece=10), [echo, final], **options)
+
+
+def _pieces(*replies: Any, **options: Any) -> list[str]:
+    """What `stream` yields, and `astream` too."""
+
+    async def astream() -> list[str]:
+        return [piece async for piece in _loop(*replies, **options).astream("Hi")]
+
+    pieces = list(_loop(*replies, **options).stream("Hi"))
+    assert asyncio.run(astream()) == pieces
+    return pieces
+
+
+def test_only_the_answers_text_is_streamed() -> None:
+    turn = calls(call("echo", text="x"), text="I will look that up.")
+    assert _pieces(turn, "Here it is.") == ["Here it is", "."]
+    assert _pieces(turn, "Here it is.", hold_back=None) == ["Here it is", "."]
+
+
+class _Gated(ScriptedModel):
+    """Counts the pieces that it has produced."""
+
+    produced: list[str] = Field(default_factory=list)
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Any:
+        for chunk in super()._stream(*args, **kwargs):
+            self.produced.append(str(chunk.text))
+            yield chunk
+
+
+@pytest.mark.parametrize(
+    ("hold_back", "lag"), [(0, 1), (25, 3), (None, 9)], ids=["none", "25", "everything"]
+)
+def test_text_is_streamed_as_it_is_produced_behind_what_is_held_back(
+    hold_back: int | None, lag: int
+) -> None:
+    model = _Gated(replies=[LONG], piece=10)
+    stream = ToolLoop(model, [echo], hold_back=hold_back).stream("Hi")
+    first = next(stream)
+    assert first == LONG[:10]
+    assert len(model.produced) == lag
+    assert first + "".join(stream) == LONG
+
+
+def test_an_announcement_that_is_too_long_to_hold_back_is_set_apart() -> None:
+    turn = calls(call("echo", text="x"), text="I will look that up now.")
+    pieces = _pieces(turn, "Here it is.", hold_back=12)
+    assert "".join(pieces) == "I will look that up now.\n\nHere it is."
+
+
+def test_text_after_the_beginning_of_a_call_is_never_streamed() -> None:
+    class CallFirst(ScriptedModel):
+        def _stream(self, *args: Any, **kwargs: Any) -> Any:
+            *text, asked, end = super()._stream(*args, **kwargs)
+            yield from (
+                [asked, *text, end] if asked.message.tool_call_chunks else [*text, asked, end]
+            )
+
+    turn = calls(call("echo", text="x"), text="By the way, I am looking that up.")
+    model = CallFirst(replies=[turn, "Here."])
+    assert list(ToolLoop(model, [echo], hold_back=0).stream("Hi")) == ["Here", "."]
+
+
+class _Whole(BaseChatModel):
+    """Does not stream."""
+
+    replies: list[AIMessage]
+
+    @property
+    def _llm_type(self) -> str:
+        return "whole"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self.replies.pop(0))])
+
+
+def test_a_model_that_does_not_stream_gives_its_text_at_once() -> None:
+    def replies() -> list[AIMessage]:
+        return [calls(call("echo", text="x"), text="Let me see."), AIMessage("Here it is.")]
+
+    async def astream() -> list[str]:
+        return [piece async for piece in ToolLoop(_Whole(replies=replies()), [echo]).astream("Hi")]
+
+    assert list(ToolLoop(_Whole(replies=replies()), [echo]).stream("Hi")) == ["Here it is."]
+    assert asyncio.run(astream()) == ["Here it is."]
+
+
+def test_a_direct_answer_is_streamed() -> None:
+    assert _pieces(calls(call("final", text="yes"))) == ["YES"]
+
+
+@pytest.mark.parametrize("on_limit", ["raise", "return"])
+def test_a_stream_that_ends_at_the_limit_raises(on_limit: Any) -> None:
+    for way in ("stream", "astream"):
+        loop = _loop(calls(call("echo", text="x")), max_turns=1, on_limit=on_limit)
+        with pytest.raises(IncompleteAnswerError, match="1 turns") as caught:
+            _drain(loop, way)
+        assert caught.value.exchange.stop_reason == "turn_limit"
+
+
+def test_a_stream_that_was_cut_raises_after_its_text() -> None:
+    cut = AIMessage("It is", response_metadata={"finish_reason": "MAX_TOKENS"})
+    for way in ("stream", "astream"):
+        seen: list[str] = []
+        with pytest.raises(IncompleteAnswerError, match="cut at the limit of tokens"):
+            _drain(_loop(cut), way, seen)
+        assert seen == ["It is"]
+
+
+def test_an_answer_at_the_limit_is_streamed() -> None:
+    turn = calls(call("echo", text="x"), text="Hm.")
+    assert _pieces(turn, "So be it.", max_turns=1, on_limit="answer") == ["So be it."]
+
+
+def test_only_text_is_wanted_whole_or_streamed() -> None:
+    turn = calls(call("echo", text="x"))
+    assert _loop(turn, "Here.").text().invoke("Hi") == "Here."
+    assert asyncio.run(_loop(turn, "Here.").text().ainvoke("Hi")) == "Here."
+    assert list(_loop(turn, "Here.").text().stream("Hi")) == ["Here."]
+    with pytest.raises(IncompleteAnswerError):
+        _loop(AIMessage("")).text().invoke("Hi")
+
+
+def _drain(loop: ToolLoop, way: str, seen: list[str] | None = None) -> None:
+    seen = [] if seen is None else seen
+
+    async def drain() -> None:
+        async for piece in loop.astream("Hi"):
+            seen.append(piece)
+
+    if way == "astream":
+        asyncio.run(drain())
+    else:
+        for piece in loop.stream("Hi"):
+            seen.append(piece)
+
+
+def _events(loop: ToolLoop, way: str) -> list[LoopEvent]:
+    async def collect() -> list[LoopEvent]:
+        return [event async for event in loop.aevents("Hi")]
+
+    return list(loop.events("Hi")) if way == "events" else asyncio.run(collect())
+
+
+def _told(event: LoopEvent) -> Any:
+    name = type(event).__name__
+    match event:
+        case TextDelta(text=text):
+            return (event.turn, name, text)
+        case CallEnded():
+            return (event.turn, name, event.call["id"], event.record.message.text)
+        case TurnFinished(message=message):
+            return (event.turn, name, str(message.text))
+        case LimitReached(pending=pending):
+            return (event.turn, name, [asked["id"] for asked in pending])
+        case LoopFinished(exchange=exchange):
+            return (event.turn, name, exchange.stop_reason)
+    told = getattr(event, "name", None) or getattr(event, "call", {}).get("id")
+    return (event.turn, name, told) if told else (event.turn, name)
+
+
+@pytest.mark.parametrize("way", ["events", "aevents"])
+def test_events_tell_every_step_in_order(way: str) -> None:
+    turn = calls(call("echo", "1", text="x"), call("echo", "2", text="y"), text="Let me see.")
+    seen = _events(_loop(turn, "Here it is.", max_concurrency=1), way)
+    assert [_told(event) for event in seen] == [
+        (1, "TurnStarted"),
+        (1, "TextDelta", "Let me see"),
+        (1, "TextDelta", "."),
+        (1, "CallAnnounced", "echo"),
+        (1, "CallAnnounced", "echo"),
+        (1, "TurnFinished", "Let me see."),
+        (1, "CallStarted", "1"),
+        (1, "CallFinished", "1", "x"),
+        (1, "CallStarted", "2"),
+        (1, "CallFinished", "2", "y"),
+        (2, "TurnStarted"),
+        (2, "TextDelta", "Here it is"),
+        (2, "TextDelta", "."),
+        (2, "TurnFinished", "Here it is."),
+        (2, "LoopFinished", "answered"),
+    ]
+    times = [event.at for event in seen]
+    assert times == sorted(times)
+    assert times[0] >= 0
+    assert all(event.duration >= 0 for event in seen if isinstance(event, TurnFinished | CallEnded))
+
+
+@pytest.mark.parametrize("way", ["events", "aevents"])
+def test_events_tell_what_went_wrong(way: str) -> None:
+    def fail(text: str) -> str:
+        """Fail."""
+        raise ValueError(text)
+
+    async def hang() -> str:
+        """Hang."""
+        await asyncio.sleep(60)
+        return ""
+
+    asked = [call("fail", "1", text="x"), call("hang", "2"), call("nope", "3")]
+    model = ScriptedModel(replies=[calls(*asked), calls(call("fail", "4", text="y"))])
+    loop = ToolLoop(
+        model, [fail, hang], tool_timeout={"hang": 0.02}, max_turns=2, on_limit="return"
+    )
+    seen = _events(loop, way)
+    ended = {event.call["id"]: type(event) for event in seen if isinstance(event, CallEnded)}
+    assert ended == {"1": CallFailed, "2": CallTimedOut, "3": CallSkipped}
+    assert [_told(event) for event in seen[-3:]] == [
+        (2, "TurnFinished", ""),
+        (2, "LimitReached", ["4"]),
+        (2, "LoopFinished", "turn_limit"),
+    ]
