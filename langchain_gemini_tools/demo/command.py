@@ -15,10 +15,12 @@ from langchain_gemini_tools.demo.agent import MODEL, QUESTION, make_agent, rende
 from langchain_gemini_tools.display import RunClock, trace
 from langchain_gemini_tools.display.safe_text import clean, render_arguments
 from langchain_gemini_tools.errors import GeminiToolsError
-from langchain_gemini_tools.tool_loop.events import CallEnded, LoopFinished, TextDelta, TurnStarted
+from langchain_gemini_tools.tool_loop.events import LoopFinished, TextDelta, TurnFinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.tool_loop import Exchange
 
@@ -55,23 +57,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(model: ChatGemini, question: str, clock: RunClock) -> Exchange:
-    """Ask the agent and print each step as it happens."""
+    """Ask the agent and print what the model says and calls, as it happens."""
     print(f"\nyou    {clean(question, _MAX_CHARS)}")
-    has_text = False
-    for event in make_agent(model).events(render_input(question), config={"callbacks": [clock]}):
+    config: RunnableConfig = {"callbacks": [clock]}
+    begin = "agent  "
+    for event in make_agent(model).events(render_input(question), config=config):
         match event:
-            case TurnStarted():
-                has_text = False
             case TextDelta(text=text):
-                print(("" if has_text else "agent  ") + clean(text, _MAX_CHARS), end="", flush=True)
-                has_text = True
-            case CallEnded(record=record):
-                arguments = clean(render_arguments(record.call["args"]), _MAX_CHARS)
-                print(f"agent  {clean(record.call['name'], _MAX_CHARS)}({arguments})")
-                print(f"tool   {clean(record.message.text, _MAX_CHARS)}")
+                print(begin + clean(text, _MAX_CHARS), end="", flush=True)
+                begin = ""
+            case TurnFinished(message=message):
+                print(end="" if begin else "\n")
+                begin = "agent  "
+                for call in message.tool_calls:
+                    shown = f"{call['name']}({render_arguments(call['args'])})"
+                    print(f"{begin}calls {clean(shown, _MAX_CHARS)}")
             case LoopFinished(exchange=exchange):
-                print()
-    return exchange
+                return exchange
+    raise AssertionError("a loop ends with LoopFinished")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 STEPS = f"""\
 you    What should I pack for Oslo and Rome?
-agent  get_weather(city="Oslo")
-tool   -3 °C, snow
-agent  get_weather(city="Rome")
-tool   17 °C, sun
-agent  check_wardrobe(items=["down jacket", "wool hat", "thermal socks", "light shirt", "sunglasses"])
-tool   {{"there": ["down jacket", "wool hat", "light shirt", "sunglasses"], "missing": ["thermal socks"]}}
+agent  calls get_weather(city="Oslo")
+agent  calls get_weather(city="Rome")
+agent  calls check_wardrobe(items=["down jacket", "wool hat", "thermal socks", "light shirt", "sunglasses"])
 agent  {ANSWER}
 """  # noqa: E501 - as it is printed
 TREE = f"""\
