@@ -189,13 +189,13 @@ class Outliner:
             )
         node.children += [self._result(result) for result in call.results]
         if not call.results and call.invalid is None:
-            node.children.append(self._missing_result())
+            node.children.append(self._missing_result(call))
         if any(result.is_error for result in call.results):
             node.tone = "bad"
         return node
 
-    def _missing_result(self) -> Node:
-        if self.run.has_structured:
+    def _missing_result(self, call: Call) -> Node:
+        if self.run.has_structured and any(call is last for last in self.run.turns[-1].calls):
             return Node("note", "taken as structured output")
         return Node("note", "no result", tone="odd")
 

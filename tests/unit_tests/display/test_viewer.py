@@ -217,7 +217,8 @@ def test_structured_output_is_shown_and_its_call_needs_no_result() -> None:
         "│       └── taken as structured output",
         '└── structured output  {"name": "Oslo", "people": 700000}',
     ]
-    state = {"messages": [HumanMessage("Hi")], "structured_response": city}
+    state = {"messages": [answer(tool_calls=[call("look", "b")]), raw], "structured_response": city}
+    assert _shown(state)[1:3] == ["│   └── look()  – ms", "│       └── ! no result"]
     assert _shown(state)[-1] == '└── structured output  {"name": "Oslo", "people": 700000}'
 
 
