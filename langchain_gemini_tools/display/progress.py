@@ -6,6 +6,7 @@ it counts are the runs it was given to: an agent's run with all its inner calls 
 
 from __future__ import annotations
 
+import atexit
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -95,6 +96,7 @@ class BatchProgress(BaseCallbackHandler):
             if self._view:
                 self._view.close(self.counts)
                 self._view = None
+                atexit.unregister(self.close)
 
     # Runs begin
 
@@ -149,6 +151,7 @@ class BatchProgress(BaseCallbackHandler):
     def _show(self) -> None:
         if self._view is None and self.counts.finished != self.counts.total:
             self._view = _choose_view(self._description, self._file or sys.stderr)
+            atexit.register(self.close)  # a bar that nobody closes would leave no cursor behind
         if self._view:
             self._view.show(self.counts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +94,24 @@ def test_a_terminal_gets_a_bar_that_ends_full(monkeypatch: pytest.MonkeyPatch) -
     last = out.getvalue().split("\r")[-1]
     assert "[b]files[/b]" in last
     assert "3/3 · 3,000 → 600 tokens" in last
+
+
+def test_a_bar_that_nobody_closes_gives_the_cursor_back_in_the_end() -> None:
+    script = (
+        "import sys\n"
+        "from uuid import uuid4\n"
+        "from langchain_gemini_tools import BatchProgress\n"
+        "sys.stderr.isatty = lambda: True\n"
+        "BatchProgress(9).on_chain_start({}, {}, run_id=uuid4())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"TERM": "xterm", "PYTHONIOENCODING": "utf-8"},
+    )
+    assert done.stderr.endswith("\x1b[?25h")
 
 
 def test_without_rich_a_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
