@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## an agent end to end, no key needed
-	@$(BIN)/python -m tests.demo
+	@$(BIN)/python -m langchain_gemini_tools
 
 format: $(STAMP)  ## ruff fixes what it can
 	$(BIN)/ruff format .

@@ -10,6 +10,7 @@ from langchain_gemini_tools._version import __version__
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.display import BatchProgress, RunClock, Trace, trace
     from langchain_gemini_tools.mcp_results import mcp_interceptor
     from langchain_gemini_tools.remote_tools import tools_from_specs
     from langchain_gemini_tools.tool_loop import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.tool_report import ToolReport, check_tools
 
 __all__ = [
+    "BatchProgress",
     "CallAnnounced",
     "CallCached",
     "CallDenied",
@@ -61,9 +63,11 @@ __all__ = [
     "LoopEvent",
     "LoopFinished",
     "Pause",
+    "RunClock",
     "TextDelta",
     "ToolLoop",
     "ToolReport",
+    "Trace",
     "TurnFinished",
     "TurnStarted",
     "__version__",
@@ -71,11 +75,15 @@ __all__ = [
     "exchange_of",
     "mcp_interceptor",
     "tools_from_specs",
+    "trace",
 ]
 
 _ROOMS = {
+    "BatchProgress": "display",
     "ChatGemini": "chat_model",
+    "RunClock": "display",
     "ToolReport": "tool_report",
+    "Trace": "display",
     "check_tools": "tool_report",
     "mcp_interceptor": "mcp_results",
     "tools_from_specs": "remote_tools",
@@ -102,6 +110,7 @@ _ROOMS = {
     "TextDelta": "tool_loop.events",
     "TurnFinished": "tool_loop.events",
     "TurnStarted": "tool_loop.events",
+    "trace": "display",
 }
 
 

@@ -40,12 +40,16 @@ ROOMS = {
     "__init__": {
         "_version",
         "chat_model",
+        "display",
         "mcp_results",
         "remote_tools",
         "tool_loop",
         "tool_report",
     },
     "testing": set(),
+    "display": set(),
+    "demo": {"chat_model", "display", "errors", "testing", "tool_loop"},
+    "__main__": {"demo"},
 }
 """What each room may import of ours, besides itself."""
 
@@ -109,6 +113,7 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
+        "BatchProgress",
         "CallAnnounced",
         "CallCached",
         "CallDenied",
@@ -128,9 +133,11 @@ def test_the_public_names_are_these() -> None:
         "LoopEvent",
         "LoopFinished",
         "Pause",
+        "RunClock",
         "TextDelta",
         "ToolLoop",
         "ToolReport",
+        "Trace",
         "TurnFinished",
         "TurnStarted",
         "__version__",
@@ -138,6 +145,7 @@ def test_the_public_names_are_these() -> None:
         "exchange_of",
         "mcp_interceptor",
         "tools_from_specs",
+        "trace",
     ]
     assert all(hasattr(langchain_gemini_tools, name) for name in langchain_gemini_tools.__all__)
     with pytest.raises(AttributeError, match="no attribute 'ChatGmini'"):
@@ -155,6 +163,17 @@ def _loaded_after(code: str) -> set[str]:
 def test_importing_the_package_loads_neither_langchain_nor_the_sdk() -> None:
     loaded = _loaded_after("import langchain_gemini_tools")
     assert not {"langchain_core", "google.genai", "pydantic"} & loaded
+
+
+def test_showing_a_run_loads_no_other_room_and_rich_only_when_it_draws() -> None:
+    loaded = _loaded_after(
+        "from langchain_gemini_tools import BatchProgress, RunClock, trace\n"
+        "from langchain_core.messages import HumanMessage\n"
+        "trace([HumanMessage('Hello')], RunClock()).to_html()"
+    )
+    ours = {name.split(".")[1] for name in loaded if name.startswith(f"{NAME}.")}
+    assert ours == {"_version", "display"}
+    assert not {"rich", "google.genai", "IPython"} & loaded
 
 
 def test_the_sdk_is_not_loaded_before_the_first_call() -> None:

@@ -1,0 +1,1 @@
+"""The agent behind `python -m langchain_gemini_tools`, and a recording of it."""

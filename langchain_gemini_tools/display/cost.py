@@ -1,0 +1,98 @@
+"""What an answer cost, from the tables of `genai-prices`. Nothing is fetched.
+
+An unknown model has no price, which is not the same as a price of nothing.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_PROVIDERS = {
+    "google_genai": "google",
+    "google_vertexai": "google",
+    "openai": "openai",
+    "anthropic": "anthropic",
+}
+"""LangChain's `model_provider` -> the provider's id in the tables; others are found by model."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Dollars, or nothing where there is no price; `is_partial` when there is more to pay."""
+
+    dollars: Decimal | None = None
+    is_partial: bool = False
+
+    def __str__(self) -> str:
+        if self.dollars is None:
+            return "n/a"
+        return f"{'≥ ' if self.is_partial else ''}{_render_dollars(self.dollars)}"
+
+
+def find_cost(
+    usage: Mapping[str, Any] | None, model: str, provider: str | None, *, uses_server_tools: bool
+) -> Cost:
+    """The price of one answer.
+
+    Args:
+        usage: LangChain's `usage_metadata`.
+        model: The model's name, with or without a path before it.
+        provider: LangChain's `model_provider`.
+        uses_server_tools: Searches and the like are billed apart from tokens, so the price of
+            the tokens is a lower bound.
+    """
+    try:
+        from genai_prices import Usage, calc_price
+    except ImportError:
+        return Cost()
+    if not usage or not model:
+        return Cost()
+    name = model.rsplit("/", 1)[-1]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about details of usage that it has no price for
+            counted = Usage(**_counts(usage))
+            price = calc_price(counted, name, provider_id=_PROVIDERS.get(provider or ""))
+    except (LookupError, ValueError, TypeError):
+        return Cost()
+    return Cost(Decimal(price.total_price), is_partial=uses_server_tools)
+
+
+def sum_costs(costs: Iterable[Cost]) -> Cost:
+    """The sum of what is known, marked as partial when not everything is."""
+    listed = list(costs)
+    known = [cost.dollars for cost in listed if cost.dollars is not None]
+    if not known:
+        return Cost()
+    is_partial = len(known) < len(listed) or any(cost.is_partial for cost in listed)
+    return Cost(sum(known, Decimal(0)), is_partial=is_partial)
+
+
+def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
+    incoming = usage.get("input_token_details") or {}
+    outgoing = usage.get("output_token_details") or {}
+    counts = {
+        "input_tokens": usage.get("input_tokens"),
+        "output_tokens": usage.get("output_tokens"),
+        "cache_read_tokens": incoming.get("cache_read"),
+        "cache_write_tokens": incoming.get("cache_creation"),
+        "input_audio_tokens": incoming.get("audio"),
+        "output_audio_tokens": outgoing.get("audio"),
+    }
+    return {key: count for key, count in counts.items() if isinstance(count, int) and count}
+
+
+def _render_dollars(dollars: Decimal) -> str:
+    if dollars == 0:
+        return "free"
+    if dollars >= 1:
+        return f"${dollars:,.2f}"
+    if dollars >= Decimal("0.01"):
+        return f"${dollars:.4f}"
+    return f"${dollars:.2g}" if dollars >= Decimal("0.000001") else "< $0.000001"

@@ -1,0 +1,282 @@
+"""A run -> the tree that is shown: what is said, in which words, in which order.
+
+Terminal, plain text and HTML draw the same tree, so they cannot tell different stories. Every text
+in it has been through `clean`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_gemini_tools.display.run import Call, Result, Run, Said, Turn
+from langchain_gemini_tools.display.safe_text import clean, render_arguments, render_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_core.messages import AIMessage
+
+    from langchain_gemini_tools.display.blocks import Block
+    from langchain_gemini_tools.display.clock import Span
+
+Tone = Literal["plain", "bad", "odd"]
+"""`bad`: something failed. `odd`: something is missing or unusual."""
+
+_FINE = {"", "STOP", "stop", "tool_calls", "end_turn", "tool_use", "FINISH_REASON_UNSPECIFIED"}
+"""Finish reasons that go without saying, in the words of several providers."""
+_MEANINGS = {
+    "MAX_TOKENS": "the answer is cut off",
+    "length": "the answer is cut off",
+    "SAFETY": "the answer was withheld",
+    "UNEXPECTED_TOOL_CALL": "the call was not allowed",
+}
+_WHOLE = {"", "answered", "returned_directly"}
+"""Why a `ToolLoop` stops when all is well."""
+_BLOCKS = {"text", "thinking", "server", "source"}
+"""Kinds of blocks that look special; types of unknown blocks are strangers' words."""
+_LONG_ARGUMENTS = 160
+_LONG_VALUE = 400
+
+
+@dataclass
+class Node:
+    """One line of the tree, with what stands below it.
+
+    `label` says what it is and `text` what it says, which may be several lines. `is_folded` is
+    for what a reader wants to open only sometimes; `size` is how many characters that is. `bar` is
+    the share of the run's time before and during it.
+    """
+
+    kind: str
+    label: str = ""
+    text: str = ""
+    facts: list[str] = field(default_factory=list)
+    tone: Tone = "plain"
+    is_folded: bool = False
+    size: int = 0
+    bar: tuple[float, float] | None = None
+    children: list[Node] = field(default_factory=list)
+
+
+@dataclass
+class Outliner:
+    """Makes the tree of one run."""
+
+    run: Run
+    max_chars: int
+
+    def render(self) -> Node:
+        """The whole tree; its root sums up the run."""
+        children = [self._step(step) for step in self.run.steps]
+        if self.run.has_structured:
+            children.append(self._structured(self.run.structured))
+        if self.run.failure is not None:
+            error = self.run.failure
+            text = self._clean(f"{type(error).__name__}: {error}")
+            children.append(Node("failure", "failed", text, tone="bad"))
+        if self.run.stop_reason not in _WHOLE and self.run.failure is None:
+            text = self._clean(self.run.stop_reason.replace("_", " "))
+            children.append(Node("note", "stopped", text, tone="odd"))
+        return Node("run", "run", self._models(), self._totals(), children=children)
+
+    # the first line
+
+    def _models(self) -> str:
+        return self._line(", ".join(dict.fromkeys(t.model for t in self.run.turns if t.model)))
+
+    def _totals(self) -> list[str]:
+        turns, calls = self.run.turns, self.run.calls
+        counts = f"{_count(len(turns), 'turn')}, {_count(len(calls), 'call')}"
+        failed = sum(any(result.is_error for result in call.results) for call in calls)
+        if failed:
+            counts += f" ({failed} failed)"
+        facts = [counts]
+        if turns:
+            facts += [_render_ms(self._milliseconds()), _sum_tokens(turns), str(self.run.cost)]
+        return facts
+
+    def _milliseconds(self) -> float | None:
+        """From the first beginning to the last end: calls may run at the same time."""
+        return (self._bounds[1] - self._bounds[0]) * 1000 if self._bounds else None
+
+    @cached_property
+    def _bounds(self) -> tuple[float, float] | None:
+        timed: list[Turn | Call] = [*self.run.turns, *self.run.calls]
+        spans = [step.span for step in timed if step.span]
+        ends = [span.end for span in spans if span.end is not None]
+        return (min(span.start for span in spans), max(ends)) if ends else None
+
+    # steps
+
+    def _step(self, step: Said | Turn | Result) -> Node:
+        match step:
+            case Turn():
+                return self._turn(step)
+            case Said():
+                return self._said(step)
+            case Result():
+                node = self._result(step)
+                node.label = f"{node.label} of {self._line(step.name or step.call_id)}"
+                node.children.append(Node("note", "no call with this id", tone="odd"))
+                return node
+
+    def _said(self, said: Said) -> Node:
+        role = self._line(said.role)
+        if [block.kind for block in said.blocks] == ["text"]:
+            text = said.blocks[0].text
+            is_folded = said.role == "system"
+            return Node("said", role, self._clean(text), is_folded=is_folded, size=len(text))
+        return Node("said", role, children=[self._block(block) for block in said.blocks])
+
+    def _turn(self, turn: Turn) -> Node:
+        message = turn.message
+        children = [self._block(block) for block in [*turn.blocks, *turn.sources]]
+        children += [self._call(call) for call in turn.calls]
+        if raw := _raw_answer(message):
+            text = self._clean(raw)
+            children.append(Node("raw", "raw answer", text, is_folded=True, size=len(raw)))
+        children += self._endings(message.response_metadata)
+        facts = [_render_ms(turn.milliseconds), *_render_usage(turn.usage), str(turn.cost)]
+        began = turn.span.first_token_milliseconds if turn.span else None
+        if began is not None and any(block.kind == "text" for block in turn.blocks):
+            facts.insert(1, f"first token {_render_ms(began)}")
+        if turn.span and turn.span.retries:
+            facts.append(_count(turn.span.retries, "retry", "retries"))
+        label = f"turn {turn.number}"
+        return Node("turn", label, facts=facts, bar=self._bar(turn.span), children=children)
+
+    def _endings(self, metadata: Mapping[str, Any]) -> Iterable[Node]:
+        reason = str(metadata.get("finish_reason") or "")
+        if reason not in _FINE:
+            said = metadata.get("finish_message") or _MEANINGS.get(reason)
+            text = f"{reason}: {said}" if said else reason
+            yield Node("note", "finish reason", self._clean(text), tone="odd")
+        if blocked := metadata.get("block_reason"):
+            yield Node("note", "blocked", self._clean(str(blocked)), tone="bad")
+        if metadata.get("empty_response"):
+            yield Node("note", "empty answer", tone="odd")
+
+    def _block(self, block: Block) -> Node:
+        kind = "server" if block.is_server_tool else block.kind
+        kind = kind if kind in _BLOCKS else "other"
+        label = "" if block.kind == "text" else self._line(block.kind)
+        is_folded = block.kind == "thinking" or (kind == "server" and _is_data(block.text))
+        text = self._clean(block.text)
+        return Node(kind, label, text, is_folded=is_folded, size=len(block.text))
+
+    def _structured(self, value: Any) -> Node:
+        return Node("structured", "structured output", self._clean(render_value(value)))
+
+    # calls
+
+    def _call(self, call: Call) -> Node:
+        arguments = self._line(render_arguments(call.args))
+        node = Node("call", self._line(call.name), f"({arguments})", bar=self._bar(call.span))
+        if len(arguments) > _LONG_ARGUMENTS:
+            shown = self._clean(render_arguments(call.args, separator="\n"))
+            node.text = "(…)"
+            node.children.append(Node("arguments", "arguments", shown))
+        node.facts = [_render_ms(call.milliseconds)] if call.invalid is None else []
+        if call.span and call.span.retries:
+            node.facts.append(_count(call.span.retries, "retry", "retries"))
+        node.facts += [self._line(note) for note in call.notes]
+        if call.invalid is not None:
+            node.tone = "bad"
+            node.children.append(
+                Node("note", "invalid call", self._clean(call.invalid), tone="bad")
+            )
+        node.children += [self._result(result) for result in call.results]
+        if not call.results and call.invalid is None:
+            node.children.append(self._missing_result(call))
+        if any(result.is_error for result in call.results):
+            node.tone = "bad"
+        return node
+
+    def _missing_result(self, call: Call) -> Node:
+        if self.run.has_structured and any(call is last for last in self.run.turns[-1].calls):
+            return Node("note", "taken as structured output")
+        return Node("note", "no result", tone="odd")
+
+    def _result(self, result: Result) -> Node:
+        node = Node("result", "error" if result.is_error else "result")
+        node.tone = "bad" if result.is_error else "plain"
+        if not result.blocks:
+            node.text = "(empty)"
+        elif [block.kind for block in result.blocks] == ["text"]:
+            node.text = self._clean(result.blocks[0].text)
+        else:
+            node.children = [self._block(block) for block in result.blocks]
+        return node
+
+    def _bar(self, span: Span | None) -> tuple[float, float] | None:
+        if not self._bounds or not span or span.end is None:
+            return None
+        start, end = self._bounds
+        whole = (end - start) or 1.0
+        return (span.start - start) / whole, (span.end - span.start) / whole
+
+    def _clean(self, text: str) -> str:
+        return clean(text, self.max_chars)
+
+    def _line(self, text: str) -> str:
+        """Names and the like, which may not begin a new line."""
+        return self._clean(text).replace("\n", "⟨U+000A⟩").replace("\t", "⟨U+0009⟩")
+
+
+def _is_data(text: str) -> bool:
+    """Whether this is a long value and not code or output, which have lines."""
+    return len(text) > _LONG_VALUE and "\n" not in text
+
+
+def _raw_answer(message: AIMessage) -> str | None:
+    """What the model wrote before calls were read out of its text, if they were."""
+    raw = message.response_metadata.get("raw_text")
+    return raw if isinstance(raw, str) and raw.strip() != message.text.strip() else None
+
+
+def _render_ms(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "– ms"
+    if milliseconds < 10:
+        return f"{milliseconds:.1f} ms"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    if milliseconds < 120_000:
+        return f"{milliseconds / 1000:.2f} s"
+    minutes, seconds = divmod(round(milliseconds / 1000), 60)
+    return f"{minutes} min {seconds} s"
+
+
+def _render_usage(usage: Mapping[str, Any] | None) -> list[str]:
+    if not usage:
+        return ["– tokens"]
+    incoming = usage.get("input_token_details") or {}
+    outgoing = usage.get("output_token_details") or {}
+    details = [
+        f"{count:,} {word}"
+        for word, count in (
+            ("cached", incoming.get("cache_read")),
+            ("thinking", outgoing.get("reasoning")),
+        )
+        if count
+    ]
+    told = f" ({', '.join(details)})" if details else ""
+    return [f"{usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens{told}"]
+
+
+def _sum_tokens(turns: Iterable[Turn]) -> str:
+    counts = [turn.usage for turn in turns]
+    known = [usage for usage in counts if usage]
+    if not known:
+        return "– tokens"
+    incoming, outgoing = (
+        sum(usage.get(key) or 0 for usage in known) for key in ("input_tokens", "output_tokens")
+    )
+    at_least = "≥ " if len(known) < len(counts) else ""
+    return f"{at_least}{incoming:,} → {outgoing:,} tokens"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

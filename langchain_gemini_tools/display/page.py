@@ -1,0 +1,147 @@
+"""The tree as HTML: a fragment for notebooks, a page for files.
+
+No script, no address, no font from elsewhere: folding is done by `<details>`. All text is escaped,
+and the page forbids by its own policy whatever could be loaded or run. Without its style, as on
+sites that strip it, the tree is still a readable list.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.display.outline import Node
+
+_LIGHT = """
+--ink:#1f2328;--soft:#667080;--line:#e3e6eb;--paper:#fff;--well:#f6f7f9;--model:#2f5fd0;
+--tool:#8a3fb3;--good:#1f7a45;--bad:#c0282d;--odd:#95610a;--badwell:#fdf1f0;--oddwell:#fdf6e7;
+"""
+_DARK = """
+--ink:#e4e7ec;--soft:#98a2b3;--line:#343b46;--paper:#15181d;--well:#1e232a;--model:#85a9ff;
+--tool:#d3a0f0;--good:#72cf97;--bad:#ff8d88;--odd:#e6b75c;--badwell:#33201f;--oddwell:#30291a;
+"""
+_STYLE = f"""
+.lgt-trace{{{_LIGHT}}}
+@media (prefers-color-scheme:dark){{.lgt-trace{{{_DARK}}}}}
+[data-jp-theme-light="true"] .lgt-trace,.vscode-light .lgt-trace{{{_LIGHT}}}
+[data-jp-theme-light="false"] .lgt-trace,.vscode-dark .lgt-trace{{{_DARK}}}
+.lgt-trace{{color:var(--ink);background:var(--paper);font:14px/1.5 system-ui,-apple-system,
+"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:64rem;padding:.75rem 1rem;
+border:1px solid var(--line);border-radius:10px;overflow-wrap:anywhere;text-align:left}}
+.lgt-trace details,.lgt-trace .row{{margin:.2rem 0}}
+.lgt-trace .in{{margin-left:.4rem;padding-left:1rem;border-left:1px solid var(--line)}}
+.lgt-trace summary,.lgt-trace .head{{display:flex;gap:0 .9rem;align-items:baseline;
+position:relative;border-radius:6px}}
+.lgt-trace summary{{cursor:pointer;list-style:none}}
+.lgt-trace summary::-webkit-details-marker{{display:none}}
+.lgt-trace summary::before{{content:"▸";color:var(--soft);width:.9rem;margin-right:-.7rem;flex:none;
+font-size:11px}}
+.lgt-trace details[open]>summary::before{{content:"▾"}}
+.lgt-trace summary:hover{{background:var(--well)}}
+.lgt-trace summary:focus-visible{{outline:2px solid var(--model)}}
+.lgt-trace .what{{flex:1 1 0;min-width:0}}
+.lgt-trace .label{{font-weight:600}}
+.lgt-trace .said{{white-space:pre-wrap}}
+.lgt-trace .facts{{color:var(--soft);font-size:12px;font-variant-numeric:tabular-nums;
+text-align:right;max-width:60%}}
+.lgt-trace code,.lgt-trace .k-call>*>.what,.lgt-trace .k-server>*>.what>.label{{
+font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;
+font-size:12.5px;background:none;color:inherit;border:0;padding:0;margin:0}}
+.lgt-trace .label{{color:inherit;margin-right:.35em}}
+.lgt-trace .k-call>*>.what>.label{{margin-right:0}}
+.lgt-trace code.lines{{display:block;white-space:pre-wrap;background:var(--well);border-radius:6px;
+padding:.4rem .6rem;margin:.15rem 0;max-height:22rem;overflow:auto}}
+.lgt-trace.timed .facts{{margin-right:8rem}}
+.lgt-trace.timed .k-run>summary>.facts{{margin-right:.3rem}}
+.lgt-trace .bar{{position:absolute;right:.3rem;top:.5rem;width:7rem;height:6px;border-radius:3px;
+background:var(--well);overflow:hidden}}
+.lgt-trace .bar>i{{display:block;height:100%;min-width:3px;border-radius:3px;
+background:var(--model)}}
+.lgt-trace .k-call>*>.bar>i{{background:var(--tool)}}
+.lgt-trace .k-run>summary{{font-size:15px;padding-bottom:.4rem;margin-bottom:.5rem;
+border-bottom:1px solid var(--line);border-radius:0}}
+.lgt-trace .k-run>.in{{margin-left:0;padding-left:0;border:0}}
+.lgt-trace .k-run>.in>*{{margin:.55rem 0}}
+.lgt-trace .k-run>.in>.row>.head{{padding-left:1.1rem}}
+.lgt-trace .k-turn>summary>.what>.label{{color:var(--model)}}
+.lgt-trace .k-call>*>.what>.label,.lgt-trace .k-server>*>.what>.label{{color:var(--tool)}}
+.lgt-trace .k-result>*>.what>.label,.lgt-trace .k-structured>*>.what>.label{{color:var(--good)}}
+.lgt-trace .k-thinking,.lgt-trace .k-raw,.lgt-trace .k-source,
+.lgt-trace .k-arguments>*>.what>.label{{color:var(--soft)}}
+.lgt-trace .k-thinking .label,.lgt-trace .k-raw .label,.lgt-trace .k-source .label,
+.lgt-trace .k-arguments .label{{font-weight:400}}
+.lgt-trace .k-thinking .said{{font-style:italic}}
+.lgt-trace .t-bad>.head,.lgt-trace .t-bad>.head code{{background:var(--badwell)}}
+.lgt-trace .t-odd>.head{{background:var(--oddwell)}}
+.lgt-trace .in .t-bad>.head,.lgt-trace .in .t-odd>.head{{padding:.1rem .6rem}}
+.lgt-trace .t-bad>*>.what>.label{{color:var(--bad)}}
+.lgt-trace .t-odd>*>.what>.label{{color:var(--odd)}}
+@media (max-width:44rem){{.lgt-trace .bar{{display:none}}.lgt-trace.timed .facts{{margin-right:0}}}}
+"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_WRITTEN_AS_CODE = {"call", "result", "arguments", "server", "structured", "raw"}
+
+
+def render_fragment(root: Node, *, unfold: bool) -> str:
+    """The tree as a piece of HTML with its own style."""
+    timed = " timed" if any(child.bar for child in root.children) else ""
+    tree = _render_node(root, unfold=unfold)
+    return f'<style>{_STYLE}</style><div class="lgt-trace{timed}">{tree}</div>'
+
+
+def render_page(root: Node, *, unfold: bool) -> str:
+    """The tree as a whole document that needs nothing else."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        '<meta name="referrer" content="no-referrer">'
+        f"<title>Run{_escape(f' of {root.text}' if root.text else '')}</title>"
+        "<style>body{margin:1.5rem auto;max-width:66rem;padding:0 1rem}</style>"
+        f"</head><body>{render_fragment(root, unfold=unfold)}</body></html>\n"
+    )
+
+
+def _render_node(node: Node, *, unfold: bool) -> str:
+    classes = f"k-{node.kind} t-{node.tone}"
+    below = "\n".join(_render_node(child, unfold=unfold) for child in node.children)
+    gap = "" if node.kind == "call" else " "
+    what = _label(node) + (gap + _text(node) if node.text and not node.is_folded else "")
+    head = f'<span class="what">{what}</span> {_facts(node)}{_bar(node)}'
+    if node.is_folded:
+        below = f'<div class="said">{_escape(node.text)}</div>{below}'
+    if not below:
+        return f'<div class="row {classes}"><div class="head">{head}</div></div>'
+    is_open = " open" if unfold or not node.is_folded else ""
+    summary = f'<summary>{head}</summary>\n<div class="in">{below}</div>'
+    return f'<details class="{classes}"{is_open}>{summary}</details>'
+
+
+def _label(node: Node) -> str:
+    mark = {"bad": "✗ ", "odd": "! "}.get(node.tone, "")
+    return f'<span class="label">{mark}{_escape(node.label)}</span>' if node.label else ""
+
+
+def _text(node: Node) -> str:
+    text = _escape(node.text)
+    if node.kind not in _WRITTEN_AS_CODE:
+        return f'<span class="said">{text}</span>'
+    return f'<code class="lines">{text}</code>' if "\n" in text else f"<code>{text}</code>"
+
+
+def _facts(node: Node) -> str:
+    facts = [f"{node.size:,} characters"] if node.is_folded else node.facts
+    return f'<span class="facts">{_escape(" · ".join(facts))}</span>' if facts else ""
+
+
+def _bar(node: Node) -> str:
+    if node.bar is None:
+        return ""
+    start, length = (f"{share * 100:.2f}%" for share in node.bar)
+    return f'<span class="bar"><i style="margin-left:{start};width:{length}"></i></span>'
+
+
+def _escape(text: str) -> str:
+    return escape(text, quote=True)

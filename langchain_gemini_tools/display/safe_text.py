@@ -1,0 +1,150 @@
+"""Text of strangers -> text that is safe to look at, and values of any shape -> short text.
+
+Tool results, arguments and answers are somebody else's words. What goes to a terminal must not move
+its cursor, rename its window or turn its lines around; what is enormous must not be written out.
+Everything that a trace shows has been through `clean` once; the writers of HTML and mermaid escape
+for their own grammar after that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any
+
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Categories of characters that steer instead of being seen: controls, bidi marks, tags, halves."""
+_KEPT = {"\n", "\t", "\u200c", "\u200d"}
+"""Line ends, and the joiners that emoji and several scripts are written with."""
+
+_SECRETS = re.compile(
+    r"(?P<google>AIza)[\w-]{35}"
+    r"|(?P<oauth>ya29\.)[\w.-]{20,}"
+    r"|(?P<auth>AQ\.)[\w-]{30,}"
+    r"|(?P<bearer>Bearer )[\w.~+/=-]{20,}"
+    r"|(?P<pem>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:(?!-----END).)*(?:-----END [A-Z ]*-----)?",
+    re.DOTALL,
+)
+_LONGEST_FIXED_SECRET = 64
+"""A key that the cut goes through could not be recognised, so this much is read beyond it."""
+
+_MAX_DEPTH = 8
+_MAX_ITEMS = 400
+_MAX_STRING = 20_000
+_CHARS_PER_ITEM = 100
+"""A long text counts as this many characters a piece."""
+_MAX_BITS = 4096
+"""Longer whole numbers are not written out; Python itself refuses to for some."""
+
+
+def clean(text: str, max_chars: int) -> str:
+    """Text with nothing unseen in it, credentials hidden, cut at `max_chars` with a note."""
+    window = text[: max_chars + _LONGEST_FIXED_SECRET]
+    shown = _hide_secrets(window)
+    if len(text) > max_chars:
+        shown = shown[: max(0, min(max_chars, len(shown) - _LONGEST_FIXED_SECRET))]
+    rest = len(text) - max_chars
+    shown = "".join(_visible(char) for char in shown.replace("\r\n", "\n"))
+    return f"{shown}… ({rest:,} more characters)" if rest > 0 else shown
+
+
+def render_value(value: Any) -> str:
+    """A value as JSON text, whatever it is: cycles, depth and numbers of items are bounded."""
+    return json.dumps(_Pruner().prune(value), ensure_ascii=False)
+
+
+def render_arguments(args: Any, separator: str = ", ") -> str:
+    """Arguments as they would stand between the brackets of a call."""
+    if not isinstance(args, Mapping):
+        return args if isinstance(args, str) else render_value(args)
+    pruned = _Pruner().prune(args)
+    return separator.join(
+        f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in pruned.items()
+    )
+
+
+def _hide_secrets(text: str) -> str:
+    def hide(match: re.Match[str]) -> str:
+        start = next(group for group in match.groups() if group)
+        return f"{start}…(hidden)"
+
+    return _SECRETS.sub(hide, text)
+
+
+def _visible(char: str) -> str:
+    if char in _KEPT or unicodedata.category(char) not in _UNSEEN:
+        return char
+    return f"⟨U+{ord(char):04X}⟩"
+
+
+@dataclass
+class _Pruner:
+    """Copies a value as plain JSON until it has seen enough."""
+
+    _items: int = 0
+    _open: set[int] = field(default_factory=set)
+
+    def prune(self, value: Any, depth: int = 0) -> Any:
+        self._items += 1
+        match value:
+            case int() if value.bit_length() > _MAX_BITS:
+                return f"<whole number of {value.bit_length():,} bits>"
+            case None | bool() | int() | float():
+                return value
+            case str():
+                self._items += min(len(value), _MAX_STRING) // _CHARS_PER_ITEM
+                return value[:_MAX_STRING]
+            case bytes() | bytearray() | memoryview():
+                return f"<{len(value)} bytes>"
+        if id(value) in self._open:
+            return "<cycle>"
+        if depth >= _MAX_DEPTH or self._items > _MAX_ITEMS:
+            return "…"
+        self._open.add(id(value))
+        try:
+            return self._prune_container(value, depth + 1)
+        finally:
+            self._open.discard(id(value))
+
+    def _prune_container(self, value: Any, depth: int) -> Any:
+        if isinstance(value, Mapping):
+            return self._prune_mapping(value, depth)
+        if isinstance(value, Sequence | AbstractSet):
+            return self._prune_items(value, depth)
+        fields = _fields(value)
+        return _name(value) if fields is None else self._prune_mapping(fields, depth)
+
+    def _prune_mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        pruned: dict[str, Any] = {}
+        for key, item in value.items():
+            if self._items > _MAX_ITEMS:
+                pruned["…"] = f"{len(value) - len(pruned)} more"
+                break
+            pruned[str(key)[:200]] = self.prune(item, depth)
+        return pruned
+
+    def _prune_items(self, value: Sequence[Any] | AbstractSet[Any], depth: int) -> list[Any]:
+        pruned: list[Any] = []
+        for item in value:
+            if self._items > _MAX_ITEMS:
+                pruned.append(f"… {len(value) - len(pruned)} more")
+                break
+            pruned.append(self.prune(item, depth))
+        return pruned
+
+
+def _fields(value: Any) -> Mapping[str, Any] | None:
+    """What a Pydantic model or a dataclass holds; an unknown object is not asked for its repr."""
+    names = getattr(type(value), "model_fields", None) or getattr(
+        type(value), "__dataclass_fields__", None
+    )
+    return {name: getattr(value, name, None) for name in names} if names else None
+
+
+def _name(value: Any) -> str:
+    known = type(value).__module__ in {"datetime", "decimal", "uuid", "enum", "pathlib"}
+    return str(value) if known or isinstance(value, BaseException) else f"<{type(value).__name__}>"

@@ -1,0 +1,118 @@
+"""`python -m langchain_gemini_tools`, as a newcomer runs it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from langchain_gemini_tools.demo.command import main
+from tests.emulator import API_KEY, Emulator
+from tests.record_demo import ANSWER, script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+STEPS = f"""\
+you    What should I pack for Oslo and Rome?
+agent  calls get_weather(city="Oslo")
+agent  calls get_weather(city="Rome")
+agent  calls check_wardrobe(items=["down jacket", "wool hat", "thermal socks", "light shirt", "sunglasses"])
+agent  {ANSWER}
+"""  # noqa: E501 - as it is printed
+TREE = f"""\
+run  gemini-3-flash-preview  3 turns, 3 calls · N ms · 1,003 → 137 tokens · $N
+├── system  You help people pack. Look up the weather of every… (179 characters)
+├── you  What should I pack for Oslo and Rome?
+├── turn 1  N ms · 204 → 43 tokens · $N
+│   ├── get_weather(city="Oslo")  N ms
+│   │   └── result  -3 °C, snow
+│   └── get_weather(city="Rome")  N ms
+│       └── result  17 °C, sun
+├── turn 2  N ms · 337 → 39 tokens · $N
+│   └── check_wardrobe(items=["down jacket", "wool hat", "thermal socks", "light shirt", "sunglasses"])  N ms
+│       └── result  {{"there": ["down jacket", "wool hat", "light shirt", "sunglasses"], "missing": ["thermal socks"]}}
+└── turn 3  N ms · first token N ms · 462 → 55 tokens · $N
+    └── {ANSWER}
+"""  # noqa: E501 - as it is printed
+
+
+def _without_numbers(text: str) -> str:
+    """What differs from run to run, and prices, which differ from year to year."""
+    return re.sub(r"\$[\d.]+", "$N", re.sub(r"[\d.]+ m?s\b", "N ms", text))
+
+
+def test_without_a_key_the_recording_is_replayed_and_said_to_be_one() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "langchain_gemini_tools"],
+        capture_output=True,
+        encoding="utf-8",
+        env={"COLUMNS": "250", "PYTHONIOENCODING": "utf-8"},
+        check=True,
+    )
+    said, steps, tree = done.stdout.split("\n\n", 2)
+    assert said == (
+        "No GOOGLE_API_KEY: replaying a recording, so that times are not Gemini's. It was recorded "
+        "against: local server gemini-emulator (no evidence about Gemini)."
+    )
+    assert f"{steps}\n" == STEPS
+    assert _without_numbers(tree) == TREE
+    assert done.stderr == ""
+
+
+def test_with_a_key_it_talks_to_the_api(
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", emulator.url)
+    script(emulator)
+    page = tmp_path / "run.html"
+    assert main(["Oslo and Rome?", "--html", str(page)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Talking to gemini-3-flash-preview with your key.\n\nyou    Oslo and")
+    assert shown.endswith(f"\nWritten to {page}\n")
+    assert "check_wardrobe" in page.read_text(encoding="utf-8")
+    assert len(emulator.requests) == 3
+
+
+def test_a_failure_is_shown_with_what_was_done_before(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", emulator.url)
+    emulator.reply(calls=[("get_weather", {"city": "Oslo"})])
+    error = {"error": {"code": 403, "message": "Not for you.", "status": "PERMISSION_DENIED"}}
+    emulator.reply(body=error, status=403)
+    assert main([]) == 1
+    shown = capsys.readouterr().out
+    assert "result  -3 °C, snow" in shown
+    assert "✗ failed  GeminiPermissionError" in shown
+
+
+def test_without_a_key_another_question_is_refused_plainly(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["What should I pack for Lima?"]) == 2
+    assert capsys.readouterr().err == (
+        "Without a key only the recorded question can be answered: 'What should I pack for Oslo "
+        "and Rome?', by gemini-3-flash-preview. To ask anything else, set GOOGLE_API_KEY "
+        "(https://aistudio.google.com/apikey).\n"
+    )
+
+
+def test_without_the_extras_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "vcr", None)
+    assert main([]) == 2
+    assert capsys.readouterr().err == (
+        "Without a key a recording is replayed, which needs: "
+        "pip install 'langchain-gemini-tools[display,testing]'\n"
+    )

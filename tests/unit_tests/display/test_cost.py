@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import sys
+from decimal import Decimal
+
+import pytest
+
+from langchain_gemini_tools.display.cost import Cost, find_cost, sum_costs
+
+USAGE = {"input_tokens": 1000, "output_tokens": 200}
+
+
+def _cost(model: str, provider: str | None = "google_genai", **usage: object) -> Cost:
+    return find_cost(USAGE | usage, model, provider, uses_server_tools=False)
+
+
+def test_a_known_model_has_a_price() -> None:
+    assert _cost("gemini-2.0-flash") == Cost(Decimal("0.00018"))
+    assert _cost("models/gemini-2.0-flash") == Cost(Decimal("0.00018"))
+
+
+def test_cached_tokens_are_cheaper() -> None:
+    cached = _cost("gemini-2.0-flash", input_token_details={"cache_read": 800})
+    assert cached.dollars is not None
+    assert Decimal("0.00008") < cached.dollars < Decimal("0.00018")
+
+
+@pytest.mark.parametrize("model", ["gemini-99", "", "../../x"])
+def test_an_unknown_model_has_none_which_is_not_nothing(model: str) -> None:
+    assert _cost(model) == Cost(None)
+    assert str(_cost(model)) == "n/a"
+
+
+def test_usage_that_makes_no_sense_has_no_price() -> None:
+    assert _cost("gemini-2.0-flash", input_token_details={"cache_read": 5000}) == Cost(None)
+    assert find_cost(None, "gemini-2.0-flash", None, uses_server_tools=False) == Cost(None)
+
+
+def test_searches_are_billed_apart_so_the_price_is_a_lower_bound() -> None:
+    cost = find_cost(USAGE, "gemini-2.0-flash", "google_genai", uses_server_tools=True)
+    assert str(cost) == "≥ $0.00018"
+
+
+def test_without_the_price_list_there_is_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    assert _cost("gemini-2.0-flash") == Cost(None)
+
+
+def test_a_sum_says_when_something_is_missing() -> None:
+    one, two, none = Cost(Decimal(1)), Cost(Decimal("2.5")), Cost(None)
+    assert sum_costs([one, two]) == Cost(Decimal("3.5"))
+    assert sum_costs([one, none]) == Cost(Decimal(1), is_partial=True)
+    assert sum_costs([none, none]) == Cost(None)
+    assert sum_costs([]) == Cost(None)
+
+
+@pytest.mark.parametrize(
+    ("dollars", "shown"),
+    [
+        ("0", "free"),
+        ("0.0000001", "< $0.000001"),
+        ("0.0000123", "$0.000012"),
+        ("0.00123", "$0.0012"),
+        ("0.0123456", "$0.0123"),
+        ("1234.5", "$1,234.50"),
+    ],
+)
+def test_dollars_are_short(dollars: str, shown: str) -> None:
+    assert str(Cost(Decimal(dollars))) == shown

@@ -1,0 +1,99 @@
+"""The HTML of a trace, read by a parser; a browser reads it in the integration tests."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from langchain_core.messages import HumanMessage, ToolMessage
+
+from langchain_gemini_tools import trace
+from tests.unit_tests.display.runs import HOSTILE, answer, call, weather_clock, weather_run
+
+TAGS = {"html", "head", "meta", "title", "style", "body", "div", "details", "summary", "span"}
+TAGS |= {"code", "i"}
+VOID = {"meta"}
+
+
+class Reader(HTMLParser):
+    """Which elements there are, what is in them, and whether each is closed where it must be."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.classes: set[str] = set()
+        self.text = ""
+        self.folds: list[bool] = []
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.classes |= {
+            name for key, value in attrs if key == "class" for name in (value or "").split()
+        }
+        if tag == "details":
+            self.folds.append("open" not in dict(attrs))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] != "style":
+            self.text += data
+
+
+def test_the_page_says_what_the_text_says() -> None:
+    words = Reader(trace(weather_run())._repr_html_()).text.split()
+    drawn = str(trace(weather_run())).translate(str.maketrans("├└│─", "    "))
+    assert words == drawn.split()
+
+
+def test_strangers_text_stays_text() -> None:
+    messages = [
+        HumanMessage(HOSTILE),
+        answer(
+            [{"type": HOSTILE, "x": HOSTILE}, {"type": "thinking", "thinking": HOSTILE}],
+            model=HOSTILE,
+            tool_calls=[call(HOSTILE, "a", **{HOSTILE: HOSTILE})],
+            response_metadata={"finish_reason": HOSTILE},
+        ),
+        ToolMessage(HOSTILE, tool_call_id="a"),
+        ToolMessage(HOSTILE, tool_call_id=HOSTILE, name=HOSTILE),
+    ]
+    read = Reader(trace(messages).to_html())
+    assert read.tags <= TAGS
+    assert read.attributes <= {
+        "charset", "class", "content", "http-equiv", "lang", "name", "open", "style",
+    }  # fmt: skip
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)?", name) for name in read.classes)
+    assert read.text.count("<script>document.title='owned'</script>") == 13
+
+
+def test_thoughts_are_folded_unless_asked_for() -> None:
+    message = answer([{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Yes"}])
+    assert Reader(trace(message)._repr_html_()).folds == [False, False, True]
+    assert Reader(trace(message, unfold=True)._repr_html_()).folds == [False, False, False]
+
+
+def test_the_page_names_no_other_place() -> None:
+    page = trace(weather_run(), weather_clock()).to_html()
+    assert not re.findall(r"https?:|//|url\(|@import|src=|href=", page)
+
+
+@pytest.mark.parametrize("has_clock", [True, False], ids=["timed", "not timed"])
+def test_bars_show_when_each_call_ran(has_clock: bool) -> None:
+    page = trace(weather_run(), weather_clock() if has_clock else None)._repr_html_()
+    bars = re.findall(r'style="margin-left:([\d.]+)%;width:([\d.]+)%"', page)
+    assert bars == (
+        [("0.00", "12.50"), ("25.00", "25.00"), ("37.50", "25.00"), ("75.00", "25.00")]
+        if has_clock
+        else []
+    )

@@ -1,0 +1,154 @@
+"""Progress of real batches; how a bar looks is rich's affair, what it counts is ours."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+
+from langchain_gemini_tools import BatchProgress
+from langchain_gemini_tools.display.progress import Counts
+from tests.unit_tests.display.runs import answer, call
+from tests.unit_tests.display.test_clock import ScriptedModel, wait
+
+
+def _model(count: int) -> GenericFakeChatModel:
+    return GenericFakeChatModel(messages=iter([answer("Yes") for _ in range(count)]))
+
+
+def _fail_on_three(number: int) -> int:
+    if number == 3:
+        raise ValueError("three")
+    return number
+
+
+def test_a_batch_is_counted_with_its_tokens() -> None:
+    out = io.StringIO()
+    with BatchProgress(20, "questions", file=out) as progress:
+        _model(20).batch(["Is it?"] * 20, config={"callbacks": [progress], "max_concurrency": 4})
+    assert progress.counts == Counts(20, done=20, input_tokens=20_000, output_tokens=4000)
+    assert out.getvalue() == "questions: 20/20 · 20,000 → 4,000 tokens\n"
+
+
+async def test_also_in_an_event_loop() -> None:
+    progress = BatchProgress(20, file=io.StringIO())
+    await _model(20).abatch(["Is it?"] * 20, config={"callbacks": [progress]})
+    assert progress.counts == Counts(20, done=20, input_tokens=20_000, output_tokens=4000)
+
+
+def test_failures_are_counted_apart() -> None:
+    out = io.StringIO()
+    with BatchProgress(5, file=out) as progress:
+        RunnableLambda(_fail_on_three).batch(
+            [1, 2, 3, 4, 5], config={"callbacks": [progress]}, return_exceptions=True
+        )
+    assert progress.counts == Counts(5, done=4, failed=1)
+    assert out.getvalue() == "runs: 5/5 · 1 failed · 0 → 0 tokens\n"
+
+
+def test_an_agent_with_all_its_steps_is_one_run() -> None:
+    def agent() -> Any:
+        replies = [answer(tool_calls=[call("wait", "a", name="Ada")]), answer("Done.")]
+        return create_agent(ScriptedModel(messages=iter(replies)), tools=[wait])
+
+    progress = BatchProgress(file=io.StringIO())
+    for _ in range(2):
+        agent().invoke({"messages": "Wait"}, config={"callbacks": [progress]})
+    assert progress.counts == Counts(done=2, input_tokens=4000, output_tokens=800)
+
+
+def test_given_to_an_inner_step_only_that_is_counted() -> None:
+    progress = BatchProgress(file=io.StringIO())
+    inner = _model(3).with_config(callbacks=[progress])
+    (RunnableLambda(str) | inner).batch(["a", "b", "c"])
+    assert progress.counts.done == 3
+
+
+def test_an_answer_without_usage_adds_no_tokens() -> None:
+    progress = BatchProgress(1, file=io.StringIO())
+    GenericFakeChatModel(messages=iter([AIMessage("Yes")])).invoke(
+        "Is it?", config={"callbacks": [progress]}
+    )
+    assert progress.counts == Counts(1, done=1)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar_that_ends_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    out = Terminal()
+    with BatchProgress(3, "[b]files[/b]", file=out) as progress:
+        _model(3).batch(["Is it?"] * 3, config={"callbacks": [progress]})
+    last = out.getvalue().split("\r")[-1]
+    assert "[b]files[/b]" in last
+    assert "3/3 · 3,000 → 600 tokens" in last
+
+
+def test_a_bar_that_nobody_closes_gives_the_cursor_back_in_the_end() -> None:
+    script = (
+        "import sys\n"
+        "from uuid import uuid4\n"
+        "from langchain_gemini_tools import BatchProgress\n"
+        "sys.stderr.isatty = lambda: True\n"
+        "BatchProgress(9).on_chain_start({}, {}, run_id=uuid4())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"TERM": "xterm", "PYTHONIOENCODING": "utf-8"},
+    )
+    assert done.stderr.endswith("\x1b[?25h")
+
+
+def test_without_rich_a_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    out = Terminal()
+    with BatchProgress(1, file=out) as progress:
+        _model(1).invoke("Is it?", config={"callbacks": [progress]})
+    assert out.getvalue() == "runs: 1/1 · 1,000 → 200 tokens\n"
+
+
+def test_a_batch_that_is_given_up_leaves_its_last_count() -> None:
+    out = io.StringIO()
+    with pytest.raises(ValueError, match="three"), BatchProgress(9, file=out) as progress:
+        RunnableLambda(_fail_on_three).map().invoke([1, 2, 3], config={"callbacks": [progress]})
+    assert out.getvalue() == "runs: 1/9 · 1 failed · 0 → 0 tokens\n"
+
+
+def test_a_notebook_gets_one_output_that_is_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[Any] = []
+
+    def display(value: Any, *, display_id: bool) -> SimpleNamespace:
+        shown.append(value)
+        return SimpleNamespace(update=shown.append)
+
+    kernel = SimpleNamespace(kernel=object())
+    ipython = SimpleNamespace(get_ipython=lambda: kernel)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(
+        sys.modules,
+        "IPython.display",
+        SimpleNamespace(display=display),
+    )
+    progress = BatchProgress(2, "<b>files")
+    _model(2).batch(["Is it?"] * 2, config={"callbacks": [progress]})
+    assert repr(shown[-1]) == "<b>files: 2/2 · 2,000 → 400 tokens"
+    assert shown[-1]._repr_html_() == (
+        '&lt;b&gt;files <progress value="2" max="2"></progress> 2/2 · 2,000 → 400 tokens'
+    )

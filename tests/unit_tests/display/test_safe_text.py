@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, SecretStr
+
+from langchain_gemini_tools.display.safe_text import clean, render_arguments, render_value
+
+GOOGLE_KEY = "AIza" + "Sy" + "x1-_" * 8 + "y"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\nin lines", "plain\ttext\nin lines"),
+        ("Windows\r\nlines", "Windows\nlines"),
+        ("over\rwritten", "over⟨U+000D⟩written"),
+        ("\x1b]0;title\x07", "⟨U+001B⟩]0;title⟨U+0007⟩"),
+        ("\x9b31m one-byte escape", "⟨U+009B⟩31m one-byte escape"),
+        ("safe\u202egnp.exe", "safe⟨U+202E⟩gnp.exe"),
+        ("tag\U000e0041 and \u200b and \u2028", "tag⟨U+E0041⟩ and ⟨U+200B⟩ and ⟨U+2028⟩"),
+        ("half \ud83d of a pair", "half ⟨U+D83D⟩ of a pair"),
+        ("family 👨‍👩‍👧 and नमस्ते", "family 👨‍👩‍👧 and नमस्ते"),
+    ],
+    ids=[
+        "plain",
+        "line ends",
+        "return",
+        "escape",
+        "C1",
+        "bidi",
+        "invisible",
+        "surrogate",
+        "joiners",
+    ],
+)
+def test_what_steers_instead_of_being_seen_is_made_visible(text: str, shown: str) -> None:
+    assert clean(text, 1000) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"key={GOOGLE_KEY}&x", "key=AIza…(hidden)&x"),
+        ("Authorization: Bearer " + "abc." * 20, "Authorization: Bearer …(hidden)"),
+        ("token ya29" + ".a0" * 20 + " end", "token ya29.…(hidden) end"),
+        (
+            "-----BEGIN " + "PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\nafter",
+            "-----BEGIN " + "PRIVATE KEY-----…(hidden)\nafter",
+        ),
+        ("AIza is how Google's keys begin", "AIza is how Google's keys begin"),
+    ],
+    ids=["key", "bearer", "oauth", "private key", "no key"],
+)
+def test_strings_shaped_like_credentials_are_hidden(text: str, shown: str) -> None:
+    assert clean(text, 1000) == shown
+
+
+def test_no_part_of_a_key_is_left_where_the_text_is_cut() -> None:
+    text = "a" * 90 + GOOGLE_KEY + "b" * 100
+    for limit in range(80, 140):
+        assert GOOGLE_KEY[:8] not in clean(text, limit)
+
+
+@settings(max_examples=50)
+@given(st.text(), st.integers(0, 20))
+def test_any_text_becomes_printable_and_short(text: str, limit: int) -> None:
+    shown = clean(text, limit)
+    shown.encode()
+    assert len(shown) <= limit * len("⟨U+100000⟩") + 40
+
+
+class Account(BaseModel):
+    owner: str
+    password: SecretStr
+
+
+def test_values_of_any_kind_become_json() -> None:
+    value: dict[Any, Any] = {
+        "when": datetime(2026, 1, 2, tzinfo=UTC),
+        "account": Account(owner="Ada", password=SecretStr("hidden")),
+        "bytes": b"12345",
+        "object": object(),
+        "huge": 10**6000,
+        3: (None, True, 1.5, "å"),
+    }
+    assert render_value(value) == (
+        '{"when": "2026-01-02 00:00:00+00:00", "account": {"owner": "Ada", "password": '
+        '"<SecretStr>"}, "bytes": "<5 bytes>", "object": "<object>", "huge": '
+        '"<whole number of 19,932 bits>", "3": [null, true, 1.5, "å"]}'
+    )
+
+
+def test_cycles_and_depth_end() -> None:
+    cycle: dict[str, Any] = {"name": "x"}
+    cycle["self"] = cycle
+    assert render_value(cycle) == '{"name": "x", "self": "<cycle>"}'
+    deep: list[Any] = []
+    innermost = deep
+    for _ in range(50):
+        innermost.append([])
+        innermost = innermost[0]
+    assert render_value(deep) == "[" * 8 + '"…"' + "]" * 8
+
+
+def test_wide_values_end_with_how_much_is_left_out() -> None:
+    numbers = ", ".join(str(number) for number in range(400))
+    assert render_value(list(range(1_000_000))) == f'[{numbers}, "… 999600 more"]'
+    grid = [["x" * 1000] * 1000] * 1000
+    assert len(render_value(grid)) < 100_000
+
+
+def test_arguments_read_like_a_call() -> None:
+    assert render_arguments({"city": "Oslo", "days": 3}) == 'city="Oslo", days=3'
+    assert render_arguments("{broken") == "{broken"
+    assert render_arguments(["no", "dict"]) == '["no", "dict"]'

@@ -1,0 +1,369 @@
+"""What a user sees of a run, as plain text: whole trees."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from pydantic import BaseModel
+
+from langchain_gemini_tools import trace
+from langchain_gemini_tools.errors import TruncatedStreamError
+from tests.unit_tests.display.runs import HOSTILE, answer, call, weather_clock, weather_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _shown(source: Any, **options: Any) -> list[str]:
+    """The tree without its first line, which sums up the run."""
+    return str(trace(source, **options)).split("\n")[1:]
+
+
+def test_a_run_is_a_tree_of_turns_calls_and_results() -> None:
+    assert str(trace(weather_run())) == (
+        "run  gemini-2.0-flash  2 turns, 2 calls (1 failed) · – ms · 2,000 → 400 tokens · "
+        "$0.00036\n"
+        "├── you  What is the weather?\n"
+        "├── turn 1  – ms · 1,000 → 200 tokens · $0.00018\n"
+        '│   ├── get_weather(city="Oslo")  – ms\n'
+        "│   │   └── result  -3 °C, snow\n"
+        '│   └── ✗ get_weather(city="Rome")  – ms\n'
+        "│       └── ✗ error  no such city\n"
+        "└── turn 2  – ms · 1,000 → 200 tokens · $0.00018\n"
+        "    └── Snow in Oslo; I do not know about Rome."
+    )
+
+
+def test_a_clock_adds_times_first_tokens_and_retries() -> None:
+    shown = str(trace(weather_run(), weather_clock())).split("\n")
+    assert [line for line in shown if " ms" in line] == [
+        "run  gemini-2.0-flash  2 turns, 2 calls (1 failed) · 800 ms · 2,000 → 400 tokens · "
+        "$0.00036",
+        "├── turn 1  100 ms · 1,000 → 200 tokens · $0.00018",
+        '│   ├── get_weather(city="Oslo")  200 ms',
+        '│   └── ✗ get_weather(city="Rome")  200 ms',
+        "└── turn 2  200 ms · first token 100 ms · 1,000 → 200 tokens · $0.00018 · 1 retry",
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda messages: messages,
+        tuple,
+        lambda messages: {"messages": messages},
+        lambda messages: SimpleNamespace(messages=messages),
+    ],
+    ids=["list", "tuple", "agent state", "result with messages"],
+)
+def test_messages_are_found_in_what_executors_return(wrap: Any) -> None:
+    assert str(trace(wrap(weather_run()))) == str(trace(weather_run()))
+
+
+def test_one_message_is_a_run_of_one_turn() -> None:
+    assert _shown(answer("Hello")) == [
+        "└── turn 1  – ms · 1,000 → 200 tokens · $0.00018",
+        "    └── Hello",
+    ]
+
+
+def test_the_chunks_of_a_stream_are_one_answer() -> None:
+    chunks = [AIMessageChunk(content=text, id="run-1") for text in ("Good ", "morn", "ing")]
+    assert _shown([HumanMessage("Hi"), *chunks]) == [
+        "├── you  Hi",
+        "└── turn 1  – ms · – tokens · n/a",
+        "    └── Good morning",
+    ]
+
+
+def test_what_holds_no_messages_is_refused_by_its_type() -> None:
+    with pytest.raises(TypeError, match="found no messages in a int"):
+        trace(3)
+
+
+def test_thoughts_code_media_and_sources_have_their_places() -> None:
+    tool_call = {"toolType": "GOOGLE_MAPS", "id": "x", "args": {"query": "cats"}}
+    messages: list[BaseMessage] = [
+        SystemMessage("Be brief. " * 20),
+        HumanMessage(
+            [
+                {"type": "text", "text": "What is this?"},
+                {"type": "image", "base64": "A" * 4000, "mime_type": "image/png"},
+                {"type": "image", "url": "https://example.org/a.png?signature=secret"},
+            ]
+        ),
+        answer(
+            [
+                {"type": "thinking", "thinking": "I see a picture.\n" + "Hm. " * 30},
+                {"type": "executable_code", "executable_code": "a = 1\nprint(a)"},
+                {"type": "code_execution_result", "code_execution_result": "1\n", "outcome": 1},
+                {"type": "gemini_part", "part": {"toolCall": tool_call}},
+                {"type": "gemini_part", "part": {"toolResponse": {"response": {"x": "y" * 500}}}},
+                {"type": "gemini_part", "part": {"newKind": {"a": 1}, "thoughtSignature": "c2ln"}},
+                {"type": "text", "text": "A cat."},
+            ],
+            response_metadata={
+                "grounding_metadata": {"web_search_queries": ["cats"]},
+                "citation_metadata": {"citationSources": [{"uri": "https://example.org/cats"}]},
+            },
+            usage_metadata={
+                "input_tokens": 1000,
+                "output_tokens": 200,
+                "total_tokens": 1200,
+                "input_token_details": {"cache_read": 600},
+                "output_token_details": {"reasoning": 150},
+            },
+        ),
+    ]
+    assert _shown(messages) == [
+        "├── system  Be brief. Be brief. Be brief. Be brief. Be brief.… (200 characters)",
+        "├── you",
+        "│   ├── What is this?",
+        "│   ├── image  image/png, 3.0 kB",
+        "│   └── image  image at https://example.org/a.png",
+        "└── turn 1  – ms · 1,000 → 200 tokens (600 cached, 150 thinking) · ≥ $0.00014",
+        "    ├── thinking  I see a picture. Hm. Hm. Hm. Hm. Hm. Hm. Hm. Hm. H… (137 characters)",
+        "    ├── code_interpreter",
+        "    │   a = 1",
+        "    │   print(a)",
+        "    ├── server result  1",
+        '    ├── GOOGLE_MAPS  query="cats"',
+        f'    ├── server result  {{"x": "{"y" * 43}… (509 characters)',
+        '    ├── newKind  {"a": 1}',
+        "    ├── A cat.",
+        "    ├── google_search  cats",
+        "    └── source  https://example.org/cats",
+    ]
+    unfolded = str(trace(messages, unfold=True))
+    assert "characters)" not in unfolded
+
+
+def test_what_is_missing_or_went_wrong_is_marked() -> None:
+    broken = {"name": "pay", "args": "{amount:", "id": "c", "error": "no JSON"}
+    messages = [
+        answer(
+            tool_calls=[call("book", "a"), call("pay", "b", amount=10)],
+            invalid_tool_calls=[{**broken, "type": "invalid_tool_call"}],
+        ),
+        ToolMessage("", tool_call_id="b"),
+        ToolMessage("late", tool_call_id="z", name="old"),
+        answer("Half a", response_metadata={"finish_reason": "MAX_TOKENS"}),
+        answer(response_metadata={"finish_reason": "SAFETY", "block_reason": "OTHER"}),
+        answer(response_metadata={"empty_response": True}),
+    ]
+    assert [line for line in _shown(messages) if "tokens ·" not in line] == [
+        "│   ├── book()  – ms",
+        "│   │   └── ! no result",
+        "│   ├── pay(amount=10)  – ms",
+        "│   │   └── result  (empty)",
+        "│   └── ✗ pay({amount:)",
+        "│       └── ✗ invalid call  no JSON",
+        "├── result of old  late",
+        "│   └── ! no call with this id",
+        "│   ├── Half a",
+        "│   └── ! finish reason  MAX_TOKENS: the answer is cut off",
+        "│   ├── ! finish reason  SAFETY: the answer was withheld",
+        "│   └── ✗ blocked  OTHER",
+        "    └── ! empty answer",
+    ]
+
+
+def test_a_result_belongs_to_the_nearest_call_with_its_id() -> None:
+    messages = [
+        answer(tool_calls=[call("look", "call_0", at="first")]),
+        ToolMessage("one", tool_call_id="call_0"),
+        answer(tool_calls=[call("look", "call_0", at="second")]),
+        ToolMessage("two", tool_call_id="call_0"),
+    ]
+    assert [line for line in _shown(messages) if "tokens ·" not in line] == [
+        '│   └── look(at="first")  – ms',
+        "│       └── result  one",
+        '    └── look(at="second")  – ms',
+        "        └── result  two",
+    ]
+
+
+def test_the_raw_answer_of_prompted_calls_is_there_to_unfold() -> None:
+    raw = 'I look.\nTOOL_CALL: look(at="it")'
+    message = answer("I look.", response_metadata={"raw_text": raw})
+    assert _shown(message)[-1] == '    └── raw answer  I look. TOOL_CALL: look(at="it")'
+    assert "raw answer" not in str(trace(answer(raw, response_metadata={"raw_text": raw})))
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+def test_structured_output_is_shown_and_its_call_needs_no_result() -> None:
+    raw = answer(tool_calls=[call("City", "a", name="Oslo", people=700_000)])
+    city = City(name="Oslo", people=700_000)
+    assert _shown({"raw": raw, "parsed": city, "parsing_error": None}) == [
+        "├── turn 1  – ms · 1,000 → 200 tokens · $0.00018",
+        '│   └── City(name="Oslo", people=700000)  – ms',
+        "│       └── taken as structured output",
+        '└── structured output  {"name": "Oslo", "people": 700000}',
+    ]
+    state = {"messages": [answer(tool_calls=[call("look", "b")]), raw], "structured_response": city}
+    assert _shown(state)[1:3] == ["│   └── look()  – ms", "│       └── ! no result"]
+    assert _shown(state)[-1] == '└── structured output  {"name": "Oslo", "people": 700000}'
+
+
+def test_what_a_tool_loop_noted_of_its_calls_is_shown() -> None:
+    messages = weather_run()
+
+    def record(call_id: str, status: str, attempts: int, duration: float) -> SimpleNamespace:
+        return SimpleNamespace(
+            call={"id": call_id}, status=status, attempts=attempts, duration=duration
+        )
+
+    exchange = SimpleNamespace(
+        messages=messages,
+        stop_reason="turn_limit",
+        calls=[record("a", "succeeded", 3, 1.5), record("b", "timed_out", 1, 30.0)],
+    )
+    shown = _shown(exchange)
+    assert [line for line in shown if "get_weather" in line] + shown[-1:] == [
+        '│   ├── get_weather(city="Oslo")  1.50 s · 3 attempts',
+        '│   └── ✗ get_weather(city="Rome")  30.00 s · timed out',
+        "└── ! stopped  turn limit",
+    ]
+    error = RuntimeError("the network is gone")
+    error.exchange = exchange  # type: ignore[attr-defined]
+    assert _shown(error)[-1] == "└── ✗ failed  RuntimeError: the network is gone"
+
+
+def test_an_error_shows_what_had_arrived() -> None:
+    error = TruncatedStreamError("The stream ended.", partial=AIMessage("It is sunn"))
+    assert _shown(error) == [
+        "├── turn 1  – ms · – tokens · n/a",
+        "│   └── It is sunn",
+        "└── ✗ failed  TruncatedStreamError: The stream ended.",
+    ]
+
+
+def test_long_arguments_stand_one_to_a_line() -> None:
+    args = {"name": "x", "lines": ["word " * 15], "text": "word " * 15}
+    messages = [answer(tool_calls=[call("write", "a", **args)])]
+    assert _shown(messages)[1:] == [
+        "    └── write(…)  – ms",
+        "        ├── arguments",
+        '        │   name="x"',
+        f'        │   lines=["{"word " * 15}"]',
+        f'        │   text="{"word " * 15}"',
+        "        └── ! no result",
+    ]
+
+
+def test_long_texts_are_cut_with_a_note() -> None:
+    assert _shown(answer("a" * 10_000_000), max_chars=5) == [
+        "└── turn 1  – ms · 1,000 → 200 tokens · $0.00018",
+        "    └── aaaaa… (9,999,995 more characters)",
+    ]
+    assert _shown(answer("a\nb\nc\nd"), max_lines=3)[1:] == [
+        "    └── a",
+        "        b",
+        "        … (2 more lines)",
+    ]
+
+
+def test_nothing_that_steers_a_terminal_is_printed() -> None:
+    shown = str(trace([HumanMessage(HOSTILE), answer(HOSTILE, tool_calls=[call(HOSTILE, "a")])]))
+    assert "⟨U+001B⟩]0;owned⟨U+0007⟩ ⟨U+202E⟩left" in shown
+    assert {char for char in shown if not char.isprintable()} == {"\n"}
+
+
+def test_a_name_cannot_begin_a_line_of_its_own() -> None:
+    forged = "look\n└── turn 2  0 ms"
+    assert _shown(answer(tool_calls=[call(forged, "a")]))[1:] == [
+        "    └── look⟨U+000A⟩└── turn 2  0 ms()  – ms",
+        "        └── ! no result",
+    ]
+
+
+def test_the_sum_is_partial_when_a_turn_is_not_counted() -> None:
+    messages = [answer("One"), answer("Two", model="gemini-99"), AIMessage("Three")]
+    assert str(trace(messages)).split("\n")[:1] == [
+        "run  gemini-2.0-flash, gemini-99  3 turns, 0 calls · – ms · ≥ 2,000 → 400 tokens · "
+        "≥ $0.00018",
+    ]
+
+
+def test_show_prints_the_tree_and_repr_sums_up() -> None:
+    out = io.StringIO()
+    trace(answer("Hello")).show(out)
+    assert out.getvalue().split() == str(trace(answer("Hello"))).split()
+    assert repr(trace(answer("Hello"))) == (
+        "<Trace: 1 turn, 0 calls · – ms · 1,000 → 200 tokens · $0.00018>"
+    )
+
+
+def test_without_rich_show_falls_back_to_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "rich.console", None)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    trace(answer("Hello")).show(out)
+    out.seek(0)
+    assert out.read() == (
+        "run  gemini-2.0-flash  1 turn, 0 calls ? ? ms ? 1,000 ? 200 tokens ? $0.00018\n"
+        "??? turn 1  ? ms ? 1,000 ? 200 tokens ? $0.00018\n"
+        "    ??? Hello\n"
+    )
+
+
+def test_notebooks_get_text_and_html_and_files_a_page(tmp_path: Path) -> None:
+    shown = trace(weather_run())
+    bundle = shown._repr_mimebundle_()
+    assert bundle == {"text/plain": str(shown), "text/html": shown._repr_html_()}
+    written = shown.to_html(tmp_path / "run.html")
+    assert written.read_text(encoding="utf-8") == shown.to_html()
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+_TYPES = ["text", "thinking", "image", "image_url", "media", "executable_code", "gemini_part", "x"]
+_BLOCK = st.builds(
+    lambda kind, fields: {"type": kind, **fields},
+    st.sampled_from(_TYPES),
+    st.dictionaries(
+        st.sampled_from(["text", "thinking", "url", "base64", "image_url", "part", "annotations"]),
+        _JSON,
+        max_size=3,
+    ),
+)
+_FIELDS = ["finish_reason", "grounding_metadata", "url_context_metadata", "citation_metadata"]
+_FIELDS += ["model_name", "model_provider", "block_reason", "raw_text"]
+_METADATA = st.dictionaries(
+    st.sampled_from(_FIELDS),
+    _JSON | st.dictionaries(st.sampled_from(["web_search_queries", "urlMetadata"]), _JSON),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_BLOCK, max_size=3), _METADATA, st.dictionaries(st.text(max_size=5), _JSON))
+def test_whatever_messages_hold_is_shown(
+    content: list[Any], metadata: dict[str, Any], args: dict[str, Any]
+) -> None:
+    calls = [{"name": "look", "args": args, "id": "a"}]
+    said = answer(content, response_metadata=metadata, tool_calls=calls)
+    shown = trace([HumanMessage(content), said, ToolMessage(content, tool_call_id="a")])
+    assert "look(" in str(shown)
+    assert "look" in shown.to_html()
+    assert shown.to_mermaid().startswith("flowchart TD\n")
