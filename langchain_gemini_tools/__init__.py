@@ -10,11 +10,13 @@ from langchain_gemini_tools._version import __version__
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.text_tools.prompt import TOOL_PROMPT
     from langchain_gemini_tools.tool_report import ToolReport, check_tools
 
-__all__ = ["ChatGemini", "ToolReport", "__version__", "check_tools"]
+__all__ = ["TOOL_PROMPT", "ChatGemini", "ToolReport", "__version__", "check_tools"]
 
 _ROOMS = {
+    "TOOL_PROMPT": "text_tools.prompt",
     "ChatGemini": "chat_model",
     "ToolReport": "tool_report",
     "check_tools": "tool_report",

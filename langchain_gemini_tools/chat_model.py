@@ -17,6 +17,9 @@ from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
+from langchain_gemini_tools.prompted.instructions import render_instructions
+from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
+from langchain_gemini_tools.prompted.request import render_prompted
 from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks
 from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
 from langchain_gemini_tools.wire.generation import plain
@@ -26,7 +29,6 @@ from langchain_gemini_tools.wire.request import (
     render_counting,
     render_request,
 )
-from langchain_gemini_tools.wire.response import StreamParser, parse_response
 from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
 from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
@@ -140,7 +142,8 @@ class ChatGemini(GeminiOptions):
         return params
 
     def _resolve_model_profile(self) -> ModelProfile | None:
-        return profile_of(self.model_family or self.model)
+        by_prompt = self._calls_by_prompt({})
+        return profile_of(self.model_family or self.model, by_prompt=by_prompt)
 
     # One call
 
@@ -159,7 +162,12 @@ class ChatGemini(GeminiOptions):
     def _render(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> RenderedRequest:
-        rendered = render_request(messages, self._call_options(stop, kwargs))
+        options = self._call_options(stop, kwargs)
+        if self._calls_by_prompt(kwargs):
+            template = self._tool_prompt(kwargs)
+            rendered: RenderedRequest = render_prompted(messages, options, template)
+        else:
+            rendered = render_request(messages, options)
         self._tell(rendered.repairs)
         return rendered
 
@@ -190,7 +198,7 @@ class ChatGemini(GeminiOptions):
             with request.naming_tools():
                 reply = retries.call(ask)
             try:
-                return parse_response(reply, request.context)
+                return request.parse(reply)
             except FAILED_ANSWERS as failure:
                 request = self._second_try(request, failure, kwargs)
 
@@ -208,7 +216,7 @@ class ChatGemini(GeminiOptions):
             with request.naming_tools():
                 reply = await retries.acall(ask)
             try:
-                return parse_response(reply, request.context)
+                return request.parse(reply)
             except FAILED_ANSWERS as failure:
                 request = self._second_try(request, failure, kwargs)
 
@@ -238,7 +246,7 @@ class ChatGemini(GeminiOptions):
     def _read_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> Iterator[ChatGenerationChunk]:
-        parser = StreamParser(request.context)
+        parser = request.stream_parser()
         replies = self._client.stream(**self._sending(request, kwargs))
         with request.naming_tools(), parser.keeping_partial(), closing(replies):
             for reply in replies:
@@ -271,7 +279,7 @@ class ChatGemini(GeminiOptions):
     async def _aread_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> AsyncIterator[ChatGenerationChunk]:
-        parser = StreamParser(request.context)
+        parser = request.stream_parser()
         replies = self._client.astream(**self._sending(request, kwargs))
         with request.naming_tools(), parser.keeping_partial():
             async with aclosing(replies):
@@ -346,8 +354,10 @@ class ChatGemini(GeminiOptions):
         given = canonical_options(kwargs)
         bound = bind_tools(tools)
         capabilities = self._capabilities(given.get("model") or self.model)
+        if by_prompt := self._calls_by_prompt(given):
+            capabilities = capabilities.by_prompt()
         refuse_unusable_tools(bound, capabilities)
-        for finding in find_problems(bound, capabilities):
+        for finding in find_problems(bound, capabilities, by_prompt=by_prompt):
             if "ls_structured_output_format" not in kwargs:  # a schema is no tool to be chosen
                 self._warn_once(str(finding))
         if strict and tool_choice in {None, "auto"} and capabilities.validates_calls and bound:
@@ -404,6 +414,35 @@ class ChatGemini(GeminiOptions):
             )
         return with_raw(model, parser) if include_raw else model | parser
 
+    # Tools by prompt
+
+    def render_prompt(self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any) -> str:
+        """What a model without function calling is told about tools; `preview` shows all it gets.
+
+        Args:
+            tools: What `bind_tools` takes.
+            tool_choice: What `bind_tools` takes.
+            **kwargs: Any option of a call.
+        """
+        kwargs |= {"tools": tools, "tool_choice": tool_choice}
+        told = render_instructions(self._call_options(None, kwargs), self._tool_prompt(kwargs))
+        return "\n\n".join(told.texts)
+
+    def prompt_overhead(
+        self, tools: Sequence[Any], *, tool_choice: Any = None, exact: bool = False, **kwargs: Any
+    ) -> PromptOverhead:
+        """What `render_prompt` costs in every request: `print` it.
+
+        Args:
+            tools: What `bind_tools` takes.
+            tool_choice: What `bind_tools` takes.
+            exact: Let the API count, instead of taking four characters for a token.
+            **kwargs: Any option of a call.
+        """
+        options = self._call_options(None, {**kwargs, "tools": tools, "tool_choice": tool_choice})
+        count = self.get_num_tokens if exact else None
+        return measure_overhead(options, self._tool_prompt(kwargs), count)
+
     # Tokens
 
     def get_num_tokens(self, text: str) -> int:
@@ -421,7 +460,7 @@ class ChatGemini(GeminiOptions):
             return 0
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
-        request = render_request(messages, self._call_options(None, options))
+        request = self._render(messages, None, options)
         body = encode_request(render_counting(request, vertexai=self._uses_vertexai))
         counted = self._retries(kwargs).call(
             lambda: self._client.count_tokens(

@@ -22,19 +22,22 @@ ROOMS = {
     "client": {"errors", "_version"},
     "wire": {"capabilities", "errors"},
     "structured_output": set(),
-    "options": {"_version", "capabilities", "client", "errors", "retry", "wire"},
+    "text_tools": {"errors"},
+    "prompted": {"errors", "text_tools", "wire"},
+    "options": {"_version", "capabilities", "client", "errors", "retry", "text_tools", "wire"},
     "chat_model": {
         "options",
         "_version",
         "capabilities",
         "client",
         "errors",
+        "prompted",
         "retry",
         "structured_output",
         "wire",
     },
     "tool_report": {"capabilities", "errors", "wire"},
-    "__init__": {"_version", "chat_model", "tool_report"},
+    "__init__": {"_version", "chat_model", "text_tools", "tool_report"},
 }
 """What each room may import of ours, besides itself."""
 
@@ -98,6 +101,7 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
+        "TOOL_PROMPT",
         "ChatGemini",
         "ToolReport",
         "__version__",
