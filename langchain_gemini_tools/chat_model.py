@@ -402,9 +402,9 @@ class ChatGemini(GeminiOptions):
             model = self.bind_tools([schema], tool_choice=name, **noted, **kwargs)
             parser = tools_parser(schema, name)
         elif method == "json_schema":
-            form = {"response_schema": render_response_schema(schema)}
-            model = self.bind(**form, **noted, **kwargs)
-            parser = json_parser(schema)
+            form = render_response_schema(schema)
+            model = self.bind(response_schema=form, **noted, **kwargs)
+            parser = json_parser(schema, form if self._calls_by_prompt(kwargs) else None)
         elif method == "json_mode":
             model = self.bind(response_mime_type="application/json", **noted, **kwargs)
             parser = json_parser(schema)

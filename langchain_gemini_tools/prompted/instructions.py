@@ -59,11 +59,12 @@ def render_instructions(options: CallOptions, template: str | None = None) -> In
     )
     named = {tool["function"]["name"]: tool for tool in tools if "function" in tool}
     functions = {name: tool for name, tool in named.items() if choice.declares(name)}
+    texts, generation = _render_format(options, names=list(functions))
     text_tools = TextTools(
         schemas={name: tool["function"].get("parameters") for name, tool in functions.items()},
         choice=_text_choice(choice),
+        wants_json=bool(texts),
     )
-    texts, generation = _render_format(options, names=list(functions))
     if functions:
         texts.append(render_tool_prompt([*functions.values()], text_tools.choice, template))
         generation = _with_stop(generation)

@@ -21,6 +21,7 @@ from langchain_core.messages import (
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_gemini_tools.errors import (
+    EmptyReplyError,
     GeminiAPIError,
     MalformedCallError,
     ReplyError,
@@ -85,29 +86,30 @@ class PromptedRequest(RenderedRequest):
         """What the events of a streamed reply are fed to."""
         return PromptedStreamParser(self)
 
-    def failure(self, calls: Sequence[ReadCall], partial: AIMessage) -> MalformedCallError | None:
+    def failure(self, calls: Sequence[ReadCall], partial: AIMessage) -> ReplyError | None:
         """The error for an answer that may not be handed over.
 
         A call that is demanded has to be there. Where it is the model's choice, an answer with
         nothing but invalid calls is asked for once more; the second one is handed over, for the
         caller to see and for the model to be told in the next turn.
         """
-        found = find_failure(calls, self.text_tools.choice)
-        if found is None or self.context.returns_failures:
-            return None
-        if self.text_tools.choice.mode != "ANY" and not self._may_be_refused:
+        if self.context.returns_failures:
             return None
         reason = partial.response_metadata.get("finish_reason")
-        return MalformedCallError(
-            f"The model did not make a valid call ({reason}). {found}",
-            finish_reason=reason,
-            finish_message=found,
-            partial=partial,
-        )
-
-    @property
-    def _may_be_refused(self) -> bool:
-        return self.context.refuses_empty and not self.is_second_try
+        found = find_failure(calls, self.text_tools.choice)
+        is_demanded = self.text_tools.choice.mode == "ANY"
+        if found and (is_demanded or (self.context.refuses_empty and not self.is_second_try)):
+            return MalformedCallError(
+                f"The model did not make a valid call ({reason}). {found}",
+                finish_reason=reason,
+                finish_message=found,
+                partial=partial,
+            )
+        if self.context.refuses_empty and not calls and not partial.content:
+            return EmptyReplyError(
+                f"The answer is empty ({reason}).", finish_reason=reason, partial=partial
+            )
+        return None
 
     def with_feedback(self, failure: ReplyError) -> RenderedRequest:
         """The same request, followed by the failed answer and what was wrong with it."""

@@ -19,6 +19,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 
 from langchain_gemini_tools.text_tools.conversation import REASONS, UNKNOWN_TOOL, UNUSABLE
+from langchain_gemini_tools.text_tools.json_text import JsonText
 from langchain_gemini_tools.text_tools.parser import BrokenCall, Piece, TextToolParser
 from langchain_gemini_tools.text_tools.prompt import Choice
 from langchain_gemini_tools.text_tools.protocol import CALL
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 RAW_TEXT = "raw_text"
 """In `response_metadata`: the answer as the model wrote it."""
 
+_UNDECLARED = 10_000
+"""Away from the numbers of the calls in the text: equal numbers would be merged."""
+
 
 @dataclass(frozen=True)
 class TextTools:
@@ -40,6 +44,8 @@ class TextTools:
     schemas: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     """Every declared tool and the schema of its arguments; `None` for one that takes none."""
     choice: Choice = field(default_factory=Choice)
+    wants_json: bool = False
+    """Whether the answer was asked to be JSON, in words."""
 
     @property
     def reads_calls(self) -> bool:
@@ -76,7 +82,11 @@ class CallReader:
         self.calls: list[ReadCall] = []
         self._texts: list[str] = []
         self._tools = tools
-        self._parser = TextToolParser(tools.schemas) if tools.reads_calls else None
+        self._parser: TextToolParser | JsonText | None = None
+        if tools.reads_calls:
+            self._parser = TextToolParser(tools.schemas)
+        elif tools.wants_json:
+            self._parser = JsonText()
 
     @property
     def raw_text(self) -> str:
@@ -179,6 +189,7 @@ class StreamReader:
     def feed(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
         """The chunks that one more chunk makes certain."""
         self._held += [piece for block in _blocks(chunk) for piece in self._read(block, chunk)]
+        self._held += self._undeclared_calls(chunk)
         if not self._has_begun:
             self._has_begun = any(call.is_valid for call in self.calls) or (
                 self._choice.mode != "ANY" and any(held.text.strip() for held in self._held)
@@ -223,6 +234,16 @@ class StreamReader:
             )
             for piece in self._reader.feed(text)
         ]
+
+    def _undeclared_calls(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
+        """Calls that the model made without text, although nothing was declared to it."""
+        calls = [
+            {**call, "index": _UNDECLARED + (call["index"] or 0)} for call in chunk.tool_call_chunks
+        ]
+        if not calls:
+            return []
+        kept = {"tool_call_chunks": calls, "additional_kwargs": chunk.additional_kwargs}
+        return [_chunk(chunk, content=self._content(""), **kept)]
 
     def _content(self, text: str) -> str | list[str | dict[str, Any]]:
         """Text in the shape that the answer's text has: plain, or more of its latest block."""

@@ -20,21 +20,19 @@ _MAX_TOLD = 5
 _MAX_LENGTH = 200
 
 
-def find_misfit(args: Mapping[str, Any], schema: Mapping[str, Any] | None) -> str | None:
-    """What is wrong with the arguments; `None` where they fit.
+def find_misfit(value: Any, schema: Mapping[str, Any] | None) -> str | None:
+    """What is wrong with arguments, or with an answer; `None` where they fit.
 
     A tool without a schema takes no arguments. A schema that is none itself, or leads nowhere,
     holds nobody back: the tool will say.
     """
     if schema is None:
-        return f"It takes no arguments: {', '.join(map(repr, args))}." if args else None
+        return f"It takes no arguments: {', '.join(map(repr, value))}." if value else None
     from jsonschema.exceptions import SchemaError
     from referencing.exceptions import Unresolvable
 
     try:
-        errors = sorted(
-            _validator(schema).iter_errors(dict(args)), key=lambda error: error.json_path
-        )
+        errors = sorted(_validator(schema).iter_errors(value), key=lambda error: error.json_path)
     except (SchemaError, Unresolvable, RecursionError):
         return None
     told = list(dict.fromkeys(map(_tell, errors)))

@@ -21,7 +21,7 @@ ROOMS = {
     "retry": {"errors"},
     "client": {"errors", "_version"},
     "wire": {"capabilities", "errors"},
-    "structured_output": set(),
+    "structured_output": {"text_tools"},
     "text_tools": {"errors"},
     "prompted": {"errors", "text_tools", "wire"},
     "options": {"_version", "capabilities", "client", "errors", "retry", "text_tools", "wire"},
