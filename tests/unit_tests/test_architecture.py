@@ -21,6 +21,7 @@ ROOMS = {
     "retry": {"errors"},
     "client": {"errors", "_version"},
     "wire": {"capabilities", "errors"},
+    "text_tools": {"errors"},
     "structured_output": set(),
     "options": {"_version", "capabilities", "client", "errors", "retry", "wire"},
     "chat_model": {
