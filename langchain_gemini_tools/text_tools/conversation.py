@@ -26,8 +26,9 @@ Block = str | dict[str, Any]
 REASONS = "invalid_tool_call_reasons"
 """In `additional_kwargs`: tool call id -> why it cannot be executed. The `error` of an invalid call
 says the same, but does not survive the merging of chunks."""
-UNUSABLE = "unusable call: "
-"""Precedes the text of an invalid call: core would mend what begins like JSON into a valid one."""
+UNUSABLE = "unusable call]: "
+"""Precedes the text of an invalid call. Core mends whatever may become JSON into a valid call, in
+quadratic time; a bracket that closes nothing tells it at once that this will not."""
 UNKNOWN_TOOL = "unknown_tool"
 """Stands for the name of an invalid call that has none which could be read."""
 
@@ -109,7 +110,7 @@ def _as_written(call: InvalidToolCall) -> str:
     """An invalid call as the model wrote it, as far as that is known."""
     text = call.get("args") or ""
     if text.startswith(UNUSABLE):
-        return text.removeprefix(UNUSABLE)
+        return f"{CALL} {text.removeprefix(UNUSABLE).removeprefix(CALL).strip()}"
     return f"{CALL} {call.get('name') or UNKNOWN_TOOL}({text})"
 
 

@@ -16,18 +16,19 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.text_tools import spellings
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CALL = "TOOL_CALL:"
+CALL = spellings.MARKER
 RESULT = "TOOL_RESULT:"
 END_OF_RESULT = "END_TOOL_RESULT"
 
-# What would begin a call, a result or a turn if a model read it, or repeated it word for word.
-_MARKS = re.compile(r"(tool)[_ -]?(call|result)(?=s?\b|_)", re.IGNORECASE)
+# What begins a call, a result or a turn where a model reads it, or repeats it word for word.
+_MARKS = re.compile(r"(tool|function)[_ -]?(call|result|code)|(func)(tools)", re.IGNORECASE)
 _TOKENS = re.compile(
-    r"<(?=[|/]?\s*(?:start_of_turn|end_of_turn|start_header_id|end_header_id|eot_id|im_start|im_end"
-    r"|bos|eos|s>|tool|function))",
+    "|".join(map(re.escape, {*spellings.TAGS, *spellings.TOKENS, spellings.FUNCTION_TAG})),
     re.IGNORECASE,
 )
 
@@ -49,4 +50,5 @@ def harmless(text: str) -> str:
     `TOOL_CALL` becomes `TOOL.CALL`, and `<start_of_turn>` becomes `< start_of_turn>`: still
     readable, and neither a call nor a turn where the model repeats it.
     """
-    return _TOKENS.sub("< ", _MARKS.sub(r"\1.\2", text))
+    text = _TOKENS.sub(lambda token: f"{token[0][0]} {token[0][1:]}", text)
+    return _MARKS.sub(lambda mark: ".".join(filter(None, mark.groups())), text)

@@ -63,11 +63,11 @@ def describe_parameters(schema: Schema | None) -> list[str]:
     """The lines of a tool's arguments, and of the types that they refer to by name."""
     if not schema:
         return ["No arguments: write {}."]
-    lines = _properties(schema, 0)
+    lines = _children({**schema, "additionalProperties": None}, 0)
     if extra := _extra_keys(schema):
         lines.append(f"- any other key: {extra}")
-    if rest := _untold(schema):
-        lines.append(f"- the arguments together: {rest}")
+    if limits := _limits(schema):
+        lines.append(f"- the arguments together: {', '.join(limits)}")
     definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
     for name, definition in definitions.items():
         lines += [f"Type {name}: {_sentence(definition)}", *_children(definition, 0)]
@@ -105,7 +105,8 @@ def _type(schema: Any) -> str:
         return "anything"
     if not isinstance(schema, dict):
         return "nothing is allowed"
-    return f"{_bare_type(schema)}{_limits(schema)}"
+    limits = ", ".join(_limits(schema))
+    return f"{_bare_type(schema)} ({limits})" if limits else _bare_type(schema)
 
 
 def _bare_type(schema: Schema) -> str:
@@ -143,7 +144,7 @@ def _array(schema: Schema) -> str:
     )
 
 
-def _limits(schema: Schema) -> str:
+def _limits(schema: Schema) -> list[str]:
     said = [
         words.format(value if isinstance(value := schema[key], str) else _json(value))
         for key, words in _LIMITS.items()
@@ -155,7 +156,7 @@ def _limits(schema: Schema) -> str:
         said.append("no other keys")
     if rest := _untold(schema):
         said.append(rest)
-    return f" ({', '.join(said)})" if said else ""
+    return said
 
 
 def _untold(schema: Schema) -> str:
