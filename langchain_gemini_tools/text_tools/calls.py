@@ -97,6 +97,7 @@ class CallReader:
         self.is_meant = is_marked
         self.is_marked = is_marked
         self._is_explaining = is_explaining
+        self._depth = 0
         self._source = source
         self._names = names
 
@@ -111,6 +112,7 @@ class CallReader:
         if not (yield from self._source.more()):
             raise CutError
         self._begin()
+        self._depth = 0
         self.is_meant = self.is_marked
         match self._source.chunk[self._source.at]:
             case "{":
@@ -188,15 +190,16 @@ class CallReader:
 
     def _read_object(self) -> Reading[None]:
         start = self.begun_at
-        if call := (yield from self._read_members(0)):
+        if call := (yield from self._read_members()):
             self.begun_at = start
             self._add(*call)
 
-    def _read_members(self, depth: int) -> Reading[tuple[str, Any] | None]:
+    def _read_members(self) -> Reading[tuple[str, Any] | None]:
         """Read `{"name": ..., "arguments": ...}`, or an object around it; None around a list."""
         source = self._source
-        if depth > _MAX_WRAPPERS:
+        if self._depth == _MAX_WRAPPERS:
             raise self._refuse("it is wrapped too often")
+        self._depth += 1
         source.at += 1
         name: str | None = None
         args: Any = _MISSING
@@ -210,7 +213,7 @@ class CallReader:
             keys.add(key)
             char = yield from skip_space(source)
             if char == "{" and key in _OUTER_KEYS:
-                inner = yield from self._read_members(depth + 1)
+                inner = yield from self._read_members()
                 has_inner = True
             elif char == "[" and key in spellings.WRAPPER_KEYS:
                 yield from self._read_list()
@@ -224,11 +227,12 @@ class CallReader:
             else:
                 raise NotACallError
             is_open = yield from is_followed(source, "}")
+        self._depth -= 1
         if has_inner:
             return inner
         if name is None:
             raise self._refuse('the object has no "name"')
-        if args is _MISSING and not (self.is_marked or depth):
+        if args is _MISSING and not (self.is_marked or self._depth):
             raise NotACallError
         return name, {} if args in _NO_ARGUMENTS else args
 
@@ -244,7 +248,7 @@ class CallReader:
             raise NotACallError
         return name
 
-    def _read_call(self) -> Reading[None]:
+    def _read_call(self, *, is_printed: bool = False) -> Reading[None]:
         """Read `f(...)`, `f {...}`, `default_api.f(...)` or `print(f(...))`."""
         source = self._source
         name = yield from (self._read_any_name() if self.is_meant else self._read_declared_name())
@@ -258,6 +262,8 @@ class CallReader:
             yield from source.run(_BLANKS)
             char = yield from source.peek()
         if name == spellings.PRINT and name not in self._names and char == "(":
+            if is_printed:
+                raise self._refuse(CALL_RULE)
             source.at += 1
             yield from self._read_printed()
             return
@@ -285,7 +291,7 @@ class CallReader:
     def _read_printed(self) -> Reading[None]:
         yield from skip_space(self._source)
         self._begin()
-        yield from self._read_call()
+        yield from self._read_call(is_printed=True)
         if (yield from skip_space(self._source)) != ")":
             raise self._refuse("the parenthesis of print(...) is not closed")
         self._source.at += 1

@@ -37,7 +37,9 @@ _SEPARATORS = re.compile(r"[ \t,;]*")
 _BETWEEN_CALLS = re.compile(r"[\s,;]*")
 _TO_LINE_END = re.compile(r"[^\n]*")
 _LANGUAGE = re.compile(r"[\w+\-#]*")
-_TEXT = re.compile(r"[^\n`<\[T]*")
+_NEWLINES = re.compile(r"\n*")
+_TEXT = re.compile(r"(?:[^\n`<\[T]++|<(?=[^a-z/|])|\[(?=[^TI/])|T(?=[^O]))*+")
+"""Text that nothing begins in; what needs a second look ends it."""
 _CODE = re.compile(r"[^\n`]*")
 _TICKS = re.compile(r"`*")
 _FENCE_RUN = {"`": _TICKS, "~": re.compile(r"~*")}
@@ -59,18 +61,25 @@ class Scanner:
         self._writer = writer
         self._names = ToolNames(names)
         self._lines = LineMemory()
+        firsts = (word[:1] for word in (*spellings.PREFIXES, spellings.PRINT, *names))
+        self._beginnings = _BULLET.union("`~{[<tTfF", firsts)
 
     def scan(self) -> Reading[None]:
         """Read to the end. Ends when the source is closed."""
         while (yield from self._source.more()):
-            yield from self._scan_line()
+            if (yield from self._source.run(_NEWLINES)):
+                self._flush()
+            else:
+                yield from self._scan_line()
 
     def _scan_line(self) -> Reading[None]:
         """Read from where a call may begin: to the line's end, or to where the next may begin."""
         source = self._source
         indent = yield from source.run(_BLANKS)
         char = yield from source.peek()
-        if (yield from source.match(spellings.MARKERS)):
+        if char not in self._beginnings:
+            yield from self._scan_prose(is_shown=char == ">")
+        elif (yield from source.match(spellings.MARKERS)):
             yield from self._scan_marked()
         elif (yield from source.match(_FENCES)):
             yield from self._scan_fence(is_marked=False)
@@ -81,7 +90,7 @@ class Scanner:
         elif (yield from self._may_be_calls(char, indent)):
             yield from self._scan_calls()
         else:
-            yield from self._scan_prose(is_shown=char == ">")
+            yield from self._scan_prose()
 
     def _may_be_calls(self, char: str, indent: str) -> Reading[bool]:
         """Whether calls without a marker may begin here; a marker in another spelling is read."""
@@ -257,7 +266,7 @@ class Scanner:
             yield from self._source.run(_NO_FENCE[fence[0]])
             if (yield from self._source.match(closing)):
                 return
-            self._source.at += bool((yield from self._source.peek()))
+            yield from self._source.read(1)
 
     def _scan_opener(self, opener: str) -> Reading[None]:
         """Read a tag with its calls, or drop a leaked token."""
@@ -308,13 +317,15 @@ class Scanner:
         source.take()
         if token not in spellings.ROLE_TOKENS:
             return
-        source.at += len((yield from source.match(spellings.ROLES)))
+        role = yield from source.match(spellings.ROLES)
+        source.at += len(role)
         follower = yield from source.peek()
         if follower not in (*_LINE_ENDS, "<"):
             self._flush()
             return
         source.at += follower == "\n"
         source.take()
+        self._lines.see_text("\n" if follower == "\n" else "")
 
     def _scan_prose(self, *, is_shown: bool = False) -> Reading[None]:
         """Pass text on, to the line's end or to where a call may begin."""
@@ -356,6 +367,8 @@ class Scanner:
         except NotACallError:
             return False
         except UnreadableError as error:
+            if not reader.is_meant:
+                return False
             if reader.begun_at is None:  # between two calls of a list: those before it stand
                 return reader.is_marked
             yield from (skip_broken or self._skip_broken)()
