@@ -251,7 +251,7 @@ class ChatGemini(GeminiOptions):
         with request.naming_tools(), parser.keeping_partial(), closing(replies):
             for reply in replies:
                 yield from parser.feed(reply)
-            yield parser.finish()
+            yield from parser.finish()
 
     async def _astream(
         self,
@@ -286,7 +286,8 @@ class ChatGemini(GeminiOptions):
                 async for reply in replies:
                     for chunk in parser.feed(reply):
                         yield chunk
-            yield parser.finish()
+            for chunk in parser.finish():
+                yield chunk
 
     def _retries(
         self, kwargs: Mapping[str, Any], run_manager: CallbackManagerForLLMRun | None = None

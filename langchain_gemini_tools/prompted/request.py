@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import (
@@ -141,19 +143,21 @@ class PromptedStreamParser(StreamParser):
             for chunk in self._reader.feed(_ai_chunk(generation.message))
         ]
 
-    def finish(self) -> ChatGenerationChunk:
-        """The last chunk.
+    def finish(self) -> list[ChatGenerationChunk]:
+        """The last chunks, with everything that was held back.
 
         Raises:
             ReplyError: What arrived may not be taken for an answer.
         """
-        last = self._reader.finish(_ai_chunk(super().finish().message))
-        _tell_answer(last.response_metadata[RAW_TEXT], self._reader.calls)
-        if not self._reader.has_begun:
-            partial = _ai_message(message_chunk_to_message(last))
+        has_begun = self._reader.has_begun
+        [last] = super().finish()
+        chunks = self._reader.finish(_ai_chunk(last.message))
+        _tell_answer(chunks[-1].response_metadata[RAW_TEXT], self._reader.calls)
+        if not has_begun:
+            partial = _ai_message(message_chunk_to_message(reduce(add, chunks)))
             if failure := self._request.failure(self._reader.calls, partial):
                 raise failure
-        return ChatGenerationChunk(message=last)
+        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 RAW_TEXT = "raw_text"
 """In `response_metadata`: the answer as the model wrote it."""
 
+_INVALID = 1_000
 _UNDECLARED = 10_000
-"""Away from the numbers of the calls in the text: equal numbers would be merged."""
+"""Away from the numbers of other calls, and of blocks: equal numbers would be merged."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ class ReadCall:
 
     def chunk(self) -> ToolCallChunk:
         """The call as a piece of a message, whole."""
-        return tool_call_chunk(name=self.name, args=self.args, id=self.id, index=self.index)
+        index = self.index if self.is_valid else self.index + _INVALID
+        return tool_call_chunk(name=self.name, args=self.args, id=self.id, index=index)
 
 
 class CallReader:
@@ -145,7 +147,7 @@ def read_message(message: AIMessage, tools: TextTools) -> tuple[AIMessage, list[
     """A whole answer with its calls as tool calls, and those calls."""
     reader = StreamReader(tools)
     begun = reader.feed(AIMessageChunk(content=message.content))
-    whole = reduce(add, [*begun, reader.finish(AIMessageChunk(content=""))])
+    whole = reduce(add, [*begun, *reader.finish(AIMessageChunk(content=""))])
     reasons = whole.additional_kwargs.get(REASONS, {})
     read = message.model_copy(
         update={
@@ -199,51 +201,56 @@ class StreamReader:
         held, self._held = self._held, []
         return held
 
-    def finish(self, last: AIMessageChunk) -> AIMessageChunk:
-        """The last chunk, with everything that was still held back.
+    def finish(self, last: AIMessageChunk) -> list[AIMessageChunk]:
+        """Everything that was still held back, and the last chunk.
 
         Args:
             last: What the model's own last chunk holds: usage, metadata.
         """
-        pieces = self._reader.finish()
-        rest = "".join(piece for piece in pieces if isinstance(piece, str))
-        calls = [piece for piece in pieces if isinstance(piece, ReadCall)]
-        end = AIMessageChunk(
-            content=self._content(rest),
-            tool_call_chunks=[call.chunk() for call in calls],
-            additional_kwargs=last.additional_kwargs | _reasons(calls),
-            response_metadata=last.response_metadata | {RAW_TEXT: self._reader.raw_text},
-            usage_metadata=last.usage_metadata,
-            chunk_position=last.chunk_position,
-        )
-        return reduce(add, [*self._held, end])
+        rest = self._chunks(self._reader.finish(), last)
+        told = last.response_metadata | {RAW_TEXT: self._reader.raw_text}
+        end = last.model_copy(update={"content": self._content(""), "response_metadata": told})
+        return [*self._held, *rest, end]
 
     def _read(self, block: str | dict[str, Any], chunk: AIMessageChunk) -> list[AIMessageChunk]:
         text = block if isinstance(block, str) else block.get("text")
         if not isinstance(text, str) or (isinstance(block, dict) and block.get("type") != "text"):
-            return [_chunk(chunk, content=[block])]
+            return [AIMessageChunk(content=[block], response_metadata=_provider(chunk))]
         self._text_block = block if isinstance(block, dict) else None
+        return self._chunks(self._reader.feed(text), chunk)
+
+    def _chunks(
+        self, pieces: Sequence[str | ReadCall], source: AIMessageChunk
+    ) -> list[AIMessageChunk]:
+        """Each piece as a chunk of its own."""
         return [
-            _chunk(chunk, content=self._content(piece))
+            AIMessageChunk(content=self._content(piece), response_metadata=_provider(source))
             if isinstance(piece, str)
-            else _chunk(
-                chunk,
+            else AIMessageChunk(
                 content=self._content(""),
                 tool_call_chunks=[piece.chunk()],
-                additional_kwargs=_reasons([piece]),
+                additional_kwargs=_reasons(piece),
+                # Core's translators leave invalid calls out; without an author, core shows them.
+                response_metadata=_provider(source) if piece.is_valid else {},
             )
-            for piece in self._reader.feed(text)
+            for piece in pieces
         ]
 
     def _undeclared_calls(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
         """Calls that the model made without text, although nothing was declared to it."""
-        calls = [
-            {**call, "index": _UNDECLARED + (call["index"] or 0)} for call in chunk.tool_call_chunks
-        ]
+        calls = [call.copy() for call in chunk.tool_call_chunks]
+        for call in calls:
+            call["index"] = _UNDECLARED + (call["index"] or 0)
         if not calls:
             return []
-        kept = {"tool_call_chunks": calls, "additional_kwargs": chunk.additional_kwargs}
-        return [_chunk(chunk, content=self._content(""), **kept)]
+        return [
+            AIMessageChunk(
+                content=self._content(""),
+                tool_call_chunks=calls,
+                additional_kwargs=chunk.additional_kwargs,
+                response_metadata=_provider(chunk),
+            )
+        ]
 
     def _content(self, text: str) -> str | list[str | dict[str, Any]]:
         """Text in the shape that the answer's text has: plain, or more of its latest block."""
@@ -252,8 +259,10 @@ class StreamReader:
         return [self._text_block | {"text": text}] if text else []
 
 
-def _chunk(source: AIMessageChunk, **fields: Any) -> AIMessageChunk:
-    return AIMessageChunk(response_metadata=source.response_metadata, **fields)
+def _provider(source: AIMessageChunk) -> dict[str, Any]:
+    """Who wrote it, which every chunk may tell; what must not be added up is on the last one."""
+    key = "model_provider"
+    return {key: source.response_metadata[key]} if key in source.response_metadata else {}
 
 
 def _blocks(message: AIMessageChunk) -> list[str | dict[str, Any]]:
@@ -261,6 +270,5 @@ def _blocks(message: AIMessageChunk) -> list[str | dict[str, Any]]:
     return [content] if isinstance(content, str) else content
 
 
-def _reasons(calls: Sequence[ReadCall]) -> dict[str, Any]:
-    reasons = {call.id: call.reason for call in calls if call.reason}
-    return {REASONS: reasons} if reasons else {}
+def _reasons(call: ReadCall) -> dict[str, Any]:
+    return {REASONS: {call.id: call.reason}} if call.reason else {}

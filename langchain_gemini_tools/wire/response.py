@@ -190,7 +190,7 @@ class StreamParser:
         pieces = self._answer.read(reply, candidates[0] if candidates else None)
         return [_render_chunk(run) for run in _runs(pieces)]
 
-    def finish(self) -> ChatGenerationChunk:
+    def finish(self) -> list[ChatGenerationChunk]:
         """The last chunk, with everything that holds for the whole message.
 
         Raises:
@@ -199,15 +199,14 @@ class StreamParser:
         with self.keeping_partial():
             self._answer.ending.check_complete()
         self._answer.check()
-        return ChatGenerationChunk(
-            message=AIMessageChunk(
-                content="",
-                additional_kwargs=self._answer.reader.log.dump(),
-                response_metadata=self._answer.metadata(),
-                usage_metadata=self._answer.usage(),
-                chunk_position="last",
-            )
+        last = AIMessageChunk(
+            content="",
+            additional_kwargs=self._answer.reader.log.dump(),
+            response_metadata=self._answer.metadata(),
+            usage_metadata=self._answer.usage(),
+            chunk_position="last",
         )
+        return [ChatGenerationChunk(message=last)]
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:
