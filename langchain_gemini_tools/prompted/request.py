@@ -195,8 +195,11 @@ def render_prompted(
     told = render_instructions(options, template)
     conversation, repairs = render_conversation(messages)
     check_repairs(repairs, options)
-    # Behind all others: what came first in the list still comes first for the model.
-    conversation += [(len(messages), SystemMessage(text)) for text in told.texts]
+    # Behind the user's own; blank lines keep texts apart that the model reads as one.
+    has_system = any(isinstance(message, SystemMessage) for _, message in conversation)
+    lead = "\n\n" if has_system else ""
+    texts = [SystemMessage(f"{lead}{text.strip()}\n\n") for text in told.texts]
+    conversation += [(len(messages), text) for text in texts]
     request = render_request([message for _, message in conversation], told.rest)
     _tell_prompt(request.body)
     positions = [position for position, _ in conversation]

@@ -55,9 +55,13 @@ def gemma(make_model: MakeModel) -> ChatGemini:
     return make_model(model=GEMMA)
 
 
-def _told(chat: ChatGemini, *tools: Any, **options: Any) -> dict[str, Any]:
-    """The part that tells of the tools."""
-    return {"text": chat.render_prompt(tools, **options)}
+def told_in(chat: ChatGemini, *tools: Any, **options: Any) -> dict[str, Any]:
+    """The part that tells of the tools, where no system text precedes it."""
+    return {"text": f"{chat.render_prompt(tools, **options).strip()}\n\n"}
+
+
+def told_later_in(chat: ChatGemini, *tools: Any) -> dict[str, Any]:
+    return {"text": f"\n\n{told_in(chat, *tools)['text']}"}
 
 
 def _words(chunks: list[Any]) -> list[str]:
@@ -73,7 +77,7 @@ def test_tools_go_as_text_and_nothing_is_declared(emulator: Emulator, gemma: Cha
         [SystemMessage("Be brief."), ("human", "Hi")]
     )
     assert emulator.last.body == {
-        "contents": [user("Be brief.", _told(gemma, get_weather), "Hi")],
+        "contents": [user("Be brief.", told_later_in(gemma, get_weather), "Hi")],
         "generationConfig": {"stopSequences": ["END", "TOOL_RESULT:"]},
     }
 
@@ -87,7 +91,7 @@ def test_a_model_that_takes_system_instructions_is_told_there(
     answer = bound.invoke([HumanMessage("Hi"), SystemMessage("Be brief.")])
     assert [each["args"] for each in answer.tool_calls] == [{"city": "Oslo"}]
     assert emulator.last.body == {
-        "systemInstruction": {"parts": [{"text": "Be brief."}, _told(chat, get_weather)]},
+        "systemInstruction": {"parts": [{"text": "Be brief."}, told_later_in(chat, get_weather)]},
         "contents": [user("Hi")],
         "tools": [{"googleSearch": {}}],
         "generationConfig": {"stopSequences": ["TOOL_RESULT:"]},
@@ -146,7 +150,7 @@ def test_tokens_are_counted_with_the_prompt(gemma: ChatGemini, emulator: Emulato
     bare = gemma.get_num_tokens_from_messages([HumanMessage("Hi")])
     with_tools = gemma.get_num_tokens_from_messages([HumanMessage("Hi")], tools=[get_weather])
     assert emulator.last.body["generateContentRequest"]["contents"] == [
-        user(_told(gemma, get_weather), "Hi")
+        user(told_in(gemma, get_weather), "Hi")
     ]
     exact = gemma.prompt_overhead([get_weather], exact=True)
     assert exact.is_exact
@@ -412,7 +416,7 @@ def test_a_conversation_moves_from_gemini_to_gemma_and_back(
     assert answer.content == "Sunny in both."
     _, to_gemma, to_gemini = [each.body for each in emulator.requests]
     assert to_gemma["contents"] == [
-        user(_told(gemma, get_weather), QUESTION),
+        user(told_in(gemma, get_weather), QUESTION),
         model(OSLO),
         user("TOOL_RESULT: get_weather #1\nSunny in Oslo\nEND_TOOL_RESULT\n"),
     ]
@@ -547,7 +551,7 @@ def test_prompt_answer_and_calls_are_logged_for_debugging(
     emulator.reply(f"Well.\n{OSLO}\nTOOL_CALL: now({{}})")
     gemma.bind_tools([get_weather]).invoke("Weather?")
     told = [each.getMessage() for each in caplog.records if "prompted" in each.name]
-    prompt = _told(gemma, get_weather)["text"]
+    prompt = told_in(gemma, get_weather)["text"]
     assert told[0] == f"Prompt, user:\n{prompt}\nWeather?"
     assert told[1] == f"Answer as it came:\nWell.\n{OSLO}\nTOOL_CALL: now({{}})"
     assert told[2] == 'Call get_weather({"city": "Oslo"}), to be executed'

@@ -18,6 +18,7 @@ from langgraph.prebuilt import create_react_agent
 from pydantic import BaseModel
 
 from tests.integration_tests.play import get_weather, model, user
+from tests.integration_tests.test_prompted import told_in
 from tests.integration_tests.test_ways_agree import WAYS
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _play_two_steps(emulator: Emulator) -> None:
 
 def _two_steps(chat: ChatGemini) -> list[Any]:
     """The contents of the three requests of the play above."""
-    asked = [user({"text": chat.render_prompt([get_weather])}, QUESTION)]
+    asked = [user(told_in(chat, get_weather), QUESTION)]
     first = [
         *asked,
         model(f"{OSLO}\n{ROME}"),
@@ -166,8 +167,8 @@ def test_an_agent_answers_in_a_form_by_a_tool(emulator: Emulator, gemma: ChatGem
     agent: Any = create_agent(gemma, tools=[get_weather], response_format=Report)
     state = agent.invoke({"messages": [HumanMessage(QUESTION)]})
     assert state["structured_response"] == Report(city="Oslo")
-    told = gemma.render_prompt([get_weather, Report], tool_choice="any")
-    assert all(contents[0]["parts"][0] == {"text": told} for contents in _sent(emulator))
+    told = told_in(gemma, get_weather, Report, tool_choice="any")
+    assert all(contents[0]["parts"][0] == told for contents in _sent(emulator))
 
 
 def test_an_agent_works_without_a_script(gemma: ChatGemini) -> None:
