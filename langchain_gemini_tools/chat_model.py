@@ -162,14 +162,17 @@ class ChatGemini(GeminiOptions):
     def _render(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> RenderedRequest:
-        options = self._call_options(stop, kwargs)
-        if self._calls_by_prompt(kwargs):
-            template = self._tool_prompt(kwargs)
-            rendered: RenderedRequest = render_prompted(messages, options, template)
-        else:
-            rendered = render_request(messages, options)
+        rendered = self._render_quietly(messages, stop, kwargs)
         self._tell(rendered.repairs)
         return rendered
+
+    def _render_quietly(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+    ) -> RenderedRequest:
+        options = self._call_options(stop, kwargs)
+        if self._calls_by_prompt(kwargs):
+            return render_prompted(messages, options, self._tool_prompt(kwargs))
+        return render_request(messages, options)
 
     def _tell(self, repairs: Sequence[Repair]) -> None:
         for repair in repairs:
@@ -425,8 +428,8 @@ class ChatGemini(GeminiOptions):
             tool_choice: What `bind_tools` takes.
             **kwargs: Any option of a call.
         """
-        kwargs |= {"tools": tools, "tool_choice": tool_choice}
-        told = render_instructions(self._call_options(None, kwargs), self._tool_prompt(kwargs))
+        options = self._call_options(None, {**kwargs, "tools": tools, "tool_choice": tool_choice})
+        told = render_instructions(options, self._tool_prompt(kwargs))
         return "\n\n".join(told.texts)
 
     def prompt_overhead(
@@ -461,7 +464,7 @@ class ChatGemini(GeminiOptions):
             return 0
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
-        request = self._render(messages, None, options)
+        request = self._render_quietly(messages, None, options)
         body = encode_request(render_counting(request, vertexai=self._uses_vertexai))
         counted = self._retries(kwargs).call(
             lambda: self._client.count_tokens(
