@@ -7,7 +7,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 
@@ -224,6 +224,7 @@ CALLS = st.lists(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(CALLS, st.text(string.ascii_letters + " .,", max_size=20))
 def test_any_tools_and_any_arguments_survive_being_written_and_read(
     calls: list[tuple[str, Json]], text: str
@@ -264,6 +265,7 @@ SCHEMAS = st.recursive(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.dictionaries(NAMES, SCHEMAS, min_size=1, max_size=3))
 def test_the_example_of_a_prompt_is_a_valid_call_of_the_users_tool(properties: Json) -> None:
     schema: Json = {"type": "object", "properties": properties, "required": [*properties]}
