@@ -254,6 +254,9 @@ class CallReader:
         name = yield from (self._read_any_name() if self.is_meant else self._read_declared_name())
         if not name:
             raise self._refuse(CALL_RULE)
+        is_print = name == spellings.PRINT and name not in self._names
+        if not is_print:
+            self.name = name
         if self.is_marked:
             if name.lower() in spellings.NOTHING and (yield from self._is_nothing(name)):
                 return
@@ -261,13 +264,12 @@ class CallReader:
         else:
             yield from source.run(_BLANKS)
             char = yield from source.peek()
-        if name == spellings.PRINT and name not in self._names and char == "(":
+        if is_print and char == "(":
             if is_printed:
                 raise self._refuse(CALL_RULE)
             source.at += 1
             yield from self._read_printed()
             return
-        self.name = name
         if char == "{" and self.is_marked:
             self._add(name, (yield from parse_value(source)))
         elif char == "(":

@@ -202,7 +202,8 @@ class Scanner:
         source = self._source
         char = source.chunk[source.at]
         fence = yield from source.run(_FENCE_RUN[char])
-        language = (yield from source.run(_LANGUAGE)).lower()
+        is_bare = yield from source.match(spellings.MARKERS)
+        language = "" if is_bare else (yield from source.run(_LANGUAGE)).lower()
         is_marked = is_marked or language in spellings.CALL_LANGUAGES
         if self._lines.introduces_example or not (
             is_marked or language in spellings.LOOSE_LANGUAGES
