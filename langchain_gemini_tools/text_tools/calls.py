@@ -131,20 +131,20 @@ class CallReader:
             raise UnreadableError("after the name stand the arguments as a JSON object")
         self._add(self.name, (yield from parse_value(self._source)))
 
-    def add_broken(self, detail: str) -> None:
-        """The call that was begun ends here and cannot be read."""
+    def add_broken(self, start: int, detail: str) -> None:
+        """What began there ends here, is meant as a call and cannot be read."""
+        name = None if self.begun_at is None else self.name
         reason = (
-            reasons.render_undeclared(self.name, self._names.listed)
-            if self.name and self.name not in self._names
-            else reasons.render_unreadable(self.name, detail, self._names.listed)
+            reasons.render_undeclared(name, self._names.listed)
+            if name and name not in self._names
+            else reasons.render_unreadable(name, detail, self._names.listed)
         )
-        self.found.append(Found(self.begun_at or 0, self._source.offset, self.name, reason=reason))
+        self.found.append(Found(start, self._source.offset, name, reason=reason))
 
-    def add_cut(self) -> None:
-        """The call that was begun is cut off here."""
+    def add_cut(self, start: int) -> None:
+        """What began there is cut off here."""
         reason = reasons.render_cut(self.name)
-        start, end = self.begun_at or 0, self._source.offset
-        self.found.append(Found(start, end, self.name, reason=reason, is_cut=True))
+        self.found.append(Found(start, self._source.offset, self.name, reason=reason, is_cut=True))
 
     def _begin(self) -> None:
         self.begun_at = self._source.offset

@@ -8,6 +8,7 @@ from langchain_gemini_tools.text_tools.source import Words
 
 MARKER = "TOOL_CALL:"
 MARKERS = Words((MARKER,))
+FENCES = Words(("```", "~~~"))
 
 LOOSE_MARKERS = Words(
     [
@@ -78,6 +79,7 @@ _EXAMPLE = re.compile(
     r"exampl|exempl|ejempl|beispiel|\be\.g\.|\bfor instance\b|\blike (?:this|so)\b"
     r"|\b(?:syntax|format|protocol|template|pattern) (?:is|for|looks)\b"
     r"|^\W*(?:syntax|format|usage)\b"
+    r"|\bavailable (?:tools|functions)\b|\b(?:tools|functions) (?:are|available|I have)\b"
     r"|\byou (?:can|could|would|should|may|might|must) (?:write|use|call|make|invoke|type|say)\b",
     re.IGNORECASE,
 )

@@ -154,7 +154,7 @@ def test_prose_is_never_held_back_for_long(text: str) -> None:
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.:-]{0,30}", fullmatch=True)
 arguments = st.dictionaries(
-    st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=9), values, max_size=3
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), values, max_size=3
 )
 
 
