@@ -28,8 +28,9 @@ _BULLET = frozenset("-*+\u2022#0123456789.) \t_")
 _MAX_BULLET = 8
 
 _BLANKS = re.compile(r"[ \t]*")
+_AFTER_LABEL = re.compile(r"[ \t*]*")
 _AFTER_MARKER = re.compile(r"[\s*]*")
-_DRESS = re.compile(r"[*`]*")
+_DRESS = re.compile(r"[*`.)]*")
 _SEPARATORS = re.compile(r"[ \t,;]*")
 _BETWEEN_CALLS = re.compile(r"[\s,;]*")
 _LANGUAGE = re.compile(r"[\w+\-#]*")
@@ -57,7 +58,7 @@ class Scanner:
         self._output = Output(source, writer)
         self._names = ToolNames(names)
         firsts = (word[:1] for word in (*spellings.PREFIXES, spellings.PRINT, *names))
-        self._beginnings = _BULLET.union("`~{[<tTfF", firsts)
+        self._beginnings = _BULLET.union("`~{[<tTfFaAmMoOrR", firsts)
 
     def scan(self) -> Reading[None]:
         """Read to the end. Ends when the source is closed."""
@@ -80,8 +81,9 @@ class Scanner:
             yield from self._scan_fence(is_marked=False)
         elif opener := (yield from source.match(spellings.INLINE)):
             yield from self._scan_opener(opener)
-        elif char in _BULLET and (yield from self._skip_bullet()):
-            yield from self._scan_marked()
+        elif char in _BULLET or (yield from source.match(spellings.LABELS)):
+            is_marked = yield from self._skip_bullet()
+            yield from (self._scan_marked() if is_marked else self._scan_prose())
         elif (yield from self._may_be_calls(char, indent)):
             yield from self._scan_calls()
         else:
@@ -102,12 +104,15 @@ class Scanner:
         )
 
     def _skip_bullet(self) -> Reading[bool]:
-        """Read a bullet, a number or asterisks; whether the marker follows."""
+        """Read a bullet, a number or asterisks, and a label; whether the marker follows."""
         source = self._source
         for _ in range(_MAX_BULLET):
             if (yield from source.peek()) not in _BULLET:
                 break
             source.at += 1
+        label = yield from source.match(spellings.LABELS)
+        source.at += len(label)
+        yield from source.run(_AFTER_LABEL)
         return bool((yield from source.match(spellings.MARKERS)))
 
     def _scan_marked(self) -> Reading[None]:
@@ -157,7 +162,7 @@ class Scanner:
         return "\n" in space
 
     def _skip_dress(self) -> Reading[None]:
-        """Read what models put behind a call: asterisks, backticks, a comma, a semicolon."""
+        """Read what models put behind a call: a full stop, asterisks, a comma, one bracket more."""
         yield from self._source.run(_DRESS)
         separators = yield from self._source.run(_SEPARATORS)
         self._source.take()
@@ -282,8 +287,8 @@ class Scanner:
             if opener == spellings.FUNCTION_TAG
             else self._read_tagged(reader, Words((spellings.TAGS[opener],)))
         )
-        is_shown = self._output.lines.speaks_of_examples
         is_call = yield from self._output.attempt(reader, body)
+        is_shown = is_call and self._output.lines.speaks_of_examples
         yield from self._settle(reader, is_call=is_call, is_shown=is_shown)
 
     def _read_tagged(self, reader: CallReader, closing: Words) -> Reading[None]:

@@ -20,6 +20,11 @@ LOOSE_MARKERS = Words(
 )  # fmt: skip
 """The marker in other spellings, and Phi's word before a list of calls."""
 
+LABELS = Words(
+    ("action:", "ai:", "answer:", "assistant:", "model:", "output:", "response:"), is_any_case=True
+)
+"""What models put before the marker, as if they had to name the speaker."""
+
 NOTHING = frozenset({"none", "null", "nothing", "no", "n/a", "na"})
 """Words behind the marker that say: no call."""
 

@@ -135,9 +135,9 @@ def test_a_text_fence_flows_out_line_by_line() -> None:
 
 def test_feeding_nothing_brings_nothing() -> None:
     parser = TextToolParser(TOOLS)
-    assert [parser.feed(""), parser.feed("a"), parser.feed(""), parser.finish()] == [
+    assert [parser.feed(""), parser.feed("b"), parser.feed(""), parser.finish()] == [
         [],
-        ["a"],
+        ["b"],
         [],
         [],
     ]
