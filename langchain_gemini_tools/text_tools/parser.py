@@ -21,10 +21,10 @@ other ways too, and they write about it. These rules decide what is a call:
     cannot be read, and a call whose arguments have no names, are each a `BrokenCall`. Everything
     else is text, and so is an undeclared name. Lines of a larger JSON value are text up to the
     next blank line.
-5.  **Shown is not called.** Text in backticks, in a block quote or in a fence of another kind is
-    text. So is any call right after a line that announces an example: it ends with a colon or is
-    a heading, and says so (`spellings.speaks_of_examples`). The announcement holds until the next
-    text, or until a blank line behind the example.
+5.  **Shown is not called.** Text in backticks, in a block quote, in `<think>` tags or in a fence
+    of another kind is text. So is any call right after a line that announces an example: it ends
+    with a colon or is a heading, and says so (`spellings.speaks_of_examples`). The announcement
+    holds until the next text, or until a blank line behind the example.
 6.  A call that the text's end cuts off is a `BrokenCall` with `is_cut`, never completed. A call
     that cannot be read ends with its line or, while its brackets are open, before a blank line,
     a marker or a fence; in a fence it ends with the fence.

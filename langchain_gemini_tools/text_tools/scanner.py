@@ -38,6 +38,7 @@ _NEWLINES = re.compile(r"\n*")
 _TEXT = re.compile(r"(?:[^\n`<\[T]++|<(?=[^a-z/|])|\[(?=[^TI/])|T(?=[^O]))*+")
 """Text that nothing begins in; what needs a second look ends it."""
 _CODE = re.compile(r"[^\n`]*")
+_NO_TAG = re.compile(r"[^<]*")
 _TICKS = re.compile(r"`*")
 _FENCE_RUN = {"`": _TICKS, "~": re.compile(r"~*")}
 _NO_FENCE = {"`": re.compile(r"[^`]*"), "~": re.compile(r"[^~]*")}
@@ -187,14 +188,13 @@ class Scanner:
         return seen.startswith(("{", "["))
 
     def _read_calls(self, reader: CallReader) -> Reading[None]:
-        """Read constructs up to the end of a line."""
+        """Read constructs up to the end of a line, or to a leaked token."""
         while True:
             yield from reader.read_construct()
             yield from self._source.run(_SEPARATORS)
-            while token := (yield from self._source.match(_TOKENS)):
-                self._source.at += len(token)
-                yield from self._source.run(_SEPARATORS)
-            if (yield from self._source.peek()) in LINE_ENDS:
+            if (yield from self._source.peek()) in LINE_ENDS or (
+                yield from self._source.match(_TOKENS)
+            ):
                 return
             if (yield from self._source.match(spellings.MARKERS)):
                 yield from self._skip_marker()
@@ -274,11 +274,14 @@ class Scanner:
             yield from self._source.read(1)
 
     def _scan_opener(self, opener: str) -> Reading[None]:
-        """Read a tag with its calls, or drop a leaked token."""
+        """Read a tag with its calls, drop a leaked token, or pass a thought on."""
         source = self._source
         if opener in spellings.TOKENS:
             self._output.flush()
             yield from self._drop_token(opener)
+            return
+        if opener in spellings.THOUGHTS:
+            yield from self._pass_thought(Words((spellings.THOUGHTS[opener],)))
             return
         reader = self._make_reader(is_marked=True)
         source.at += len(opener)
@@ -307,6 +310,16 @@ class Scanner:
                 return
             if (yield from source.peek()) not in ("{", "["):
                 return
+
+    def _pass_thought(self, closing: Words) -> Reading[None]:
+        """Pass a thought on as text: what a model considers, it does not do."""
+        source = self._source
+        while (yield from self._output.flow(_NO_TAG)):
+            if tag := (yield from source.match(closing)):
+                source.at += len(tag)
+                self._output.flush()
+                return
+            source.at += 1
 
     def _drop_token(self, token: str) -> Reading[None]:
         """Read a leaked token and the role behind it, and forget both."""

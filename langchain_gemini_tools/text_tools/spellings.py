@@ -58,7 +58,9 @@ TOKENS = frozenset({
     "<|system|>", "<|tool|>", "[INST]", "[/INST]",
 })  # fmt: skip
 """Special tokens that leak into text; closing tags that close nothing are among them."""
-INLINE = Words([*TAGS, FUNCTION_TAG, *TOKENS])
+THOUGHTS = {"<think>": "</think>", "<thinking>": "</thinking>"}
+"""The tags around what models only consider."""
+INLINE = Words([*TAGS, FUNCTION_TAG, *THOUGHTS, *TOKENS])
 
 LOOSE_LANGUAGES = frozenset(
     {"", "json", "jsonc", "json5", "python", "py", "text", "txt", "plaintext"}
