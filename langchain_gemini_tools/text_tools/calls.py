@@ -131,20 +131,20 @@ class CallReader:
             raise UnreadableError("after the name stand the arguments as a JSON object")
         self._add(self.name, (yield from parse_value(self._source)))
 
-    def add_broken(self, detail: str) -> None:
-        """The call that was begun ends here and cannot be read."""
+    def add_broken(self, start: int, detail: str) -> None:
+        """What began there ends here, is meant as a call and cannot be read."""
+        name = None if self.begun_at is None else self.name
         reason = (
-            reasons.render_undeclared(self.name, self._names.listed)
-            if self.name and self.name not in self._names
-            else reasons.render_unreadable(self.name, detail, self._names.listed)
+            reasons.render_undeclared(name, self._names.listed)
+            if name and name not in self._names
+            else reasons.render_unreadable(name, detail, self._names.listed)
         )
-        self.found.append(Found(self.begun_at or 0, self._source.offset, self.name, reason=reason))
+        self.found.append(Found(start, self._source.offset, name, reason=reason))
 
-    def add_cut(self) -> None:
-        """The call that was begun is cut off here."""
+    def add_cut(self, start: int) -> None:
+        """What began there is cut off here."""
         reason = reasons.render_cut(self.name)
-        start, end = self.begun_at or 0, self._source.offset
-        self.found.append(Found(start, end, self.name, reason=reason, is_cut=True))
+        self.found.append(Found(start, self._source.offset, self.name, reason=reason, is_cut=True))
 
     def _begin(self) -> None:
         self.begun_at = self._source.offset
@@ -254,6 +254,9 @@ class CallReader:
         name = yield from (self._read_any_name() if self.is_meant else self._read_declared_name())
         if not name:
             raise self._refuse(CALL_RULE)
+        is_print = name == spellings.PRINT and name not in self._names
+        if not is_print:
+            self.name = name
         if self.is_marked:
             if name.lower() in spellings.NOTHING and (yield from self._is_nothing(name)):
                 return
@@ -261,13 +264,12 @@ class CallReader:
         else:
             yield from source.run(_BLANKS)
             char = yield from source.peek()
-        if name == spellings.PRINT and name not in self._names and char == "(":
+        if is_print and char == "(":
             if is_printed:
                 raise self._refuse(CALL_RULE)
             source.at += 1
             yield from self._read_printed()
             return
-        self.name = name
         if char == "{" and self.is_marked:
             self._add(name, (yield from parse_value(source)))
         elif char == "(":

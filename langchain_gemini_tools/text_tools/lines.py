@@ -33,6 +33,7 @@ class LineMemory:
         """A call that was made."""
         self._has_call = True
         self.introduces_example = False
+        self.is_inside_json = False
 
     def see_shown_call(self) -> None:
         """A call that was shown as an example."""

@@ -4,10 +4,10 @@ The protocol is one line per call: `TOOL_CALL: tool_name({"argument": "value"})`
 other ways too, and they write about it. These rules decide what is a call:
 
 1.  **The marker `TOOL_CALL:` at the start of a line is always meant as a call**, also indented,
-    behind a bullet, a number or asterisks. What cannot be executed (an undeclared name, unreadable
-    arguments, nothing at all) is a `BrokenCall`; only `TOOL_CALL: none` says that there is no call.
-    The call may stand on the next line or in a fence, in any notation of rule 4. The place after
-    a call counts as the start of a line, so several calls fit in one.
+    behind a bullet, a number, asterisks or a label such as `Action:`. What cannot be executed (an
+    undeclared name, unreadable arguments, nothing at all) is a `BrokenCall`; only `TOOL_CALL: none`
+    says that there is no call. The call may stand on the next line or in a fence, in any notation
+    of rule 4. The place after a call counts as the start of a line, so several calls fit in one.
 2.  The marker inside a line counts when a sentence ended before it (`Let me see. TOOL_CALL: f()`)
     and the line ends after the calls. Otherwise a sentence quotes it.
 3.  Tags around calls (`<tool_call>`, `[TOOL_CALLS]`, `<function=f>`; all in `spellings.TAGS`) count
@@ -21,16 +21,16 @@ other ways too, and they write about it. These rules decide what is a call:
     cannot be read, and a call whose arguments have no names, are each a `BrokenCall`. Everything
     else is text, and so is an undeclared name. Lines of a larger JSON value are text up to the
     next blank line.
-5.  **Shown is not called.** Text in backticks, in a block quote or in a fence of another kind is
-    text. So is any call right after a line that announces an example: it ends with a colon or is
-    a heading, and says so (`spellings.speaks_of_examples`). The announcement holds until the next
-    text, or until a blank line behind the example.
+5.  **Shown is not called.** Text in backticks, in a block quote, in `<think>` tags or in a fence
+    of another kind is text. So is any call right after a line that announces an example: it ends
+    with a colon or is a heading, and says so (`spellings.speaks_of_examples`). The announcement
+    holds until the next text, or until a blank line behind the example.
 6.  A call that the text's end cuts off is a `BrokenCall` with `is_cut`, never completed. A call
     that cannot be read ends with its line or, while its brackets are open, before a blank line,
     a marker or a fence; in a fence it ends with the fence.
 
 Text reaches the user as it was, except white space that touches calls (`pieces.PieceWriter`),
-markers with their bullets and asterisks, fences and tags around calls, what stands between calls,
+markers with what stands before them, fences and tags around calls, punctuation right behind calls,
 and leaked special tokens (`spellings.TOKENS`, with the role behind them) outside of backticks and
 fences.
 """

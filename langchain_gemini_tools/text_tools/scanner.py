@@ -12,35 +12,33 @@ from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.text_tools import spellings
 from langchain_gemini_tools.text_tools.calls import CALL_RULE, CallReader, NotACallError, ToolNames
-from langchain_gemini_tools.text_tools.lines import LineMemory
-from langchain_gemini_tools.text_tools.pieces import BrokenCall, TextCall
+from langchain_gemini_tools.text_tools.output import LINE_ENDS, TO_LINE_END, Output
 from langchain_gemini_tools.text_tools.source import Words
 from langchain_gemini_tools.text_tools.values import CutError, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
-    from langchain_gemini_tools.text_tools.calls import Found
     from langchain_gemini_tools.text_tools.pieces import PieceWriter
     from langchain_gemini_tools.text_tools.source import Reading, Source
 
-_FENCES = Words(("```", "~~~"))
 _TOKENS = Words(spellings.TOKENS)
-_LINE_ENDS = ("", "\n", "\r")
+_TOKEN_ENDS = (*LINE_ENDS, "<")
 _BULLET = frozenset("-*+\u2022#0123456789.) \t_")
 _MAX_BULLET = 8
 
 _BLANKS = re.compile(r"[ \t]*")
+_AFTER_LABEL = re.compile(r"[ \t*]*")
 _AFTER_MARKER = re.compile(r"[\s*]*")
-_DRESS = re.compile(r"[*`]*")
+_DRESS = re.compile(r"[*`.)]*")
 _SEPARATORS = re.compile(r"[ \t,;]*")
 _BETWEEN_CALLS = re.compile(r"[\s,;]*")
-_TO_LINE_END = re.compile(r"[^\n]*")
 _LANGUAGE = re.compile(r"[\w+\-#]*")
 _NEWLINES = re.compile(r"\n*")
 _TEXT = re.compile(r"(?:[^\n`<\[T]++|<(?=[^a-z/|])|\[(?=[^TI/])|T(?=[^O]))*+")
 """Text that nothing begins in; what needs a second look ends it."""
 _CODE = re.compile(r"[^\n`]*")
+_NO_TAG = re.compile(r"[^<]*")
 _TICKS = re.compile(r"`*")
 _FENCE_RUN = {"`": _TICKS, "~": re.compile(r"~*")}
 _NO_FENCE = {"`": re.compile(r"[^`]*"), "~": re.compile(r"[^~]*")}
@@ -58,17 +56,16 @@ class Scanner:
 
     def __init__(self, source: Source, writer: PieceWriter, names: Collection[str]) -> None:
         self._source = source
-        self._writer = writer
+        self._output = Output(source, writer)
         self._names = ToolNames(names)
-        self._lines = LineMemory()
         firsts = (word[:1] for word in (*spellings.PREFIXES, spellings.PRINT, *names))
-        self._beginnings = _BULLET.union("`~{[<tTfF", firsts)
+        self._beginnings = _BULLET.union("`~{[<tTfFaAmMoOrR", firsts)
 
     def scan(self) -> Reading[None]:
         """Read to the end. Ends when the source is closed."""
         while (yield from self._source.more()):
             if (yield from self._source.run(_NEWLINES)):
-                self._flush()
+                self._output.flush()
             else:
                 yield from self._scan_line()
 
@@ -81,12 +78,13 @@ class Scanner:
             yield from self._scan_prose(is_shown=char == ">")
         elif (yield from source.match(spellings.MARKERS)):
             yield from self._scan_marked()
-        elif (yield from source.match(_FENCES)):
+        elif (yield from source.match(spellings.FENCES)):
             yield from self._scan_fence(is_marked=False)
         elif opener := (yield from source.match(spellings.INLINE)):
             yield from self._scan_opener(opener)
-        elif char in _BULLET and (yield from self._skip_bullet()):
-            yield from self._scan_marked()
+        elif char in _BULLET or (yield from source.match(spellings.LABELS)):
+            is_marked = yield from self._skip_bullet()
+            yield from (self._scan_marked() if is_marked else self._scan_prose())
         elif (yield from self._may_be_calls(char, indent)):
             yield from self._scan_calls()
         else:
@@ -100,32 +98,35 @@ class Scanner:
             source.at += len(loose)
             yield from source.run(_BLANKS)
             return True
-        if self._lines.is_inside_json or not char:
+        if self._output.lines.is_inside_json or not char:
             return False
         return char in "{[" or (
             not indent and bool((yield from source.match(self._names.callables)))
         )
 
     def _skip_bullet(self) -> Reading[bool]:
-        """Read a bullet, a number or asterisks; whether the marker follows."""
+        """Read a bullet, a number or asterisks, and a label; whether the marker follows."""
         source = self._source
         for _ in range(_MAX_BULLET):
             if (yield from source.peek()) not in _BULLET:
                 break
             source.at += 1
+        label = yield from source.match(spellings.LABELS)
+        source.at += len(label)
+        yield from source.run(_AFTER_LABEL)
         return bool((yield from source.match(spellings.MARKERS)))
 
     def _scan_marked(self) -> Reading[None]:
         """Read the marker, and what follows it."""
         reader = self._make_reader(is_marked=True)
         is_line_over = yield from self._skip_marker()
-        if (yield from self._source.match(_FENCES)):
+        if (yield from self._source.match(spellings.FENCES)):
             yield from self._scan_fence(is_marked=True)
             return
-        is_call = yield from self._attempt(
+        is_call = yield from self._output.attempt(
             reader, self._read_marked(reader, is_line_over=is_line_over)
         )
-        is_shown = self._lines.introduces_example
+        is_shown = self._output.lines.introduces_example
         yield from self._settle(reader, is_call=is_call, is_shown=is_shown)
         if is_call and not is_shown:
             yield from self._skip_dress()
@@ -147,8 +148,10 @@ class Scanner:
                 raise NotACallError
             yield from self._read_calls(reader)
 
-        is_call = yield from self._attempt(reader, read())
-        yield from self._settle(reader, is_call=is_call, is_shown=self._lines.speaks_of_examples)
+        is_call = yield from self._output.attempt(reader, read())
+        yield from self._settle(
+            reader, is_call=is_call, is_shown=self._output.lines.speaks_of_examples
+        )
 
     def _skip_marker(self) -> Reading[bool]:
         """Read the marker, also a doubled one, and the space behind; whether its line ends."""
@@ -160,20 +163,22 @@ class Scanner:
         return "\n" in space
 
     def _skip_dress(self) -> Reading[None]:
-        """Read what models put behind a call: asterisks, backticks, a comma, a semicolon."""
+        """Read what models put behind a call: a full stop, asterisks, a comma, one bracket more."""
         yield from self._source.run(_DRESS)
         separators = yield from self._source.run(_SEPARATORS)
         self._source.take()
-        self._add_text(separators.replace(",", "").replace(";", ""))
+        self._output.add_text(separators.replace(",", "").replace(";", ""))
 
     def _scan_calls(self) -> Reading[None]:
         """Read calls without a marker: the line consists of them, or it is text."""
         reader = self._make_reader(is_marked=False)
-        is_call = yield from self._attempt(reader, self._read_calls(reader))
+        is_call = yield from self._output.attempt(reader, self._read_calls(reader))
         is_json = not is_call and (yield from self._is_json())
-        yield from self._settle(reader, is_call=is_call, is_shown=self._lines.introduces_example)
+        yield from self._settle(
+            reader, is_call=is_call, is_shown=self._output.lines.introduces_example
+        )
         if is_json:
-            self._lines.is_inside_json = True
+            self._output.lines.is_inside_json = True
 
     def _is_json(self) -> Reading[bool]:
         """Whether what was read, and is no call, is the beginning of some other JSON value."""
@@ -183,14 +188,13 @@ class Scanner:
         return seen.startswith(("{", "["))
 
     def _read_calls(self, reader: CallReader) -> Reading[None]:
-        """Read constructs up to the end of a line."""
+        """Read constructs up to the end of a line, or to a leaked token."""
         while True:
             yield from reader.read_construct()
             yield from self._source.run(_SEPARATORS)
-            while token := (yield from self._source.match(_TOKENS)):
-                self._source.at += len(token)
-                yield from self._source.run(_SEPARATORS)
-            if (yield from self._source.peek()) in _LINE_ENDS:
+            if (yield from self._source.peek()) in LINE_ENDS or (
+                yield from self._source.match(_TOKENS)
+            ):
                 return
             if (yield from self._source.match(spellings.MARKERS)):
                 yield from self._skip_marker()
@@ -202,22 +206,23 @@ class Scanner:
         source = self._source
         char = source.chunk[source.at]
         fence = yield from source.run(_FENCE_RUN[char])
-        language = (yield from source.run(_LANGUAGE)).lower()
+        is_bare = yield from source.match(spellings.MARKERS)
+        language = "" if is_bare else (yield from source.run(_LANGUAGE)).lower()
         is_marked = is_marked or language in spellings.CALL_LANGUAGES
-        if self._lines.introduces_example or not (
+        if self._output.lines.introduces_example or not (
             is_marked or language in spellings.LOOSE_LANGUAGES
         ):
-            self._flush()
+            self._output.flush()
             yield from self._pass_fence(fence)
             return
         reader = self._make_reader(is_marked=is_marked, is_explaining=not is_marked)
-        is_call = yield from self._attempt(
+        is_call = yield from self._output.attempt(
             reader, self._read_fenced(reader, fence), lambda: self._skip_to_fence(fence)
         )
         is_closed = bool((yield from source.match(Words((fence,)))))
         if is_call or is_closed:
             yield from source.run(_FENCE_RUN[char])
-        yield from self._settle(reader, is_call=is_call, is_shown=False, is_line_over=True)
+        self._output.settle(reader, is_call=is_call, is_shown=False)
         if not is_call and not is_closed:
             yield from self._pass_fence(fence)
 
@@ -246,15 +251,15 @@ class Scanner:
         source = self._source
         closing = Words((fence,))
         pattern = _NO_FENCE_IN_LINE[fence[0]]
-        while char := (yield from self._flow(pattern)):
+        while char := (yield from self._output.flow(pattern)):
             if char == "\n":
-                pattern = _TO_LINE_END
+                pattern = TO_LINE_END
                 source.at += 1
-                self._flush()
+                self._output.flush()
                 yield from source.run(_BLANKS)
             if (yield from source.match(closing)):
                 yield from source.run(_FENCE_RUN[fence[0]])
-                self._flush()
+                self._output.flush()
                 return
             if char != "\n":
                 source.at += 1
@@ -269,11 +274,14 @@ class Scanner:
             yield from self._source.read(1)
 
     def _scan_opener(self, opener: str) -> Reading[None]:
-        """Read a tag with its calls, or drop a leaked token."""
+        """Read a tag with its calls, drop a leaked token, or pass a thought on."""
         source = self._source
         if opener in spellings.TOKENS:
-            self._flush()
+            self._output.flush()
             yield from self._drop_token(opener)
+            return
+        if opener in spellings.THOUGHTS:
+            yield from self._pass_thought(Words((spellings.THOUGHTS[opener],)))
             return
         reader = self._make_reader(is_marked=True)
         source.at += len(opener)
@@ -282,8 +290,8 @@ class Scanner:
             if opener == spellings.FUNCTION_TAG
             else self._read_tagged(reader, Words((spellings.TAGS[opener],)))
         )
-        is_shown = self._lines.speaks_of_examples
-        is_call = yield from self._attempt(reader, body)
+        is_call = yield from self._output.attempt(reader, body)
+        is_shown = is_call and self._output.lines.speaks_of_examples
         yield from self._settle(reader, is_call=is_call, is_shown=is_shown)
 
     def _read_tagged(self, reader: CallReader, closing: Words) -> Reading[None]:
@@ -303,15 +311,23 @@ class Scanner:
             if (yield from source.peek()) not in ("{", "["):
                 return
 
+    def _pass_thought(self, closing: Words) -> Reading[None]:
+        """Pass a thought on as text: what a model considers, it does not do."""
+        source = self._source
+        while (yield from self._output.flow(_NO_TAG)):
+            if tag := (yield from source.match(closing)):
+                source.at += len(tag)
+                self._output.flush()
+                return
+            source.at += 1
+
     def _drop_token(self, token: str) -> Reading[None]:
         """Read a leaked token and the role behind it, and forget both."""
         source = self._source
         source.at += len(token)
-        if token == spellings.END_OR_STRIKE and (yield from source.peek()) not in (
-            *_LINE_ENDS,
-            "<",
-        ):
-            self._flush()
+        follower = yield from source.peek()
+        if token == spellings.END_OR_STRIKE and follower not in _TOKEN_ENDS:
+            self._output.flush()
             yield from self._scan_prose()
             return
         source.take()
@@ -320,136 +336,46 @@ class Scanner:
         role = yield from source.match(spellings.ROLES)
         source.at += len(role)
         follower = yield from source.peek()
-        if follower not in (*_LINE_ENDS, "<"):
-            self._flush()
+        if follower not in _TOKEN_ENDS:
+            self._output.flush()
             return
         source.at += follower == "\n"
         source.take()
-        self._lines.see_text("\n" if follower == "\n" else "")
+        if follower == "\n":
+            self._output.lines.see_text("\n")
 
     def _scan_prose(self, *, is_shown: bool = False) -> Reading[None]:
         """Pass text on, to the line's end or to where a call may begin."""
         source = self._source
         ticks = 0
-        while char := (yield from self._flow(_CODE if ticks or is_shown else _TEXT)):
+        while char := (yield from self._output.flow(_CODE if ticks or is_shown else _TEXT)):
             if char == "\n":
                 source.at += 1
-                self._flush()
+                self._output.flush()
                 return
             if char == "`":
                 run = len((yield from source.run(_TICKS)))
-                self._flush()
+                self._output.flush()
                 if ticks in (0, run):
                     ticks = run - ticks
                 continue
             if char == "T":
-                if self._lines.has_ended_sentence and (yield from source.match(spellings.MARKERS)):
+                if self._output.lines.has_ended_sentence and (
+                    yield from source.match(spellings.MARKERS)
+                ):
                     yield from self._scan_inner_marker()
                     return
             elif (yield from source.match(spellings.INLINE)):
                 return
             source.at += 1
 
+    def _settle(self, reader: CallReader, *, is_call: bool, is_shown: bool) -> Reading[None]:
+        """Write what was read. After text, the rest of its line is prose."""
+        self._output.settle(reader, is_call=is_call, is_shown=is_shown)
+        if not is_call and self._output.lines.tail.strip():
+            yield from self._scan_prose()
+
     def _make_reader(self, *, is_marked: bool, is_explaining: bool = False) -> CallReader:
         return CallReader(
             self._source, self._names, is_marked=is_marked, is_explaining=is_explaining
         )
-
-    def _attempt(
-        self,
-        reader: CallReader,
-        body: Reading[None],
-        skip_broken: Callable[[], Reading[None]] | None = None,
-    ) -> Reading[bool]:
-        """Let a reader read; whether there are calls. What is broken or cut is one of them."""
-        try:
-            yield from body
-        except NotACallError:
-            return False
-        except UnreadableError as error:
-            if not reader.is_meant:
-                return False
-            if reader.begun_at is None:  # between two calls of a list: those before it stand
-                return reader.is_marked
-            yield from (skip_broken or self._skip_broken)()
-            reader.add_broken(str(error))
-        except CutError:
-            if reader.begun_at is None:
-                return bool(reader.found)
-            if not reader.is_meant and reader.name is None:
-                return False
-            reader.add_cut()
-        return True
-
-    def _skip_broken(self) -> Reading[None]:
-        """Read to the end of a call that cannot be read: rule 6."""
-        source = self._source
-        seen = source.seen()
-        if seen.rstrip(" \t").endswith(
-            "\n"
-        ):  # it broke where a line begins: that line is not its own
-            return
-        depth = _count_open(seen)
-        while True:
-            depth += _count_open((yield from source.run(_TO_LINE_END)))
-            if depth <= 0 or not (yield from source.more()):
-                return
-            source.at += 1
-            yield from source.run(_BLANKS)
-            if (
-                (yield from source.peek()) in _LINE_ENDS
-                or (yield from source.match(spellings.MARKERS))
-                or (yield from source.match(_FENCES))
-            ):
-                return
-
-    def _settle(
-        self, reader: CallReader, *, is_call: bool, is_shown: bool, is_line_over: bool = False
-    ) -> Reading[None]:
-        """Write what was read: calls, or text. After text, the rest of its line is prose."""
-        raw = self._source.take()
-        if not is_call:
-            self._add_text(raw)
-            if not is_line_over and self._lines.tail.strip():
-                yield from self._scan_prose()
-            return
-        if is_shown:
-            self._writer.add_text(raw)
-            self._lines.see_shown_call()
-            return
-        self._writer.add_calls(_make_piece(found, raw) for found in reader.found)
-        self._lines.see_call()
-        self._add_text(raw[len(raw.rstrip()) :])
-
-    def _flow(self, pattern: re.Pattern[str]) -> Reading[str]:
-        """Pass text on as far as the pattern goes; return the next character, not read."""
-        source = self._source
-        while (yield from source.more()):
-            match = pattern.match(source.chunk, source.at)
-            source.at = match.end() if match else source.at
-            self._flush()
-            if source.at < len(source.chunk):
-                return source.chunk[source.at]
-        self._flush()
-        return ""
-
-    def _flush(self) -> None:
-        self._add_text(self._source.take())
-
-    def _add_text(self, text: str) -> None:
-        if text:
-            self._lines.see_text(text)
-            self._writer.add_text(text)
-
-
-def _make_piece(found: Found, raw: str) -> TextCall | BrokenCall:
-    text = raw[found.start : found.end].strip()
-    if found.args is None or found.name is None:
-        return BrokenCall(found.name, text, found.reason, found.is_cut)
-    return TextCall(found.name, found.args, text)
-
-
-def _count_open(text: str) -> int:
-    """How many brackets stay open, strings or not: a guess, for text that could not be read."""
-    opened = text.count("(") + text.count("[") + text.count("{")
-    return opened - text.count(")") - text.count("]") - text.count("}")

@@ -84,13 +84,15 @@ class Source:
 
     def seen(self) -> str:
         """All that was read since the last `take`."""
-        return "".join([*self._kept, self.chunk[self._start : self.at]])
+        last = self.chunk[self._start : self.at]
+        return "".join([*self._kept, last]) if self._kept else last
 
     def take(self) -> str:
         """All that was read since the last `take`, and forget it."""
         text = self.seen()
-        self._kept = []
-        self._kept_length = 0
+        if self._kept:
+            self._kept = []
+            self._kept_length = 0
         self._start = self.at
         return text
 
@@ -109,14 +111,14 @@ class Source:
     def run(self, pattern: re.Pattern[str]) -> Reading[str]:
         """Read as many characters as the pattern takes: one class of characters, starred."""
         parts: list[str] = []
-        while (yield from self.more()):
+        while self.at < len(self.chunk) or (yield from self.more()):
             match = pattern.match(self.chunk, self.at)
             end = match.end() if match else self.at
             parts.append(self.chunk[self.at : end])
             self.at = end
             if end < len(self.chunk):
                 break
-        return "".join(parts)
+        return "".join(parts) if len(parts) != 1 else parts[0]
 
     def read(self, count: int) -> Reading[str]:
         """Read `count` characters, or all that are left."""
@@ -129,10 +131,9 @@ class Source:
 
     def match(self, words: Words) -> Reading[str]:
         """The longest of the words that stands here, not read; empty when none does."""
-        if not (yield from self.more()):
-            return ""
-        while True:
+        while self.at < len(self.chunk) or (yield from self.more()):
             found, may_grow = words.match(self.chunk[self.at : self.at + words.longest])
             if not may_grow or self.is_closed:
                 return found
             yield
+        return ""

@@ -8,6 +8,7 @@ from langchain_gemini_tools.text_tools.source import Words
 
 MARKER = "TOOL_CALL:"
 MARKERS = Words((MARKER,))
+FENCES = Words(("```", "~~~"))
 
 LOOSE_MARKERS = Words(
     [
@@ -18,6 +19,11 @@ LOOSE_MARKERS = Words(
     is_any_case=True,
 )  # fmt: skip
 """The marker in other spellings, and Phi's word before a list of calls."""
+
+LABELS = Words(
+    ("action:", "ai:", "answer:", "assistant:", "model:", "output:", "response:"), is_any_case=True
+)
+"""What models put before the marker, as if they had to name the speaker."""
 
 NOTHING = frozenset({"none", "null", "nothing", "no", "n/a", "na"})
 """Words behind the marker that say: no call."""
@@ -52,7 +58,9 @@ TOKENS = frozenset({
     "<|system|>", "<|tool|>", "[INST]", "[/INST]",
 })  # fmt: skip
 """Special tokens that leak into text; closing tags that close nothing are among them."""
-INLINE = Words([*TAGS, FUNCTION_TAG, *TOKENS])
+THOUGHTS = {"<think>": "</think>", "<thinking>": "</thinking>"}
+"""The tags around what models only consider."""
+INLINE = Words([*TAGS, FUNCTION_TAG, *THOUGHTS, *TOKENS])
 
 LOOSE_LANGUAGES = frozenset(
     {"", "json", "jsonc", "json5", "python", "py", "text", "txt", "plaintext"}
@@ -78,6 +86,7 @@ _EXAMPLE = re.compile(
     r"exampl|exempl|ejempl|beispiel|\be\.g\.|\bfor instance\b|\blike (?:this|so)\b"
     r"|\b(?:syntax|format|protocol|template|pattern) (?:is|for|looks)\b"
     r"|^\W*(?:syntax|format|usage)\b"
+    r"|\bavailable (?:tools|functions)\b|\b(?:tools|functions) (?:are|available|I have)\b"
     r"|\byou (?:can|could|would|should|may|might|must) (?:write|use|call|make|invoke|type|say)\b",
     re.IGNORECASE,
 )

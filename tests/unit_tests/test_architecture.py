@@ -125,6 +125,11 @@ def test_importing_the_package_loads_neither_langchain_nor_the_sdk() -> None:
     assert not {"langchain_core", "google.genai", "pydantic"} & loaded
 
 
+def test_the_text_parser_needs_nothing_but_python() -> None:
+    loaded = _loaded_after("import langchain_gemini_tools.text_tools.parser")
+    assert not {"langchain_core", "google.genai", "pydantic"} & loaded
+
+
 def test_the_sdk_is_not_loaded_before_the_first_call() -> None:
     loaded = _loaded_after(
         "from langchain_gemini_tools import ChatGemini\n"
