@@ -129,7 +129,7 @@ FRAMES = st.sampled_from(
     [
         "TOOL_CALL: {}",
         "Tool Call : {}",
-        "- toolcalls: {}",
+        "toolcall: {}",
         "<tool_call>{}</tool_call>",
         "[TOOL_CALLS] {}",
         "functools{}",
