@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.display import BatchProgress, RunClock, Trace, trace
     from langchain_gemini_tools.mcp_results import mcp_interceptor
     from langchain_gemini_tools.remote_tools import tools_from_specs
+    from langchain_gemini_tools.text_tools.prompt import TOOL_PROMPT
     from langchain_gemini_tools.tool_loop import (
         CallRecord,
         Deny,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.tool_report import ToolReport, check_tools
 
 __all__ = [
+    "TOOL_PROMPT",
     "BatchProgress",
     "CallAnnounced",
     "CallCached",
@@ -79,6 +81,7 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "TOOL_PROMPT": "text_tools.prompt",
     "BatchProgress": "display",
     "ChatGemini": "chat_model",
     "RunClock": "display",

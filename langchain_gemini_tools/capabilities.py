@@ -42,6 +42,10 @@ class Capabilities:
     max_input_tokens: int = 1_048_576
     max_output_tokens: int = 65_536
 
+    def by_prompt(self) -> Capabilities:
+        """What holds where functions go as text: there they do not meet the API's own tools."""
+        return replace(self, combines_builtin_tools_with_functions=self.calls_functions)
+
 
 _GEMINI_3 = Capabilities()
 _GEMINI_2_5 = Capabilities(
@@ -102,13 +106,27 @@ def reads_signatures_of(model: str, other: str) -> bool:
 
     Signatures belong to one line of models; another line answers "Corrupted thought signature."
     """
-    lines = {found[1] for name in (model, other) if (found := _GENERATION.search(name))}
+    lines = {line for name in (model, other) if (line := _line_of(name))}
     return len(lines) < 2
 
 
-def profile_of(model: str) -> ModelProfile:
-    """What LangChain's agents ask before they choose a way of working."""
+def _line_of(model: str) -> str | None:
+    for line, pattern in (("gemini", _GENERATION), ("gemma", _GEMMA)):
+        if found := pattern.search(model):
+            return f"{line}-{found[1]}"
+    return None
+
+
+def profile_of(model: str, *, by_prompt: bool = False) -> ModelProfile:
+    """What LangChain's agents ask before they choose a way of working.
+
+    Args:
+        model: Name of the model.
+        by_prompt: Whether tools are called by prompt. An agent then has to ask for structured
+            answers by a tool, too.
+    """
     known = capabilities_of(model)
+    calls_tools = known.calls_functions or by_prompt
     profile: ModelProfile = {
         "max_input_tokens": known.max_input_tokens,
         "max_output_tokens": known.max_output_tokens,
@@ -118,13 +136,13 @@ def profile_of(model: str) -> ModelProfile:
         "pdf_inputs": known.calls_functions,
         "audio_inputs": known.calls_functions,
         "video_inputs": known.calls_functions,
-        "image_tool_message": known.calls_functions,
+        "image_tool_message": calls_tools,
         "pdf_tool_message": known.calls_functions,
         "text_outputs": True,
         "reasoning_output": known.thinks,
-        "tool_calling": known.calls_functions,
-        "tool_choice": known.calls_functions,
-        "structured_output": known.takes_json_output,
+        "tool_calling": calls_tools,
+        "tool_choice": calls_tools,
+        "structured_output": known.takes_json_output and not by_prompt,
     }
     if known.thinks:
         profile["reasoning_effort_levels"] = ["minimal", "low", "medium", "high"]

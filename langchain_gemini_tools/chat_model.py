@@ -17,6 +17,9 @@ from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
+from langchain_gemini_tools.prompted.instructions import render_instructions
+from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
+from langchain_gemini_tools.prompted.request import render_prompted
 from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks
 from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
 from langchain_gemini_tools.wire.generation import plain
@@ -26,7 +29,6 @@ from langchain_gemini_tools.wire.request import (
     render_counting,
     render_request,
 )
-from langchain_gemini_tools.wire.response import StreamParser, parse_response
 from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
 from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
@@ -140,7 +142,8 @@ class ChatGemini(GeminiOptions):
         return params
 
     def _resolve_model_profile(self) -> ModelProfile | None:
-        return profile_of(self.model_family or self.model)
+        by_prompt = self._calls_by_prompt({})
+        return profile_of(self.model_family or self.model, by_prompt=by_prompt)
 
     # One call
 
@@ -159,9 +162,17 @@ class ChatGemini(GeminiOptions):
     def _render(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> RenderedRequest:
-        rendered = render_request(messages, self._call_options(stop, kwargs))
+        rendered = self._render_quietly(messages, stop, kwargs)
         self._tell(rendered.repairs)
         return rendered
+
+    def _render_quietly(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+    ) -> RenderedRequest:
+        options = self._call_options(stop, kwargs)
+        if self._calls_by_prompt(kwargs):
+            return render_prompted(messages, options, self._tool_prompt(kwargs))
+        return render_request(messages, options)
 
     def _tell(self, repairs: Sequence[Repair]) -> None:
         for repair in repairs:
@@ -190,7 +201,7 @@ class ChatGemini(GeminiOptions):
             with request.naming_tools():
                 reply = retries.call(ask)
             try:
-                return parse_response(reply, request.context)
+                return request.parse(reply)
             except FAILED_ANSWERS as failure:
                 request = self._second_try(request, failure, kwargs)
 
@@ -208,7 +219,7 @@ class ChatGemini(GeminiOptions):
             with request.naming_tools():
                 reply = await retries.acall(ask)
             try:
-                return parse_response(reply, request.context)
+                return request.parse(reply)
             except FAILED_ANSWERS as failure:
                 request = self._second_try(request, failure, kwargs)
 
@@ -238,12 +249,12 @@ class ChatGemini(GeminiOptions):
     def _read_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> Iterator[ChatGenerationChunk]:
-        parser = StreamParser(request.context)
+        parser = request.stream_parser()
         replies = self._client.stream(**self._sending(request, kwargs))
         with request.naming_tools(), parser.keeping_partial(), closing(replies):
             for reply in replies:
                 yield from parser.feed(reply)
-            yield parser.finish()
+            yield from parser.finish()
 
     async def _astream(
         self,
@@ -271,14 +282,15 @@ class ChatGemini(GeminiOptions):
     async def _aread_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> AsyncIterator[ChatGenerationChunk]:
-        parser = StreamParser(request.context)
+        parser = request.stream_parser()
         replies = self._client.astream(**self._sending(request, kwargs))
         with request.naming_tools(), parser.keeping_partial():
             async with aclosing(replies):
                 async for reply in replies:
                     for chunk in parser.feed(reply):
                         yield chunk
-            yield parser.finish()
+            for chunk in parser.finish():
+                yield chunk
 
     def _retries(
         self, kwargs: Mapping[str, Any], run_manager: CallbackManagerForLLMRun | None = None
@@ -346,8 +358,10 @@ class ChatGemini(GeminiOptions):
         given = canonical_options(kwargs)
         bound = bind_tools(tools)
         capabilities = self._capabilities(given.get("model") or self.model)
+        if by_prompt := self._calls_by_prompt(given):
+            capabilities = capabilities.by_prompt()
         refuse_unusable_tools(bound, capabilities)
-        for finding in find_problems(bound, capabilities):
+        for finding in find_problems(bound, capabilities, by_prompt=by_prompt):
             if "ls_structured_output_format" not in kwargs:  # a schema is no tool to be chosen
                 self._warn_once(str(finding))
         if strict and tool_choice in {None, "auto"} and capabilities.validates_calls and bound:
@@ -392,9 +406,9 @@ class ChatGemini(GeminiOptions):
             model = self.bind_tools([schema], tool_choice=name, **noted, **kwargs)
             parser = tools_parser(schema, name)
         elif method == "json_schema":
-            form = {"response_schema": render_response_schema(schema)}
-            model = self.bind(**form, **noted, **kwargs)
-            parser = json_parser(schema)
+            form = render_response_schema(schema)
+            model = self.bind(response_schema=form, **noted, **kwargs)
+            parser = json_parser(schema, form if self._calls_by_prompt(kwargs) else None)
         elif method == "json_mode":
             model = self.bind(response_mime_type="application/json", **noted, **kwargs)
             parser = json_parser(schema)
@@ -403,6 +417,35 @@ class ChatGemini(GeminiOptions):
                 f"method={method!r} is unknown; there are function_calling, json_schema, json_mode."
             )
         return with_raw(model, parser) if include_raw else model | parser
+
+    # Tools by prompt
+
+    def render_prompt(self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any) -> str:
+        """What a model without function calling is told about tools; `preview` shows all it gets.
+
+        Args:
+            tools: What `bind_tools` takes.
+            tool_choice: What `bind_tools` takes.
+            **kwargs: Any option of a call.
+        """
+        options = self._call_options(None, {**kwargs, "tools": tools, "tool_choice": tool_choice})
+        told = render_instructions(options, self._tool_prompt(kwargs))
+        return "\n\n".join(told.texts)
+
+    def prompt_overhead(
+        self, tools: Sequence[Any], *, tool_choice: Any = None, exact: bool = False, **kwargs: Any
+    ) -> PromptOverhead:
+        """What `render_prompt` costs in every request: `print` it.
+
+        Args:
+            tools: What `bind_tools` takes.
+            tool_choice: What `bind_tools` takes.
+            exact: Let the API count, instead of taking four characters for a token.
+            **kwargs: Any option of a call.
+        """
+        options = self._call_options(None, {**kwargs, "tools": tools, "tool_choice": tool_choice})
+        count = self.get_num_tokens if exact else None
+        return measure_overhead(options, self._tool_prompt(kwargs), count)
 
     # Tokens
 
@@ -421,7 +464,7 @@ class ChatGemini(GeminiOptions):
             return 0
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
-        request = render_request(messages, self._call_options(None, options))
+        request = self._render_quietly(messages, None, options)
         body = encode_request(render_counting(request, vertexai=self._uses_vertexai))
         counted = self._retries(kwargs).call(
             lambda: self._client.count_tokens(

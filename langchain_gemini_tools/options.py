@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import secret_from_env
-from pydantic import ConfigDict, Field, SecretStr, model_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.client.settings import KEY_VARIABLES
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.text_tools.prompt import check_template
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
 from langchain_gemini_tools.wire.request import CallOptions
 
@@ -43,6 +44,8 @@ _CALL_OPTIONS = frozenset(
         "tool_choice",
         "tool_config",
         "tool_schema",
+        "tool_calling",
+        "tool_prompt",
         "safety_settings",
         "cached_content",
         "continuation_token",
@@ -159,6 +162,17 @@ class GeminiOptions(BaseChatModel):
 
     By default as they are, wherever the model takes that.
     """
+    tool_calling: Literal["auto", "native", "prompted"] = "auto"
+    """How tools are called: by the API's function calling, or by a prompt that describes them.
+
+    By default by prompt only where the model has no function calling (Gemma 3). Messages, calls and
+    results look the same either way.
+    """
+    tool_prompt: str | None = None
+    """What a model is told about tools that it calls by prompt; see `TOOL_PROMPT`.
+
+    `$tools` and `$choice` have to stand in it; `$example` may.
+    """
     streaming: bool | None = None
     convert_system_message_to_human: bool = False
     on_broken_history: Literal["repair", "raise"] = "repair"
@@ -188,6 +202,11 @@ class GeminiOptions(BaseChatModel):
                 raise ValueError(f"{name!r} is given twice, under two names.")
             given[name] = value
         return given
+
+    @field_validator("tool_prompt")
+    @classmethod
+    def _check_tool_prompt(cls, template: str | None) -> str | None:
+        return template and check_template(template)
 
     @model_validator(mode="after")
     def _set_gemini_tools_version(self) -> Self:
@@ -256,6 +275,28 @@ class GeminiOptions(BaseChatModel):
 
     def _capabilities(self, model: str) -> Capabilities:
         return capabilities_of(self.model_family or model)
+
+    def _calls_by_prompt(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether tools go as text in this call.
+
+        Raises:
+            InvalidOptionError: There is no such way.
+        """
+        given = self._options(None, kwargs)
+        match given["tool_calling"]:
+            case "auto" | None:
+                return not self._capabilities(given.get("model") or self.model).calls_functions
+            case "native":
+                return False
+            case "prompted":
+                return True
+        raise InvalidOptionError(
+            f"tool_calling={given['tool_calling']!r} is unknown; there are auto, native, prompted."
+        )
+
+    def _tool_prompt(self, kwargs: Mapping[str, Any]) -> str | None:
+        template: str | None = self._options(None, kwargs)["tool_prompt"]
+        return template
 
     def _timeout(self, kwargs: Mapping[str, Any]) -> float | None:
         seconds: float | None = self._options(None, kwargs)["timeout"]

@@ -13,6 +13,8 @@ from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
+from langchain_gemini_tools.text_tools.validation import find_misfit
+
 if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.messages import AIMessage
@@ -26,17 +28,31 @@ def tools_parser(schema: Any, tool_name: str) -> Runnable[AIMessage, Any]:
     return JsonOutputKeyToolsParser(key_name=tool_name, first_tool_only=True)
 
 
-def json_parser(schema: Any) -> Runnable[AIMessage, Any]:
-    """Reads the text as JSON; text that was cut is an error, not an object with less in it."""
+def json_parser(
+    schema: Any, checked_schema: dict[str, Any] | None = None
+) -> Runnable[AIMessage, Any]:
+    """Reads the text as JSON; text that was cut is an error, not an object with less in it.
+
+    Args:
+        schema: What the user gave.
+        checked_schema: The same as JSON Schema, where the API does not hold the model to it.
+    """
     if _is_pydantic(schema):
         return _WholePydanticParser(pydantic_object=schema)
-    return _WholeJsonParser()
+    return _WholeJsonParser(checked_schema=checked_schema)
 
 
 class _WholeJsonParser(JsonOutputParser):
+    checked_schema: dict[str, Any] | None = None
+
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
         _check_whole(result[0])
-        return super().parse_result(result, partial=partial)
+        value = super().parse_result(result, partial=partial)
+        misfit = find_misfit(value, self.checked_schema) if self.checked_schema else None
+        if misfit and not partial:
+            text = f"The answer does not fit its schema. {misfit}"
+            raise OutputParserException(text, llm_output=result[0].text)
+        return value
 
 
 class _WholePydanticParser(PydanticOutputParser[Any]):

@@ -61,6 +61,7 @@ def check_tools(tools: Iterable[Any], model: str = "gemini-3-flash-preview") -> 
         tools: Whatever `bind_tools` takes.
         model: The model that they are meant for.
     """
+    known = capabilities_of(model)
     bound: list[dict[str, Any]] = []
     refused: list[Finding] = []
     for tool in tools:
@@ -72,7 +73,7 @@ def check_tools(tools: Iterable[Any], model: str = "gemini-3-flash-preview") -> 
         model=model,
         tool_count=len(bound) + len(refused),
         tokens=sum(map(declaration_tokens, bound)),
-        findings=(*refused, *find_problems(bound, capabilities_of(model))),
+        findings=(*refused, *find_problems(bound, known, by_prompt=not known.calls_functions)),
     )
 
 

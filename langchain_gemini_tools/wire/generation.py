@@ -72,7 +72,7 @@ def render_generation_config(
         config["mediaResolution"] = _media_resolution(given["media_resolution"])
     if thinking := _render_thinking(given, capabilities):
         config["thinkingConfig"] = thinking
-    config |= _render_output_format(given)
+    config |= render_output_format(given)
     config |= _camel(plain(given.get("generation_config") or {}))
     if config.get("responseMimeType") == JSON and not capabilities.takes_json_output:
         raise InvalidOptionError(
@@ -148,8 +148,15 @@ def _budget(effort: str) -> int:
     return _BUDGETS[effort]
 
 
-def _render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
-    """`response_schema`, and `response_format` as agents and OpenAI's users write it."""
+def render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
+    """`response_schema`, and `response_format` as agents and OpenAI's users write it.
+
+    Args:
+        given: Options that are set.
+
+    Raises:
+        InvalidOptionError: A format that is not understood.
+    """
     if (schema := given.get("response_schema")) is not None:
         return {
             "responseMimeType": given.get("response_mime_type", JSON),

@@ -13,7 +13,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 from uuid import UUID
 
 from langchain_gemini_tools.errors import (
@@ -30,7 +30,7 @@ from langchain_gemini_tools.wire.generation import (
     render_safety_settings,
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
-from langchain_gemini_tools.wire.response import ReplyContext
+from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import SchemaForm, bind_tools, render_tools
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
+    from langchain_core.outputs import ChatResult
 
     from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.errors import ReplyError
@@ -106,6 +107,18 @@ class RenderedRequest:
     context: ReplyContext
     is_second_try: bool = False
 
+    def parse(self, reply: gemini.Reply) -> ChatResult:
+        """Parse the whole reply to this request.
+
+        Raises:
+            ReplyError: It holds nothing that may be taken for an answer.
+        """
+        return parse_response(reply, self.context)
+
+    def stream_parser(self) -> StreamParser:
+        """What the events of a streamed reply to this request are fed to."""
+        return StreamParser(self.context)
+
     def with_feedback(self, failure: ReplyError) -> RenderedRequest:
         """The same request, telling the model what was wrong with its answer to it."""
         said = failure.finish_message or failure.finish_reason or "it was empty"
@@ -115,8 +128,14 @@ class RenderedRequest:
         }
         *before, last = self.body["contents"]
         again: gemini.Content = {"role": "user", "parts": [*last["parts"], told]}
-        body: gemini.Request = {**self.body, "contents": [*before, again]}
-        return replace(self, body=body, is_second_try=True)
+        return self.second_try([*before, again], failure)
+
+    def second_try(self, contents: list[gemini.Content], failure: ReplyError) -> Self:
+        """This request with other contents; what the failed answer cost is remembered."""
+        body: gemini.Request = {**self.body, "contents": contents}
+        spent = failure.partial.usage_metadata if failure.partial else None
+        context = replace(self.context, spent=spent)
+        return replace(self, body=body, context=context, is_second_try=True)
 
     @contextmanager
     def naming_tools(self) -> Iterator[None]:
@@ -177,7 +196,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     present = {key: value for key, value in body.items() if value}
     present = _merge(present, plain(options.extra_body or {}))
     _check_combinations(present, options)
-    _check_repairs(conversation.repairs, options)
+    check_repairs(conversation.repairs, options)
     return RenderedRequest(
         body=cast("gemini.Request", present),
         repairs=conversation.repairs,
@@ -217,7 +236,12 @@ def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _check_repairs(repairs: Sequence[Repair], options: CallOptions) -> None:
+def check_repairs(repairs: Sequence[Repair], options: CallOptions) -> None:
+    """Refuse a history that had to be mended, where that is not wanted.
+
+    Raises:
+        InvalidHistoryError: A repair that says something else than the messages did.
+    """
     if options.repairs_history:
         return
     for repair in repairs:
@@ -232,7 +256,10 @@ def _check_combinations(body: Mapping[str, Any], options: CallOptions) -> None:
     """Refuse what the API answers with 400, in words that say what would work."""
     has_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
     if body.get("tools") and not options.capabilities.calls_functions:
-        raise InvalidOptionError(f"{options.model} takes no tools. Use a Gemini model.")
+        raise InvalidOptionError(
+            f"{options.model} takes no tools of the API. Functions are called by prompt unless "
+            "tool_calling='native'; for the API's own tools, use a Gemini model."
+        )
     if has_json and body.get("tools"):
         _check_json_beside_tools(body["tools"], options)
     if options.cached_content and (body.keys() & {"tools", "toolConfig", "systemInstruction"}):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.ai import add_usage
 from langchain_core.messages.tool import invalid_tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
@@ -37,6 +38,8 @@ from langchain_gemini_tools.wire.usage import parse_usage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from langchain_core.messages.ai import UsageMetadata
+
     from langchain_gemini_tools.wire import shapes as gemini
 
 PROVIDER = "google_genai"
@@ -61,6 +64,8 @@ class ReplyContext:
     """Whether a malformed answer is handed over like any other."""
     refuses_empty: bool = False
     """Whether an answer that ends well with nothing in it is refused."""
+    spent: UsageMetadata | None = None
+    """What a first try used up already: it is counted in the answer's usage."""
 
 
 class _Answer:
@@ -112,23 +117,32 @@ class _Answer:
             invalid_tool_calls=whole.invalid_tool_calls,
             additional_kwargs=whole.additional_kwargs | self.reader.log.dump(),
             response_metadata=self.metadata(),
-            usage_metadata=parse_usage(self.ending.usage),
+            usage_metadata=self.usage(),
         )
+
+    def usage(self) -> UsageMetadata | None:
+        """What this answer cost, with the try before it."""
+        usage, spent = parse_usage(self.ending.usage), self._context.spent
+        return add_usage(usage, spent) if usage and spent else usage or spent
 
     def partial(self) -> AIMessage:
         """The message so far; its calls are kept, but not as calls that one could execute."""
-        message = self.message()
-        message.invalid_tool_calls += [
-            invalid_tool_call(
-                name=call["name"],
-                args=json.dumps(call["args"]),
-                id=call["id"],
-                error="The answer that holds this call did not end well: not to be executed.",
-            )
-            for call in message.tool_calls
-        ]
-        message.tool_calls = []
-        return message
+        return without_valid_calls(self.message())
+
+
+def without_valid_calls(message: AIMessage) -> AIMessage:
+    """A message that did not end well, its calls turned into invalid ones in place."""
+    message.invalid_tool_calls += [
+        invalid_tool_call(
+            name=call["name"],
+            args=json.dumps(call["args"]),
+            id=call["id"],
+            error="The answer that holds this call did not end well: not to be executed.",
+        )
+        for call in message.tool_calls
+    ]
+    message.tool_calls = []
+    return message
 
 
 def parse_response(reply: gemini.Reply, context: ReplyContext) -> ChatResult:
@@ -177,7 +191,7 @@ class StreamParser:
         pieces = self._answer.read(reply, candidates[0] if candidates else None)
         return [_render_chunk(run) for run in _runs(pieces)]
 
-    def finish(self) -> ChatGenerationChunk:
+    def finish(self) -> list[ChatGenerationChunk]:
         """The last chunk, with everything that holds for the whole message.
 
         Raises:
@@ -186,15 +200,14 @@ class StreamParser:
         with self.keeping_partial():
             self._answer.ending.check_complete()
         self._answer.check()
-        return ChatGenerationChunk(
-            message=AIMessageChunk(
-                content="",
-                additional_kwargs=self._answer.reader.log.dump(),
-                response_metadata=self._answer.metadata(),
-                usage_metadata=parse_usage(self._answer.ending.usage),
-                chunk_position="last",
-            )
+        last = AIMessageChunk(
+            content="",
+            additional_kwargs=self._answer.reader.log.dump(),
+            response_metadata=self._answer.metadata(),
+            usage_metadata=self._answer.usage(),
+            chunk_position="last",
         )
+        return [ChatGenerationChunk(message=last)]
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.emulator.answer import Answer, count_tokens
 from tests.emulator.arguments import Filler, places_in, quoted_in, takes_a_place
+from tests.emulator.prompted import read_prompted, write_prompted
 
 if TYPE_CHECKING:
     from tests.emulator.ask import Ask, Turn
@@ -28,6 +30,8 @@ _THOUGHT = "**Reading the question**\n\nI look at what you asked and pick what a
 
 def think(ask: Ask) -> Answer:
     """The answer to a valid request."""
+    if twin := read_prompted(ask):
+        return _with_limits(write_prompted(think(twin)), ask)
     if calls := _calls(ask):
         called = [{"functionCall": call} for call in calls]
         says_so = ask.backend == "gemini" and ask.model.thinks
@@ -145,6 +149,15 @@ def _cut(text: str, ask: Ask) -> tuple[str, str]:
     if limit is not None and count_tokens(text) > limit:
         return text[: int(limit) * 4], "MAX_TOKENS"
     return text, "STOP"
+
+
+def _with_limits(answer: Answer, ask: Ask) -> Answer:
+    """An answer whose calls are text, cut as text is cut."""
+    *others, last = answer.parts
+    text, finish_reason = _cut(last.get("text", ""), ask)
+    if answer.finish_reason != "STOP" or finish_reason == "STOP":
+        return answer
+    return replace(answer, parts=[*others, {"text": text}], finish_reason=finish_reason)
 
 
 def _server_parts(ask: Ask) -> tuple[list[JsonObject], int]:

@@ -75,6 +75,19 @@ async def test_the_model_is_told_and_asked_once_more(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", FAILURES)
+async def test_both_answers_are_counted(
+    emulator: Emulator, make_model: MakeModel, kind: str, way: str
+) -> None:
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 2, "totalTokenCount": 12}
+    emulator.reply(**FAILURES[kind][0], usage=usage | {"thoughtsTokenCount": None})
+    emulator.reply("Sunny.", usage=usage | {"thoughtsTokenCount": None})
+    answer = await ask(make_model(max_retries=1), way)
+    counted = {key: answer.usage_metadata[key] for key in ("input_tokens", "total_tokens")}
+    assert counted == {"input_tokens": 20, "total_tokens": 24}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", FAILURES)
 async def test_a_second_failure_is_raised_with_its_reason(
     emulator: Emulator, make_model: MakeModel, kind: str, way: str
 ) -> None:

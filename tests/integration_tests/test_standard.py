@@ -1,9 +1,9 @@
 """LangChain's standard integration suite against the emulator: every item, nothing skipped.
 
 The suite runs for both ways of structured output and for both generations of models; 2.5 can do
-every item as well. What the suite does not notice is in `test_what_is_sent.py` and
-`test_ways_agree.py`. `test_stream_time` streams, but measures nothing: it does so only
-when it replays a cassette.
+every item as well. A model without function calling runs what it can read at all. What the suite
+does not notice is in `test_what_is_sent.py` and `test_ways_agree.py`. `test_stream_time` streams,
+but measures nothing: it does so only when it replays a cassette.
 """
 
 from __future__ import annotations
@@ -196,6 +196,56 @@ class TestJsonSchemaOn25(_Suite):
     @property
     def structured_output_kwargs(self) -> dict[str, Any]:
         return {"method": "json_schema"}
+
+
+class TestByPrompt(_Suite):
+    """Gemma 3 calls tools by prompt: every item about tools, structured output and streams.
+
+    Off is what the model itself cannot do: it reads text and pictures only, and does not think.
+    """
+
+    model_name = "gemma-3-27b-it"
+    other_model_name = "gemma-3-12b-it"
+
+    @property
+    def supports_image_urls(self) -> bool:
+        return False
+
+    @property
+    def supports_pdf_inputs(self) -> bool:
+        return False
+
+    @property
+    def supports_audio_inputs(self) -> bool:
+        return False
+
+    @property
+    def supports_video_inputs(self) -> bool:
+        return False
+
+    @property
+    def supports_pdf_tool_message(self) -> bool:
+        return False
+
+    @property
+    def supported_usage_metadata_details(
+        self,
+    ) -> dict[Literal["invoke", "stream"], list[UsageDetail]]:
+        return {"invoke": ["cache_read_input"], "stream": ["cache_read_input"]}
+
+
+class TestJsonSchemaByPrompt(TestByPrompt):
+    @property
+    def structured_output_kwargs(self) -> dict[str, Any]:
+        return {"method": "json_schema"}
+
+
+class TestByPromptOnGemini(_Suite):
+    """Nothing is declared to Gemini 3 either, where the user wants it so."""
+
+    @property
+    def chat_model_params(self) -> dict[str, Any]:
+        return super().chat_model_params | {"tool_calling": "prompted"}
 
 
 def _png() -> bytes:

@@ -21,14 +21,17 @@ ROOMS = {
     "retry": {"errors"},
     "client": {"errors", "_version"},
     "wire": {"capabilities", "errors"},
-    "structured_output": set(),
-    "options": {"_version", "capabilities", "client", "errors", "retry", "wire"},
+    "structured_output": {"text_tools"},
+    "text_tools": {"errors"},
+    "prompted": {"errors", "text_tools", "wire"},
+    "options": {"_version", "capabilities", "client", "errors", "retry", "text_tools", "wire"},
     "chat_model": {
         "options",
         "_version",
         "capabilities",
         "client",
         "errors",
+        "prompted",
         "retry",
         "structured_output",
         "wire",
@@ -43,6 +46,7 @@ ROOMS = {
         "display",
         "mcp_results",
         "remote_tools",
+        "text_tools",
         "tool_loop",
         "tool_report",
     },
@@ -113,6 +117,7 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
+        "TOOL_PROMPT",
         "BatchProgress",
         "CallAnnounced",
         "CallCached",
@@ -174,6 +179,9 @@ def test_showing_a_run_loads_no_other_room_and_rich_only_when_it_draws() -> None
     ours = {name.split(".")[1] for name in loaded if name.startswith(f"{NAME}.")}
     assert ours == {"_version", "display"}
     assert not {"rich", "google.genai", "IPython"} & loaded
+def test_the_text_parser_needs_nothing_but_python() -> None:
+    loaded = _loaded_after("import langchain_gemini_tools.text_tools.parser")
+    assert not {"langchain_core", "google.genai", "pydantic"} & loaded
 
 
 def test_the_sdk_is_not_loaded_before_the_first_call() -> None:

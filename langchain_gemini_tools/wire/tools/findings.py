@@ -77,11 +77,21 @@ class Finding:
         return f"{place}: {self.message}"
 
 
-def find_problems(bound: Sequence[Mapping[str, Any]], capabilities: Capabilities) -> list[Finding]:
-    """Everything there is to say about bound tools, errors first."""
+def find_problems(
+    bound: Sequence[Mapping[str, Any]], capabilities: Capabilities, *, by_prompt: bool = False
+) -> list[Finding]:
+    """Everything there is to say about bound tools, errors first.
+
+    Args:
+        bound: The tools.
+        capabilities: What the model takes.
+        by_prompt: The functions go as text, where names are free and every limit is checked.
+    """
     found = [*_set_findings(bound, capabilities), *_size_findings(bound)]
     for tool in bound:
         found += _tool_findings(tool)
+    if by_prompt:
+        found = [finding for finding in found if finding.code not in {"renamed", "not_enforced"}]
     # One tool that is bound twice is declared once.
     return sorted(dict.fromkeys(found), key=lambda finding: finding.level)
 

@@ -56,7 +56,7 @@ def parse(body: Json, context: ReplyContext = CONTEXT) -> AIMessage:
 def chunks(bodies: Iterable[Json], context: ReplyContext = CONTEXT) -> list[AIMessageChunk]:
     parser = StreamParser(context)
     generations = [chunk for body in bodies for chunk in parser.feed(body)]
-    return [chunk.message for chunk in (*generations, parser.finish())]  # type: ignore[misc]
+    return [chunk.message for chunk in (*generations, *parser.finish())]  # type: ignore[misc]
 
 
 def stream(bodies: Iterable[Json], context: ReplyContext = CONTEXT) -> AIMessageChunk:

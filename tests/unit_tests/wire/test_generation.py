@@ -184,7 +184,10 @@ def test_text_is_no_form() -> None:
             id="a form without its schema",
         ),
         pytest.param(
-            "gemma-3-27b-it", {"response_mime_type": JSON}, "no JSON output", id="JSON of Gemma"
+            "gemma-3-27b-it",
+            {"response_mime_type": JSON, "tool_calling": "native"},
+            "no JSON output",
+            id="JSON of Gemma",
         ),
     ],
 )

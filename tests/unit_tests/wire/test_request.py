@@ -194,7 +194,12 @@ def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
             "belong into the cache",
             id="tools beside a cache",
         ),
-        pytest.param("gemma-3-27b-it", {"tools": [search]}, "takes no tools", id="tools for Gemma"),
+        pytest.param(
+            "gemma-3-27b-it",
+            {"tools": [search], "tool_calling": "native"},
+            "takes no tools of the API. Functions are called by prompt unless",
+            id="tools for Gemma",
+        ),
         pytest.param(GEMINI_3, {"labels": {"a": "b"}}, "Vertex AI only", id="labels"),
     ],
 )

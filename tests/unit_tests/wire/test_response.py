@@ -295,7 +295,7 @@ def test_any_json_gives_a_message_or_an_error_of_ours(body: Json) -> None:
     def streamed() -> AIMessageChunk:
         for piece in parser.feed(body):
             assert isinstance(piece.message, AIMessageChunk)
-        finished = parser.finish().message
+        finished = parser.finish()[0].message
         assert isinstance(finished, AIMessageChunk)
         return finished
 

@@ -1,0 +1,97 @@
+"""Which result answers which call, for a conversation that goes as text.
+
+The rules that mend a history are the wire's (`wire.history`), so that a model without function
+calling is told the same as one with it; the words are those of `text_tools`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages.tool import tool_call
+
+from langchain_gemini_tools.text_tools.conversation import (
+    UNKNOWN_TOOL,
+    reason_of,
+    render_reply,
+    render_result,
+)
+from langchain_gemini_tools.wire.history import (
+    NOT_EXECUTED,
+    Call,
+    Repair,
+    Turn,
+    arrange_turns,
+    calls_of,
+    split_system,
+    unanswered,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+def render_conversation(
+    messages: Sequence[BaseMessage],
+) -> tuple[list[tuple[int, BaseMessage]], list[Repair]]:
+    """Messages without calls and tool messages, with their positions; and what was mended."""
+    system, others = split_system(messages)
+    turns, repairs = arrange_turns(others)
+    conversation: list[tuple[int, BaseMessage]] = [(0, message) for message in system]
+    for turn in turns:
+        conversation += _render_turn(turn, repairs)
+    return conversation, repairs
+
+
+def _render_turn(turn: Turn, repairs: list[Repair]) -> Iterator[tuple[int, BaseMessage]]:
+    """What the model said, the results in the order of its calls, then what the user said."""
+    results: list[tuple[int, BaseMessage]] = []
+    for position, reply in turn.replies:
+        whole = _with_block_calls(reply)
+        yield position, render_reply(whole)
+        given = _results_by_id(turn, position, reply)
+        for call in whole.tool_calls:
+            call_id, name = call["id"] or "", call["name"]
+            if call_id not in given:
+                repairs.append(unanswered(position, Call(call_id, name, {})))
+            answer = given.get(call_id) or _refusal(NOT_EXECUTED)
+            results.append((position, render_result(answer, name, len(results) + 1)))
+        for invalid in whole.invalid_tool_calls:
+            answer = _refusal(reason_of(whole, invalid), given.get(invalid["id"] or ""))
+            name = invalid["name"] or UNKNOWN_TOOL
+            results.append((position, render_result(answer, name, len(results) + 1)))
+    yield from results
+    for position, message in turn.inputs:
+        yield position, _render_loose(message) if isinstance(message, ToolMessage) else message
+
+
+def _with_block_calls(reply: AIMessage) -> AIMessage:
+    """The reply with calls that stand in its content alone, as Anthropic's blocks may."""
+    known = {call["id"] for call in (*reply.tool_calls, *reply.invalid_tool_calls)}
+    found = [call for call in calls_of(reply) if call.id not in known]
+    calls = [tool_call(name=call.name, args=call.args, id=call.id) for call in found]
+    if not calls:
+        return reply
+    return reply.model_copy(update={"tool_calls": [*reply.tool_calls, *calls]})
+
+
+def _results_by_id(turn: Turn, position: int, reply: AIMessage) -> dict[str, ToolMessage]:
+    calls = calls_of(reply)
+    return {
+        calls[number].id: result
+        for (place, number), result in turn.results.items()
+        if place == position
+    }
+
+
+def _refusal(reason: str, answer: ToolMessage | None = None) -> ToolMessage:
+    """The error that an invalid call is answered with, and what an executor said about it."""
+    said = answer.text if answer else ""
+    text = f"{reason}\n{said}" if said and said != reason else reason
+    return ToolMessage(text, tool_call_id="", status="error")
+
+
+def _render_loose(message: ToolMessage) -> BaseMessage:
+    name = message.name or message.additional_kwargs.get("name") or UNKNOWN_TOOL
+    return render_result(message, str(name))

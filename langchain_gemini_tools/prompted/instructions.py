@@ -1,0 +1,121 @@
+"""What of a call's options goes into its text: functions, the choice among them, JSON output.
+
+The rest of the options is for the wire. Built-in tools stay there: the model does not call them by
+text, the API does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.text_tools.calling import TextTools
+from langchain_gemini_tools.text_tools.prompt import (
+    Choice,
+    render_json_prompt,
+    render_tool_prompt,
+)
+from langchain_gemini_tools.text_tools.protocol import RESULT
+from langchain_gemini_tools.wire.generation import JSON, render_output_format
+from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
+from langchain_gemini_tools.wire.tools.declarations import bind_tools
+from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_gemini_tools.wire.request import CallOptions
+    from langchain_gemini_tools.wire.tools.choice import ToolChoice
+
+_MAX_STOPS = 5
+"""How many stop sequences the API takes."""
+_FORMAT_OPTIONS = ("response_mime_type", "response_schema", "response_format")
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """What the model is told, what its answer is read with, and what is left to set."""
+
+    texts: list[str]
+    text_tools: TextTools
+    rest: CallOptions
+
+
+def render_instructions(options: CallOptions, template: str | None = None) -> Instructions:
+    """Take functions, their choice and JSON output out of a call's options, and put them in words.
+
+    Args:
+        options: Everything about the call but its messages.
+        template: A text of the user's own around the tools.
+
+    Raises:
+        RefusedError: Tools or options that cannot work.
+    """
+    tools = bind_tools(options.tools)
+    refuse_unusable_tools(tools, options.capabilities.by_prompt())
+    choice = resolve_tool_choice(
+        options.tool_choice, tools, options.capabilities, options.tool_config
+    )
+    named = {tool["function"]["name"]: tool for tool in tools if "function" in tool}
+    functions = {name: tool for name, tool in named.items() if choice.declares(name)}
+    texts, generation = _render_format(options, names=list(functions))
+    text_tools = TextTools(
+        schemas={name: tool["function"].get("parameters") for name, tool in functions.items()},
+        choice=_text_choice(choice),
+        wants_json=bool(texts),
+    )
+    if functions:
+        texts.append(render_tool_prompt([*functions.values()], text_tools.choice, template))
+        generation = _with_stop(generation)
+    rest = replace(
+        options,
+        tools=[tool for tool in tools if "function" not in tool],
+        tool_choice=None,
+        tool_config=_without_calling(choice.settings),
+        generation=generation,
+    )
+    return Instructions(texts, text_tools, rest)
+
+
+def _text_choice(choice: ToolChoice) -> Choice:
+    names = choice.names if choice.restricts_by_name else ()
+    match choice.mode:
+        case "ANY":
+            return Choice("ANY", names)
+        case "NONE":
+            return Choice("NONE")
+        case _:
+            return Choice("AUTO", names)
+
+
+def _without_calling(settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    return {k: v for k, v in settings.items() if k != "functionCallingConfig"} or None
+
+
+def _with_stop(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """Stop a model that goes on to write the results itself, if the user's own words leave room."""
+    stop = generation.get("stop") or []
+    stops = [stop] if isinstance(stop, str) else list(stop)
+    if len(stops) < _MAX_STOPS and RESULT not in stops:
+        stops.append(RESULT)
+    return {**generation, "stop": stops}
+
+
+def _render_format(
+    options: CallOptions, *, names: list[str]
+) -> tuple[list[str], Mapping[str, Any]]:
+    """What the model is told about JSON output where it cannot be set, and the other settings."""
+    given = {key: value for key, value in options.generation.items() if value is not None}
+    output = {"responseMimeType": given.get("response_mime_type"), **render_output_format(given)}
+    if output["responseMimeType"] != JSON:
+        return [], options.generation
+    if names:
+        raise InvalidOptionError(
+            f"Tools that are called by prompt ({', '.join(names)}) exclude JSON output: the model "
+            "could not call them. Use ToolStrategy or method='function_calling', or bind no tools."
+        )
+    if options.capabilities.takes_json_output:
+        return [], options.generation
+    others = {key: value for key, value in given.items() if key not in _FORMAT_OPTIONS}
+    return [render_json_prompt(output.get("responseJsonSchema"))], others

@@ -1,0 +1,1 @@
+"""Tool calls as text, for models without function calling."""

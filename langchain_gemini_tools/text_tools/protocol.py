@@ -1,0 +1,54 @@
+"""The words of the protocol: how a call and a result look as text.
+
+    TOOL_CALL: get_weather({"city": "Oslo"})
+
+    TOOL_RESULT: get_weather #1
+    Sunny in Oslo
+    END_TOOL_RESULT
+
+The model writes calls, one a line; results are written by us alone. `#1` is the first call of the
+message that the result answers. The parser of what models really write is in `parser.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.text_tools import spellings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CALL = spellings.MARKER
+RESULT = "TOOL_RESULT:"
+END_OF_RESULT = "END_TOOL_RESULT"
+
+# What begins a call, a result or a turn where a model reads it, or repeats it word for word.
+_MARKS = re.compile(r"(tool|function)[_ -]?(call|result|code)|(func)(tools)", re.IGNORECASE)
+_TOKENS = re.compile(
+    "|".join(map(re.escape, {*spellings.TAGS, *spellings.TOKENS, spellings.FUNCTION_TAG})),
+    re.IGNORECASE,
+)
+
+
+def render_call(name: str, args: Mapping[str, Any]) -> str:
+    """One call, on one line."""
+    return f"{CALL} {name}({json.dumps(args, ensure_ascii=False, default=str)})"
+
+
+def result_lines(name: str, number: int | None, *, failed: bool) -> tuple[str, str]:
+    """The lines before and after a result; without a number, its call is not there."""
+    tie = f" #{number}" if number else ""
+    return f"{RESULT} {name}{tie}{' failed' if failed else ''}", END_OF_RESULT
+
+
+def harmless(text: str) -> str:
+    """A result's text in which nothing looks like the protocol or like a new turn.
+
+    `TOOL_CALL` becomes `TOOL.CALL`, and `<start_of_turn>` becomes `< start_of_turn>`: still
+    readable, and neither a call nor a turn where the model repeats it.
+    """
+    text = _TOKENS.sub(lambda token: f"{token[0][0]} {token[0][1:]}", text)
+    return _MARKS.sub(lambda mark: ".".join(filter(None, mark.groups())), text)

@@ -1,0 +1,139 @@
+"""Text that arrives in pieces, read as if it were there whole.
+
+Readers are generators: a bare `yield` means "more text is needed". They read from top to bottom
+like any parser, and where the text was cut cannot change what they see. Every character is looked
+at a bounded number of times, and what waits unread for the next piece is never longer than the
+longest word that is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import re
+
+T = TypeVar("T")
+Reading = Generator[None, None, T]
+"""A reader at work: it yields when it needs more text, and returns what it read."""
+
+
+class Words:
+    """Fixed words that may stand somewhere.
+
+    Args:
+        words: The words; empty ones are left out.
+        is_any_case: Whether `tool_call` is also found as `Tool_Call`; the words are lower case.
+    """
+
+    def __init__(self, words: Iterable[str], *, is_any_case: bool = False) -> None:
+        self.is_any_case = is_any_case
+        self.longest = 0
+        self._by_first: dict[str, list[str]] = {}
+        for word in sorted(set(words), key=len, reverse=True):
+            if word:
+                self.longest = max(self.longest, len(word))
+                self._by_first.setdefault(word[0], []).append(word)
+
+    def match(self, text: str) -> tuple[str, bool]:
+        """The longest word that `text` starts with, and whether more text may make a longer one."""
+        if self.is_any_case:
+            text = text.lower()
+        may_grow = False
+        for word in self._by_first.get(text[:1], ()):
+            if len(word) > len(text):
+                may_grow = may_grow or word.startswith(text)
+            elif text.startswith(word):
+                return word, may_grow
+        return "", may_grow
+
+
+class Source:
+    """The text so far. `chunk[at]` is the next character when `more` says that there is one.
+
+    Args:
+        text: The first piece.
+        is_closed: Whether nothing follows.
+        stops: Words that end any value when they begin a line; see `values.skip_space`.
+    """
+
+    def __init__(
+        self, text: str = "", *, is_closed: bool = False, stops: Words | None = None
+    ) -> None:
+        self.chunk = text
+        self.at = 0
+        self.is_closed = is_closed
+        self.stops = stops or Words(())
+        self._start = 0
+        self._kept: list[str] = []
+        self._kept_length = 0
+
+    def add(self, text: str) -> None:
+        """The next piece. What was read and not yet taken is kept aside, not copied again."""
+        if kept := self.chunk[self._start : self.at]:
+            self._kept.append(kept)
+            self._kept_length += len(kept)
+        self.chunk = self.chunk[self.at :] + text
+        self._start = self.at = 0
+
+    @property
+    def offset(self) -> int:
+        """How many characters were read since the last `take`."""
+        return self._kept_length + self.at - self._start
+
+    def seen(self) -> str:
+        """All that was read since the last `take`."""
+        last = self.chunk[self._start : self.at]
+        return "".join([*self._kept, last]) if self._kept else last
+
+    def take(self) -> str:
+        """All that was read since the last `take`, and forget it."""
+        text = self.seen()
+        if self._kept:
+            self._kept = []
+            self._kept_length = 0
+        self._start = self.at
+        return text
+
+    def more(self) -> Reading[bool]:
+        """Whether there is a next character; waits until that is known."""
+        while self.at >= len(self.chunk):
+            if self.is_closed:
+                return False
+            yield
+        return True
+
+    def peek(self) -> Reading[str]:
+        """The next character, not read; empty at the end."""
+        return self.chunk[self.at] if (yield from self.more()) else ""
+
+    def run(self, pattern: re.Pattern[str]) -> Reading[str]:
+        """Read as many characters as the pattern takes: one class of characters, starred."""
+        parts: list[str] = []
+        while self.at < len(self.chunk) or (yield from self.more()):
+            match = pattern.match(self.chunk, self.at)
+            end = match.end() if match else self.at
+            parts.append(self.chunk[self.at : end])
+            self.at = end
+            if end < len(self.chunk):
+                break
+        return "".join(parts) if len(parts) != 1 else parts[0]
+
+    def read(self, count: int) -> Reading[str]:
+        """Read `count` characters, or all that are left."""
+        parts: list[str] = []
+        while count and (yield from self.more()):
+            parts.append(self.chunk[self.at : self.at + count])
+            self.at += len(parts[-1])
+            count -= len(parts[-1])
+        return "".join(parts)
+
+    def match(self, words: Words) -> Reading[str]:
+        """The longest of the words that stands here, not read; empty when none does."""
+        while self.at < len(self.chunk) or (yield from self.more()):
+            found, may_grow = words.match(self.chunk[self.at : self.at + words.longest])
+            if not may_grow or self.is_closed:
+                return found
+            yield
+        return ""

@@ -1,0 +1,268 @@
+"""One value as models write it: JSON, and what they write instead.
+
+Besides JSON it takes single, curly and triple quotes, `True`, `False` and `None`, keys without
+quotes, `=` for `:`, trailing commas, raw line breaks in strings, and unknown escapes such as
+a pattern's backslash-d (kept as they are). It never guesses: text without quotes, a key that is
+given twice, a number that is none in JSON are refused, in words that tell the model what to write.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.text_tools.source import Source, Words
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from langchain_gemini_tools.text_tools.source import Reading
+
+MAX_DEPTH = 100
+"""Deeper values would break what handles them next: JSON, copies and schemas all recurse."""
+_MAX_NUMBER = 400
+
+_SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\ufeff]*")
+_SIMPLE = re.compile(
+    r"""(?:"([^"\\\ud800-\udfff]+)"|(-?(?:0|[1-9][0-9]{0,17}))|(true|false|null))(?=[\s,}\]])"""
+)
+"""Most values, when they are there whole: a short cut that changes nothing."""
+_WORD = re.compile(r"[\w.+\-$]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]+)?")
+_KEY = re.compile(r"[\w$\-]*")
+_HEX = re.compile(r"[0-9a-fA-F]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+_WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_CLOSERS = {"{": "}", "[": "]"}
+_QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d"}
+_PLAIN = {quote: re.compile(rf"[^{quote}\\]*") for quote in _QUOTES.values()}
+_AFTER_OPENING = {quote: Words((quote, quote * 2)) for quote in _QUOTES.values()}
+_TRIPLE = {quote: Words((quote * 3,)) for quote in _QUOTES.values()}
+_ESCAPES = {
+    "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "",
+    "/": "/", "\\": "\\", '"': '"', "'": "'", "\u201c": "\u201c", "\u201d": "\u201d",
+}  # fmt: skip
+_HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+
+
+class UnreadableError(Exception):
+    """Here stands what no value can be; the message says what is wrong."""
+
+
+class CutError(Exception):
+    """The text ended before the value did."""
+
+
+def parse_value(source: Source) -> Reading[Any]:
+    """Read one value. Nesting is kept on a list of our own: brackets cannot exhaust the stack."""
+    stack: list[_Container] = []
+    while True:
+        char = yield from skip_space(source)
+        if char in _CLOSERS:
+            if len(stack) == MAX_DEPTH:
+                raise UnreadableError(f"it is nested deeper than {MAX_DEPTH} levels")
+            source.at += 1
+            container = _Container(char)
+            if (yield from skip_space(source)) != container.closer:
+                yield from container.read_key(source)
+                stack.append(container)
+                continue
+            source.at += 1
+            value: Any = container.value
+        elif simple := _SIMPLE.match(source.chunk, source.at):
+            source.at = simple.end()
+            text, number, word = simple.groups()
+            value = text if text is not None else int(number) if number else _WORDS[word]
+        else:
+            value = yield from _parse_scalar(source, char)
+        while stack:
+            stack[-1].add(value)
+            if (yield from is_followed(source, stack[-1].closer)):
+                yield from stack[-1].read_key(source)
+                break
+            value = stack.pop().value
+        else:
+            return value
+
+
+def parse_whole(text: str) -> Any:
+    """The one value that a text consists of.
+
+    Raises:
+        UnreadableError: It consists of something else.
+    """
+    source = Source(text, is_closed=True)
+
+    def read() -> Reading[Any]:
+        value = yield from parse_value(source)
+        yield from source.run(_SPACE)
+        if (yield from source.more()):
+            raise UnreadableError("something follows the value")
+        return value
+
+    try:
+        next(read())
+    except StopIteration as done:
+        return done.value
+    except CutError:
+        pass
+    raise UnreadableError("it ends too early")
+
+
+def skip_space(source: Source) -> Reading[str]:
+    """Skip white space; return the next character, not read.
+
+    Raises:
+        UnreadableError: One of the source's stops begins a line here.
+        CutError: The text ends here.
+    """
+    if source.at < len(source.chunk) and not source.chunk[source.at].isspace():
+        return source.chunk[source.at]
+    space = yield from source.run(_SPACE)
+    if "\n" in space and (yield from source.match(source.stops)):
+        raise UnreadableError("the next call begins before this one is closed")
+    if not (yield from source.more()):
+        raise CutError
+    return source.chunk[source.at]
+
+
+def is_followed(source: Source, closer: str) -> Reading[bool]:
+    """After a member: whether another one follows. Reads the comma, or the closing bracket."""
+    char = yield from skip_space(source)
+    if char == ",":
+        source.at += 1
+        if (yield from skip_space(source)) != closer:
+            return True
+    elif char != closer:
+        raise UnreadableError(f"{closer} or a comma is missing before {char!r}")
+    source.at += 1
+    return False
+
+
+def parse_key(source: Source, taken: Collection[str]) -> Reading[str]:
+    """Read a key and the colon, or equals sign, behind it."""
+    char = yield from skip_space(source)
+    if char in _QUOTES:
+        key = yield from parse_string(source)
+    else:
+        key = yield from source.run(_KEY)
+    if not key:
+        raise UnreadableError(f"a name in double quotes is missing before {char!r}")
+    if key in taken:
+        raise UnreadableError(f"{shorten(key)!r} is given twice")
+    if (yield from skip_space(source)) not in ":=":
+        raise UnreadableError(f"a colon is missing after {shorten(key)!r}")
+    source.at += 1
+    return key
+
+
+def is_string_ahead(char: str) -> bool:
+    """Whether a string begins with this character."""
+    return char in _QUOTES
+
+
+def parse_string(source: Source) -> Reading[str]:
+    """Read a string: the next character is its opening quote."""
+    quote = _QUOTES[source.chunk[source.at]]
+    source.at += 1
+    doubled = yield from source.match(_AFTER_OPENING[quote])
+    if doubled == quote:
+        source.at += 1
+        return ""
+    source.at += len(doubled)
+    parts: list[str] = []
+    while True:
+        parts.append((yield from source.run(_PLAIN[quote])))
+        if not (yield from source.more()):
+            raise CutError
+        if source.chunk[source.at] == "\\":
+            if simple := _ESCAPES.get(source.chunk[source.at + 1 : source.at + 2]):
+                source.at += 2
+                parts.append(simple)
+                continue
+            source.at += 1
+            parts.append((yield from _parse_escape(source)))
+        elif not doubled:
+            source.at += 1
+            return _join_surrogates("".join(parts))
+        elif (yield from source.match(_TRIPLE[quote])):
+            source.at += 3
+            return _join_surrogates("".join(parts))
+        else:
+            source.at += 1
+            parts.append(quote)
+
+
+def shorten(text: str) -> str:
+    """The text, or its beginning, for a message."""
+    return text if len(text) <= 60 else text[:60] + "..."
+
+
+class _Container:
+    """An object or an array that is still open."""
+
+    def __init__(self, opener: str) -> None:
+        self.closer = _CLOSERS[opener]
+        self.value: dict[str, Any] | list[Any] = {} if opener == "{" else []
+        self._key = ""
+
+    def read_key(self, source: Source) -> Reading[None]:
+        if isinstance(self.value, dict):
+            self._key = yield from parse_key(source, self.value)
+
+    def add(self, value: Any) -> None:
+        if isinstance(self.value, dict):
+            self.value[self._key] = value
+        else:
+            self.value.append(value)
+
+
+def _parse_scalar(source: Source, char: str) -> Reading[Any]:
+    if char in _QUOTES:
+        return (yield from parse_string(source))
+    word = yield from source.run(_WORD)
+    if word in _WORDS:
+        return _WORDS[word]
+    number = _NUMBER.fullmatch(word)
+    if number is None:
+        if not word:
+            raise UnreadableError(f"a value cannot begin with {char!r}")
+        raise UnreadableError(f"{shorten(word)!r} is no JSON value; text stands in double quotes")
+    if len(word) > _MAX_NUMBER:
+        raise UnreadableError(f"the number {shorten(word)} is too long; write it as text")
+    if number["fraction"] is None and number["exponent"] is None:
+        return int(word)
+    value = float(word)
+    if not math.isfinite(value):
+        raise UnreadableError(f"the number {shorten(word)} is too large")
+    return value
+
+
+def _parse_escape(source: Source) -> Reading[str]:
+    """Read what follows a backslash. An unknown escape keeps it: Windows paths, patterns."""
+    char = yield from source.read(1)
+    if not char:
+        raise CutError
+    if char not in _HEX_DIGITS:
+        return _ESCAPES.get(char, "\\" + char)
+    count = _HEX_DIGITS[char]
+    digits = ""
+    while len(digits) < count and _HEX.fullmatch((yield from source.peek())):
+        digits += yield from source.read(1)
+    if not (yield from source.more()):
+        raise CutError
+    if len(digits) < count or int(digits, 16) > 0x10FFFF:
+        return "\\" + char + digits
+    return chr(int(digits, 16))
+
+
+def _join_surrogates(text: str) -> str:
+    """Two halves of a character become one; half a character could not be sent anywhere."""
+    if not _SURROGATE.search(text):
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise UnreadableError("a string holds half of a character (a lone surrogate)") from None

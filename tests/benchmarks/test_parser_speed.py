@@ -1,0 +1,77 @@
+"""The text parser's cost as ratios of one run: linear in the text, and next to `json.loads`.
+
+The bounds are wide, so that a busy machine cannot break them and a quadratic parser must.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from langchain_gemini_tools.text_tools.parser import TextToolParser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIZE = 40_000
+TOOLS = ["f", "search"]
+
+ADVERSARIAL: dict[str, Callable[[int], str]] = {
+    "one string": lambda size: 'TOOL_CALL: f({"a": "' + "(" * size,
+    "one line": lambda size: 'TOOL_CALL: f({"a": "((((' * (size // 23),
+    "many lines": lambda size: 'TOOL_CALL: f({"a": "((((\n' * (size // 24),
+    "open brackets": lambda size: "{\n" * (size // 2),
+    "open calls": lambda size: "f(\n" * (size // 3),
+    "tags": lambda size: "<tool_call>" * (size // 11),
+    "fences": lambda size: "```json\n" * (size // 8),
+    "broken": lambda size: 'TOOL_CALL: f({"a": x\n(\n' * (size // 23),
+    "white space": lambda size: " \n" * (size // 2),
+}
+
+
+def parse(text: str, step: int) -> None:
+    parser = TextToolParser(TOOLS)
+    for start in range(0, len(text), step):
+        parser.feed(text[start : start + step])
+    parser.finish()
+
+
+def measure(run: Callable[[], object]) -> float:
+    """The least CPU seconds of two runs."""
+    seconds = []
+    for _ in range(2):
+        start = time.process_time()
+        run()
+        seconds.append(time.process_time() - start)
+    return max(min(seconds), 1e-6)
+
+
+@pytest.mark.parametrize("step", [SIZE, 7], ids=["whole", "in-pieces"])
+@pytest.mark.parametrize("kind", ADVERSARIAL)
+def test_twice_the_text_costs_about_twice_as_much(kind: str, step: int) -> None:
+    half, whole = (ADVERSARIAL[kind](size) for size in (SIZE // 2, SIZE))
+    cost = measure(lambda: parse(half, step))
+    ratio = measure(lambda: parse(whole, step)) / cost
+    print(f"{kind}: {ratio:.1f} times the cost for twice the text")
+    assert ratio < 8 or cost < 0.005  # too little to be measured
+
+
+def test_a_long_call_costs_a_bounded_multiple_of_plain_json() -> None:
+    rows = [{"id": number, "name": f"row {number}", "tags": ["a", "b"]} for number in range(2_000)]
+    written = json.dumps({"rows": rows, "text": "(" * SIZE})
+    ratio = measure(lambda: parse(f"TOOL_CALL: f({written})", SIZE * 4)) / measure(
+        lambda: json.loads(written)
+    )
+    print(f"a call of {len(written)} characters costs {ratio:.0f} times as much as json.loads")
+    assert ratio < 400
+
+
+def test_prose_costs_a_bounded_multiple_of_plain_json() -> None:
+    prose = "The quick brown fox jumps over the lazy dog, and `so on`.\n" * (SIZE // 58)
+    quoted = json.dumps(prose)
+    ratio = measure(lambda: parse(prose, 40)) / measure(lambda: json.loads(quoted))
+    print(f"prose in pieces of 40 characters costs {ratio:.0f} times as much as json.loads")
+    assert ratio < 2_000

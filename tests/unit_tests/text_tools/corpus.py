@@ -1,0 +1,57 @@
+"""The answers in `tests/data/text_calls`, each with the pieces that it consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from langchain_gemini_tools.text_tools.parser import BrokenCall, Piece, TextToolParser
+from langchain_gemini_tools.text_tools.pieces import join_texts
+
+FOLDER = Path(__file__).parents[2] / "data" / "text_calls"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer of a model. `pieces` is what a reader expects of it."""
+
+    id: str
+    tools: list[str]
+    text: str
+    pieces: list[dict[str, Any]]
+
+
+def _load(path: Path) -> list[Answer]:
+    book = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [
+        Answer(
+            id=f"{path.stem}/{entry['id']}",
+            tools=entry.get("tools", book["tools"]),
+            text=entry["answer"],
+            pieces=[{"text": entry["answer"]}] if entry["pieces"] == "same" else entry["pieces"],
+        )
+        for entry in book["answers"]
+    ]
+
+
+ANSWERS = [answer for path in sorted(FOLDER.glob("*.yaml")) for answer in _load(path)]
+
+
+def show(piece: Piece, wanted: dict[str, Any]) -> dict[str, Any]:
+    """A piece as the corpus writes it; of a reason, the words that are wanted and there."""
+    if isinstance(piece, str):
+        return {"text": piece}
+    if not isinstance(piece, BrokenCall):
+        return {"call": piece.name, "args": piece.args}
+    said = [words for words in wanted.get("says", []) if words in piece.reason]
+    return {"broken": piece.name, "says": said} | ({"cut": True} if piece.is_cut else {})
+
+
+def parse_pieces(texts: list[str], tools: list[str]) -> list[Piece]:
+    """What a parser makes of an answer that arrives in these pieces."""
+    parser = TextToolParser(tools)
+    pieces = [piece for text in texts for piece in parser.feed(text)]
+    return join_texts([*pieces, *parser.finish()])

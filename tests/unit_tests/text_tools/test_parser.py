@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import pytest
+
+from langchain_gemini_tools.text_tools.parser import (
+    BrokenCall,
+    Piece,
+    TextCall,
+    TextToolParser,
+    parse_text,
+)
+
+TOOLS = ["get_weather", "search", "get_time"]
+
+
+def feed_all(text: str) -> list[list[Piece]]:
+    """What each character of a text brings out, and last what the end does."""
+    parser = TextToolParser(TOOLS)
+    return [*(parser.feed(char) for char in text), parser.finish()]
+
+
+def test_a_call_is_told_from_the_text_around_it() -> None:
+    answer = 'Let me see.\n\nTOOL_CALL: get_weather({"city": "Paris"})\n\nOne moment.'
+    assert parse_text(answer, TOOLS) == [
+        "Let me see.",
+        TextCall("get_weather", {"city": "Paris"}, 'get_weather({"city": "Paris"})'),
+        "\n\nOne moment.",
+    ]
+
+
+def test_an_undeclared_name_is_answered_with_the_declared_ones() -> None:
+    assert parse_text('TOOL_CALL: serch({"query": "cats"})', TOOLS) == [
+        BrokenCall(
+            name="serch",
+            text='serch({"query": "cats"})',
+            reason="There is no tool named 'serch'. The tools are: search, get_weather, get_time. "
+            'Use one of these names: TOOL_CALL: tool_name({"argument": "value"})',
+        )
+    ]
+
+
+def test_unreadable_arguments_are_answered_with_the_format() -> None:
+    assert parse_text('TOOL_CALL: search({"query": cats})', TOOLS) == [
+        BrokenCall(
+            name="search",
+            text='search({"query": cats})',
+            reason="The call of 'search' cannot be read: 'cats' is no JSON value; text stands in "
+            "double quotes. Write it in one line, with the arguments as one JSON object: "
+            'TOOL_CALL: search({"argument": "value"})',
+        )
+    ]
+
+
+def test_a_call_that_is_cut_off_is_never_completed() -> None:
+    assert parse_text('TOOL_CALL: search({"query": "cats"}', TOOLS) == [
+        BrokenCall(
+            name="search",
+            text='search({"query": "cats"}',
+            reason="The text ended in the middle of this call of 'search', so it was not executed. "
+            "Write the whole call again, shorter if it was too long: "
+            'TOOL_CALL: search({"argument": "value"})',
+            is_cut=True,
+        )
+    ]
+
+
+def test_a_reason_lists_no_more_names_than_can_be_read() -> None:
+    (broken,) = parse_text("TOOL_CALL: nope()", [f"tool_{number}" for number in range(100)])
+    assert isinstance(broken, BrokenCall)
+    assert "tool_29 and 70 more. " in broken.reason
+
+
+def test_a_call_is_certain_at_its_closing_parenthesis() -> None:
+    *_, at_parenthesis, at_end = feed_all("TOOL_CALL: get_time()")
+    assert at_parenthesis == [TextCall("get_time", {}, "get_time()")]
+    assert at_end == []
+
+
+def test_a_call_without_marker_is_certain_at_the_end_of_its_line() -> None:
+    *_, at_parenthesis, at_line_break, at_end = feed_all("get_time()\n")
+    assert at_parenthesis == []
+    assert at_line_break == [TextCall("get_time", {}, "get_time()")]
+    assert at_end == []
+
+
+def test_prose_flows_out_word_by_word() -> None:
+    parser = TextToolParser(TOOLS)
+    assert parser.feed("The weather") == ["The weather"]
+    assert parser.feed(" in Paris") == [" in Paris"]
+    assert parser.feed(" is `fine`. ") == [" is `fine`."]
+    assert parser.feed("And") == [" And"]
+    assert parser.finish() == []
+
+
+@pytest.mark.parametrize(
+    ("held", "rest"),
+    [
+        ("TOOL_CA", "LLED"),
+        ("``", "code`` here"),
+        ("<end_of_", "day>"),
+        ("get_wea", "ther is a tool"),
+        ("- ", "item"),
+        ("Tool cal", "ibration"),
+    ],
+)
+def test_what_may_begin_a_call_is_held_until_it_does_not(held: str, rest: str) -> None:
+    parser = TextToolParser(TOOLS)
+    assert parser.feed(held) == []
+    assert parser.feed(rest) == [held + rest]
+
+
+@pytest.mark.parametrize(
+    ("held", "rest"),
+    [
+        ('{"title":', ' "'),
+        ('{"name": "Paris"', ""),
+        ('[{"city":', ' "'),
+        ("[link", "](x)"),
+        ("```python\nx", " = 1"),
+        ("```yaml", "\n"),
+    ],
+)
+def test_other_json_and_code_flow_out_as_soon_as_they_are_known(held: str, rest: str) -> None:
+    parser = TextToolParser(TOOLS)
+    pieces = [*parser.feed(held), *parser.feed(rest)]
+    assert "".join(str(piece) for piece in pieces) == (held + rest).rstrip()
+
+
+def test_a_text_fence_flows_out_line_by_line() -> None:
+    parser = TextToolParser(TOOLS)
+    assert parser.feed("```python\nx = 1\n") == ["```python\nx = 1"]
+    assert parser.feed("TOOL_CALL: get_time()") == ["\nTOOL_CALL: get_time()"]
+    assert parser.feed("\n```\n") == ["\n```"]
+
+
+def test_feeding_nothing_brings_nothing() -> None:
+    parser = TextToolParser(TOOLS)
+    assert [parser.feed(""), parser.feed("b"), parser.feed(""), parser.finish()] == [
+        [],
+        ["b"],
+        [],
+        [],
+    ]
+
+
+def test_a_finished_parser_has_nothing_left() -> None:
+    parser = TextToolParser(TOOLS)
+    parser.feed("Hello ")
+    assert [parser.finish(), parser.finish()] == [[" "], []]
+
+
+@pytest.mark.parametrize("depth", [10_000, 1_000_000])
+@pytest.mark.parametrize("opener", ["[", '{"a":', "(", "f(", '{"function":', '{"tool_calls":['])
+def test_brackets_cannot_exhaust_the_stack(opener: str, depth: int) -> None:
+    (broken,) = parse_text("TOOL_CALL: search(" + opener * (depth // len(opener)), TOOLS)
+    assert isinstance(broken, BrokenCall)
+
+
+@pytest.mark.parametrize("opener", ["[", "{", "print(", '{"tool_calls":[', '{"function":'])
+def test_brackets_without_marker_are_text(opener: str) -> None:
+    assert parse_text(opener * 20_000, TOOLS) == [opener * 20_000]
+
+
+def test_arguments_are_nested_as_deep_as_json_tools_can_follow() -> None:
+    def call(depth: int) -> str:
+        return 'TOOL_CALL: search({"query": ' + "[" * depth + "]" * depth + "})"
+
+    (fits,) = parse_text(call(99), TOOLS)
+    (too_deep,) = parse_text(call(100), TOOLS)
+    assert isinstance(fits, TextCall)
+    assert isinstance(too_deep, BrokenCall)
+    assert "nested deeper than 100 levels" in too_deep.reason
+
+
+def test_a_long_number_is_refused_and_not_computed() -> None:
+    (broken,) = parse_text('TOOL_CALL: search({"limit": ' + "9" * 100_000 + "})", TOOLS)
+    assert isinstance(broken, BrokenCall)
+    assert "is too long; write it as text" in broken.reason
+    assert len(broken.reason) < 400
+
+
+def test_half_a_character_in_prose_passes_through() -> None:
+    assert parse_text("a \ud83d b", TOOLS) == ["a \ud83d b"]
+
+
+def test_a_name_may_hold_any_character() -> None:
+    assert parse_text('TOOL_CALL: mon outil ({"é": 1})', ["mon outil "]) == [
+        TextCall("mon outil ", {"é": 1}, 'mon outil ({"é": 1})')
+    ]
