@@ -89,7 +89,10 @@ async def test_the_loop_tells_the_model_the_same(play: Play, way: str) -> None:
     assert exchange.messages[-1].text == "Done."
 
 
-async def test_the_loop_goes_on_without_a_server_that_is_slow_and_dies(play: Play) -> None:
+async def test_the_loop_goes_on_without_a_server_that_is_slow_and_dies(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    play = Play(emulator, make_model, "gemini-3-flash-preview")
     play.calls(("wait", {"seconds": 60}), ("say", {"text": "meanwhile"}))
     play.calls(("die", {}))
     play.calls(("say", {"text": "Still there?"}))
@@ -102,6 +105,7 @@ async def test_the_loop_goes_on_without_a_server_that_is_slow_and_dies(play: Pla
         ["The MCP server 'world' failed"],
     ]
     assert exchange.messages[-1].text == "The server is gone."
+    assert emulator.refusals == []
 
 
 def _word(part: JsonObject) -> str:
