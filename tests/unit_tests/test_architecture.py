@@ -179,6 +179,8 @@ def test_showing_a_run_loads_no_other_room_and_rich_only_when_it_draws() -> None
     ours = {name.split(".")[1] for name in loaded if name.startswith(f"{NAME}.")}
     assert ours == {"_version", "display"}
     assert not {"rich", "google.genai", "IPython"} & loaded
+
+
 def test_the_text_parser_needs_nothing_but_python() -> None:
     loaded = _loaded_after("import langchain_gemini_tools.text_tools.parser")
     assert not {"langchain_core", "google.genai", "pydantic"} & loaded
