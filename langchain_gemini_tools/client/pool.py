@@ -12,7 +12,7 @@ import os
 import ssl
 import threading
 import types
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
@@ -93,10 +93,13 @@ class HttpPool:
 
     def __del__(self) -> None:
         # A socket that is collected unclosed warns. Without the lock: in a forked child it may be
-        # held by a thread that does not exist there.
-        with suppress(Exception):
+        # held by a thread that does not exist there. And without any name of this module: at its
+        # end the interpreter empties modules before it collects what they held.
+        try:
             if self._sync is not None:
                 self._sync.close()
+        except Exception:  # noqa: BLE001, S110 - nobody is left who could be told
+            pass
 
     @property
     def tls_context(self) -> ssl.SSLContext:

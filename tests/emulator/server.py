@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
-API_KEY = "emulator-key"
-ACCESS_TOKEN = "emulator-token"
+API_KEY = "unreal-key-0815"
+ACCESS_TOKEN = "unreal-token-0815"
 
 
 @dataclass(frozen=True)

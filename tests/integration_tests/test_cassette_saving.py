@@ -47,7 +47,7 @@ async def test_compressed_answers_are_saved_readable(
 
 
 def test_no_credential_is_in_the_file(emulator: Emulator) -> None:
-    key = "emulator-key"
+    key = "unreal-key-0815"
     emulator.reply(f"Your key is {key}, in an address {key}%20", headers={"x-echo": key})
     fields = {
         "base_url": emulator.url,

