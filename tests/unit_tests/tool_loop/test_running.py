@@ -182,6 +182,49 @@ def test_an_async_tool_that_takes_too_long_is_cancelled() -> None:
     assert cleaned == ["a", "b"]
 
 
+def test_a_tool_is_cancelled_when_its_time_is_up_and_not_when_the_turn_ends() -> None:
+    ended_at = []
+
+    async def hang() -> str:
+        """Hang."""
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended_at.append(asyncio.get_running_loop().time())
+        return ""
+
+    async def work() -> str:
+        """Work."""
+        await asyncio.sleep(20)
+        return "done"
+
+    loop = _loop([hang, work], call("hang", "1"), call("work", "2"), tool_timeout={"hang": 5})
+    exchange = run_virtually(loop.ainvoke("Hi"))
+    assert [record.status for record in exchange.calls] == ["timed_out", "succeeded"]
+    assert ended_at == [5.0]
+
+
+def test_a_result_that_came_together_with_an_interrupt_is_kept() -> None:
+    async def stop() -> str:
+        """Stop."""
+        await asyncio.sleep(1)
+        raise _Boom
+
+    async def work() -> str:
+        """Work."""
+        await asyncio.sleep(1)
+        return "done"
+
+    async def run() -> Exchange | None:
+        with pytest.raises(_Boom) as caught:
+            await _loop([stop, work], call("stop", "1"), call("work", "2")).ainvoke("Hi")
+        return exchange_of(caught.value)
+
+    exchange: Exchange = run_virtually(run())
+    assert told(exchange) == [("2", "success", "done")]
+    assert exchange.pending == [call("stop", "1")]
+
+
 def test_an_async_tool_that_ignores_cancelling_does_not_hold_up_the_run() -> None:
     released = asyncio.Event()
 
