@@ -256,7 +256,7 @@ class ToolLoop(Runnable[Any, Any]):
                     run.calls.decide(slot, running.ask(hook, slot.call))
                 if not run.calls.is_paused:
                     yield from running.run_turn(run.calls, self._threads, config)
-                run.finish_calls()
+                yield from run.finish_calls()
         yield run.finish()
 
     async def _arun(
@@ -281,7 +281,8 @@ class ToolLoop(Runnable[Any, Any]):
                     async with aclosing(told):
                         async for event in told:
                             yield event
-                run.finish_calls()
+                for event in run.finish_calls():
+                    yield event
         yield run.finish()
 
     def _tell(

@@ -390,7 +390,7 @@ def test_an_interrupt_of_a_graph_goes_to_the_graph() -> None:
     def run(state: dict[str, str]) -> dict[str, str]:
         return {"answer": _loop([ask], call("ask", text="Really?")).invoke("Hi").text}
 
-    graph: Any = StateGraph(dict)  # type: ignore[type-var]
+    graph: Any = StateGraph(dict)
     graph.add_node("run", run).set_entry_point("run")
     app = graph.compile(checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
