@@ -154,8 +154,9 @@ def test_an_async_tool_that_takes_too_long_is_cancelled_in_sync_code() -> None:
             cancelled.set()
         return text
 
-    exchange = _loop([hang], call("hang", text="late"), tool_timeout=0.02).invoke("Hi")
-    assert told(exchange) == [("1", "error", LATE)]
+    # Long enough for the tool to begin on a busy machine: what never began is not cancelled.
+    exchange = _loop([hang], call("hang", text="late"), tool_timeout=0.5).invoke("Hi")
+    assert [record.status for record in exchange.calls] == ["timed_out"]
     assert cancelled.wait(10)
 
 
@@ -245,6 +246,15 @@ def test_an_async_tool_that_ignores_cancelling_does_not_hold_up_the_run() -> Non
     exchange: Exchange = run_virtually(run())
     assert [record.status for record in exchange.calls] == ["timed_out"]
     assert exchange.text == "Done."
+
+
+async def test_a_sync_run_works_where_an_event_loop_runs_already() -> None:
+    async def await_(text: str) -> str:
+        """Say it again."""
+        await asyncio.sleep(0)
+        return text
+
+    assert told(_loop([await_], call("await_", text="x")).invoke("Hi")) == [("1", "success", "x")]
 
 
 def test_a_tool_without_a_limit_may_take_its_time() -> None:
@@ -579,14 +589,14 @@ def test_a_repeated_call_in_threads_gives_only_its_last_result() -> None:
         [slow_at_first],
         call("slow_at_first", text="slow"),
         repeatable={"slow_at_first"},
-        tool_timeout=0.05,
+        tool_timeout=0.2,
         backoff=lambda _: 0,
     )
     exchange = loop.invoke("Hi")
     released.set()
     _wait_for(lambda: written == ["slow"])
     assert told(exchange) == [("1", "success", "fast")]
-    assert exchange.calls[0].attempts == 2
+    assert exchange.calls[0].attempts == len(attempts) >= 2
 
 
 DECISIONS: Any = [
