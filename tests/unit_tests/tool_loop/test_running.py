@@ -447,6 +447,35 @@ async def test_cancelling_a_run_cancels_its_tools() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+@pytest.mark.parametrize("way", ["cancelled", "timed out"])
+def test_a_cancelled_run_leaves_what_was_said_on_the_error(way: str) -> None:
+    async def quick() -> str:
+        """Be quick."""
+        return "done"
+
+    async def slow() -> str:
+        """Be slow."""
+        await asyncio.sleep(20)
+        return "late"
+
+    async def run() -> Exchange | None:
+        loop = _loop([quick, slow], call("quick", "1"), call("slow", "2"))
+        task = asyncio.create_task(loop.ainvoke("Hi"))
+        try:
+            if way == "timed out":
+                async with asyncio.timeout(10):
+                    await task
+            asyncio.get_running_loop().call_later(10, task.cancel)
+            await task
+        except (asyncio.CancelledError, TimeoutError) as error:
+            return exchange_of(error)
+        return None
+
+    exchange: Exchange = run_virtually(run())
+    assert told(exchange) == [("1", "success", "done")]
+    assert exchange.pending == [call("slow", "2")]
+
+
 async def test_closing_an_async_stream_early_cancels_the_tools() -> None:
     ended = []
 
