@@ -156,5 +156,10 @@ def exchange_of(error: BaseException) -> Exchange | None:
 
     Its messages can be handed to another run, which goes on where this one stopped.
     """
-    found = getattr(error, "exchange", None)
-    return found if isinstance(found, Exchange) else None
+    link: BaseException | None = error
+    while link is not None:
+        found = getattr(link, "exchange", None)
+        if isinstance(found, Exchange):
+            return found
+        link = link.__cause__ or link.__context__  # `asyncio.timeout` raises another error
+    return None

@@ -74,6 +74,8 @@ class ToolLoop(Runnable[Any, Any]):
     their async twins work, and callbacks, tags, metadata and context variables reach the model
     and the tools as one tree of runs. The input is text, a message, a list of messages, a dict
     with `messages`, or a prompt's value. Keyword arguments of a call go to the model.
+    `invoke` gives an `Exchange` and `stream` text: in a chain whose next link wants text either
+    way, put `loop.text()`.
 
     **Tools never end a run.** Calls of one turn run side by side (sync tools in threads, async
     ones as tasks; an async one of a sync run in an event loop of its own) and are answered in the
@@ -256,7 +258,7 @@ class ToolLoop(Runnable[Any, Any]):
                     run.calls.decide(slot, running.ask(hook, slot.call))
                 if not run.calls.is_paused:
                     yield from running.run_turn(run.calls, self._threads, config)
-                run.finish_calls()
+                yield from run.finish_calls()
         yield run.finish()
 
     async def _arun(
@@ -281,7 +283,8 @@ class ToolLoop(Runnable[Any, Any]):
                     async with aclosing(told):
                         async for event in told:
                             yield event
-                run.finish_calls()
+                for event in run.finish_calls():
+                    yield event
         yield run.finish()
 
     def _tell(

@@ -42,6 +42,7 @@ _BLOCKED = {
     *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"),
     *("MODEL_ARMOR", "content_filter", "refusal", "guardrail_intervened"),
 }
+_SILENT = {"text", "thinking", "redacted_thinking", "reasoning"}
 _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
 
@@ -124,14 +125,15 @@ class Run:
                 is_whole = self.stop_reason == "answered"
                 self.stop_reason = "answered_at_limit" if is_whole else "turn_limit"
             return
-        if self._is_last_word or self.turns >= self.settings.max_turns:
+        is_over = self._is_last_word or self.turns >= self.settings.max_turns
+        if is_over and (self._is_last_word or not self._needs_no_reader(message)):
             yield from self._leave_calls(message)
             return
         self.calls = self._line_up(message.tool_calls, message.invalid_tool_calls)
         if reason := _why_not_run(message):
             self.calls.skip_all(reason)
 
-    def finish_calls(self) -> None:
+    def finish_calls(self) -> Iterator[events.LoopEvent]:
         """Take in what the calls of this turn came to."""
         assert self.calls is not None  # noqa: S101 - there are calls to finish
         if self.calls.is_paused:
@@ -140,6 +142,8 @@ class Run:
         records = self._close_calls()
         if all(self._answers_directly(record) for record in records):
             self.stop_reason = "returned_directly"
+        elif self.turns >= self.settings.max_turns:
+            yield from self._reach_limit([])
 
     def exchange(self, failed: StopReason | None = None) -> Exchange:
         """Everything so far; calls under way count as far as they have an answer."""
@@ -220,22 +224,34 @@ class Run:
 
     def _leave_calls(self, message: AIMessage) -> Iterator[events.LoopEvent]:
         """Run none of the calls: there is no turn left in which their results would be read."""
-        if not self._is_last_word:
+        if self._is_last_word:
+            self.stop_reason = "turn_limit"
+        else:
             pending = [*message.tool_calls, *map(as_call, message.invalid_tool_calls)]
-            yield self.event(events.LimitReached, pending=pending)
-            if self.settings.on_limit != "answer":
-                self._left_open = pending
-                self.stop_reason = "turn_limit"
-                return
+            yield from self._reach_limit(pending)
+        if self._left_open:
+            return
         self.calls = self._line_up(message.tool_calls, message.invalid_tool_calls)
         self.calls.skip_all(
             "Not executed: the turns of this run are used up. Answer with what is known."
         )
         yield from self.calls.take_events()
         self._close_calls()
-        if self._is_last_word:
+
+    def _reach_limit(self, pending: list[ToolCall]) -> Iterator[events.LoopEvent]:
+        yield self.event(events.LimitReached, pending=pending)
+        if self.settings.on_limit == "answer":
+            self._is_last_word = True
+        else:
+            self._left_open = pending
             self.stop_reason = "turn_limit"
-        self._is_last_word = True
+
+    def _needs_no_reader(self, message: AIMessage) -> bool:
+        """Whether all results would be answers themselves, so that no further turn is needed."""
+        tools = [self.settings.box.tools.get(call["name"]) for call in message.tool_calls]
+        return all(tool and tool.return_direct for tool in tools) and (
+            not message.invalid_tool_calls
+        )
 
     def _answers_directly(self, record: CallRecord) -> bool:
         tool = self.settings.box.tools.get(record.call["name"])
@@ -249,9 +265,16 @@ def _reason_to_stop(message: AIMessage) -> StopReason:
         return "truncated"
     if reason in _BLOCKED or message.response_metadata.get("block_reason"):
         return "blocked"
-    if not message.content:
+    if _says_nothing(message):
         return "empty" if reason is None or reason in _WHOLE else "blocked"
     return "answered"
+
+
+def _says_nothing(message: AIMessage) -> bool:
+    """Whether there is neither text nor anything else to see; thoughts are not for the caller."""
+    blocks = message.content if isinstance(message.content, list) else []
+    kinds = {block.get("type") for block in blocks if isinstance(block, dict)}
+    return not message.text.strip() and kinds <= _SILENT
 
 
 def _why_not_run(message: AIMessage) -> str | None:

@@ -196,3 +196,9 @@ def test_the_sdk_is_not_loaded_before_the_first_call() -> None:
     )
     assert "langchain_gemini_tools.chat_model" in loaded
     assert not {"google.genai", "aiohttp"} & loaded
+
+
+def test_the_loop_loads_neither_our_model_nor_the_sdk() -> None:
+    loaded = _loaded_after("from langchain_gemini_tools import ToolLoop, TextDelta")
+    assert "langchain_gemini_tools.tool_loop.loop" in loaded
+    assert not {"langchain_gemini_tools.chat_model", "google.genai"} & loaded

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import threading
@@ -214,11 +213,17 @@ def _cancel_after(steps: int, seed: int, way: str) -> bool:
     tool_loop = faults.loop()
 
     async def run() -> None:
-        with contextlib.suppress(ConnectionError, IncompleteAnswerError):
+        try:
             if way == "ainvoke":
                 await tool_loop.ainvoke("Hi")
             else:
                 await _drain(tool_loop, [])
+        except (ConnectionError, IncompleteAnswerError):
+            pass
+        except asyncio.CancelledError as error:
+            if said := exchange_of(error):  # there is none if the run had not begun
+                check(faults, said)
+            raise
 
     async def main() -> bool:
         event_loop = asyncio.get_running_loop()

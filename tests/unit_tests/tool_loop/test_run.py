@@ -18,8 +18,6 @@ from tests.unit_tests.tool_loop.scripted import Asked, ScriptedModel, call, call
 if TYPE_CHECKING:
     from langchain_gemini_tools.tool_loop import StopReason
 
-Runs = list[str]
-
 
 def echo(text: str) -> str:
     """Say it again."""
@@ -188,6 +186,13 @@ def test_a_model_that_does_not_answer_at_the_limit_has_not_answered(last: AIMess
         ("", {"finish_reason": "A_NEW_REASON"}, "blocked"),
         ("", {"finish_reason": "STOP"}, "empty"),
         ("", {}, "empty"),
+        (" \n", {}, "empty"),
+        ([{"type": "thinking", "thinking": "Hm."}], {"finish_reason": "STOP"}, "empty"),
+        (
+            [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Yes."}],
+            {},
+            "answered",
+        ),
         ("It is.", {"finish_reason": "STOP"}, "answered"),
         ("It is.", {"finish_reason": "A_NEW_REASON"}, "answered"),
         ([{"type": "image", "base64": "aGk=", "mime_type": "image/png"}], {}, "answered"),
@@ -234,6 +239,22 @@ def test_tools_can_answer_in_the_models_place() -> None:
 def test_a_direct_answer_that_is_not_the_whole_answer_goes_to_the_model(turn: AIMessage) -> None:
     exchange = _ask_twice(_model(turn, "Done."), [echo, final])
     assert (exchange.stop_reason, exchange.text) == ("answered", "Done.")
+
+
+def test_a_direct_answer_needs_no_further_turn() -> None:
+    model = _model(calls(call("final", text="a")))
+    exchange = _ask_twice(model, [final], max_turns=1, forced_first=True)
+    assert (exchange.stop_reason, exchange.text, exchange.turns) == ("returned_directly", "A", 1)
+
+
+def test_a_direct_answer_that_fails_in_the_last_turn_reaches_the_limit() -> None:
+    turn = calls(call("final", text="bad"))
+    exchange = _ask_twice(_model(turn), [final], max_turns=1, on_limit="return")
+    assert (exchange.stop_reason, exchange.text, exchange.pending) == ("turn_limit", "", [])
+    model = _model(turn, "I could not.")
+    exchange = _ask_twice(model, [final], max_turns=1, on_limit="answer")
+    assert (exchange.stop_reason, exchange.text) == ("answered_at_limit", "I could not.")
+    assert [asked.tool_choice for asked in model.asked] == [None, "none"]
 
 
 def test_a_forced_first_call_does_not_repeat_for_ever() -> None:
@@ -364,5 +385,5 @@ def test_failures_are_not_cached() -> None:
         return key.upper()
 
     turn = calls(call("look_up", "1", key="a"), call("look_up", "2", key="a"))
-    exchange = _ask = ToolLoop(_model(turn, "Done."), [look_up], cache=True).invoke("Hi")
+    exchange = ToolLoop(_model(turn, "Done."), [look_up], cache=True).invoke("Hi")
     assert [record.status for record in exchange.calls] == ["failed", "succeeded"]

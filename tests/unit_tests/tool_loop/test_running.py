@@ -154,8 +154,9 @@ def test_an_async_tool_that_takes_too_long_is_cancelled_in_sync_code() -> None:
             cancelled.set()
         return text
 
-    exchange = _loop([hang], call("hang", text="late"), tool_timeout=0.02).invoke("Hi")
-    assert told(exchange) == [("1", "error", LATE)]
+    # Long enough for the tool to begin on a busy machine: what never began is not cancelled.
+    exchange = _loop([hang], call("hang", text="late"), tool_timeout=0.5).invoke("Hi")
+    assert [record.status for record in exchange.calls] == ["timed_out"]
     assert cancelled.wait(10)
 
 
@@ -182,6 +183,49 @@ def test_an_async_tool_that_takes_too_long_is_cancelled() -> None:
     assert cleaned == ["a", "b"]
 
 
+def test_a_tool_is_cancelled_when_its_time_is_up_and_not_when_the_turn_ends() -> None:
+    ended_at = []
+
+    async def hang() -> str:
+        """Hang."""
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended_at.append(asyncio.get_running_loop().time())
+        return ""
+
+    async def work() -> str:
+        """Work."""
+        await asyncio.sleep(20)
+        return "done"
+
+    loop = _loop([hang, work], call("hang", "1"), call("work", "2"), tool_timeout={"hang": 5})
+    exchange = run_virtually(loop.ainvoke("Hi"))
+    assert [record.status for record in exchange.calls] == ["timed_out", "succeeded"]
+    assert ended_at == [5.0]
+
+
+def test_a_result_that_came_together_with_an_interrupt_is_kept() -> None:
+    async def stop() -> str:
+        """Stop."""
+        await asyncio.sleep(1)
+        raise _Boom
+
+    async def work() -> str:
+        """Work."""
+        await asyncio.sleep(1)
+        return "done"
+
+    async def run() -> Exchange | None:
+        with pytest.raises(_Boom) as caught:
+            await _loop([stop, work], call("stop", "1"), call("work", "2")).ainvoke("Hi")
+        return exchange_of(caught.value)
+
+    exchange: Exchange = run_virtually(run())
+    assert told(exchange) == [("2", "success", "done")]
+    assert exchange.pending == [call("stop", "1")]
+
+
 def test_an_async_tool_that_ignores_cancelling_does_not_hold_up_the_run() -> None:
     released = asyncio.Event()
 
@@ -202,6 +246,15 @@ def test_an_async_tool_that_ignores_cancelling_does_not_hold_up_the_run() -> Non
     exchange: Exchange = run_virtually(run())
     assert [record.status for record in exchange.calls] == ["timed_out"]
     assert exchange.text == "Done."
+
+
+async def test_a_sync_run_works_where_an_event_loop_runs_already() -> None:
+    async def await_(text: str) -> str:
+        """Say it again."""
+        await asyncio.sleep(0)
+        return text
+
+    assert told(_loop([await_], call("await_", text="x")).invoke("Hi")) == [("1", "success", "x")]
 
 
 def test_a_tool_without_a_limit_may_take_its_time() -> None:
@@ -347,7 +400,7 @@ def test_an_interrupt_of_a_graph_goes_to_the_graph() -> None:
     def run(state: dict[str, str]) -> dict[str, str]:
         return {"answer": _loop([ask], call("ask", text="Really?")).invoke("Hi").text}
 
-    graph: Any = StateGraph(dict)  # type: ignore[type-var]
+    graph: Any = StateGraph(dict)
     graph.add_node("run", run).set_entry_point("run")
     app = graph.compile(checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "1"}}
@@ -392,6 +445,35 @@ async def test_cancelling_a_run_cancels_its_tools() -> None:
         await run
     assert ended == ["a", "b"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("way", ["cancelled", "timed out"])
+def test_a_cancelled_run_leaves_what_was_said_on_the_error(way: str) -> None:
+    async def quick() -> str:
+        """Be quick."""
+        return "done"
+
+    async def slow() -> str:
+        """Be slow."""
+        await asyncio.sleep(20)
+        return "late"
+
+    async def run() -> Exchange | None:
+        loop = _loop([quick, slow], call("quick", "1"), call("slow", "2"))
+        task = asyncio.create_task(loop.ainvoke("Hi"))
+        try:
+            if way == "timed out":
+                async with asyncio.timeout(10):
+                    await task
+            asyncio.get_running_loop().call_later(10, task.cancel)
+            await task
+        except (asyncio.CancelledError, TimeoutError) as error:
+            return exchange_of(error)
+        return None
+
+    exchange: Exchange = run_virtually(run())
+    assert told(exchange) == [("1", "success", "done")]
+    assert exchange.pending == [call("slow", "2")]
 
 
 async def test_closing_an_async_stream_early_cancels_the_tools() -> None:
@@ -536,14 +618,14 @@ def test_a_repeated_call_in_threads_gives_only_its_last_result() -> None:
         [slow_at_first],
         call("slow_at_first", text="slow"),
         repeatable={"slow_at_first"},
-        tool_timeout=0.05,
+        tool_timeout=0.2,
         backoff=lambda _: 0,
     )
     exchange = loop.invoke("Hi")
     released.set()
     _wait_for(lambda: written == ["slow"])
     assert told(exchange) == [("1", "success", "fast")]
-    assert exchange.calls[0].attempts == 2
+    assert exchange.calls[0].attempts == len(attempts) >= 2
 
 
 DECISIONS: Any = [

@@ -1,0 +1,100 @@
+"""The calls of one turn, without threads, tasks or a clock: every order of events is at hand."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import tool
+
+from langchain_gemini_tools import ToolLoop
+from langchain_gemini_tools.tool_loop.running import Worker
+from langchain_gemini_tools.tool_loop.turn import Attempt, Outcome, Turn
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call
+
+
+@tool
+def work(key: str) -> str:
+    """Work."""
+    return key
+
+
+class _Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _turn(*keys: str, **options: Any) -> tuple[Turn, _Clock]:
+    clock = _Clock()
+    settings = ToolLoop(ScriptedModel(replies=[]), [work], **options).settings
+    turn = Turn(1, settings, {}, clock, clock.now, lambda _: True)
+    turn.take_calls([call("work", key, key=key) for key in keys], [])
+    return turn, clock
+
+
+def _done(attempt: Attempt, text: str) -> Outcome:
+    return Outcome(ToolMessage(text, tool_call_id=str(attempt.slot.call["id"]), name="work"))
+
+
+def _told(turn: Turn) -> list[tuple[str, str]]:
+    return [(record.status, str(record.message.text)) for record in turn.records()]
+
+
+def test_a_result_that_comes_after_its_time_was_up_goes_nowhere() -> None:
+    turn, clock = _turn("a")
+    (attempt,) = turn.due()
+    assert turn.seconds_to_wait() == 30.0
+    clock.now += 30
+    assert turn.expire([attempt]) == [attempt]
+    before = _told(turn)
+    turn.settle(attempt, _done(attempt, "late"))
+    assert _told(turn) == before
+    assert before[0][0] == "timed_out"
+
+
+def test_a_result_of_an_earlier_attempt_goes_nowhere() -> None:
+    turn, clock = _turn("a", repeatable=["work"], backoff=lambda _: 2.0)
+    (first,) = turn.due()
+    clock.now += 30
+    turn.expire([first])
+    assert (turn.due(), turn.seconds_to_wait()) == ([], 2.0)
+    clock.now += 2
+    (second,) = turn.due()
+    turn.settle(first, _done(first, "of the first attempt"))
+    assert _told(turn) == []
+    turn.settle(second, _done(second, "of the second attempt"))
+    assert _told(turn) == [("succeeded", "of the second attempt")]
+    assert turn.is_settled
+
+
+def test_a_timer_that_rings_a_moment_early_is_good_enough() -> None:
+    turn, clock = _turn("a", repeatable=["work"], backoff=lambda _: 2.0)
+    (first,) = turn.due()
+    clock.now += 30 - 1e-9
+    assert turn.expire([first]) == [first]
+    clock.now += 2 - 1e-9
+    assert len(turn.due()) == 1
+
+
+def test_a_retry_that_finds_no_free_place_does_not_keep_anybody_awake() -> None:
+    turn, clock = _turn("a", "b", repeatable=["work"], max_concurrency=1, backoff=lambda _: 2.0)
+    (first,) = turn.due()
+    turn.settle(first, Outcome(error=ValueError()))
+    (second,) = turn.due()
+    clock.now += 5
+    assert turn.due() == []
+    assert turn.seconds_to_wait() == 25.0
+    turn.settle(second, _done(second, "b"))
+    assert [attempt.slot for attempt in turn.due()] == [first.slot]
+
+
+def test_work_that_was_abandoned_delivers_nothing() -> None:
+    begin, delivered = threading.Event(), list[Outcome]()
+    worker = Worker("work", lambda: begin.wait(10), delivered.append)
+    worker.abandon()
+    begin.set()
+    worker.thread.join(10)
+    assert delivered == []
