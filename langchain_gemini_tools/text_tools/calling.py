@@ -53,6 +53,11 @@ class TextTools:
         """Whether text may hold calls; where none is wanted, it is text whatever it looks like."""
         return bool(self.schemas) and self.choice.mode != "NONE"
 
+    @property
+    def changes_text(self) -> bool:
+        """Whether an answer may be shown otherwise than it was written."""
+        return self.reads_calls or self.wants_json
+
 
 @dataclass(frozen=True)
 class ReadCall:
@@ -173,7 +178,7 @@ class StreamReader:
 
     def __init__(self, tools: TextTools) -> None:
         self._reader = CallReader(tools)
-        self._choice = tools.choice
+        self._tools = tools
         self._held: list[AIMessageChunk] = []
         self._has_begun = not tools.reads_calls
         self._text_block: dict[str, Any] | None = None
@@ -194,7 +199,7 @@ class StreamReader:
         self._held += self._undeclared_calls(chunk)
         if not self._has_begun:
             self._has_begun = any(call.is_valid for call in self.calls) or (
-                self._choice.mode != "ANY" and any(held.text.strip() for held in self._held)
+                self._tools.choice.mode != "ANY" and any(held.text.strip() for held in self._held)
             )
         if not self._has_begun:
             return []
@@ -208,7 +213,8 @@ class StreamReader:
             last: What the model's own last chunk holds: usage, metadata.
         """
         rest = self._chunks(self._reader.finish(), last)
-        told = last.response_metadata | {RAW_TEXT: self._reader.raw_text}
+        raw = {RAW_TEXT: self._reader.raw_text} if self._tools.changes_text else {}
+        told = last.response_metadata | raw
         end = last.model_copy(update={"content": self._content(""), "response_metadata": told})
         return [*self._held, *rest, end]
 

@@ -33,7 +33,7 @@ from tests.emulator.script import Call, Fault, Reply, render_call
 from tests.emulator.sockets import SocketServer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
 API_KEY = "unreal-key-0815"
@@ -68,6 +68,7 @@ class Emulator:
         accepts_foreign_signatures: Take signatures that were never issued here.
         is_strict: False leaves the rules out, for clients that are broken on purpose.
         token_limit: The longest prompt, in tokens of about four characters.
+        mind: What answers requests for which no reply is scripted.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Emulator:
         accepts_foreign_signatures: bool = False,
         is_strict: bool = True,
         token_limit: int = 1_048_576,
+        mind: Callable[[Ask], Answer] = think,
     ) -> None:
         self.requests: list[Request] = []
         self.refusals: list[Refusal] = []
@@ -85,6 +87,7 @@ class Emulator:
         self.accepts_foreign_signatures = accepts_foreign_signatures
         self.is_strict = is_strict
         self.token_limit = token_limit
+        self._mind = mind
         self._replies: deque[Reply] = deque()
         self._failures: list[Exception] = []
         self._lock = threading.Lock()
@@ -216,7 +219,7 @@ class Emulator:
         if self.is_strict:
             rules.check(ask, self.memory, accepts_foreign=self.accepts_foreign_signatures)
             check_length(prompt_tokens(ask), self.token_limit)
-        reply = self._replies.popleft() if self._replies else Reply(think(ask), signed=True)
+        reply = self._replies.popleft() if self._replies else Reply(self._mind(ask), signed=True)
         return reply.render(ask, self.memory)
 
     def _count_tokens(self, route: Route, model: Model, raw: bytes) -> Outgoing:

@@ -398,6 +398,35 @@ async def test_an_answer_of_leaked_tokens_alone_is_empty(
         await ask(chat.bind_tools([get_weather]), way)
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_answer_that_was_cut_before_it_began_is_handed_over(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    emulator.reply(parts=[], finish_reason="MAX_TOKENS")
+    message = await ask(make_model(model=GEMMA, max_retries=3).bind_tools([get_weather]), way)
+    assert (message.content, message.response_metadata["finish_reason"]) == ("", "MAX_TOKENS")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_of_the_api_that_nobody_declared_is_kept(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    """As on the native path: executors answer unknown names themselves."""
+    emulator.reply(calls=[("get_weather", {"city": "Oslo"})], finish_reason="UNEXPECTED_TOOL_CALL")
+    chat = make_model(tool_calling="prompted", max_retries=3)
+    message = await ask(chat.bind_tools([get_weather]), way)
+    assert [each["args"] for each in message.tool_calls] == [{"city": "Oslo"}]
+    assert message.response_metadata["finish_reason"] == "UNEXPECTED_TOOL_CALL"
+
+
+def test_a_talk_without_tools_is_left_as_it_is(emulator: Emulator, gemma: ChatGemini) -> None:
+    emulator.reply(f"Write\n{OSLO}")
+    message = gemma.invoke("How does it go?")
+    assert message.content == f"Write\n{OSLO}"
+    assert "raw_text" not in message.response_metadata
+    assert emulator.last.body == {"contents": [user("How does it go?")]}
+
+
 # Histories
 
 

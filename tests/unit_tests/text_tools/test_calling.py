@@ -47,7 +47,7 @@ def seen(message: AIMessage) -> Json:
         "invalid": [
             (call["name"], call["args"], reasons[call["id"]]) for call in message.invalid_tool_calls
         ],
-        "raw": message.response_metadata[RAW_TEXT],
+        "raw": message.response_metadata.get(RAW_TEXT),
     }
 
 
@@ -107,6 +107,7 @@ def test_where_no_call_is_wanted_text_stays_text() -> None:
     message = read(f"I would write\n{OSLO}", TextTools(TOOLS.schemas, Choice("NONE")))
     assert message.content == f"I would write\n{OSLO}"
     assert message.tool_calls == []
+    assert message.response_metadata == {"finish_reason": "STOP"}
 
 
 def test_arguments_nested_too_deep_are_an_invalid_call() -> None:
