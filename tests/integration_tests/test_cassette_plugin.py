@@ -281,23 +281,27 @@ def test_a_test_that_fails_does_not_replace_its_cassette(
 def test_what_no_test_asks_for_is_known_to_the_audit(
     project: pytest.Pytester, online: Emulator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    twice = TEST.replace(
-        "        assert",
-        '        model = ChatGemini(model="gemini-3-flash-preview")\n'
-        '        model.invoke("Goodbye")\n        assert',
+    by_hand = """
+    def test_by_hand():
+        with cassette("by_hand"):
+            {}
+    """
+    hello, goodbye = (
+        f'ChatGemini(model="gemini-3-flash-preview").invoke("{word}")'
+        for word in ("Hello", "Goodbye")
     )
-    project.makepyfile(test_agent=twice)
-    record(project)
-    project.makepyfile(test_agent=TEST)
-    orphan = FILE.with_name("test_gone.yaml")
-    orphan.write_text(FILE.read_text())
-    run(project, "--cassette-usage=usage.jsonl").assert_outcomes(passed=1)
+    imports = "    from langchain_gemini_tools.testing import cassette\n"
+    project.makepyfile(test_agent=imports + TEST + by_hand.format(f"{hello}, {goodbye}"))
+    record(project).assert_outcomes(passed=2)
+    FILE.with_name("test_gone.yaml").write_text(FILE.read_text())
+    project.makepyfile(test_agent=imports + TEST + by_hand.format(hello))
+    run(project, "--cassette-usage=usage.jsonl").assert_outcomes(passed=2)
     capsys.readouterr()
     assert main(["audit", "cassettes", "--usage", "usage.jsonl"]) == 1
     assert capsys.readouterr().out.splitlines() == [
+        "cassettes/by_hand.yaml: interaction 2 was not asked for by any test",
         "cassettes/test_agent/test_gone.yaml: was not opened by any test",
-        f"{FILE}: interaction 2 was not asked for by any test",
-        "2 cassettes, 2 problems in 2 of them",
+        "3 cassettes, 2 problems in 2 of them",
     ]
     assert main(["audit", "cassettes"]) == 0
 
