@@ -87,7 +87,7 @@ def test_a_marked_test_is_recorded_once_and_replayed_without_key_and_network(
     record(project).assert_outcomes(passed=1)
     first_line, *rest = FILE.read_text().splitlines()
     assert first_line == (
-        "recorded_against: local server gemini-emulator (no evidence about Gemini)"
+        "recorded_against: local server Gemini-Emulator (no evidence about Gemini)"
     )
     assert "          - text: Hello" in rest
     assert API_KEY not in FILE.read_text()
@@ -158,7 +158,7 @@ def test_without_a_cassette_the_test_says_how_to_record_one(project: pytest.Pyte
     result.stdout.fnmatch_lines(
         [
             "E * There is no cassette *test_weather.yaml to answer POST *generateContent, and this "
-            "run only replays. To record it again, set GOOGLE_API_KEY and run with "
+            "run only replays. To record it, set GOOGLE_API_KEY and run with "
             "GEMINI_RECORD_MODE=all (pytest: --record-mode=all)."
         ]
     )

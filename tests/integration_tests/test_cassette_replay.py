@@ -146,7 +146,7 @@ async def test_another_question_is_not_answered_and_it_says_what_differs(
         "The nearest recorded request (number 1 of 1) differs:\n"
         "  body.generationConfig.temperature: recorded 0.5, now 0.7\n"
         '  body.generationConfig.stopSequences: not recorded, now ["x"]\n'
-        "To record it again, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all "
+        "To record it, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all "
         "(pytest: --record-mode=all)."
     )
     assert not hasattr(caught.value, "__notes__")
@@ -171,7 +171,7 @@ def test_without_a_cassette_it_says_how_to_record_one() -> None:
         gemini().invoke(QUESTION)
     assert str(caught.value) == (
         "There is no cassette cassettes/weather.yaml to answer POST /v1beta/models/"
-        "gemini-3-flash-preview:generateContent, and this run only replays. To record it again, "
+        "gemini-3-flash-preview:generateContent, and this run only replays. To record it, "
         "set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all (pytest: --record-mode=all)."
     )
     assert not FILE.exists()
