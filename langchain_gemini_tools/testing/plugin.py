@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _current_item = pytest.StashKey[pytest.Item]()
-_has_failed = pytest.StashKey[bool]()
+_has_succeeded = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,15 +61,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Remember which test it is that opens a cassette; it may have failed before, and run again."""
     item.config.stash[_current_item] = item
-    item.stash[_has_failed] = False
+    item.stash[_has_succeeded] = False
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
-    """Remember a failure: its recording must not take the place of a cassette."""
+    """Remember a success: no other recording may take the place of a cassette.
+
+    A test that is interrupted has no report.
+    """
     report: pytest.TestReport = yield
-    if report.failed:
-        item.stash[_has_failed] = True
+    if report.when == "call":
+        item.stash[_has_succeeded] = not report.failed
     return report
 
 
@@ -81,6 +84,6 @@ def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
     item = config.stash[_current_item]
 
     def use_cassette(path: str, **settings: Any) -> Session:
-        return Session(vcr, path, settings, has_failed=lambda: item.stash[_has_failed])
+        return Session(vcr, path, settings, has_failed=lambda: not item.stash[_has_succeeded])
 
     vcr.use_cassette = use_cassette

@@ -278,6 +278,28 @@ def test_a_test_that_fails_does_not_replace_its_cassette(
     assert FILE.read_text() != before  # signatures are new
 
 
+def test_a_test_that_is_interrupted_does_not_replace_its_cassette(
+    project: pytest.Pytester, online: Emulator
+) -> None:
+    record(project)
+    before = FILE.read_text()
+    project.makepyfile(test_agent=TEST.replace("assert answer", "raise KeyboardInterrupt; answer"))
+    with pytest.raises(KeyboardInterrupt):
+        record(project, mode="all")
+    assert len(online.requests) == 2
+    assert FILE.read_text() == before
+
+
+def test_a_test_that_is_expected_to_fail_is_recorded(
+    project: pytest.Pytester, online: Emulator
+) -> None:
+    failing = TEST.replace("@pytest.mark.vcr", "@pytest.mark.vcr\n    @pytest.mark.xfail")
+    project.makepyfile(test_agent=failing.replace("assert ", "assert not "))
+    for _ in range(2):
+        record(project, mode="all").assert_outcomes(xfailed=1)
+    assert sorted(path.name for path in FILE.parent.iterdir()) == ["test_weather.yaml"]
+
+
 def test_what_no_test_asks_for_is_known_to_the_audit(
     project: pytest.Pytester, online: Emulator, capsys: pytest.CaptureFixture[str]
 ) -> None:
