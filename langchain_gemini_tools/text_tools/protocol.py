@@ -25,8 +25,16 @@ CALL = spellings.MARKER
 RESULT = "TOOL_RESULT:"
 END_OF_RESULT = "END_TOOL_RESULT"
 
-# What begins a call, a result or a turn where a model reads it, or repeats it word for word.
-_MARKS = re.compile(r"(tool|function)[_ -]?(call|result|code)|(func)(tools)", re.IGNORECASE)
+# What begins or ends a call or a result where a model reads it, or repeats it word for word: the
+# markers with their colon, the languages of fences, Phi's word before a list. In prose, tool calls
+# are words like any others.
+_MARKS = re.compile(
+    r"(tool)[_ -]?((?:call|result)s?)(?=[\s*`\"']*:)"
+    r"|(END_TOOL)_(RESULT)"
+    r"|((?:```|~~~)[ \t]*(?:tool|function))_((?:code|call)s?)"
+    r"|(func)(tools)(?=\s*[\[({]|\w)",
+    re.IGNORECASE,
+)
 _TOKENS = re.compile(
     "|".join(map(re.escape, {*spellings.TAGS, *spellings.TOKENS, spellings.FUNCTION_TAG})),
     re.IGNORECASE,
@@ -47,7 +55,7 @@ def result_lines(name: str, number: int | None, *, failed: bool) -> tuple[str, s
 def harmless(text: str) -> str:
     """A result's text in which nothing looks like the protocol or like a new turn.
 
-    `TOOL_CALL` becomes `TOOL.CALL`, and `<start_of_turn>` becomes `< start_of_turn>`: still
+    `TOOL_CALL:` becomes `TOOL.CALL:`, and `<start_of_turn>` becomes `< start_of_turn>`: still
     readable, and neither a call nor a turn where the model repeats it.
     """
     text = _TOKENS.sub(lambda token: f"{token[0][0]} {token[0][1:]}", text)

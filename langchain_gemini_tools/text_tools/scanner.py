@@ -209,9 +209,11 @@ class Scanner:
         is_bare = yield from source.match(spellings.MARKERS)
         language = "" if is_bare else (yield from source.run(_LANGUAGE)).lower()
         is_marked = is_marked or language in spellings.CALL_LANGUAGES
-        if self._output.lines.introduces_example or not (
-            is_marked or language in spellings.LOOSE_LANGUAGES
-        ):
+        is_loose = language in spellings.LOOSE_LANGUAGES
+        if is_marked and not is_loose and language not in spellings.CALL_LANGUAGES:
+            # A word of prose, and no language, where the line goes on behind it.
+            is_marked = (yield from source.peek()) in LINE_ENDS
+        if self._output.lines.introduces_example or not (is_marked or is_loose):
             self._output.flush()
             yield from self._pass_fence(fence)
             return

@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.text_tools import spellings
@@ -114,6 +114,7 @@ def test_where_the_text_is_cut_makes_no_difference(text: str, cuts: list[int]) -
 
 
 @given(adversarial)
+@example("TOOL_CALL:```For example:\n")
 @settings(max_examples=150, deadline=None)
 def test_every_character_is_text_or_call_or_protocol(text: str) -> None:
     pieces = parse_text(text, TOOLS)
