@@ -49,6 +49,11 @@ class Conversation:
     contents: list[gemini.Content] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
 
+    @property
+    def has_server_parts(self) -> bool:
+        """Whether the contents repeat what Google's own tools did."""
+        return any(_is_server_part(part) for content in self.contents for part in content["parts"])
+
     def add(self, role: Literal["user", "model"], parts: list[gemini.Part]) -> None:
         """Add parts to this role's turn: neighbours of one role are one turn for the API."""
         if not parts:
@@ -81,6 +86,8 @@ class Reader:
     """Its name, which tells whose thought signatures it reads."""
     parameter_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Parameters with another name on the wire: tool's name -> the user's -> the wire's."""
+    takes_server_parts: bool = True
+    """Whether the request may repeat what Google's own tools did."""
 
 
 def render_contents(messages: Iterable[tuple[int, BaseMessage]], reader: Reader) -> Conversation:
@@ -115,6 +122,9 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
             author = reply.response_metadata["model_name"]
             conversation.repairs.append(history.unsigned(position, author))
             parts = bare
+        if not reader.takes_server_parts and any(map(_is_server_part, parts)):
+            conversation.repairs.append(history.without_server_parts(position))
+            parts = [part for part in parts if not _is_server_part(part)]
         if not parts:
             conversation.repairs.append(
                 history.Repair("empty_reply", position, "An empty AI message was left out.")
@@ -135,6 +145,10 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
     conversation.add("user", media)
     for position, message in turn.inputs:
         conversation.add("user", _render_input(position, message, conversation.repairs))
+
+
+def _is_server_part(part: gemini.Part) -> bool:
+    return "toolCall" in part or "toolResponse" in part
 
 
 def _reads_signatures(model: str, reply: AIMessage) -> bool:

@@ -17,6 +17,7 @@ from langchain_gemini_tools.errors import (
     MalformedCallError,
     TruncatedStreamError,
 )
+from langchain_gemini_tools.wire.sanity import is_citable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,9 @@ class Ending:
         """What goes into `response_metadata`: everything the API told, in LangChain's spelling."""
         fields = {_RENAMED.get(key) or _snake(key): value for key, value in self._fields.items()}
         if "grounding_metadata" in fields:
-            fields["grounding_metadata"] = _snake_keys(fields["grounding_metadata"])
+            grounding = _snake_keys(fields.pop("grounding_metadata"))
+            key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
+            fields[key] = grounding
         match fields.get("prompt_feedback"):
             case {"blockReason": reason}:
                 fields["block_reason"] = reason

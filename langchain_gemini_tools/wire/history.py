@@ -14,6 +14,7 @@ What is mended is told as a `Repair`; nothing is mended in silence, and nothing 
 | an empty message of the user | a short text in its place |
 | an AI message with nothing in it | nothing |
 | thought signatures of another line of models | the same parts without them |
+| what Google's own tools did, for a model that takes no such parts | the answer without it |
 | neighbouring messages of one side | one turn with all their parts |
 """
 
@@ -266,6 +267,16 @@ def unsigned(position: int, model: str) -> Repair:
     """Signatures that the model asked now could not read."""
     explanation = f"Thought signatures of {model} were left out: this model cannot read them."
     return Repair("foreign_signatures", position, explanation, is_harmless=True)
+
+
+def without_server_parts(position: int) -> Repair:
+    """Steps of Google's tools that the model asked now does not take back."""
+    return Repair(
+        "server_tools",
+        position,
+        "The steps of Google's own tools were left out: only Gemini 3 or later takes them back, at "
+        "the Gemini Developer API.",
+    )
 
 
 def filled(position: int, kind: str, explanation: str) -> Repair:

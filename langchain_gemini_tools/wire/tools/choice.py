@@ -135,6 +135,8 @@ def _known_names(names: Sequence[Any], bound: Sequence[Mapping[str, Any]]) -> tu
     for name in names:
         if isinstance(name, Mapping):
             found += _known_names([_name_in(name)], bound)
+        elif not isinstance(name, str):
+            raise UnknownToolError(str(name)[:80], known)
         elif name in known:
             found.append(name)
         elif name in by_wire_name:
@@ -210,8 +212,16 @@ def render_tool_config(
     capabilities: Capabilities,
     *,
     vertexai: bool = False,
+    repeats_server_parts: bool = False,
 ) -> gemini.ToolConfig | None:
     """`toolConfig` for a resolved choice; None where there is nothing to say.
+
+    Args:
+        choice: What `resolve_tool_choice` returned.
+        bound: The bound tools.
+        capabilities: What the model takes.
+        vertexai: Whether the call goes to Vertex AI.
+        repeats_server_parts: Whether the contents repeat what Google's own tools did.
 
     Raises:
         InvalidOptionError: `includeServerSideToolInvocations` is asked for where it does not exist.
@@ -222,6 +232,8 @@ def render_tool_config(
         # "Function calling config is set without function_declarations." is a 400.
         config["functionCallingConfig"] = calling
     _set_server_side_flag(config, bound, capabilities, vertexai=vertexai)
+    if repeats_server_parts:
+        config["includeServerSideToolInvocations"] = True
     return config or None  # type: ignore[return-value]
 
 
