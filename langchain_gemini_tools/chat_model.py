@@ -15,6 +15,7 @@ from pydantic import PrivateAttr
 
 from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
+from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
 from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks
@@ -239,7 +240,9 @@ class ChatGemini(GeminiOptions):
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> Iterator[ChatGenerationChunk]:
         parser = StreamParser(request.context)
-        replies = self._client.stream(**self._sending(request, kwargs))
+        replies = self._client.stream(
+            **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
+        )
         with request.naming_tools(), parser.keeping_partial(), closing(replies):
             for reply in replies:
                 yield from parser.feed(reply)
@@ -272,7 +275,9 @@ class ChatGemini(GeminiOptions):
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> AsyncIterator[ChatGenerationChunk]:
         parser = StreamParser(request.context)
-        replies = self._client.astream(**self._sending(request, kwargs))
+        replies = self._client.astream(
+            **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
+        )
         with request.naming_tools(), parser.keeping_partial():
             async with aclosing(replies):
                 async for reply in replies:
@@ -435,6 +440,7 @@ class ChatGemini(GeminiOptions):
     @property
     def _client(self) -> GeminiClient:
         """The client for the fields as they are now; copies share it until one of them changes."""
+        check_given_again(self, self._left_out)
         settings = self._client_settings()
         with _CLIENT_LOCK:
             if self._gemini is None or self._gemini.settings != settings:

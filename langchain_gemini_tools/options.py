@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import secret_from_env
-from pydantic import ConfigDict, Field, SecretStr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
-from langchain_gemini_tools.client.settings import KEY_VARIABLES
+from langchain_gemini_tools.credentials import check_address, split_credentials
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
 from langchain_gemini_tools.wire.request import CallOptions
@@ -38,6 +38,7 @@ _CALL_OPTIONS = frozenset(
     {
         "model",
         "timeout",
+        "stream_timeout",
         "max_retries",
         "tools",
         "tool_choice",
@@ -105,7 +106,9 @@ class GeminiOptions(BaseChatModel):
     client: Any = Field(default=None, exclude=True, repr=False)
     """A `google.genai.Client` of your own. It is used, never closed."""
     timeout: float | None = Field(alias="request_timeout", default=600.0)
-    """Seconds for a whole call, or between two pieces of a stream; `None` waits for ever."""
+    """Seconds for a whole call, or between two events of a stream; `None` waits for ever."""
+    stream_timeout: float | None = 3600.0
+    """Seconds that a stream may keep its reader waiting in all, however lively it is."""
     max_retries: int = Field(alias="retries", default=6, ge=0)
     """How often a failed request is tried again; 0 sends one request."""
 
@@ -166,10 +169,19 @@ class GeminiOptions(BaseChatModel):
     on_malformed: Literal["retry", "raise", "return"] = "retry"
     """What becomes of a malformed call or an empty answer.
 
-    `retry` asks once more, telling the model what was wrong, and then raises. Where `max_retries`
-    is 0 it does not ask: a malformed call raises, an empty answer is handed over with
-    `response_metadata["empty_response"]`. `return` hands over both; `finish_reason` tells.
+    `retry` asks once more, telling the model what was wrong, and then raises; where `max_retries`
+    is 0 it raises at once. `return` hands both over: `finish_reason` tells, and an empty answer has
+    `response_metadata["empty_response"]`.
     """
+
+    _left_out: tuple[str, ...] = PrivateAttr(default=())
+    """Fields that a pickle did not carry."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _refuse_credentials_in_the_address(cls, address: Any) -> Any:
+        check_address(address)
+        return address
 
     @model_validator(mode="before")
     @classmethod
@@ -206,16 +218,19 @@ class GeminiOptions(BaseChatModel):
                 "of a client, or pass the client again after unpickling."
             )
         state = super().__getstate__()
-        fields = dict(state["__dict__"])
-        key = self.google_api_key
-        if key and key.get_secret_value() in map(os.environ.get, KEY_VARIABLES):
-            del fields["google_api_key"]  # whoever loads it has an environment, too
+        fields, left_out = split_credentials(state["__dict__"])
+        if "credentials" in left_out:
+            fields["vertexai"] = self._uses_vertexai  # what the credentials told
         private = {**(state["__pydantic_private__"] or {}), "_gemini": None}
+        private["_left_out"] = left_out
         return {**state, "__dict__": fields, "__pydantic_private__": private}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
-        key = type(self).model_fields["google_api_key"].get_default(call_default_factory=True)
-        super().__setstate__({**state, "__dict__": {"google_api_key": key, **state["__dict__"]}})
+        fields = type(self).model_fields
+        left_out = state["__pydantic_private__"]["_left_out"]
+        # Whoever loads it has an environment, too.
+        given = {name: fields[name].get_default(call_default_factory=True) for name in left_out}
+        super().__setstate__({**state, "__dict__": {**given, **state["__dict__"]}})
 
     # One call
 
@@ -239,7 +254,7 @@ class GeminiOptions(BaseChatModel):
             merges_system=given["convert_system_message_to_human"],
             repairs_history=given["on_broken_history"] == "repair",
             returns_failures=given["on_malformed"] == "return",
-            refuses_empty=given["on_malformed"] == "raise" or self._may_ask_again(kwargs),
+            refuses_empty=given["on_malformed"] != "return",
         )
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,6 +274,10 @@ class GeminiOptions(BaseChatModel):
 
     def _timeout(self, kwargs: Mapping[str, Any]) -> float | None:
         seconds: float | None = self._options(None, kwargs)["timeout"]
+        return seconds
+
+    def _stream_timeout(self, kwargs: Mapping[str, Any]) -> float | None:
+        seconds: float | None = self._options(None, kwargs)["stream_timeout"]
         return seconds
 
     def _may_ask_again(self, kwargs: Mapping[str, Any]) -> bool:

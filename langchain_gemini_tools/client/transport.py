@@ -15,6 +15,7 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
 
+from langchain_gemini_tools.client.limits import Intake
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
@@ -74,25 +75,26 @@ class Call:
 
     def read(self) -> bytes:
         """The whole body of the response, which is closed then."""
-        response, chunks = self.kept_response, []
+        response, intake = self.kept_response, Intake()
         try:
             for chunk in response.iter_bytes():
-                chunks.append(chunk)
+                intake.take(chunk)
                 # A server that drips bytes keeps each single read alive.
                 if self.deadline is not None and time.monotonic() > self.deadline:
                     raise TimeoutError
         finally:
             response.close()
-        return b"".join(chunks)
+        return intake.whole()
 
     async def aread(self) -> bytes:
         """`read` for the running event loop, under the `asyncio.timeout` of the caller."""
-        response = self.kept_response
+        response, intake = self.kept_response, Intake()
         try:
-            body: bytes = await response.aread()
+            async for chunk in response.aiter_bytes():
+                intake.take(chunk)
         finally:
             await response.aclose()
-        return body
+        return intake.whole()
 
     def render(self, client: Any, request: Any) -> Any:
         """The SDK's request with our body and our timeout, built by the client that sends it."""

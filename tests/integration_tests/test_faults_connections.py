@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from contextlib import contextmanager
@@ -74,6 +75,54 @@ async def test_a_stall_inside_a_stream_keeps_what_had_arrived(
     assert "".join(chunk.text for chunk in seen) == "Sunny"
     assert raised.value.partial is not None
     assert raised.value.partial.text == "Sunny"
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_signs_of_life_are_no_answer(
+    emulator: Emulator, make_model: MakeModel, library: str, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=faults.drip())
+    with pytest.raises(errors.GeminiTimeoutError, match=r"within 0\.2 s \(deadline\)"):
+        await ask(make_model(max_retries=2, timeout=0.2), way)
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", STREAMS)
+async def test_a_stream_that_never_ends_is_ended(
+    emulator: Emulator, make_model: MakeModel, library: str, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=faults.talk_on())
+    seen: list[Any] = []
+    with pytest.raises(errors.GeminiTimeoutError, match="stream_timeout") as raised:
+        await ask(make_model(max_retries=2, stream_timeout=0.3), way, seen)
+    assert raised.value.partial is not None
+    assert raised.value.partial.text == "".join(chunk.text for chunk in seen) != ""
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", STREAMS)
+async def test_what_the_reader_of_a_stream_takes_is_not_held_against_it(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    chat = make_model(stream_timeout=1.0)
+    emulator.reply("Sunny in Oslo.")
+    if way == "stream":
+        for _ in chat.stream("Weather?"):
+            await asyncio.sleep(0.4)
+    else:
+        async for _ in chat.astream("Weather?"):
+            await asyncio.sleep(0.4)
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_answer_without_an_end_is_not_taken_in(
+    emulator: Emulator, make_model: MakeModel, library: str, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=faults.endless())
+    with pytest.raises(errors.UnreadableReplyError, match="longer than 100 MB"):
+        await ask(make_model(max_retries=2), way)
     assert len(emulator.requests) == 1
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import subprocess
 import sys
 from typing import Any
@@ -430,7 +429,6 @@ def used() -> ChatGemini:
     [
         pytest.param(copy.copy, id="copy"),
         pytest.param(copy.deepcopy, id="deepcopy"),
-        pytest.param(lambda chat: pickle.loads(pickle.dumps(chat)), id="pickle"),
         pytest.param(lambda chat: chat.model_copy(), id="model_copy"),
     ],
 )
