@@ -10,12 +10,14 @@ from langchain_gemini_tools._version import __version__
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.media_fetch import FetchLimits
     from langchain_gemini_tools.tool_report import ToolReport, check_tools
 
-__all__ = ["ChatGemini", "ToolReport", "__version__", "check_tools"]
+__all__ = ["ChatGemini", "FetchLimits", "ToolReport", "__version__", "check_tools"]
 
 _ROOMS = {
     "ChatGemini": "chat_model",
+    "FetchLimits": "media_fetch",
     "ToolReport": "tool_report",
     "check_tools": "tool_report",
 }

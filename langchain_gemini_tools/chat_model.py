@@ -17,6 +17,7 @@ from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
+from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
 from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks
 from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
@@ -80,6 +81,7 @@ class ChatGemini(GeminiOptions):
 
     _gemini: GeminiClient | None = PrivateAttr(default=None)
     _told: set[str] = PrivateAttr(default_factory=set)
+    _media: FetchedMedia = PrivateAttr(default_factory=FetchedMedia)
 
     # Construction
 
@@ -150,6 +152,8 @@ class ChatGemini(GeminiOptions):
     ) -> RenderedRequest:
         """What a call would send, without sending it: `body`, and the `repairs` made for it.
 
+        With `fetch_urls`, what messages name by URL is fetched for it.
+
         Args:
             model_input: What `invoke` takes.
             stop: What `invoke` takes.
@@ -160,9 +164,22 @@ class ChatGemini(GeminiOptions):
     def _render(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> RenderedRequest:
-        rendered = render_request(messages, self._call_options(stop, kwargs))
+        rendered = render_request(self._fetched(messages, kwargs), self._call_options(stop, kwargs))
         self._tell(rendered.repairs)
         return rendered
+
+    def _fetched(
+        self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]
+    ) -> Sequence[BaseMessage]:
+        """The messages with the media that they name by URL, where that is wanted."""
+        limits = self._fetch_limits(kwargs)
+        return fetch_media(messages, limits, self._media) if limits else messages
+
+    async def _afetched(
+        self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]
+    ) -> Sequence[BaseMessage]:
+        limits = self._fetch_limits(kwargs)
+        return await afetch_media(messages, limits, self._media) if limits else messages
 
     def _tell(self, repairs: Sequence[Repair]) -> None:
         for repair in repairs:
@@ -202,7 +219,7 @@ class ChatGemini(GeminiOptions):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._render(messages, stop, kwargs)
+        request = self._render(await self._afetched(messages, kwargs), stop, kwargs)
         retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
         while True:
             ask = partial(self._client.asend, **self._sending(request, kwargs))
@@ -255,7 +272,8 @@ class ChatGemini(GeminiOptions):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        request = self._render_for_stream(messages, stop, kwargs)
+        fetched = await self._afetched(messages, kwargs)
+        request = self._render_for_stream(fetched, stop, kwargs)
         retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
         while True:
             has_begun = False
@@ -426,7 +444,8 @@ class ChatGemini(GeminiOptions):
             return 0
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
-        request = render_request(messages, self._call_options(None, options))
+        fetched = self._fetched(messages, kwargs)
+        request = render_request(fetched, self._call_options(None, options))
         body = encode_request(render_counting(request, vertexai=self._uses_vertexai))
         counted = self._retries(kwargs).call(
             lambda: self._client.count_tokens(

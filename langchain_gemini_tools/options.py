@@ -20,6 +20,7 @@ from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.credentials import check_address, split_credentials
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.media_fetch import FetchLimits
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
 from langchain_gemini_tools.wire.request import CallOptions
 
@@ -49,6 +50,7 @@ _CALL_OPTIONS = frozenset(
         "continuation_token",
         "labels",
         "extra_body",
+        "fetch_urls",
         "convert_system_message_to_human",
         "on_broken_history",
         "on_malformed",
@@ -157,6 +159,13 @@ class GeminiOptions(BaseChatModel):
 
     # Behaviour
 
+    fetch_urls: bool | FetchLimits = False
+    """Whether media that messages name by URL are fetched here, and within which limits.
+
+    By default they are left to the API, which takes `gs://`, its own files, YouTube and what is
+    public on the web. `True` fetches what is on the web, checked at every redirect, within the
+    limits of `FetchLimits()`.
+    """
     tool_schema: Literal["json_schema", "openapi"] | None = None
     """How tools' schemas are sent: as they are, or as the API's older Schema message.
 
@@ -275,6 +284,11 @@ class GeminiOptions(BaseChatModel):
     def _timeout(self, kwargs: Mapping[str, Any]) -> float | None:
         seconds: float | None = self._options(None, kwargs)["timeout"]
         return seconds
+
+    def _fetch_limits(self, kwargs: Mapping[str, Any]) -> FetchLimits | None:
+        """The limits of fetching, or `None` where nothing is fetched."""
+        chosen = self._options(None, kwargs)["fetch_urls"]
+        return FetchLimits() if chosen is True else chosen or None
 
     def _stream_timeout(self, kwargs: Mapping[str, Any]) -> float | None:
         seconds: float | None = self._options(None, kwargs)["stream_timeout"]

@@ -23,17 +23,20 @@ ROOMS = {
     "wire": {"capabilities", "errors"},
     "structured_output": set(),
     "credentials": {"client", "errors"},
+    "media_fetch": {"errors", "wire"},
     "options": {
         "_version",
         "capabilities",
         "client",
         "credentials",
         "errors",
+        "media_fetch",
         "retry",
         "wire",
     },
     "chat_model": {
         "options",
+        "media_fetch",
         "credentials",
         "_version",
         "capabilities",
@@ -44,7 +47,7 @@ ROOMS = {
         "wire",
     },
     "tool_report": {"capabilities", "errors", "wire"},
-    "__init__": {"_version", "chat_model", "tool_report"},
+    "__init__": {"_version", "chat_model", "media_fetch", "tool_report"},
 }
 """What each room may import of ours, besides itself."""
 
@@ -109,6 +112,7 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
         "ChatGemini",
+        "FetchLimits",
         "ToolReport",
         "__version__",
         "check_tools",
