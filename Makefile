@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest check clean
+.PHONY: install demo format lint type unit test test-lowest fuzz soak check clean
 
 install: $(STAMP)
 
@@ -40,6 +40,13 @@ test-lowest:  ## every test, with the lowest versions that pyproject.toml allows
 	$(VENV)-lowest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest
+
+fuzz: $(STAMP)  ## hostile input for a few minutes, other examples each time
+	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-5000} STORY_EXAMPLES=$${STORY_EXAMPLES:-300} $(BIN)/python -m pytest \
+		tests/unit_tests/wire/test_fuzz.py tests/integration_tests/test_stories.py --timeout 3600
+
+soak: $(STAMP)  ## thousands of calls with faults; prints memory, sockets, tasks and threads
+	$(BIN)/python -m tests.soak
 
 check: lint type test
 
