@@ -306,8 +306,11 @@ class ChatGemini(GeminiOptions):
     def _retries(
         self, kwargs: Mapping[str, Any], run_manager: CallbackManagerForLLMRun | None = None
     ) -> RetryPolicy:
+        # `stream` and `astream` of langchain-core keep the run manager to themselves: what is
+        # tried again there is in the log only. Inside of agents and events it is in callbacks too.
         tell = partial(tell_callbacks, run_manager) if run_manager else None
-        return RetryPolicy(self._max_retries(kwargs), on_retry=tell)
+        longest = self._options(None, kwargs)["max_retry_delay"]
+        return RetryPolicy(self._max_retries(kwargs), max_delay_seconds=longest, on_retry=tell)
 
     def _sending(self, request: RenderedRequest, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What the client is called with."""

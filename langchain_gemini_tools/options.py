@@ -41,6 +41,7 @@ _CALL_OPTIONS = frozenset(
         "timeout",
         "stream_timeout",
         "max_retries",
+        "max_retry_delay",
         "tools",
         "tool_choice",
         "tool_config",
@@ -113,6 +114,8 @@ class GeminiOptions(BaseChatModel):
     """Seconds that a stream may keep its reader waiting in all, however lively it is."""
     max_retries: int = Field(alias="retries", default=6, ge=0)
     """How often a failed request is tried again; 0 sends one request."""
+    max_retry_delay: float = Field(default=60.0, ge=0)
+    """Seconds: where the API asks for a longer pause before a retry, the call fails at once."""
 
     # Sampling
 

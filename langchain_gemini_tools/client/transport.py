@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 # "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
 _SHORTEST_SERVER_DEADLINE = 10
 
+CONNECT_SECONDS = 20.0
+"""For reaching the server, where the whole call has longer: nobody is there after that."""
+
 
 class Call:
     """One request on its way through the SDK; `with` it, the SDK's HTTP client knows the body."""
@@ -120,7 +123,8 @@ class Call:
             return {}
         if self.deadline is not None:
             return {"timeout": _TimeLeft(self.timeout_seconds, self.deadline)}
-        return {"timeout": dict.fromkeys(_PHASES, self.timeout_seconds)}
+        phases = dict.fromkeys(_PHASES, self.timeout_seconds)
+        return {"timeout": phases | {"connect": min(self.timeout_seconds, CONNECT_SECONDS)}}
 
 
 _current_call: ContextVar[Call | None] = ContextVar("gemini_call", default=None)
@@ -138,7 +142,8 @@ class _TimeLeft(dict[str, float]):
     def get(self, key: str, default: Any = None) -> Any:
         if key not in self:
             return default
-        return max(self._deadline - time.monotonic(), 0.001)  # 0 would mean "do not block"
+        left = max(self._deadline - time.monotonic(), 0.001)  # 0 would mean "do not block"
+        return min(left, CONNECT_SECONDS) if key == "connect" else left
 
 
 def _call_in_progress() -> Call:
@@ -192,6 +197,8 @@ def map_transport_error(
     """Our error, with this text, for a failure on the way to the API; None for anything else."""
     reason = text or type(error).__name__
     for library in filter(None, map(sys.modules.get, LIBRARIES)):
+        if isinstance(error, library.ConnectTimeout) and (timeout_seconds or 0) > CONNECT_SECONDS:
+            return GeminiConnectionError(f"No connection to the API within {CONNECT_SECONDS:g} s.")
         if isinstance(error, library.TimeoutException):
             return _timed_out(type(error).__name__, timeout_seconds)
         if isinstance(error, (library.UnsupportedProtocol, library.LocalProtocolError)):

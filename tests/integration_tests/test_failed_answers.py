@@ -12,10 +12,12 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_gemini_tools.errors import (
     EmptyReplyError,
+    GeminiRateLimitError,
     GeminiServerError,
     GeminiToolsError,
     MalformedCallError,
 )
+from tests.emulator import faults
 from tests.integration_tests.play import get_weather
 
 if TYPE_CHECKING:
@@ -165,3 +167,30 @@ async def test_callbacks_see_each_retry(
     [(attempt, error)] = seen.seen
     assert attempt == 1
     assert isinstance(error, GeminiServerError)
+
+
+@pytest.mark.parametrize("mode", ["values", "messages"])
+def test_callbacks_see_each_retry_of_an_agent_streamed_or_not(
+    emulator: Emulator, make_model: MakeModel, mode: Any
+) -> None:
+    emulator.reply(fault=faults.overloaded())
+    emulator.reply("Sunny.")
+    seen = Retries()
+    agent: Any = create_agent(make_model(max_retries=2), tools=[get_weather])
+    list(agent.stream({"messages": "Weather?"}, {"callbacks": [seen]}, stream_mode=mode))
+    assert [attempt for attempt, _ in seen.seen] == [1]
+    assert emulator.last.is_stream is (mode == "messages")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_pause_that_is_too_long_for_the_caller_is_not_made(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    emulator.reply(fault=faults.too_many_requests(retry_seconds=5))
+    with pytest.raises(GeminiRateLimitError) as raised:
+        await ask(make_model(max_retries=2, max_retry_delay=1), way)
+    assert raised.value.retry_after == 5
+    assert raised.value.__notes__ == [
+        "Not repeated: the API asks to wait 5 s, longer than the limit of 1 s."
+    ]
+    assert len(emulator.requests) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +13,7 @@ from google.genai import errors as sdk
 from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
+from langchain_gemini_tools.client import transport
 from tests.emulator import API_KEY, Emulator, faults
 from tests.integration_tests.asking import STREAMS, TWICE, WAYS, ask, raw, retries_told
 
@@ -150,6 +151,28 @@ async def test_a_lost_connection_is_tried_again_and_then_told(
     assert isinstance(raised.value, core.ModelConnectionError)
     assert (raised.value.code, raised.value.partial) == (None, None)
     assert (len(emulator.requests), emulator.pending_replies) == (3, 0)
+    assert retries_told(caplog) == TWICE
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_server_that_takes_no_connection_is_nobody_there(
+    *,
+    make_model: MakeModel,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    library: str,
+    way: str,
+) -> None:
+    """Its queue is full: a connection is neither made nor refused."""
+    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
+        for _ in range(3):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        chat = make_model(base_url=f"http://127.0.0.1:{full.getsockname()[1]}", max_retries=2)
+        with pytest.raises(errors.GeminiConnectionError, match=r"No connection.*within 0\.2 s"):
+            await ask(chat, way)
     assert retries_told(caplog) == TWICE
 
 

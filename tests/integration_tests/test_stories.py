@@ -130,7 +130,7 @@ class Story(RuleBasedStateMachine):
         said = self._new("words")
         self.history.append(HumanMessage([{"type": "text", "text": said}] if blocks else said))
 
-    @precondition(lambda self: hasattr(self, "history") and self._open_calls())
+    @precondition(lambda self: hasattr(self, "history") and bool(self._open_calls()))
     @rule(data=st.data(), fails=st.booleans(), shape=st.sampled_from(["text", "json", "blocks"]))
     def a_tool_returns(self, data: st.DataObject, *, fails: bool, shape: str) -> None:
         """Any open call, in any order; perhaps late, after somebody spoke."""
@@ -165,7 +165,7 @@ class Story(RuleBasedStateMachine):
 
     # What models do
 
-    @precondition(lambda self: getattr(self, "words", None))
+    @precondition(lambda self: bool(getattr(self, "words", None)))
     @rule(
         model=st.sampled_from(MODELS),
         way=WAYS,
@@ -205,7 +205,7 @@ class Story(RuleBasedStateMachine):
         ]
         self.history.append(answer)
 
-    @precondition(lambda self: getattr(self, "words", None))
+    @precondition(lambda self: bool(getattr(self, "words", None)))
     @rule(model=st.sampled_from(MODELS), way=WAYS, name=st.sampled_from(sorted(FINAL)))
     def a_model_fails(self, model: str, way: str, name: str) -> None:
         reply, kind = FINAL[name]
@@ -215,7 +215,7 @@ class Story(RuleBasedStateMachine):
         with pytest.raises(kind):
             self._ask(model, way, max_retries=0)
 
-    @precondition(lambda self: getattr(self, "words", None))
+    @precondition(lambda self: bool(getattr(self, "words", None)))
     @rule(model=st.sampled_from(MODELS), way=WAYS)
     def a_model_makes_no_sense_at_first(self, model: str, way: str) -> None:
         self.emulator.reply(
