@@ -19,7 +19,7 @@ from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
-from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks
+from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks, tell_surrounding_run
 from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.request import (
@@ -306,9 +306,8 @@ class ChatGemini(GeminiOptions):
     def _retries(
         self, kwargs: Mapping[str, Any], run_manager: CallbackManagerForLLMRun | None = None
     ) -> RetryPolicy:
-        # `stream` and `astream` of langchain-core keep the run manager to themselves: what is
-        # tried again there is in the log only. Inside of agents and events it is in callbacks too.
-        tell = partial(tell_callbacks, run_manager) if run_manager else None
+        # langchain-core streams without handing over its run manager.
+        tell = partial(tell_callbacks, run_manager) if run_manager else tell_surrounding_run
         longest = self._options(None, kwargs)["max_retry_delay"]
         return RetryPolicy(self._max_retries(kwargs), max_delay_seconds=longest, on_retry=tell)
 

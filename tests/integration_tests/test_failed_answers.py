@@ -169,17 +169,37 @@ async def test_callbacks_see_each_retry(
     assert isinstance(error, GeminiServerError)
 
 
-@pytest.mark.parametrize("mode", ["values", "messages"])
-def test_callbacks_see_each_retry_of_an_agent_streamed_or_not(
-    emulator: Emulator, make_model: MakeModel, mode: Any
+class RetriesOfStreams(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Any]] = []
+
+    def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
+        self.seen.append((name, data))
+
+
+RETRY = {
+    "attempt": 1,
+    "delay_seconds": 0.0,
+    "error": "503 UNAVAILABLE: The model is overloaded. Please try again later.",
+}
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_callbacks_of_an_agent_see_each_retry_of_its_streams(
+    emulator: Emulator, make_model: MakeModel, is_async: bool
 ) -> None:
     emulator.reply(fault=faults.overloaded())
     emulator.reply("Sunny.")
-    seen = Retries()
+    seen = RetriesOfStreams()
     agent: Any = create_agent(make_model(max_retries=2), tools=[get_weather])
-    list(agent.stream({"messages": "Weather?"}, {"callbacks": [seen]}, stream_mode=mode))
-    assert [attempt for attempt, _ in seen.seen] == [1]
-    assert emulator.last.is_stream is (mode == "messages")
+    asked: Any = ({"messages": "Weather?"}, {"callbacks": [seen]})
+    if is_async:
+        _ = [chunk async for chunk in agent.astream(*asked, stream_mode="messages")]
+    else:
+        list(agent.stream(*asked, stream_mode="messages"))
+    assert emulator.last.is_stream
+    assert seen.seen == [("gemini_retry", RETRY)]
 
 
 @pytest.mark.parametrize("way", WAYS)
