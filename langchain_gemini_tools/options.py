@@ -181,9 +181,10 @@ class GeminiOptions(BaseChatModel):
     on_malformed: Literal["retry", "raise", "return"] = "retry"
     """What becomes of a malformed call or an empty answer.
 
-    `retry` asks once more, telling the model what was wrong, and then raises; where `max_retries`
-    is 0 it raises at once. `return` hands both over: `finish_reason` tells, and an empty answer has
-    `response_metadata["empty_response"]`.
+    `retry` asks once more, telling the model what was wrong, and then raises. Where `max_retries`
+    is 0 it does not ask: it raises at once, but an empty answer to a call without tools is handed
+    over with `response_metadata["empty_response"]`. `return` hands over both, with their
+    `finish_reason`.
     """
 
     _left_out: tuple[str, ...] = PrivateAttr(default=())
@@ -266,7 +267,7 @@ class GeminiOptions(BaseChatModel):
             merges_system=given["convert_system_message_to_human"],
             repairs_history=given["on_broken_history"] == "repair",
             returns_failures=given["on_malformed"] == "return",
-            refuses_empty=given["on_malformed"] != "return",
+            refuses_empty=self._refuses_empty(given, kwargs),
         )
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -301,6 +302,19 @@ class GeminiOptions(BaseChatModel):
         """Whether a failed answer is asked for once more."""
         is_wanted = self._options(None, kwargs)["on_malformed"] == "retry"
         return is_wanted and self._max_retries(kwargs) > 0
+
+    def _refuses_empty(self, given: Mapping[str, Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether an answer that ends well with nothing in it raises.
+
+        With tools it always does: an agent would take it for the end of its work.
+        """
+        if given["on_malformed"] == "return":
+            return False
+        return (
+            given["on_malformed"] == "raise"
+            or self._may_ask_again(kwargs)
+            or bool(given.get("tools"))
+        )
 
     def _max_retries(self, kwargs: Mapping[str, Any]) -> int:
         retries: int | None = self._options(None, kwargs)["max_retries"]

@@ -145,6 +145,17 @@ def test_an_agent_does_not_end_on_an_empty_answer(
         agent.invoke({"messages": "What is the weather in Oslo?"})
 
 
+@pytest.mark.parametrize("mode", ["values", "messages"])
+def test_an_agent_does_not_end_on_an_empty_answer_without_retries_either(
+    emulator: Emulator, make_model: MakeModel, mode: Any
+) -> None:
+    emulator.reply(parts=[])
+    agent: Any = create_agent(make_model(max_retries=0), tools=[get_weather])
+    with pytest.raises(EmptyReplyError):
+        list(agent.stream({"messages": "Weather?"}, stream_mode=mode))
+    assert len(emulator.requests) == 1
+
+
 class Retries(BaseCallbackHandler):
     def __init__(self) -> None:
         self.seen: list[tuple[int, BaseException]] = []

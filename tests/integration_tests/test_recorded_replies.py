@@ -51,7 +51,7 @@ CALL_FAILURES = {
     "TOO_MANY_TOOL_CALLS",
     "MISSING_THOUGHT_SIGNATURE",
 }
-MAY_BE_EMPTY = {"MAX_TOKENS"}
+MAY_BE_EMPTY = {"STOP", "MAX_TOKENS"}
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,6 @@ def failure_of(exchange: Exchange) -> Failure | None:
     attributes = {"finish_reason": reason, "finish_message": message}
     if reason in CALL_FAILURES and not recorded.calls:
         return Failure(errors.MalformedCallError, told, attributes)
-    if recorded.is_empty and reason == "STOP":
-        return Failure(errors.EmptyReplyError, ("The answer is empty", *told), attributes)
     if recorded.is_empty and reason not in MAY_BE_EMPTY:
         return Failure(errors.BlockedError, told, attributes)
     return None
