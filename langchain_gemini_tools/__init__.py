@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.display import BatchProgress, RunClock, Trace, trace
     from langchain_gemini_tools.mcp_results import mcp_interceptor
+    from langchain_gemini_tools.media_fetch import FetchLimits
     from langchain_gemini_tools.remote_tools import tools_from_specs
     from langchain_gemini_tools.text_tools.prompt import TOOL_PROMPT
     from langchain_gemini_tools.tool_loop import (
@@ -60,6 +61,7 @@ __all__ = [
     "Deny",
     "Edit",
     "Exchange",
+    "FetchLimits",
     "IncompleteAnswerError",
     "LimitReached",
     "LoopEvent",
@@ -85,6 +87,7 @@ _ROOMS = {
     "BatchProgress": "display",
     "ChatGemini": "chat_model",
     "RunClock": "display",
+    "FetchLimits": "media_fetch",
     "ToolReport": "tool_report",
     "Trace": "display",
     "check_tools": "tool_report",

@@ -15,12 +15,14 @@ from pydantic import PrivateAttr
 
 from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
+from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
+from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
 from langchain_gemini_tools.prompted.instructions import render_instructions
 from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
 from langchain_gemini_tools.prompted.request import render_prompted
-from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks
+from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks, tell_surrounding_run
 from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.request import (
@@ -81,6 +83,7 @@ class ChatGemini(GeminiOptions):
 
     _gemini: GeminiClient | None = PrivateAttr(default=None)
     _told: set[str] = PrivateAttr(default_factory=set)
+    _media: FetchedMedia = PrivateAttr(default_factory=FetchedMedia)
 
     # Construction
 
@@ -152,6 +155,8 @@ class ChatGemini(GeminiOptions):
     ) -> RenderedRequest:
         """What a call would send, without sending it: `body`, and the `repairs` made for it.
 
+        With `fetch_urls`, what messages name by URL is fetched for it.
+
         Args:
             model_input: What `invoke` takes.
             stop: What `invoke` takes.
@@ -162,7 +167,7 @@ class ChatGemini(GeminiOptions):
     def _render(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> RenderedRequest:
-        rendered = self._render_quietly(messages, stop, kwargs)
+        rendered = self._render_quietly(self._fetched(messages, kwargs), stop, kwargs)
         self._tell(rendered.repairs)
         return rendered
 
@@ -173,6 +178,19 @@ class ChatGemini(GeminiOptions):
         if self._calls_by_prompt(kwargs):
             return render_prompted(messages, options, self._tool_prompt(kwargs))
         return render_request(messages, options)
+
+    def _fetched(
+        self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]
+    ) -> Sequence[BaseMessage]:
+        """The messages with the media that they name by URL, where that is wanted."""
+        limits = self._fetch_limits(kwargs)
+        return fetch_media(messages, limits, self._media) if limits else messages
+
+    async def _afetched(
+        self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]
+    ) -> Sequence[BaseMessage]:
+        limits = self._fetch_limits(kwargs)
+        return await afetch_media(messages, limits, self._media) if limits else messages
 
     def _tell(self, repairs: Sequence[Repair]) -> None:
         for repair in repairs:
@@ -212,7 +230,7 @@ class ChatGemini(GeminiOptions):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._render(messages, stop, kwargs)
+        request = self._render(await self._afetched(messages, kwargs), stop, kwargs)
         retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
         while True:
             ask = partial(self._client.asend, **self._sending(request, kwargs))
@@ -250,7 +268,9 @@ class ChatGemini(GeminiOptions):
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> Iterator[ChatGenerationChunk]:
         parser = request.stream_parser()
-        replies = self._client.stream(**self._sending(request, kwargs))
+        replies = self._client.stream(
+            **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
+        )
         with request.naming_tools(), parser.keeping_partial(), closing(replies):
             for reply in replies:
                 yield from parser.feed(reply)
@@ -263,7 +283,8 @@ class ChatGemini(GeminiOptions):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        request = self._render_for_stream(messages, stop, kwargs)
+        fetched = await self._afetched(messages, kwargs)
+        request = self._render_for_stream(fetched, stop, kwargs)
         retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
         while True:
             has_begun = False
@@ -283,7 +304,9 @@ class ChatGemini(GeminiOptions):
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> AsyncIterator[ChatGenerationChunk]:
         parser = request.stream_parser()
-        replies = self._client.astream(**self._sending(request, kwargs))
+        replies = self._client.astream(
+            **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
+        )
         with request.naming_tools(), parser.keeping_partial():
             async with aclosing(replies):
                 async for reply in replies:
@@ -295,8 +318,10 @@ class ChatGemini(GeminiOptions):
     def _retries(
         self, kwargs: Mapping[str, Any], run_manager: CallbackManagerForLLMRun | None = None
     ) -> RetryPolicy:
-        tell = partial(tell_callbacks, run_manager) if run_manager else None
-        return RetryPolicy(self._max_retries(kwargs), on_retry=tell)
+        # langchain-core streams without handing over its run manager.
+        tell = partial(tell_callbacks, run_manager) if run_manager else tell_surrounding_run
+        longest = self._options(None, kwargs)["max_retry_delay"]
+        return RetryPolicy(self._max_retries(kwargs), max_delay_seconds=longest, on_retry=tell)
 
     def _sending(self, request: RenderedRequest, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What the client is called with."""
@@ -465,7 +490,7 @@ class ChatGemini(GeminiOptions):
             return 0
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
-        request = self._render_quietly(messages, None, options)
+        request = self._render_quietly(self._fetched(messages, kwargs), None, options)
         body = encode_request(render_counting(request, vertexai=self._uses_vertexai))
         counted = self._retries(kwargs).call(
             lambda: self._client.count_tokens(
@@ -479,6 +504,7 @@ class ChatGemini(GeminiOptions):
     @property
     def _client(self) -> GeminiClient:
         """The client for the fields as they are now; copies share it until one of them changes."""
+        check_given_again(self, self._left_out)
         settings = self._client_settings()
         with _CLIENT_LOCK:
             if self._gemini is None or self._gemini.settings != settings:

@@ -7,6 +7,7 @@
     * InvalidToolError                   a tool that Gemini could not be told about
     * UnknownToolError                   `tool_choice` names a tool that is not bound
     * InvalidOptionError                 an argument, or a combination of them, that cannot work
+    * MediaFetchError                    what a URL in a message names was not fetched
   * ReplyError (ModelError)              the API answered 200, but not with an answer
     * BlockedError                       the prompt or the answer was blocked
     * EmptyReplyError                    there is nothing in it
@@ -103,6 +104,10 @@ class UnknownToolError(RefusedError):
 
 class InvalidOptionError(RefusedError):
     """An argument, or a combination of arguments, that cannot work."""
+
+
+class MediaFetchError(RefusedError):
+    """What a URL in a message names was not fetched: unsafe, too large, too slow, or no media."""
 
 
 class ReplyError(GeminiToolsError, ModelError):

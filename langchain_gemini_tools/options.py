@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import secret_from_env
-from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
-from langchain_gemini_tools.client.settings import KEY_VARIABLES
+from langchain_gemini_tools.credentials import check_address, split_credentials
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.media_fetch import FetchLimits
 from langchain_gemini_tools.text_tools.prompt import check_template
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
 from langchain_gemini_tools.wire.request import CallOptions
@@ -39,7 +40,9 @@ _CALL_OPTIONS = frozenset(
     {
         "model",
         "timeout",
+        "stream_timeout",
         "max_retries",
+        "max_retry_delay",
         "tools",
         "tool_choice",
         "tool_config",
@@ -51,6 +54,7 @@ _CALL_OPTIONS = frozenset(
         "continuation_token",
         "labels",
         "extra_body",
+        "fetch_urls",
         "convert_system_message_to_human",
         "on_broken_history",
         "on_malformed",
@@ -108,9 +112,13 @@ class GeminiOptions(BaseChatModel):
     client: Any = Field(default=None, exclude=True, repr=False)
     """A `google.genai.Client` of your own. It is used, never closed."""
     timeout: float | None = Field(alias="request_timeout", default=600.0)
-    """Seconds for a whole call, or between two pieces of a stream; `None` waits for ever."""
+    """Seconds for a whole call, or between two events of a stream; `None` waits for ever."""
+    stream_timeout: float | None = 3600.0
+    """Seconds that a stream may keep its reader waiting in all, however lively it is."""
     max_retries: int = Field(alias="retries", default=6, ge=0)
     """How often a failed request is tried again; 0 sends one request."""
+    max_retry_delay: float = Field(default=60.0, ge=0)
+    """Seconds: where the API asks for a longer pause before a retry, the call fails at once."""
 
     # Sampling
 
@@ -157,6 +165,13 @@ class GeminiOptions(BaseChatModel):
 
     # Behaviour
 
+    fetch_urls: bool | FetchLimits = False
+    """Whether media that messages name by URL are fetched here, and within which limits.
+
+    By default they are left to the API, which takes `gs://`, its own files, YouTube and what is
+    public on the web. `True` fetches what is on the web, checked at every redirect, within the
+    limits of `FetchLimits()`.
+    """
     tool_schema: Literal["json_schema", "openapi"] | None = None
     """How tools' schemas are sent: as they are, or as the API's older Schema message.
 
@@ -181,12 +196,22 @@ class GeminiOptions(BaseChatModel):
     """What becomes of a malformed call or an empty answer.
 
     `retry` asks once more, telling the model what was wrong, and then raises. Where `max_retries`
-    is 0 it does not ask: a malformed call raises, an empty answer is handed over with
-    `response_metadata["empty_response"]`. `return` hands over both; `finish_reason` tells.
+    is 0 it does not ask: it raises at once, but an empty answer to a call without tools is handed
+    over with `response_metadata["empty_response"]`. `return` hands over both, with their
+    `finish_reason`.
 
     By prompt, malformed is an answer without the call that `tool_choice` demands. An answer that
     holds nothing but invalid calls is asked for once more, too, and then handed over.
     """
+
+    _left_out: tuple[str, ...] = PrivateAttr(default=())
+    """Fields that a pickle did not carry."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _refuse_credentials_in_the_address(cls, address: Any) -> Any:
+        check_address(address)
+        return address
 
     @model_validator(mode="before")
     @classmethod
@@ -228,16 +253,19 @@ class GeminiOptions(BaseChatModel):
                 "of a client, or pass the client again after unpickling."
             )
         state = super().__getstate__()
-        fields = dict(state["__dict__"])
-        key = self.google_api_key
-        if key and key.get_secret_value() in map(os.environ.get, KEY_VARIABLES):
-            del fields["google_api_key"]  # whoever loads it has an environment, too
+        fields, left_out = split_credentials(state["__dict__"])
+        if "credentials" in left_out:
+            fields["vertexai"] = self._uses_vertexai  # what the credentials told
         private = {**(state["__pydantic_private__"] or {}), "_gemini": None}
+        private["_left_out"] = left_out
         return {**state, "__dict__": fields, "__pydantic_private__": private}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
-        key = type(self).model_fields["google_api_key"].get_default(call_default_factory=True)
-        super().__setstate__({**state, "__dict__": {"google_api_key": key, **state["__dict__"]}})
+        fields = type(self).model_fields
+        left_out = state["__pydantic_private__"]["_left_out"]
+        # Whoever loads it has an environment, too.
+        given = {name: fields[name].get_default(call_default_factory=True) for name in left_out}
+        super().__setstate__({**state, "__dict__": {**given, **state["__dict__"]}})
 
     # One call
 
@@ -261,7 +289,7 @@ class GeminiOptions(BaseChatModel):
             merges_system=given["convert_system_message_to_human"],
             repairs_history=given["on_broken_history"] == "repair",
             returns_failures=given["on_malformed"] == "return",
-            refuses_empty=given["on_malformed"] == "raise" or self._may_ask_again(kwargs),
+            refuses_empty=self._refuses_empty(given, kwargs),
         )
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -305,10 +333,32 @@ class GeminiOptions(BaseChatModel):
         seconds: float | None = self._options(None, kwargs)["timeout"]
         return seconds
 
+    def _fetch_limits(self, kwargs: Mapping[str, Any]) -> FetchLimits | None:
+        """The limits of fetching, or `None` where nothing is fetched."""
+        chosen = self._options(None, kwargs)["fetch_urls"]
+        return FetchLimits() if chosen is True else chosen or None
+
+    def _stream_timeout(self, kwargs: Mapping[str, Any]) -> float | None:
+        seconds: float | None = self._options(None, kwargs)["stream_timeout"]
+        return seconds
+
     def _may_ask_again(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether a failed answer is asked for once more."""
         is_wanted = self._options(None, kwargs)["on_malformed"] == "retry"
         return is_wanted and self._max_retries(kwargs) > 0
+
+    def _refuses_empty(self, given: Mapping[str, Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether an answer that ends well with nothing in it raises.
+
+        With tools it always does: an agent would take it for the end of its work.
+        """
+        if given["on_malformed"] == "return":
+            return False
+        return (
+            given["on_malformed"] == "raise"
+            or self._may_ask_again(kwargs)
+            or bool(given.get("tools"))
+        )
 
     def _max_retries(self, kwargs: Mapping[str, Any]) -> int:
         retries: int | None = self._options(None, kwargs)["max_retries"]

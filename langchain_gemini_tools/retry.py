@@ -7,6 +7,7 @@ status codes here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -143,6 +144,23 @@ def tell_callbacks(
     state.upcoming_sleep = delay
     state.set_exception((type(error), error, error.__traceback__))
     run_manager.on_retry(state)
+
+
+RETRY_EVENT = "gemini_retry"
+"""Name of the custom event that tells of a retry inside a stream."""
+
+
+def tell_surrounding_run(attempt: int, error: Exception, delay: float) -> None:
+    """Tell the callbacks of the chain, agent or graph that streams the model (`on_custom_event`).
+
+    A stream has no run manager to call `on_retry` with. Where nothing surrounds it, nobody can be
+    told: `model.stream(..., config)` keeps its callbacks inside langchain-core.
+    """
+    from langchain_core.callbacks import dispatch_custom_event
+
+    told = {"attempt": attempt, "delay_seconds": delay, "error": str(error)}
+    with contextlib.suppress(RuntimeError):  # there is no surrounding run
+        dispatch_custom_event(RETRY_EVENT, told)
 
 
 def _begin(items: Iterator[Result]) -> tuple[Iterator[Result], list[Result]]:

@@ -12,9 +12,10 @@ import os
 import threading
 import traceback
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from langchain_gemini_tools.client import borrowed
+from langchain_gemini_tools.client.limits import Patience
 from langchain_gemini_tools.client.redaction import scrub
 from langchain_gemini_tools.client.replies import aread_events, parse_reply, read_events
 from langchain_gemini_tools.client.sdk import open_sdk
@@ -36,8 +37,8 @@ class GeminiClient:
     """Sends finished bodies to the API and returns the server's JSON.
 
     Making one is cheap: the SDK is loaded, and credentials are looked for, by the first call.
-    Copies and unpickled clients start without connections, and so does a child process. After
-    `close`, the next call opens new ones.
+    Copies start without connections, and so does a child process. After `close`, the next call
+    opens new ones.
 
     Raises (all methods that send):
         GeminiAPIError: The API refused or failed, or could not be reached in time.
@@ -58,8 +59,11 @@ class GeminiClient:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.settings!r})"
 
-    def __reduce__(self) -> tuple[type[GeminiClient], tuple[ClientSettings]]:
-        return type(self), (self.settings,)
+    def __reduce__(self) -> NoReturn:
+        self.settings.__reduce__()
+
+    def __copy__(self) -> GeminiClient:
+        return type(self)(self.settings)
 
     def __deepcopy__(self, memo: object) -> GeminiClient:
         return type(self)(self.settings)
@@ -101,14 +105,20 @@ class GeminiClient:
             return parse_reply(call.kept_response, call.read())
 
     def stream(
-        self, model: str, body: bytes, *, timeout_seconds: float | None
+        self,
+        model: str,
+        body: bytes,
+        *,
+        timeout_seconds: float | None,
+        total_seconds: float | None = None,
     ) -> Generator[JsonObject]:
         """POST `:streamGenerateContent`: the replies as they arrive; the first `next` sends.
 
         Args:
             model: The model's name.
             body: The request's JSON, which goes out as it is.
-            timeout_seconds: For connecting and for each wait between two pieces.
+            timeout_seconds: For connecting and for each wait between two events.
+            total_seconds: For all waits together.
         """
         with self._our_errors(timeout_seconds):
             if theirs := self.settings.sdk_client:
@@ -118,7 +128,8 @@ class GeminiClient:
             with Call(body, timeout_seconds, ends_at_deadline=False) as call:
                 for _ in opened.sdk.models.generate_content_stream(**opened.arguments(model)):
                     pass
-            yield from read_events(call.kept_response)
+            patience = Patience(timeout_seconds, total_seconds)
+            yield from read_events(call.kept_response, patience)
 
     async def asend(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
         """`send` for the running event loop."""
@@ -132,7 +143,12 @@ class GeminiClient:
                 return parse_reply(call.kept_response, await call.aread())
 
     async def astream(
-        self, model: str, body: bytes, *, timeout_seconds: float | None
+        self,
+        model: str,
+        body: bytes,
+        *,
+        timeout_seconds: float | None,
+        total_seconds: float | None = None,
     ) -> AsyncGenerator[JsonObject]:
         """`stream` for the running event loop."""
         with self._our_errors(timeout_seconds):
@@ -144,11 +160,13 @@ class GeminiClient:
                         yield reply
                 return
             opened = await self._aopen()
-            with Call(body, timeout_seconds, ends_at_deadline=False) as call:
-                models = opened.sdk.aio.models
-                async for _ in await models.generate_content_stream(**opened.arguments(model)):
-                    pass
-            async with aclosing(aread_events(call.kept_response)) as replies:
+            async with asyncio.timeout(timeout_seconds):
+                with Call(body, timeout_seconds, ends_at_deadline=False) as call:
+                    models = opened.sdk.aio.models
+                    async for _ in await models.generate_content_stream(**opened.arguments(model)):
+                        pass
+            patience = Patience(timeout_seconds, total_seconds)
+            async with aclosing(aread_events(call.kept_response, patience)) as replies:
                 async for reply in replies:
                     yield reply
 

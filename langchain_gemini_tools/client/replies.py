@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from langchain_gemini_tools.client.limits import Intake
 from langchain_gemini_tools.client.redaction import scrub, secrets_in
 from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.errors import (
@@ -17,6 +18,8 @@ from langchain_gemini_tools.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
+
+    from langchain_gemini_tools.client.limits import Patience
 
     JsonObject = dict[str, Any]
 
@@ -36,30 +39,48 @@ def parse_reply(response: Any, body: bytes) -> JsonObject:
     return reply
 
 
-def read_events(response: Any) -> Generator[JsonObject]:
+def read_events(response: Any, patience: Patience) -> Generator[JsonObject]:
     """The replies of a stream as they arrive; the response is closed at the end."""
+    reader, intake = EventReader(), Intake()
+    is_error = response.status_code != 200
     try:
-        if response.status_code != 200:
-            raise_api_error(response, response.read())
-        reader = EventReader()
+        patience.begin()
         for chunk in response.iter_bytes():
+            patience.end()
+            if is_error:
+                intake.take(chunk)
+                continue
+            intake.count(chunk)
             for text in reader.feed(chunk):
+                patience.event_came()
                 yield from parse_event(response, text)
+            patience.begin()
+        if is_error:
+            raise_api_error(response, intake.whole())
         yield from parse_event(response, reader.finish(), is_last=True)
     finally:
         response.close()
 
 
-async def aread_events(response: Any) -> AsyncGenerator[JsonObject]:
+async def aread_events(response: Any, patience: Patience) -> AsyncGenerator[JsonObject]:
     """`read_events` for the running event loop."""
+    reader, intake = EventReader(), Intake()
+    is_error = response.status_code != 200
     try:
-        if response.status_code != 200:
-            raise_api_error(response, await response.aread())
-        reader = EventReader()
+        patience.begin()
         async for chunk in response.aiter_bytes():
+            patience.end()
+            if is_error:
+                intake.take(chunk)
+                continue
+            intake.count(chunk)
             for text in reader.feed(chunk):
+                patience.event_came()
                 for reply in parse_event(response, text):
                     yield reply
+            patience.begin()
+        if is_error:
+            raise_api_error(response, intake.whole())
         for reply in parse_event(response, reader.finish(), is_last=True):
             yield reply
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools.client.redaction import secrets_in
 
@@ -52,10 +52,8 @@ class ClientSettings:
     def __deepcopy__(self, memo: object) -> ClientSettings:
         return self  # a value; credentials and clients inside cannot be doubled
 
-    def __getstate__(self) -> dict[str, Any]:
-        if self.sdk_client is not None:
-            raise pickle.PicklingError(
-                "A google.genai.Client cannot be pickled. Give api_key, vertexai and so on "
-                "instead of a client, or pass the client again after unpickling."
-            )
-        return dict(self.__dict__)
+    def __reduce__(self) -> NoReturn:
+        raise pickle.PicklingError(
+            "These settings hold credentials and are not pickled. Pickle the model: it leaves them "
+            "out."
+        )

@@ -15,6 +15,7 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
 
+from langchain_gemini_tools.client.limits import Intake
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 # "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
 _SHORTEST_SERVER_DEADLINE = 10
+
+CONNECT_SECONDS = 20.0
+"""For reaching the server, where the whole call has longer: nobody is there after that."""
 
 
 class Call:
@@ -74,25 +78,26 @@ class Call:
 
     def read(self) -> bytes:
         """The whole body of the response, which is closed then."""
-        response, chunks = self.kept_response, []
+        response, intake = self.kept_response, Intake()
         try:
             for chunk in response.iter_bytes():
-                chunks.append(chunk)
+                intake.take(chunk)
                 # A server that drips bytes keeps each single read alive.
                 if self.deadline is not None and time.monotonic() > self.deadline:
                     raise TimeoutError
         finally:
             response.close()
-        return b"".join(chunks)
+        return intake.whole()
 
     async def aread(self) -> bytes:
         """`read` for the running event loop, under the `asyncio.timeout` of the caller."""
-        response = self.kept_response
+        response, intake = self.kept_response, Intake()
         try:
-            body: bytes = await response.aread()
+            async for chunk in response.aiter_bytes():
+                intake.take(chunk)
         finally:
             await response.aclose()
-        return body
+        return intake.whole()
 
     def render(self, client: Any, request: Any) -> Any:
         """The SDK's request with our body and our timeout, built by the client that sends it."""
@@ -118,7 +123,8 @@ class Call:
             return {}
         if self.deadline is not None:
             return {"timeout": _TimeLeft(self.timeout_seconds, self.deadline)}
-        return {"timeout": dict.fromkeys(_PHASES, self.timeout_seconds)}
+        phases = dict.fromkeys(_PHASES, self.timeout_seconds)
+        return {"timeout": phases | {"connect": min(self.timeout_seconds, CONNECT_SECONDS)}}
 
 
 _current_call: ContextVar[Call | None] = ContextVar("gemini_call", default=None)
@@ -136,7 +142,8 @@ class _TimeLeft(dict[str, float]):
     def get(self, key: str, default: Any = None) -> Any:
         if key not in self:
             return default
-        return max(self._deadline - time.monotonic(), 0.001)  # 0 would mean "do not block"
+        left = max(self._deadline - time.monotonic(), 0.001)  # 0 would mean "do not block"
+        return min(left, CONNECT_SECONDS) if key == "connect" else left
 
 
 def _call_in_progress() -> Call:
@@ -190,6 +197,8 @@ def map_transport_error(
     """Our error, with this text, for a failure on the way to the API; None for anything else."""
     reason = text or type(error).__name__
     for library in filter(None, map(sys.modules.get, LIBRARIES)):
+        if isinstance(error, library.ConnectTimeout) and (timeout_seconds or 0) > CONNECT_SECONDS:
+            return GeminiConnectionError(f"No connection to the API within {CONNECT_SECONDS:g} s.")
         if isinstance(error, library.TimeoutException):
             return _timed_out(type(error).__name__, timeout_seconds)
         if isinstance(error, (library.UnsupportedProtocol, library.LocalProtocolError)):

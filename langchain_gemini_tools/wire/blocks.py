@@ -7,12 +7,12 @@ spells them. A block that has no part is refused by name, never left out in sile
 from __future__ import annotations
 
 import base64
-import json
 import re
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_gemini_tools.errors import UnsupportedBlockError
 from langchain_gemini_tools.wire import replay
+from langchain_gemini_tools.wire.jsonable import AS_TEXT, dump_json
 from langchain_gemini_tools.wire.media import MEDIA_TYPES, render_media
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemin
 def _render_foreign(block: dict[str, Any]) -> gemini.Part:
     """A tool that another vendor ran on its side: told as text, since Gemini never ran it."""
     told = {key: value for key, value in block.items() if key not in {"index", "extras"}}
-    return {"text": json.dumps(told, ensure_ascii=False, default=str)}
+    return {"text": dump_json(told, AS_TEXT)}
 
 
 def _render_raw(block: dict[str, Any]) -> gemini.Part | None:

@@ -17,6 +17,7 @@ from langchain_gemini_tools.errors import (
     TruncatedStreamError,
 )
 from langchain_gemini_tools.wire.citations import parse_grounding, snake
+from langchain_gemini_tools.wire.sanity import is_citable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +73,9 @@ class Ending:
         """
         fields = {_RENAMED.get(key) or snake(key): value for key, value in self._fields.items()}
         if "grounding_metadata" in fields:
-            fields["grounding_metadata"] = parse_grounding(fields["grounding_metadata"], text)
+            grounding = parse_grounding(fields.pop("grounding_metadata"), text)
+            key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
+            fields[key] = grounding
         match fields.get("prompt_feedback"):
             case {"blockReason": reason}:
                 fields["block_reason"] = reason

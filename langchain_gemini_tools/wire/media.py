@@ -1,7 +1,7 @@
 """Image, audio, video and file blocks of any dialect -> parts.
 
-Base64 stays the base64 it was. A URL is handed to the API as a URL: nothing in this package fetches
-what a message names.
+Base64 stays the base64 it was. A URL is handed to the API as a URL, where the API can fetch it;
+other URLs are refused, unless `media_fetch` was told to put their bytes in their place before.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import RefusedError
+from langchain_gemini_tools.wire.urls import may_be_fetched, shown, why_unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +83,12 @@ _TYPES_BY_MAGIC = (
 )
 _RIFF_TYPES = {b"WAVE": "audio/wav", b"WEBP": "image/webp"}
 
+_KINDS = {
+    **dict.fromkeys(("image", "image_url", "input_image"), "image/*"),
+    **dict.fromkeys(("audio", "input_audio"), "audio/*"),
+    "video": "video/*",
+}
+
 _PART_OPTIONS = {
     "video_metadata": "videoMetadata",
     "videoMetadata": "videoMetadata",
@@ -96,6 +103,36 @@ def has_media(block: Mapping[str, Any]) -> bool:
         return False
     source = _source_of(block)
     return any(source.get(key) for key in ("base64", "url", "text", "file_id"))
+
+
+def url_to_fetch(block: Mapping[str, Any]) -> str | None:
+    """The address on the web that a media block names instead of holding bytes."""
+    if block.get("type") not in tuple(MEDIA_TYPES):
+        return None
+    source = _source_of(block)
+    url = _text(source.get("url"))
+    return url if url and not source.get("base64") and may_be_fetched(url) else None
+
+
+def declared_type(block: Mapping[str, Any]) -> str | None:
+    """The type that a block names: exact, by the ending of a name, or as `image/*` by its kind."""
+    source = _source_of(block)
+    named = _text(source.get("mime_type")) or _type_of_name(_text(source.get("name")))
+    return (
+        named or _type_of_name(_path(_text(source.get("url")) or "")) or _KINDS.get(block["type"])
+    )
+
+
+def with_bytes(block: Mapping[str, Any], data: bytes, mime_type: str) -> dict[str, Any]:
+    """The block with these bytes in place of its address."""
+    kept = {key: block[key] for key in ("extras", *_PART_OPTIONS) if key in block}
+    encoded = base64.b64encode(data).decode("ascii")
+    return {"type": "media", "data": encoded, "mime_type": mime_type, **kept}
+
+
+def type_of(data: bytes) -> str | None:
+    """The type that the first bytes of a file give away."""
+    return _type_of_bytes(base64.b64encode(data[:24]).decode("ascii"))
 
 
 def render_media(block: Mapping[str, Any]) -> gemini.Part:
@@ -160,6 +197,8 @@ def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemin
     if url := _text(source.get("url")):
         if url.startswith("data:"):
             return _render_data_uri(kind, url, mime_type)
+        if reason := why_unreachable(url):
+            raise RefusedError(_unreachable(kind, url, reason))
         return _render_uri(url, mime_type)
     if isinstance(text := source.get("text"), str):
         return {"text": text}
@@ -169,6 +208,15 @@ def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemin
     raise RefusedError(
         f"A {kind!r} block has no bytes and no place where they are (keys: {keys}). "
         'Give "base64" with "mime_type", or "url".'
+    )
+
+
+def _unreachable(kind: str, url: str, reason: str) -> str:
+    way_out = "Send its bytes as base64"
+    if may_be_fetched(url):
+        way_out += ", or let ChatGemini fetch it: fetch_urls=FetchLimits(allow_hosts=[...])"
+    return (
+        f"A {kind!r} block names {shown(url)!r}, which the API cannot fetch: {reason}. {way_out}."
     )
 
 
@@ -199,11 +247,15 @@ def _render_data_uri(kind: str, uri: str, mime_type: str | None) -> gemini.Part:
 
 
 def _render_uri(uri: str, mime_type: str | None) -> gemini.Part:
-    mime_type = mime_type or _type_of_name(re.split(r"[?#]", uri, maxsplit=1)[0])
+    mime_type = mime_type or _type_of_name(_path(uri))
     file_data: gemini.FileData = {"fileUri": uri}
     if mime_type:
         file_data["mimeType"] = mime_type
     return {"fileData": file_data}
+
+
+def _path(uri: str) -> str:
+    return re.split(r"[?#]", uri, maxsplit=1)[0]
 
 
 def _type_of_name(name: str | None) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -91,7 +91,9 @@ def part_log_of(message: AIMessage) -> list[dict[str, Any]]:
 def call_signatures_of(message: AIMessage) -> dict[str, str]:
     """Thought signatures of a message's calls, by tool call id."""
     signatures = message.additional_kwargs.get(CALL_SIGNATURES)
-    return signatures if isinstance(signatures, dict) else {}
+    if not isinstance(signatures, dict):
+        return {}
+    return {key: value for key, value in signatures.items() if isinstance(value, str)}
 
 
 def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
@@ -177,8 +179,15 @@ class _Remaining:
 
 def _signed(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
     signature = entry.get("signature")
-    return {**part, "thoughtSignature": signature} if signature else part
+    return {**part, "thoughtSignature": signature} if _is_told(signature) else part
 
 
-def _named(part: gemini.Part, name: str | None) -> gemini.Part:
-    return {**part, "functionCall": {**part["functionCall"], "name": name}} if name else part
+def _named(part: gemini.Part, name: Any) -> gemini.Part:
+    return (
+        {**part, "functionCall": {**part["functionCall"], "name": name}} if _is_told(name) else part
+    )
+
+
+def _is_told(value: Any) -> TypeGuard[str]:
+    """Whether a note of the log is one: whatever stores messages may change them."""
+    return isinstance(value, str) and value != ""

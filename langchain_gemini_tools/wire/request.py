@@ -5,22 +5,14 @@ Each line of `render_request` opens one neighbouring file. Nothing here talks to
 
 from __future__ import annotations
 
-import json
-import math
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from datetime import date, datetime, time
-from decimal import Decimal
-from enum import Enum
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, cast
-from uuid import UUID
 
 from langchain_gemini_tools.errors import (
     GeminiInvalidRequestError,
     InvalidHistoryError,
     InvalidOptionError,
-    RefusedError,
 )
 from langchain_gemini_tools.wire.contents import Reader, render_contents, render_system
 from langchain_gemini_tools.wire.generation import (
@@ -30,7 +22,9 @@ from langchain_gemini_tools.wire.generation import (
     render_safety_settings,
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
+from langchain_gemini_tools.wire.jsonable import dump_json
 from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
+from langchain_gemini_tools.wire.sanity import whole_characters
 from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import SchemaForm, bind_tools, render_tools
@@ -286,80 +280,4 @@ def encode_request(body: Mapping[str, Any]) -> bytes:
     Raises:
         RefusedError: It holds something that JSON has no form for.
     """
-    try:
-        text = _dump(body)
-    except RefusedError:
-        raise
-    except RecursionError as error:
-        raise RefusedError("A message holds a value that is nested too deep to send.") from error
-    except ValueError as error:
-        raise RefusedError(f"A message holds a value that JSON has no form for: {error}") from error
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        # Halves of a pair find each other; a lone one becomes the replacement character.
-        pairs = text.encode("utf-16", "surrogatepass")
-        return pairs.decode("utf-16", "replace").encode("utf-8")
-
-
-def _dump(body: Mapping[str, Any]) -> str:
-    dump = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    try:
-        return dump(body, default=_jsonable)
-    except RefusedError:
-        raise
-    except (TypeError, ValueError) as error:
-        if "circular" in str(error).lower():
-            raise RefusedError("A message holds a value that contains itself.") from error
-        # NaN and infinities are not JSON; as text they still tell what they are.
-        return dump(_clean(body))
-
-
-def _jsonable(value: Any) -> Any:
-    match value:
-        case Enum():
-            return value.value
-        case date() | datetime() | time():
-            return value.isoformat()
-        case UUID() | Decimal():
-            return str(value)
-        case set() | frozenset():
-            return sorted(value, key=repr)
-        case bytes() | bytearray():
-            raise RefusedError(
-                f"A message holds {len(value)} raw bytes. Send them as a media block "
-                "with base64 and mime_type, or as text."
-            )
-    if isinstance(value, type):
-        raise RefusedError(f"A message holds a class, which JSON has no form for: {value!r:.80}")
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if is_dataclass(value):
-        return {item.name: getattr(value, item.name) for item in fields(value)}
-    if hasattr(value, "tolist"):  # numpy
-        return value.tolist()
-    raise RefusedError(
-        f"A message holds a {type(value).__name__}, which JSON has no form for: {value!r:.80}"
-    )
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, dict):
-        return {_key(key): _clean(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_clean(item) for item in value]
-    if value is None or isinstance(value, (str, int, bool)):
-        return value
-    return _clean(_jsonable(value))
-
-
-def _key(key: Any) -> str:
-    """What stands for a key that is no text; numbers and constants as JSON writes them."""
-    clean = _clean(key)
-    if isinstance(clean, (dict, list)):
-        raise RefusedError(
-            f"A message holds an object with a {type(key).__name__} for a key: {key!r:.80}"
-        )
-    return clean if isinstance(clean, str) else json.dumps(clean)
+    return whole_characters(dump_json(body)).encode("utf-8")

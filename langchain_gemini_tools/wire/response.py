@@ -33,6 +33,7 @@ from langchain_gemini_tools.wire.parts import (
     spoken,
 )
 from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
+from langchain_gemini_tools.wire.sanity import mend_reply
 from langchain_gemini_tools.wire.usage import parse_usage
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ def parse_response(reply: gemini.Reply, context: ReplyContext) -> ChatResult:
     Raises:
         ReplyError: The reply holds nothing that may be taken for an answer.
     """
+    mend_reply(reply)
     generations: list[ChatGeneration] = []
     withheld: list[ReplyError] = []
     for candidate in _candidates(reply) or (None,):
@@ -185,6 +187,7 @@ class StreamParser:
 
     def feed(self, reply: gemini.Reply) -> list[ChatGenerationChunk]:
         """The chunks that an event adds: none, one, or more where text turns into blocks."""
+        mend_reply(reply)
         candidates = _candidates(reply)
         if any(candidate.get("index") for candidate in candidates):
             raise UnreadableReplyError("The stream holds a second candidate; one was asked for.")

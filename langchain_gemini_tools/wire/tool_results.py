@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_gemini_tools.wire.blocks import TEXT_BLOCKS
+from langchain_gemini_tools.wire.jsonable import AS_TEXT, dump_json
 from langchain_gemini_tools.wire.media import has_media, render_media
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _are_dumped_blocks(value: Any) -> TypeGuard[list[str | dict[str, Any]]]:
 
 
 def _text_of(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return value if isinstance(value, str) else dump_json(value, AS_TEXT)
 
 
 def _parse_json(text: str) -> Any:

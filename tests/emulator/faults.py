@@ -135,6 +135,39 @@ def stall(seconds: float, after: int | None = None) -> Fault:
     return lambda outgoing: _inside(outgoing, after, (Pause(seconds),), goes_on=True)
 
 
+def drip(seconds: float = 0.05, times: int = 600) -> Fault:
+    """A sign of life now and then in place of the body: comments of a stream, or white space."""
+
+    def fault(outgoing: Outgoing) -> Outgoing:
+        sign = b": still here\r\n\r\n" if outgoing.is_stream else b" "
+        steps = (sign, Pause(seconds)) * times
+        length = str(len(sign) * times + len(outgoing.payload))
+        dripping = outgoing.with_steps(*steps, *outgoing.steps)
+        return dripping if outgoing.is_stream else dripping.with_headers(content_length=length)
+
+    return fault
+
+
+def talk_on(seconds: float = 0.05, times: int = 600) -> Fault:
+    """The first event of a stream again and again."""
+
+    def fault(outgoing: Outgoing) -> Outgoing:
+        return outgoing.with_steps(*(outgoing.steps[0], Pause(seconds)) * times)
+
+    return fault
+
+
+def endless(size: int = 1_000_000, times: int = 200) -> Fault:
+    """A body without an end: one line of a stream, or white space."""
+
+    def fault(outgoing: Outgoing) -> Outgoing:
+        length = {} if outgoing.is_stream else {"content_length": str(size * times)}
+        line = b"data: " if outgoing.is_stream else b""
+        return outgoing.with_steps(line, *(b" " * size,) * times).with_headers(**length)
+
+    return fault
+
+
 def cut_before_headers() -> Fault:
     """The connection ends without an answer."""
     return lambda outgoing: replace(outgoing, before=(*outgoing.before, Cut()))

@@ -12,10 +12,12 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_gemini_tools.errors import (
     EmptyReplyError,
+    GeminiRateLimitError,
     GeminiServerError,
     GeminiToolsError,
     MalformedCallError,
 )
+from tests.emulator import faults
 from tests.integration_tests.play import get_weather
 
 if TYPE_CHECKING:
@@ -156,6 +158,17 @@ def test_an_agent_does_not_end_on_an_empty_answer(
         agent.invoke({"messages": "What is the weather in Oslo?"})
 
 
+@pytest.mark.parametrize("mode", ["values", "messages"])
+def test_an_agent_does_not_end_on_an_empty_answer_without_retries_either(
+    emulator: Emulator, make_model: MakeModel, mode: Any
+) -> None:
+    emulator.reply(parts=[])
+    agent: Any = create_agent(make_model(max_retries=0), tools=[get_weather])
+    with pytest.raises(EmptyReplyError):
+        list(agent.stream({"messages": "Weather?"}, stream_mode=mode))
+    assert len(emulator.requests) == 1
+
+
 class Retries(BaseCallbackHandler):
     def __init__(self) -> None:
         self.seen: list[tuple[int, BaseException]] = []
@@ -178,3 +191,50 @@ async def test_callbacks_see_each_retry(
     [(attempt, error)] = seen.seen
     assert attempt == 1
     assert isinstance(error, GeminiServerError)
+
+
+class RetriesOfStreams(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Any]] = []
+
+    def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
+        self.seen.append((name, data))
+
+
+RETRY = {
+    "attempt": 1,
+    "delay_seconds": 0.0,
+    "error": "503 UNAVAILABLE: The model is overloaded. Please try again later.",
+}
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_callbacks_of_an_agent_see_each_retry_of_its_streams(
+    emulator: Emulator, make_model: MakeModel, is_async: bool
+) -> None:
+    emulator.reply(fault=faults.overloaded())
+    emulator.reply("Sunny.")
+    seen = RetriesOfStreams()
+    agent: Any = create_agent(make_model(max_retries=2), tools=[get_weather])
+    asked: Any = ({"messages": "Weather?"}, {"callbacks": [seen]})
+    if is_async:
+        _ = [chunk async for chunk in agent.astream(*asked, stream_mode="messages")]
+    else:
+        list(agent.stream(*asked, stream_mode="messages"))
+    assert emulator.last.is_stream
+    assert seen.seen == [("gemini_retry", RETRY)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_pause_that_is_too_long_for_the_caller_is_not_made(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    emulator.reply(fault=faults.too_many_requests(retry_seconds=5))
+    with pytest.raises(GeminiRateLimitError) as raised:
+        await ask(make_model(max_retries=2, max_retry_delay=1), way)
+    assert raised.value.retry_after == 5
+    assert raised.value.__notes__ == [
+        "Not repeated: the API asks to wait 5 s, longer than the limit of 1 s."
+    ]
+    assert len(emulator.requests) == 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from google.genai import errors as sdk
 from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
+from langchain_gemini_tools.client import transport
 from tests.emulator import API_KEY, Emulator, faults
 from tests.integration_tests.asking import STREAMS, TWICE, WAYS, ask, raw, retries_told
 
@@ -77,6 +79,54 @@ async def test_a_stall_inside_a_stream_keeps_what_had_arrived(
     assert len(emulator.requests) == 1
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_signs_of_life_are_no_answer(
+    emulator: Emulator, make_model: MakeModel, library: str, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=faults.drip())
+    with pytest.raises(errors.GeminiTimeoutError, match=r"within 0\.2 s \(deadline\)"):
+        await ask(make_model(max_retries=2, timeout=0.2), way)
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", STREAMS)
+async def test_a_stream_that_never_ends_is_ended(
+    emulator: Emulator, make_model: MakeModel, library: str, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=faults.talk_on())
+    seen: list[Any] = []
+    with pytest.raises(errors.GeminiTimeoutError, match="stream_timeout") as raised:
+        await ask(make_model(max_retries=2, stream_timeout=0.3), way, seen)
+    assert raised.value.partial is not None
+    assert raised.value.partial.text == "".join(chunk.text for chunk in seen) != ""
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", STREAMS)
+async def test_what_the_reader_of_a_stream_takes_is_not_held_against_it(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    chat = make_model(stream_timeout=1.0)
+    emulator.reply("Sunny in Oslo.")
+    if way == "stream":
+        for _ in chat.stream("Weather?"):
+            await asyncio.sleep(0.4)
+    else:
+        async for _ in chat.astream("Weather?"):
+            await asyncio.sleep(0.4)
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_answer_without_an_end_is_not_taken_in(
+    emulator: Emulator, make_model: MakeModel, library: str, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=faults.endless())
+    with pytest.raises(errors.UnreadableReplyError, match="longer than 100 MB"):
+        await ask(make_model(max_retries=2), way)
+    assert len(emulator.requests) == 1
+
+
 # Connections.
 
 
@@ -101,6 +151,28 @@ async def test_a_lost_connection_is_tried_again_and_then_told(
     assert isinstance(raised.value, core.ModelConnectionError)
     assert (raised.value.code, raised.value.partial) == (None, None)
     assert (len(emulator.requests), emulator.pending_replies) == (3, 0)
+    assert retries_told(caplog) == TWICE
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_server_that_takes_no_connection_is_nobody_there(
+    *,
+    make_model: MakeModel,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    library: str,
+    way: str,
+) -> None:
+    """Its queue is full: a connection is neither made nor refused."""
+    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
+        for _ in range(3):
+            one = waiting.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        chat = make_model(base_url=f"http://127.0.0.1:{full.getsockname()[1]}", max_retries=2)
+        with pytest.raises(errors.GeminiConnectionError, match=r"No connection.*within 0\.2 s"):
+            await ask(chat, way)
     assert retries_told(caplog) == TWICE
 
 

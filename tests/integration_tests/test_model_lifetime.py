@@ -146,8 +146,11 @@ def test_agents_on_several_threads_keep_their_turns_apart(
 # copies
 
 
-def _pickled(chat: ChatGemini) -> Any:
-    return pickle.loads(pickle.dumps(chat))
+def _pickled(chat: Any) -> Any:
+    """A model out of a pickle, in an environment that has the key."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("GOOGLE_API_KEY", API_KEY)
+        return pickle.loads(pickle.dumps(chat))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +189,7 @@ def test_a_changed_copy_uses_its_own_settings(emulator: Emulator, make_model: Ma
 def test_bound_tools_survive_copies_and_pickling(emulator: Emulator, make_model: MakeModel) -> None:
     bound: Any = make_model().bind_tools([get_weather])
     bound.invoke("Hello?")
-    for twin in (copy.deepcopy(bound), pickle.loads(pickle.dumps(bound))):
+    for twin in (copy.deepcopy(bound), _pickled(bound)):
         twin.invoke("Hello?")
         twin.bound.close()
     assert [asked.body for asked in emulator.requests] == [

@@ -173,14 +173,9 @@ async def test_limits_and_retries_are_answered_in_their_place(
 
     emulator.reply(f"{OSLO}\n{ROME}")
     emulator.reply("Sunny in Oslo.")
-    agent: Any = create_agent(
-        gemma,
-        tools=[shaky],
-        middleware=[
-            ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False),
-            ToolCallLimitMiddleware(run_limit=1),
-        ],
-    )
+    retry = ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
+    middleware: list[Any] = [retry, ToolCallLimitMiddleware(run_limit=1)]
+    agent: Any = create_agent(gemma, tools=[shaky], middleware=middleware)
     state = await agent.ainvoke(ASKED)
     assert tries == ["Oslo", "Oslo"]
     limit = next(m.content for m in state["messages"] if getattr(m, "status", "") == "error")
@@ -218,7 +213,7 @@ def test_a_supervisor_hands_over_and_gets_the_answer_back(
     emulator.reply("It is sunny.")
     worker: Any = create_agent(gemma, tools=[get_weather], name="weather")
     team = create_supervisor([worker], model=gemma, prompt="Hand over.").compile()
-    state: Any = team.invoke(ASKED)  # type: ignore[arg-type]
+    state: Any = team.invoke(ASKED)
     assert state["messages"][-1].content == "It is sunny."
     sent = _sent(emulator)
     transferred = _result(1, "Successfully transferred to weather", tool="transfer_to_weather")

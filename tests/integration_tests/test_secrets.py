@@ -7,6 +7,7 @@ print, log, store or send on is searched afterwards.
 from __future__ import annotations
 
 import asyncio
+import copy
 import importlib
 import json
 import logging
@@ -21,6 +22,7 @@ from google.oauth2.credentials import Credentials
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
 from langchain_core.tracers.base import BaseTracer
+from pydantic import SecretStr
 from rich.traceback import Traceback
 
 from langchain_gemini_tools import ChatGemini, errors
@@ -307,6 +309,82 @@ async def test_a_password_of_a_proxy_is_not_told(
     search(caller, repr(chat), dumps(chat), chat.model_dump())
 
 
+PICKLED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "key": ({"api_key": "a key of my own"}, ["google_api_key"]),
+    "headers": (
+        {"additional_headers": {"Authorization": "Bearer a key of my own"}},
+        ["google_api_key", "additional_headers"],
+    ),
+    "metadata": (
+        {"default_metadata": [("x-token", "a key of my own")]},
+        ["google_api_key", "default_metadata"],
+    ),
+    "proxy": (
+        {"client_args": {"proxy": "http://me:a%20key%20of%20my%20own@127.0.0.1:9"}},
+        ["google_api_key", "client_args"],
+    ),
+    "auth": (
+        {"async_client_args": {"auth": ("me", "a key of my own")}},
+        ["google_api_key", "async_client_args"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "names"), PICKLED.values(), ids=PICKLED)
+def test_a_pickle_carries_no_credential_and_a_call_says_which_one_is_missing(
+    emulator: Emulator, make_model: MakeModel, settings: dict[str, Any], names: list[str]
+) -> None:
+    pickled = pickle.dumps(make_model(**settings).bind_tools([]))
+    search(Caller({}, {}, ["a key of my own", "a%20key%20of", API_KEY]), pickled)
+    twin = pickle.loads(pickled)
+    with pytest.raises(errors.GeminiAuthenticationError) as raised:
+        twin.invoke(QUESTION)
+    assert str(raised.value) == (
+        f"This model was unpickled, and a pickle carries no credentials: {', '.join(names)} stayed "
+        "behind. Set GOOGLE_API_KEY (for the key), or give them again: "
+        f'model.model_copy(update={{"{names[0]}": ...}}).'
+    )
+    assert emulator.requests == []
+
+
+def test_what_a_pickle_left_behind_can_be_given_again(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    headers = {"x-gateway-token": GATEWAY}
+    twin = pickle.loads(pickle.dumps(make_model(additional_headers=headers)))
+    given = {"google_api_key": SecretStr(API_KEY), "additional_headers": headers}
+    with twin.model_copy(update=given) as whole:
+        whole.invoke(QUESTION)
+    assert emulator.last.headers["x-gateway-token"] == GATEWAY
+
+
+def test_headers_that_are_no_credentials_stay_in_a_pickle(make_model: MakeModel) -> None:
+    settings = {"additional_headers": {"x-team": "blue"}, "client_args": {"verify": False}}
+    twin = pickle.loads(pickle.dumps(make_model(**settings)))
+    assert (twin.additional_headers, twin.client_args) == tuple(settings.values())
+
+
+def test_a_copy_keeps_the_key(emulator: Emulator, make_model: MakeModel) -> None:
+    for twin in (copy.copy(make_model()), copy.deepcopy(make_model())):
+        with twin:
+            twin.invoke(QUESTION)
+    assert [asked.headers["x-goog-api-key"] for asked in emulator.requests] == [API_KEY] * 2
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://me:a-key-of-my-own@gateway.example/v1",
+        {"api_endpoint": "https://a-key-of-my-own@gateway.example"},
+        {"api_endpoint": "https://gateway.example", "api_key": "a-key-of-my-own"},
+    ],
+)
+def test_an_address_with_a_credential_in_it_is_refused_without_showing_it(address: Any) -> None:
+    with pytest.raises(ValueError, match=r"additional_headers|api_key") as raised:
+        ChatGemini(model="gemini-3-flash-preview", base_url=address)
+    assert "a-key-of-my-own" not in f"{raised.value} {raised.value!r}"
+
+
 def test_a_key_of_the_environment_is_not_in_a_pickle(
     emulator: Emulator, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,14 +398,18 @@ def test_a_key_of_the_environment_is_not_in_a_pickle(
         twin.invoke(QUESTION)
     assert emulator.last.headers["x-goog-api-key"] == API_KEY
     monkeypatch.delenv("GOOGLE_API_KEY")
-    with pytest.raises(errors.GeminiAuthenticationError, match="GOOGLE_API_KEY"):
+    with pytest.raises(errors.GeminiAuthenticationError, match="Set GOOGLE_API_KEY"):
         pickle.loads(pickled).invoke(QUESTION)
     chat.close()
 
 
-def test_no_key_is_kept_as_no_key_in_a_pickle(
-    make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("vertexai", [True, None])
+def test_a_model_without_a_key_has_none_after_a_pickle_and_stays_with_its_backend(
+    make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, vertexai: bool | None
 ) -> None:
-    chat = make_model(**CALLERS["vertex"].settings)
+    settings = {**CALLERS["vertex"].settings, "vertexai": vertexai, "project": None}
+    pickled = pickle.dumps(make_model(**settings))
+    search(CALLERS["vertex"], pickled)
     monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
-    assert pickle.loads(pickle.dumps(chat)).google_api_key is None
+    twin = pickle.loads(pickled)
+    assert (twin.google_api_key, twin.credentials, twin.vertexai) == (None, None, True)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import subprocess
 import sys
 from typing import Any
@@ -14,7 +13,7 @@ from pydantic import SecretStr, ValidationError
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
-from langchain_gemini_tools.retry import RetryPolicy
+from langchain_gemini_tools.retry import RetryPolicy, tell_surrounding_run
 
 Json = dict[str, Any]
 
@@ -300,9 +299,11 @@ def test_limits_may_be_options_of_every_call() -> None:
     options: Json = {"model_kwargs": {"request_timeout": 1.5, "retries": 2}}
     chat = ChatGemini(model=GEMINI_3, timeout=9.0, max_retries=9, **options)
     assert (chat._timeout({}), chat._timeout({"timeout": None})) == (1.5, None)
-    assert chat._retries({}) == RetryPolicy(2)
-    assert chat._retries({"max_retries": 0}) == RetryPolicy(0)
-    assert chat._retries({"max_retries": None}) == RetryPolicy(9)
+    tell: Json = {"on_retry": tell_surrounding_run}
+    assert chat._retries({}) == RetryPolicy(2, **tell)
+    assert chat._retries({"max_retries": 0}) == RetryPolicy(0, **tell)
+    assert chat._retries({"max_retries": None}) == RetryPolicy(9, **tell)
+    assert chat._retries({"max_retry_delay": 5.0}) == RetryPolicy(2, 5.0, **tell)
 
 
 def test_preview_takes_what_invoke_takes() -> None:
@@ -430,7 +431,6 @@ def used() -> ChatGemini:
     [
         pytest.param(copy.copy, id="copy"),
         pytest.param(copy.deepcopy, id="deepcopy"),
-        pytest.param(lambda chat: pickle.loads(pickle.dumps(chat)), id="pickle"),
         pytest.param(lambda chat: chat.model_copy(), id="model_copy"),
     ],
 )

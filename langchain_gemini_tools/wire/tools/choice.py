@@ -137,6 +137,8 @@ def _known_names(names: Sequence[Any], bound: Sequence[Mapping[str, Any]]) -> tu
     for name in names:
         if isinstance(name, Mapping):
             found += _known_names([_name_in(name)], bound)
+        elif not isinstance(name, str):
+            raise UnknownToolError(str(name)[:80], known)
         elif name in known:
             found.append(name)
         elif name in by_wire_name:

@@ -184,6 +184,10 @@ def _bind(specification: Specification) -> BoundTool:
             function["response_schema"] = render_response_schema(specification.response)
     except InvalidToolError as error:
         raise InvalidToolError(f"Tool {specification.name!r}: {error}") from error
+    except RecursionError:
+        raise InvalidToolError(
+            f"Tool {specification.name!r}: its schema is nested too deep to be read."
+        ) from None
     return BoundTool({"type": "function", "function": function})
 
 

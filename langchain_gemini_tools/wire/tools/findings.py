@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.schema.loops import ALWAYS_GIVEN
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.tools.builtin import snake_case, uses_computer
 from langchain_gemini_tools.wire.tools.declarations import SWALLOWED, BoundTool
@@ -36,14 +37,10 @@ MANY_FUNCTIONS = 100
 LARGE_SET_TOKENS = 20_000
 CHARACTERS_PER_TOKEN = 4
 
-_NOT_ENFORCED = {
-    "pattern",
-    "minLength",
-    "maxLength",
+_IN_SCHEMA_MESSAGE = {"pattern", "minLength", "maxLength", "minProperties", "maxProperties"}
+_NOT_ENFORCED = _IN_SCHEMA_MESSAGE | {
     "uniqueItems",
     "multipleOf",
-    "minProperties",
-    "maxProperties",
     "patternProperties",
     "propertyNames",
     "dependentRequired",
@@ -53,7 +50,12 @@ _NOT_ENFORCED = {
     "if",
     "allOf",
 }
-"""Taken by the API and missing in its list of supported keywords: the model reads them at most."""
+"""Taken by the API and missing in its list of supported keywords: the model reads them at most.
+
+The reference has one list for every model that takes JSON schemas, so Gemini 2.0, 2.5 and 3 are
+warned about alike; nothing recorded tells them apart. Older models take the Schema message instead,
+which has fields for some of these (`_IN_SCHEMA_MESSAGE`) and tells the others in words.
+"""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def find_problems(
     """
     found = [*_set_findings(bound, capabilities), *_size_findings(bound)]
     for tool in bound:
-        found += _tool_findings(tool)
+        found += _tool_findings(tool, capabilities)
     if by_prompt:
         found = [finding for finding in found if finding.code not in {"renamed", "not_enforced"}]
     # One tool that is bound twice is declared once.
@@ -104,7 +106,8 @@ def refuse_unusable_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capa
     """
     found = [*_set_findings(bound, capabilities)]
     for tool in bound:
-        found += [finding for finding in _tool_findings(tool) if finding.level == "error"]
+        of_tool = _tool_findings(tool, capabilities)
+        found += [finding for finding in of_tool if finding.level == "error"]
     if found:
         raise InvalidToolError(" ".join(map(str, dict.fromkeys(found))))
 
@@ -167,14 +170,19 @@ def _tokens(tool: Mapping[str, Any]) -> int:
     return len(json.dumps(tool, ensure_ascii=False)) // CHARACTERS_PER_TOKEN
 
 
-def _tool_findings(tool: Mapping[str, Any]) -> list[Finding]:
-    """What there is to say about one tool."""
+def _tool_findings(tool: Mapping[str, Any], capabilities: Capabilities) -> list[Finding]:
+    """What there is to say about one tool, in the form of schemas that the model takes."""
     if "function" not in tool:
         return []
+    takes_json_schema = capabilities.takes_json_schema
+    key = "findings" if takes_json_schema else "findings of the Schema message"
     return _remembered(
         tool,
-        "findings",
-        lambda: [*_function_findings(tool["function"]), *_swallowed_findings(tool)],
+        key,
+        lambda: [
+            *_function_findings(tool["function"], takes_json_schema),
+            *_swallowed_findings(tool),
+        ],
     )
 
 
@@ -196,7 +204,10 @@ def _remembered(tool: Mapping[str, Any], key: str, find: Callable[[], _Found]) -
     return found
 
 
-def _function_findings(function: Mapping[str, Any]) -> Iterator[Finding]:
+def _function_findings(
+    function: Mapping[str, Any],
+    takes_json_schema: bool,  # noqa: FBT001
+) -> Iterator[Finding]:
     name = function["name"]
     if not function.get("description"):
         message = "it has no description, so the model has to guess what it does."
@@ -210,16 +221,32 @@ def _function_findings(function: Mapping[str, Any]) -> Iterator[Finding]:
             message = f"the API does not take this name; the model sees {wire!r}."
             yield Finding("warning", "renamed", name, parameter, message)
     yield from _schema_findings(name, schema)
+    yield from _constraint_findings(name, schema, takes_json_schema=takes_json_schema)
+
+
+def _constraint_findings(
+    name: str, schema: Mapping[str, Any], *, takes_json_schema: bool
+) -> Iterator[Finding]:
+    """Warnings about what a schema says and a model need not follow, once for each keyword."""
+    ignored: dict[str, str] = {}
+    for path, _, part in _walk(schema, "", 0, schema.get("$defs") or {}, {}):
+        for keyword in _NOT_ENFORCED & part.keys():
+            ignored.setdefault(keyword, path)
+    for keyword, path in sorted(ignored.items()):
+        if takes_json_schema:
+            message = f"{keyword!r} is sent, but Gemini does not promise to follow it: check it."
+        elif keyword not in _IN_SCHEMA_MESSAGE:
+            message = f"this model is told of {keyword!r} in words only: check it."
+        else:
+            continue
+        yield Finding("warning", "not_enforced", name, path or None, message)
 
 
 def _schema_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
-    ignored: dict[str, str] = {}
     deepest = 0
     places: dict[str, str] = {}
     for path, depth, part in _walk(schema, "", 0, schema.get("$defs") or {}, places):
         deepest = max(deepest, depth)
-        for keyword in _NOT_ENFORCED & part.keys():
-            ignored.setdefault(keyword, path)
         if part.get("enum") == []:
             message = "its enum allows no value at all."
             yield Finding("error", "empty_enum", name, path or None, message)
@@ -227,6 +254,12 @@ def _schema_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
         if missing and "additionalProperties" not in part:
             message = f"{', '.join(sorted(missing))} is required and not described."
             yield Finding("warning", "undescribed_key", name, path or None, message)
+        if str(part.get("description", "")).endswith(ALWAYS_GIVEN):
+            message = (
+                "it leads back to itself, and Gemini takes that in optional parameters only: it is "
+                "sent as optional, with a word that it is not. Give it a default, or check it."
+            )
+            yield Finding("warning", "recursive", name, path or None, message)
     for definition in endless_definitions(schema):
         message = "it has to hold itself, without end. Make it optional, or a list."
         yield Finding("error", "endless", name, places.get(definition, definition), message)
@@ -236,9 +269,6 @@ def _schema_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
     elif deepest > DEEP:
         message = f"its schema is {deepest} levels deep; models fill flat schemas better."
         yield Finding("warning", "deep", name, None, message)
-    for keyword, path in sorted(ignored.items()):
-        message = f"{keyword!r} is sent, but Gemini does not promise to follow it: check it."
-        yield Finding("warning", "not_enforced", name, path or None, message)
 
 
 def _walk(

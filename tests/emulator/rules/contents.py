@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tests.emulator.refusal import Refusal, invalid, invalid_request, refuse_all
@@ -85,6 +86,12 @@ def _empty_parts(ask: Ask) -> Iterator[tuple[str, str]]:
             )
 
 
+_REACHED = re.compile(
+    r"gs://[^/]+/.|https?://(?!localhost|127\.|10\.|192\.168\.|169\.254\.|\[)[^/]*[^/]|[\w/-]+$"
+)
+"""Buckets, the web without this machine and its neighbours, and names of the Files API."""
+
+
 def _check_media(part: JsonObject, ask: Ask) -> None:
     for kind in ("inlineData", "fileData"):
         if kind in part:
@@ -105,6 +112,12 @@ def _check_mime_type(data: JsonObject, kind: str, ask: Ask) -> None:
         raise invalid("inlineData without data")
     if kind == "fileData" and not data.get("fileUri"):
         raise invalid("fileData without fileUri")
+    if kind == "fileData" and not _REACHED.match(data["fileUri"]):
+        # Recorded on Vertex, about a page that robots.txt keeps to itself.
+        raise Refusal(
+            "Cannot fetch content from the provided URL. Please ensure the URL is valid and "
+            "accessible by Vertex AI."
+        )
     mime_type = data.get("mimeType", "")
     if not mime_type:
         if kind == "inlineData" or ask.backend == "vertex":

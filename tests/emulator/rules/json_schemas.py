@@ -30,12 +30,10 @@ def check_json_schema(schema: Any, owner: str, *, is_parameters: bool) -> None:
         raise invalid(f"{owner}: the schema is no object")
     if is_parameters and _resolve(schema, schema, owner).get("type") != "object":
         raise invalid(f"{owner}: the schema of parameters is not of type object")
-    _check(schema, schema, owner, depth=0, required_refs=())
+    _check(schema, schema, owner, depth=0)
 
 
-def _check(
-    schema: Any, root: JsonObject, owner: str, *, depth: int, required_refs: tuple[str, ...]
-) -> None:
+def _check(schema: Any, root: JsonObject, owner: str, *, depth: int) -> None:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
@@ -46,19 +44,12 @@ def _check(
             "depth."
         )
     _check_values(schema, owner)
-    _check_reference(schema, root, owner, depth, required_refs)
-    required = schema.get("required", [])
-    for name, child in schema.get("properties", {}).items():
-        # Cycles are followed as far as they have to be: "only in non-required properties"
-        refs = required_refs if name in required else ()
-        _check(child, root, owner, depth=depth + 1, required_refs=refs)
-    for child in _children(schema):
-        _check(child, root, owner, depth=depth + 1, required_refs=())
+    _check_reference(schema, root, owner)
+    for child in [*schema.get("properties", {}).values(), *_children(schema)]:
+        _check(child, root, owner, depth=depth + 1)
 
 
-def _check_reference(
-    schema: JsonObject, root: JsonObject, owner: str, depth: int, required_refs: tuple[str, ...]
-) -> None:
+def _check_reference(schema: JsonObject, root: JsonObject, owner: str) -> None:
     path = schema.get("$ref")
     if path is None:
         return
@@ -68,15 +59,43 @@ def _check_reference(
         # "If $ref is set on a sub-schema, no other properties, except for than those starting as
         # a $, may be set."
         raise invalid(f"{owner}: {', '.join(beside)} beside $ref {path}")
-    if path in required_refs:
-        raise invalid(f"{owner}: {path} refers to itself in a required property")
     target = _resolve(schema, root, owner)
     _check_values(target, owner)
-    if required := target.get("required"):
-        for name, child in target.get("properties", {}).items():
-            if name in required and isinstance(child, dict) and "$ref" in child:
-                refs = (*required_refs, path)
-                _check(child, root, owner, depth=depth + 1, required_refs=refs)
+    _check_loop(path, target, root, owner, (path,))
+
+
+def _check_loop(
+    start: str, schema: Any, root: JsonObject, owner: str, followed: tuple[str, ...]
+) -> None:
+    """Refuse a reference that leads back to itself by required properties alone.
+
+    The documents: "Cyclic references [...] may only be used within non-required properties.
+    (Nullable properties are not sufficient.)" The API's words name nullable ones as sufficient; the
+    stricter of the two holds here. Both let a list end a loop, or say nothing about it.
+    """
+    for path in _needed_references(schema, owner):
+        if path == start:
+            raise Refusal(
+                "ref loops are only supported if they include optional or nullable property "
+                "values, or a potentially-zero-length array items, but a ref loop of required "
+                f"fields was found at {start.removeprefix('#/').replace('/', '.')}"
+            )
+        if path not in followed:
+            target = _resolve({"$ref": path}, root, owner)
+            _check_loop(start, target, root, owner, (*followed, path))
+
+
+def _needed_references(schema: Any, owner: str) -> list[str]:
+    if not isinstance(schema, dict):
+        return []
+    _check_values(schema, owner)
+    found = [schema["$ref"]] if "$ref" in schema else []
+    inside = [*schema.get("anyOf", []), *schema.get("oneOf", [])]
+    required = schema.get("required", [])
+    inside += [child for name, child in schema.get("properties", {}).items() if name in required]
+    if schema.get("minItems"):
+        inside += [*schema.get("prefixItems", []), schema.get("items")]
+    return found + [path for child in inside for path in _needed_references(child, owner)]
 
 
 def _check_values(schema: JsonObject, owner: str) -> None:

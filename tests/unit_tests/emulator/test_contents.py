@@ -119,3 +119,20 @@ def test_a_response_takes_fewer_media_than_a_turn() -> None:
     assert refusal_of(answered_with(sound, GEMINI_3)).body == refused(
         "Unsupported MIME type: audio/wav"
     )
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["file:///a.png", "http://localhost/a.png", "https://10.0.0.1/a.png", "https://", "a.png"],
+)
+def test_an_address_that_google_cannot_reach_is_refused(uri: str) -> None:
+    part = {"fileData": {"fileUri": uri, "mimeType": "image/png"}}
+    assert refusal_of(ask(user(part))).body == refused(
+        "Cannot fetch content from the provided URL. Please ensure the URL is valid and accessible "
+        "by Vertex AI."
+    )
+
+
+@pytest.mark.parametrize("uri", ["gs://b/a.png", "https://example.com/a.png", "files/abc-1"])
+def test_an_address_that_google_can_reach_is_taken(uri: str) -> None:
+    check(ask(user({"fileData": {"fileUri": uri, "mimeType": "image/png"}})))

@@ -166,21 +166,6 @@ def test_json_schemas_may_say_much(schema: dict[str, Any]) -> None:
             id="description-beside-reference",
         ),
         pytest.param(
-            {
-                "type": "object",
-                "properties": {"a": {"$ref": "#/$defs/A"}},
-                "$defs": {
-                    "A": {
-                        "type": "object",
-                        "properties": {"a": {"$ref": "#/$defs/A"}},
-                        "required": ["a"],
-                    }
-                },
-            },
-            "refers to itself",
-            id="endless",
-        ),
-        pytest.param(
             {"type": "object", "properties": {"a": {"enum": [True]}}},
             "strings or numbers",
             id="enum-of-booleans",
@@ -200,3 +185,43 @@ def test_too_deep_a_schema_is_refused_by_name() -> None:
     assert refusal_of(ask(tools=json_parameters(schema))).body == refused(
         "FunctionDeclaration 'f' in the request exceeds the maximum allowed nesting depth."
     )
+
+
+def loop(inner: Any) -> dict[str, Any]:
+    """A schema whose definition A holds itself in a required property, in this way."""
+    held = {"type": "object", "properties": {"a": inner}, "required": ["a"]}
+    return {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": held},
+    }
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        pytest.param({"$ref": "#/$defs/A"}, id="endless"),
+        pytest.param({"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]}, id="or-null"),
+        pytest.param({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/A"}]}, id="a-choice"),
+        pytest.param(
+            {"type": "array", "items": {"$ref": "#/$defs/A"}, "minItems": 1}, id="not-empty"
+        ),
+    ],
+)
+def test_a_loop_of_required_properties_is_refused(inner: Any) -> None:
+    assert refusal_of(ask(tools=json_parameters(loop(inner)))).body == refused(
+        "ref loops are only supported if they include optional or nullable property values, or a "
+        "potentially-zero-length array items, but a ref loop of required fields was found at "
+        "$defs.A"
+    )
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        pytest.param({"type": "array", "items": {"$ref": "#/$defs/A"}}, id="a-list"),
+        pytest.param({"type": "object", "properties": {"b": {"$ref": "#/$defs/A"}}}, id="optional"),
+    ],
+)
+def test_a_loop_that_may_end_is_taken(inner: Any) -> None:
+    check(ask(tools=json_parameters(loop(inner))))

@@ -18,6 +18,7 @@ from langchain_core.messages import (
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidHistoryError
 from tests.unit_tests.wire.asking import (
+    GEMINI_2,
     GEMINI_3,
     NOT_EXECUTED,
     SKIP,
@@ -454,3 +455,29 @@ def test_the_callers_messages_are_not_changed() -> None:
     before = [message.model_dump() for message in messages]
     contents(messages)
     assert [message.model_dump() for message in messages] == before
+
+
+SEARCHED: Json = {"toolCall": {"id": "t", "toolType": "GOOGLE_SEARCH"}, "thoughtSignature": "QQ=="}
+FOUND: Json = {"toolResponse": {"id": "t", "toolType": "GOOGLE_SEARCH"}, "thoughtSignature": "QQ=="}
+GOOGLED = AIMessage(
+    [
+        {"type": "gemini_part", "part": SEARCHED},
+        {"type": "gemini_part", "part": FOUND},
+        {"type": "text", "text": "Rain."},
+    ],
+    response_metadata={"model_provider": "google_genai", "model_name": GEMINI_3},
+)
+
+
+def test_steps_of_googles_tools_come_back_under_the_flag_also_without_such_tools() -> None:
+    asked = [HumanMessage("Weather?"), GOOGLED, HumanMessage("Thanks.")]
+    body = sent(asked, GEMINI_3)
+    assert body["contents"][1] == model(SEARCHED, FOUND, "Rain.")
+    assert body["toolConfig"] == {"includeServerSideToolInvocations": True}
+    assert repairs(asked, GEMINI_3) == []
+
+
+def test_steps_of_googles_tools_are_left_out_for_a_model_that_takes_none() -> None:
+    asked = [HumanMessage("Weather?"), GOOGLED, HumanMessage("Thanks.")]
+    assert contents(asked, GEMINI_2)[1] == model("Rain.")
+    assert repairs(asked, GEMINI_2) == [("server_tools", 1)]

@@ -59,9 +59,14 @@ def linked(uri: str, mime_type: str | None = None, **fields: Any) -> Json:
         ),
         pytest.param({"type": "text-plain", "text": "page"}, {"text": "page"}, id="v1 plain text"),
         pytest.param(
-            {"type": "image", "url": "http://[::1/a.png"},
-            linked("http://[::1/a.png", "image/png"),
-            id="a URL that is none is the API's to refuse",
+            {"type": "video", "url": "https://www.youtube.com/watch?v=x"},
+            linked("https://www.youtube.com/watch?v=x"),
+            id="v1 video of YouTube",
+        ),
+        pytest.param(
+            {"type": "image", "url": "http://93.184.215.14/a.png"},
+            linked("http://93.184.215.14/a.png", "image/png"),
+            id="v1 image at a public address",
         ),
         # LangChain v0
         pytest.param(
@@ -205,6 +210,45 @@ def test_a_type_that_nobody_told_is_read_from_the_bytes(data: str, mime_type: st
 def test_media_that_cannot_be_sent_are_refused_by_name(block: Json, words: str) -> None:
     with pytest.raises(RefusedError, match=f"(?s){block['type']}.*{words}"):
         contents([HumanMessage([block])])
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://localhost:8000/a.png", "localhost is not public"),
+        ("https://127.0.0.1/a.png", "127.0.0.1 is not public"),
+        ("https://[::1]/a.png", "::1 is not public"),
+        ("http://169.254.169.254/latest", "169.254.169.254 is not public"),
+        ("https://10.1.2.3/a.png", "10.1.2.3 is not public"),
+        ("https://intranet/a.png", "intranet is not public"),
+        ("https://nas.local./a.png", "nas.local. is not public"),
+        ("http:///a.png", "an address without a host is not public"),
+    ],
+)
+def test_a_url_that_the_api_cannot_reach_is_refused_with_the_way_to_opt_in(
+    url: str, reason: str
+) -> None:
+    with pytest.raises(RefusedError) as raised:
+        contents([HumanMessage([{"type": "image", "url": f"{url}?signature=s"}])])
+    assert str(raised.value) == (
+        f"A 'image' block names {url!r}, which the API cannot fetch: {reason}. Send its bytes as "
+        "base64, or let ChatGemini fetch it: fetch_urls=FetchLimits(allow_hosts=[...])."
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("photo.png", "it is no URL"),
+        ("http://[::1/a.png", "it is no URL"),
+        (PNG, "it is no URL"),
+        ("file:///etc/passwd", "it takes no file: addresses"),
+        ("s3://bucket/a.png", "it takes no s3: addresses"),
+    ],
+)
+def test_what_is_no_address_of_the_web_is_refused(url: str, reason: str) -> None:
+    with pytest.raises(RefusedError, match=f"{reason}. Send its bytes as base64.$"):
+        contents([HumanMessage([{"type": "image_url", "image_url": {"url": url}}])])
 
 
 KEYS = st.sampled_from(

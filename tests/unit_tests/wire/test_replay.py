@@ -141,7 +141,9 @@ def test_whatever_the_model_wrote_goes_back_the_same_way_from_a_stream(parts: li
 
 
 def render(messages: list[BaseMessage]) -> list[Json]:
-    found = ChatGemini(model=GEMINI_3).preview(messages).body["contents"]
+    # With a built-in tool beside a function, so that steps of built-in tools may come back.
+    tools = [{"google_search": {}}, {"name": "search", "description": "Searches."}]
+    found = ChatGemini(model=GEMINI_3).preview(messages, tools=tools).body["contents"]
     return [dict(part) for content in found for part in content["parts"]]
 
 

@@ -1,0 +1,282 @@
+"""Media that messages name by URL, fetched before a request is rendered: only on request.
+
+Whoever writes into a conversation chooses its URLs. So every address, and every address that it
+redirects to, passes langchain-core's guard against requests to private networks, which also pins
+the connection to the address that was checked. No key, cookie or proxy of the model is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import BaseMessage, SystemMessage
+
+from langchain_gemini_tools.errors import InvalidOptionError, MediaFetchError
+from langchain_gemini_tools.wire.media import declared_type, type_of, url_to_fetch, with_bytes
+from langchain_gemini_tools.wire.urls import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    Block = str | dict[str, Any]
+
+_IMAGES = ("png", "jpeg", "webp", "heic", "heif", "gif", "bmp", "avif")
+_TAKEN = (*(f"image/{name}" for name in _IMAGES), "audio/*", "video/*", "text/*", "application/pdf")
+_UNKNOWN = {"", "application/octet-stream", "binary/octet-stream"}
+_CACHED_SECONDS = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchLimits:
+    """What `fetch_urls` may fetch. The numbers hold for all files of one call together."""
+
+    max_bytes: int = 20_000_000
+    timeout_seconds: float = 20.0
+    max_redirects: int = 3
+    allow_http: bool = False
+    """Take `http://`, which anybody on the way can read and change."""
+    allow_hosts: tuple[str, ...] = ()
+    """Hosts that are taken although they are private: every port of them, unchecked."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "allow_hosts", tuple(self.allow_hosts))
+
+
+@dataclass(frozen=True)
+class _File:
+    data: bytes
+    mime_type: str
+    fetched_at: float = 0.0
+
+
+class FetchedMedia:
+    """Files of the last minutes: an agent sends the same messages again at every step."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[tuple[str, str | None, FetchLimits], _File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __deepcopy__(self, memo: object) -> FetchedMedia:
+        return FetchedMedia()
+
+    def __reduce__(self) -> tuple[type[FetchedMedia], tuple[()]]:
+        return FetchedMedia, ()
+
+    def find(self, url: str, declared: str | None, limits: FetchLimits) -> _File | None:
+        """A file that was fetched a short while ago."""
+        with self._lock:
+            file = self._files.get((url, declared, limits))
+        is_fresh = file and time.monotonic() - file.fetched_at < _CACHED_SECONDS
+        return file if is_fresh else None
+
+    def keep(self, url: str, declared: str | None, limits: FetchLimits, file: _File) -> None:
+        """Keep a file, and drop the oldest ones beyond what one call may fetch."""
+        with self._lock:
+            self._files[url, declared, limits] = replace(file, fetched_at=time.monotonic())
+            self._files.move_to_end((url, declared, limits))
+            while sum(len(kept.data) for kept in self._files.values()) > limits.max_bytes:
+                self._files.popitem(last=False)
+
+
+def fetch_media(
+    messages: Sequence[BaseMessage], limits: FetchLimits, kept: FetchedMedia
+) -> Sequence[BaseMessage]:
+    """The messages with the bytes of what they name by URL; the caller's stay as they are.
+
+    Raises:
+        MediaFetchError: Something was not fetched; it says what, and why.
+    """
+    if not (wanted := _wanted(messages)):
+        return messages
+    # In a thread of its own: the caller's may be running a loop already.
+    with ThreadPoolExecutor(1) as thread:
+        files = thread.submit(lambda: asyncio.run(_fetch_all(wanted, limits, kept))).result()
+    return _replaced(messages, files)
+
+
+async def afetch_media(
+    messages: Sequence[BaseMessage], limits: FetchLimits, kept: FetchedMedia
+) -> Sequence[BaseMessage]:
+    """`fetch_media` for the running event loop, which is not blocked."""
+    if not (wanted := _wanted(messages)):
+        return messages
+    return _replaced(messages, await _fetch_all(wanted, limits, kept))
+
+
+_Wanted = dict[str, str | None]
+"""URL -> the type that its block declares."""
+
+
+def _wanted(messages: Sequence[BaseMessage]) -> _Wanted:
+    return {
+        url: declared_type(block)
+        for message in messages
+        if not isinstance(message, SystemMessage) and isinstance(message.content, list)
+        for block in _blocks(message.content)
+        if (url := url_to_fetch(block))
+    }
+
+
+def _blocks(content: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Every block, also those inside of Anthropic's tool results and LangChain's wrappers."""
+    for block in content:
+        if isinstance(block, dict):
+            yield block
+            yield from _blocks(_inside(block))
+
+
+def _inside(block: Mapping[str, Any]) -> list[Any]:
+    inner = block.get("content") if block.get("type") == "tool_result" else None
+    if block.get("type") == "non_standard":
+        inner = [block.get("value")]
+    return inner if isinstance(inner, list) else []
+
+
+def _replaced(messages: Sequence[BaseMessage], files: Mapping[str, _File]) -> list[BaseMessage]:
+    def replace_block(block: Any) -> Any:
+        if not isinstance(block, dict):
+            return block
+        if (url := url_to_fetch(block)) and url in files:
+            return with_bytes(block, files[url].data, files[url].mime_type)
+        if not (inner := _inside(block)):
+            return block
+        changed = [replace_block(item) for item in inner]
+        is_wrapper = block["type"] == "non_standard"
+        return {**block, "value": changed[0]} if is_wrapper else {**block, "content": changed}
+
+    return [
+        message.model_copy(update={"content": [replace_block(block) for block in message.content]})
+        if isinstance(message.content, list) and not isinstance(message, SystemMessage)
+        else message
+        for message in messages
+    ]
+
+
+async def _fetch_all(wanted: _Wanted, limits: FetchLimits, kept: FetchedMedia) -> dict[str, _File]:
+    files = {
+        url: file for url, declared in wanted.items() if (file := kept.find(url, declared, limits))
+    }
+    missing = {url: declared for url, declared in wanted.items() if url not in files}
+    budget = _Budget(limits.max_bytes, sum(len(file.data) for file in files.values()))
+    if missing:
+        # Making a client reads certificates from files.
+        client = await asyncio.to_thread(_guarded_client, limits)
+        try:
+            async with asyncio.timeout(limits.timeout_seconds), asyncio.TaskGroup() as group:
+                tasks = {
+                    url: group.create_task(_fetch(client, url, declared, budget))
+                    for url, declared in missing.items()
+                }
+        except TimeoutError:
+            names = ", ".join(map(shown, missing))
+            raise MediaFetchError(
+                f"{names} was not fetched within {limits.timeout_seconds:g} s. "
+                "Raise FetchLimits.timeout_seconds, or send the bytes."
+            ) from None
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        finally:
+            await client.aclose()
+        for url, task in tasks.items():
+            files[url] = task.result()
+            kept.keep(url, missing[url], limits, files[url])
+    return files
+
+
+class _Budget:
+    """The bytes that are left for all files of a call."""
+
+    def __init__(self, max_bytes: int, taken: int) -> None:
+        self._max_bytes = max_bytes
+        self._left = max_bytes - taken
+
+    def take(self, count: int, url: str) -> None:
+        self.check(count, url)
+        self._left -= count
+
+    def check(self, count: int, url: str) -> None:
+        if count > self._left:
+            raise MediaFetchError(
+                f"{shown(url)} was not fetched: the files of this call are larger than "
+                f"{self._max_bytes} bytes together. Raise FetchLimits.max_bytes, or upload it."
+            )
+
+
+async def _fetch(client: Any, url: str, declared: str | None, budget: _Budget) -> _File:
+    import httpx
+    from langchain_core._security import SSRFBlockedError
+
+    try:
+        # Not compressed: a small answer could unpack to any size.
+        async with client.stream("GET", url, headers={"accept-encoding": "identity"}) as response:
+            return await _read(response, url, declared, budget)
+    except SSRFBlockedError as blocked:
+        raise MediaFetchError(
+            f"{shown(url)} was not fetched, it or what it redirects to is not allowed: "
+            f"{blocked.reason}. For a host of your own: FetchLimits(allow_hosts=[...])."
+        ) from None
+    except httpx.TooManyRedirects:
+        raise MediaFetchError(f"{shown(url)} was not fetched: too many redirects.") from None
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+        # Their texts may quote the whole address, with a signature in it.
+        raise MediaFetchError(f"{shown(url)} was not fetched: {type(error).__name__}.") from None
+
+
+async def _read(response: Any, url: str, declared: str | None, budget: _Budget) -> _File:
+    if response.status_code != 200:
+        raise MediaFetchError(f"{shown(url)} was not fetched: status {response.status_code}.")
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise MediaFetchError(f"{shown(url)} was not fetched: it comes compressed.")
+    if (length := response.headers.get("content-length", "")).isdecimal():
+        budget.check(int(length), url)
+    pieces: list[bytes] = []
+    async for piece in response.aiter_raw():
+        budget.take(len(piece), url)
+        pieces.append(piece)
+    data = b"".join(pieces)
+    return _File(data, _mime_type(response.headers.get("content-type", ""), declared, data, url))
+
+
+def _mime_type(served: str, declared: str | None, data: bytes, url: str) -> str:
+    """The type to send: what the server says, if it is media and what the block announced."""
+    found = served.partition(";")[0].strip().lower().replace("image/jpg", "image/jpeg")
+    if found in _UNKNOWN:
+        exact = declared if declared and not declared.endswith("*") else None
+        found = type_of(data) or exact or ""
+    expected = f"{declared.partition('/')[0]}/*" if declared else "*"
+    if not found or not any(fnmatch(found, kind) for kind in _TAKEN):
+        raise MediaFetchError(
+            f"{shown(url)} was not fetched: its type is {found or 'unknown'}, and what may be sent "
+            f"is {', '.join(_TAKEN)}."
+        )
+    if not fnmatch(found, expected):
+        raise MediaFetchError(
+            f"{shown(url)} was not fetched: its type is {found}, and the block says {declared}."
+        )
+    return found
+
+
+def _guarded_client(limits: FetchLimits) -> Any:
+    """An HTTP client that refuses private addresses at every hop."""
+    try:
+        from langchain_core._security import SSRFPolicy, ssrf_safe_async_client
+    except ImportError:
+        raise InvalidOptionError(
+            "This langchain-core has no guard against requests to private networks, without which "
+            "nothing is fetched. Use langchain-core 1.6.10 to 1.7, or send the bytes."
+        ) from None
+    make_client: Callable[..., Any] = ssrf_safe_async_client
+    policy = SSRFPolicy(
+        allowed_schemes=frozenset({"http", "https"} if limits.allow_http else {"https"}),
+        allowed_hosts=frozenset(limits.allow_hosts),
+    )
+    return make_client(
+        policy, max_redirects=limits.max_redirects, timeout=limits.timeout_seconds, trust_env=False
+    )

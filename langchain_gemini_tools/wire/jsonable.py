@@ -1,0 +1,101 @@
+"""Values of Python -> JSON: what has a plain form takes it, what has none is refused by name."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from langchain_gemini_tools.errors import RefusedError
+
+AS_TEXT = (", ", ": ")
+"""Separators of JSON that a model reads as a text."""
+
+
+def dump_json(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
+    """The JSON text of a value.
+
+    Args:
+        value: The value.
+        separators: Between items, and between a name and its value.
+
+    Raises:
+        RefusedError: It holds something that JSON has no form for.
+    """
+    try:
+        return _dump(value, separators)
+    except RefusedError:
+        raise
+    except RecursionError as error:
+        raise RefusedError("A message holds a value that is nested too deep to send.") from error
+    except (TypeError, ValueError) as error:
+        raise RefusedError(f"A message holds a value that JSON has no form for: {error}") from error
+
+
+def _dump(body: Any, separators: tuple[str, str]) -> str:
+    dump = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=separators)
+    try:
+        return dump(body, default=_jsonable)
+    except RefusedError:
+        raise
+    except (TypeError, ValueError) as error:
+        if "circular" in str(error).lower():
+            raise RefusedError("A message holds a value that contains itself.") from error
+        # NaN and infinities are not JSON; as text they still tell what they are.
+        return dump(_clean(body))
+
+
+def _jsonable(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case date() | datetime() | time():
+            return value.isoformat()
+        case UUID() | Decimal():
+            return str(value)
+        case set() | frozenset():
+            return sorted(value, key=repr)
+        case bytes() | bytearray():
+            raise RefusedError(
+                f"A message holds {len(value)} raw bytes. Send them as a media block "
+                "with base64 and mime_type, or as text."
+            )
+    if isinstance(value, type):
+        raise RefusedError(f"A message holds a class, which JSON has no form for: {value!r:.80}")
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if is_dataclass(value):
+        return {item.name: getattr(value, item.name) for item in fields(value)}
+    if hasattr(value, "tolist"):  # numpy
+        return value.tolist()
+    raise RefusedError(
+        f"A message holds a {type(value).__name__}, which JSON has no form for: {value!r:.80}"
+    )
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {_key(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(item) for item in value]
+    if value is None or isinstance(value, (str, int, bool)):
+        return value
+    return _clean(_jsonable(value))
+
+
+def _key(key: Any) -> str:
+    """What stands for a key that is no text; numbers and constants as JSON writes them."""
+    clean = _clean(key)
+    if isinstance(clean, (dict, list)):
+        raise RefusedError(
+            f"A message holds an object with a {type(key).__name__} for a key: {key!r:.80}"
+        )
+    return clean if isinstance(clean, str) else json.dumps(clean)

@@ -1,0 +1,116 @@
+"""Definitions that have to hold themselves again are sent so that the API takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from langchain_gemini_tools import check_tools
+from langchain_gemini_tools.wire.schema.cleaning import clean_schema
+from tests.emulator.refusal import Refusal
+from tests.emulator.rules.json_schemas import check_json_schema
+
+NODE = {"$ref": "#/$defs/Node"}
+NULL = {"type": "null"}
+TEXT = {"type": "string"}
+
+
+class Link(BaseModel):
+    url: str
+    next: Link | None
+
+
+def follow(link: Link) -> str:
+    """Follow a link."""
+    return link.url
+
+
+def definitions_sent(**definitions: Any) -> dict[str, Any]:
+    """What is sent of the definitions; the first one is the parameter's."""
+    first = {"$ref": f"#/$defs/{next(iter(definitions))}"}
+    given = {"type": "object", "properties": {"x": first}, "$defs": definitions}
+    sent = clean_schema(given)
+    check_json_schema(sent, "f", is_parameters=True)
+    defined: dict[str, Any] = sent["$defs"]
+    return defined
+
+
+def node(next_node: Any, *, required: bool = True) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"next": next_node}}
+    return {**schema, "required": ["next"]} if required else schema
+
+
+def test_a_required_way_back_to_itself_is_optional_on_the_wire_and_says_that_it_is_not() -> None:
+    given = {"anyOf": [NODE, NULL], "description": "The rest."}
+    told = "The rest. Always give this."
+    sent = node({"anyOf": [NODE, NULL], "description": told}, required=False)
+    assert definitions_sent(Node=node(given)) == {"Node": sent}
+
+
+def test_a_choice_that_can_end_elsewhere_is_no_way_out_for_the_api() -> None:
+    definitions = {
+        "And": {
+            "type": "object",
+            "properties": {"left": {"$ref": "#/$defs/Filter"}, "name": TEXT},
+            "required": ["left", "name"],
+        },
+        "Filter": {"anyOf": [{"$ref": "#/$defs/And"}, TEXT]},
+    }
+    left = {"anyOf": [{"$ref": "#/$defs/Filter"}], "description": "Always give this."}
+    assert definitions_sent(**definitions) == {
+        "And": {
+            "type": "object",
+            "properties": {"left": left, "name": TEXT},
+            "required": ["name"],
+        },
+        "Filter": definitions["Filter"],
+    }
+
+
+def test_of_two_ways_back_the_one_with_a_choice_is_made_optional() -> None:
+    page = node({"$ref": "#/$defs/Node"})
+    book = {**node({"anyOf": [{"$ref": "#/$defs/Page"}, NULL]})}
+    sent = definitions_sent(Page=page, Node=book)
+    assert "required" not in sent["Node"]
+    assert sent["Page"] == page
+
+
+@pytest.mark.parametrize(
+    "next_node",
+    [
+        pytest.param({"type": "array", "items": NODE}, id="a list that may be empty"),
+        pytest.param({"type": "object", "properties": {"y": NODE}}, id="optional further in"),
+        pytest.param({"type": "object", "additionalProperties": NODE}, id="an open object"),
+    ],
+)
+def test_a_way_back_that_may_stay_empty_keeps_its_required(next_node: Any) -> None:
+    assert definitions_sent(Node=node(next_node)) == {"Node": node(next_node)}
+
+
+def test_the_root_of_a_schema_is_in_no_loop_and_stays_as_it_was_given() -> None:
+    class Chain(BaseModel):
+        next: Chain | None
+
+    sent = clean_schema(Chain)
+    assert sent["required"] == ["next"]
+    assert "description" not in sent["properties"]["next"]
+    assert "required" not in sent["$defs"]["Chain"]
+
+
+def test_what_never_ends_is_left_as_it_is_and_refused_by_name() -> None:
+    given = {"type": "object", "properties": {"x": NODE}, "$defs": {"Node": node(NODE)}}
+    assert clean_schema(given)["$defs"] == {"Node": node(NODE)}
+    with pytest.raises(Refusal, match="ref loop of required fields"):
+        check_json_schema(clean_schema(given), "f", is_parameters=True)
+    report = check_tools([{"name": "f", "description": "F.", "parameters": given}])
+    assert [finding.code for finding in report.errors] == ["endless"]
+
+
+def test_check_tools_names_the_parameter_that_was_made_optional() -> None:
+    assert [str(finding) for finding in check_tools([follow]).findings] == [
+        "Tool 'follow', parameter 'link.next': it leads back to itself, and Gemini takes that in "
+        "optional parameters only: it is sent as optional, with a word that it is not. Give it a "
+        "default, or check it."
+    ]
