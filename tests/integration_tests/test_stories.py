@@ -41,7 +41,8 @@ from tests.integration_tests.play import get_weather
 
 pytestmark = pytest.mark.filterwarnings("ignore:The function `load:Warning")
 
-MODELS = ["gemini-3-flash-preview", "gemini-2.5-flash"]
+GEMMA = "gemma-3-27b-it"
+MODELS = ["gemini-3-flash-preview", "gemini-2.5-flash", GEMMA]
 WAYS = st.sampled_from(["invoke", "ainvoke", "stream", "astream"])
 
 PASSING = {
@@ -89,7 +90,7 @@ STORES: dict[str, Any] = {
 
 
 class Story(RuleBasedStateMachine):
-    """One thread of messages, two models, a strict server, and a lot of bad luck."""
+    """One thread of messages, three models, a strict server, and a lot of bad luck."""
 
     @initialize()
     def begin(self) -> None:
@@ -187,23 +188,26 @@ class Story(RuleBasedStateMachine):
     ) -> None:
         for fault in before:
             self.emulator.reply(fault=PASSING[fault])
-        parts: list[Any] = [{"text": "Hm.", "thought": True}] if thinks else []
-        parts += [{"text": "Let me see."}] if says or not calls else []
         self.number += 1
-        for number in range(calls):
-            args = {"city": f"City {self.number}.{number}"}
-            call: dict[str, Any] = {"name": "get_weather", "args": args}
-            if model == MODELS[0]:
-                call["id"] = f"call-{self.number}-{number}"
-            parts.append({"functionCall": call})
+        cities = [f"City {self.number}.{number}" for number in range(calls)]
+        said = ["Let me see."] if says or not calls else []
+        if model == GEMMA:
+            lines = [*said, *(f'TOOL_CALL: get_weather({{"city": "{city}"}})' for city in cities)]
+            parts: list[Any] = [{"text": "\n".join(lines)}]
+        else:
+            parts = [{"text": "Hm.", "thought": True}] if thinks else []
+            parts += [{"text": text} for text in said]
+            parts += [{"functionCall": self._function_call(model, city)} for city in cities]
         self.emulator.reply(parts=parts, fault=HARMLESS[form])
         asked = len(self.emulator.requests)
         answer = self._ask(model, way)
         assert len(self.emulator.requests) == asked + len(before) + 1
-        assert [call["args"]["city"] for call in answer.tool_calls] == [
-            f"City {self.number}.{number}" for number in range(calls)
-        ]
+        assert [call["args"]["city"] for call in answer.tool_calls] == cities
         self.history.append(answer)
+
+    def _function_call(self, model: str, city: str) -> dict[str, Any]:
+        call: dict[str, Any] = {"name": "get_weather", "args": {"city": city}}
+        return call | ({"id": f"call-{city}"} if model == MODELS[0] else {})
 
     @precondition(lambda self: bool(getattr(self, "words", None)))
     @rule(model=st.sampled_from(MODELS), way=WAYS, name=st.sampled_from(sorted(FINAL)))
@@ -218,9 +222,12 @@ class Story(RuleBasedStateMachine):
     @precondition(lambda self: bool(getattr(self, "words", None)))
     @rule(model=st.sampled_from(MODELS), way=WAYS)
     def a_model_makes_no_sense_at_first(self, model: str, way: str) -> None:
-        self.emulator.reply(
-            parts=[], finish_reason="MALFORMED_FUNCTION_CALL", finish_message="print(get_"
-        )
+        if model == GEMMA:
+            self.emulator.reply("TOOL_CALL: get_wether({})")
+        else:
+            self.emulator.reply(
+                parts=[], finish_reason="MALFORMED_FUNCTION_CALL", finish_message="print(get_"
+            )
         self.emulator.reply("Now I see.")
         self.history.append(self._ask(model, way))
 

@@ -477,7 +477,11 @@ def test_steps_of_googles_tools_come_back_under_the_flag_also_without_such_tools
     assert repairs(asked, GEMINI_3) == []
 
 
-def test_steps_of_googles_tools_are_left_out_for_a_model_that_takes_none() -> None:
+def test_steps_of_googles_tools_are_told_in_words_to_a_model_that_takes_none() -> None:
     asked = [HumanMessage("Weather?"), GOOGLED, HumanMessage("Thanks.")]
-    assert contents(asked, GEMINI_2)[1] == model("Rain.")
-    assert repairs(asked, GEMINI_2) == [("server_tools", 1)]
+    assert contents(asked, GEMINI_2)[1] == model(
+        '{"toolCall": {"id": "t", "toolType": "GOOGLE_SEARCH"}}',
+        '{"toolResponse": {"id": "t", "toolType": "GOOGLE_SEARCH"}}',
+        "Rain.",
+    )
+    assert repairs(asked, GEMINI_2) == []
