@@ -57,6 +57,8 @@ test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests do
 
 record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else against the emulator
 	$(BIN)/python -m tests.scenarios
+	$(BIN)/python -m tests.record_demo
+	$(BIN)/python -m tests.record_notebooks
 
 check: lint type test
 
