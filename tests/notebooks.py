@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import nbformat
 from nbmake.nb_run import NotebookRun
 
 if TYPE_CHECKING:
@@ -33,6 +34,16 @@ _COST = re.compile(rf"(?:\$|#36;){_NUMBER}|\b(?:free|n/a)\b")
 
 class NotebookError(Exception):
     """A cell raised; the message is its traceback."""
+
+
+def read(path: Path) -> Any:
+    """The notebook as it is saved."""
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+def write(notebook: Any, path: Path) -> None:
+    """Save the notebook."""
+    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
 
 
 def execute(path: Path, own_folder: Path, environment: Mapping[str, str]) -> Any:

@@ -15,11 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import nbformat
-
 from tests.emulator import API_KEY, Emulator
 from tests.emulator.memory import Memory
-from tests.notebooks import CASSETTES, NOTEBOOKS, execute, replay
+from tests.notebooks import CASSETTES, NOTEBOOKS, execute, replay, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -151,7 +149,7 @@ def record(name: str) -> None:
             mode = {"GEMINI_RECORD_MODE": "new_episodes"}
             execute(NOTEBOOKS[name], Path(folder), {**environment, **mode})
         notebook = replay(NOTEBOOKS[name], Path(folder))
-    nbformat.write(notebook, NOTEBOOKS[name])
+    write(notebook, NOTEBOOKS[name])
     with cassette.open(encoding="utf-8") as file:
         print(f"{cassette.name:45} {file.readline().strip()}")
 
