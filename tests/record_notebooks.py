@@ -73,7 +73,7 @@ def mcp_tools(emulator: Emulator) -> None:
     emulator.reply(calls=[("create_resource", {"confirmation_token": QUEUE_TOKEN})])
     emulator.reply(
         "A database called 'orders' was running already. I have created the queue 'mails' in the "
-        "same region, europe-north1, for 1 a month."
+        "same region, europe-north1; it costs 1.0 a month."
     )
 
 
