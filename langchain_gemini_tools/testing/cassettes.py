@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.tape import Tape
 
 VARIABLE = "GEMINI_RECORD_MODE"
+USAGE_VARIABLE = "GEMINI_CASSETTE_USAGE"
+"""A file to note in which answers were replayed; `pytest --cassette-usage` sets it."""
 RECORD_MODES = ("none", "once", "new_episodes", "all")
 
 

@@ -7,24 +7,20 @@ win. Nothing but pytest is loaded before a test has a cassette.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_gemini_tools.testing.cassettes import VARIABLE, checked_mode
+from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE, VARIABLE, checked_mode
 from langchain_gemini_tools.testing.errors import CassetteError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from langchain_gemini_tools.testing.tape import Tape
-
 _current_item = pytest.StashKey[pytest.Item]()
-_has_failed = pytest.StashKey[bool]()
-_mode_before = pytest.StashKey[str | None]()
+_has_succeeded = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,7 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
             f"{__name__} needs pytest-recording: "
             'pip install "langchain-gemini-tools[testing]", and no `-p no:recording`.'
         )
-    config.stash[_mode_before] = os.environ.get(VARIABLE)
     wanted = config.getoption("--record-mode") or os.environ.get(VARIABLE)
     try:
         mode = checked_mode(wanted or "none")
@@ -55,31 +50,29 @@ def pytest_configure(config: pytest.Config) -> None:
     if wanted:
         # Also `rewrite`: pytest-recording would delete the file before it has another one.
         config.option.record_mode = mode
-    os.environ[VARIABLE] = mode
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave the environment as it was."""
-    before = config.stash.get(_mode_before, None)
-    if before is not None:
-        os.environ[VARIABLE] = before
-    elif _mode_before in config.stash:
-        os.environ.pop(VARIABLE, None)
+    environment = pytest.MonkeyPatch()
+    environment.setenv(VARIABLE, mode)
+    if usage := config.getoption("--cassette-usage"):
+        environment.setenv(USAGE_VARIABLE, str(Path(usage).resolve()))
+    config.add_cleanup(environment.undo)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Remember which test it is that opens a cassette; it may have failed before, and run again."""
     item.config.stash[_current_item] = item
-    item.stash[_has_failed] = False
+    item.stash[_has_succeeded] = False
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
-    """Remember a failure: its recording must not take the place of a cassette."""
+    """Remember a success: no other recording may take the place of a cassette.
+
+    A test that is interrupted has no report.
+    """
     report: pytest.TestReport = yield
-    if report.failed:
-        item.stash[_has_failed] = True
+    if report.when == "call":
+        item.stash[_has_succeeded] = not report.failed
     return report
 
 
@@ -89,21 +82,8 @@ def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
     from langchain_gemini_tools.testing.session import Session
 
     item = config.stash[_current_item]
-    usage = config.getoption("--cassette-usage")
-
-    def note_usage(tape: Tape) -> None:
-        if usage and tape.write_protected:
-            used = {"cassette": str(Path(tape.file_path).resolve()), "unused": tape.unused}
-            with Path(usage).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(used) + "\n")
 
     def use_cassette(path: str, **settings: Any) -> Session:
-        return Session(
-            vcr,
-            path,
-            settings,
-            has_failed=lambda: item.stash[_has_failed],
-            on_close=note_usage,
-        )
+        return Session(vcr, path, settings, has_failed=lambda: not item.stash[_has_succeeded])
 
     vcr.use_cassette = use_cassette

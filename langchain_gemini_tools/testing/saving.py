@@ -55,7 +55,7 @@ def render_file(kept: tuple[JsonObject, Any], secrets: Iterable[str] = ()) -> st
 
 def _clean_request(request: Any, scrubber: Scrubber, answered: bytes) -> Any:
     headers = _harmless(request.headers, REQUEST_HEADERS, scrubber)
-    form = scrubber.value(write_body(body_bytes(request)))
+    form = _clean_body(body_bytes(request), scrubber)
     if form and "json" in form:
         ids = ids_of_calls(form["json"])
         given = {name for name in ids if not made_up(name) or name.encode() in answered}
@@ -69,8 +69,16 @@ def _clean_response(response: JsonObject, scrubber: Scrubber) -> JsonObject:
     return {
         "status": response["status"],
         "headers": _harmless(headers, RESPONSE_HEADERS, scrubber),
-        "body": {"string": read_body(scrubber.value(write_body(raw)))},
+        "body": {"string": read_body(_clean_body(raw, scrubber))},
     }
+
+
+def _clean_body(raw: bytes, scrubber: Scrubber) -> JsonObject | None:
+    form = write_body(raw)
+    if form is None or "base64" in form:  # in which nothing can be replaced; it may be refused
+        return form
+    cleaned: JsonObject = scrubber.value(form)
+    return cleaned
 
 
 def _harmless(headers: Any, allowed: frozenset[str], scrubber: Scrubber) -> JsonObject:

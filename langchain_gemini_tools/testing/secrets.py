@@ -25,14 +25,16 @@ RESPONSE_HEADERS = frozenset({"content-type", "content-encoding", "retry-after",
 """The headers that are kept. What a client does not need to replay is left out."""
 
 
-def _shape(start: str, rest: str) -> re.Pattern[str]:
+def _shape(start: str, rest: str, before: str = "A-Za-z0-9+/") -> re.Pattern[str]:
     """What begins like this, but not in the middle of base64.
 
     Thought signatures are long enough to hold anything by chance. The start stands first, so that
     megabytes are searched at once.
     """
-    return re.compile(rf"{start}(?<![A-Za-z0-9+/]{start}){rest}")
+    return re.compile(rf"{start}(?<![{before}]{start}){rest}")
 
+
+_NOR_AFTER_SIGNS = r"\w+/-"  # for short starts: base64 for addresses has - and _ in it
 
 SHAPES = {
     "a Google API key": [_shape("AIza", r"[\w-]{30,}"), _shape("AQ[.]", r"[\w-]{20,}")],
@@ -47,8 +49,8 @@ SHAPES = {
     ],
     "a signed token (JWT)": [_shape("eyJ", r"[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}")],
     "another vendor's key": [
-        _shape("sk-", r"[\w-]{20,}"),
-        _shape("gh[oprsu]_", r"\w{36}"),
+        _shape("sk-", r"[\w-]{20,}", _NOR_AFTER_SIGNS),
+        _shape("gh[oprsu]_", r"\w{36}", _NOR_AFTER_SIGNS),
         _shape("github_pat_", r"\w{40,}"),
         _shape("AKIA", "[0-9A-Z]{16}"),
         _shape("lsv2_", r"\w{20,}"),

@@ -6,6 +6,7 @@ and what was recorded is put beside it. Where there was none yet, it becomes the
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE
 from langchain_gemini_tools.testing.errors import CassetteFileError, CassetteInUseError
 from langchain_gemini_tools.testing.files import write_file
 from langchain_gemini_tools.testing.saving import render_file
@@ -44,7 +46,6 @@ class Session:
         settings: Further arguments of `vcr.use_cassette`, and `secrets`: values that are taken
             out of what is saved, besides the credentials.
         has_failed: Whether the run is a failure although no exception is seen here.
-        on_close: Called with the tape when it has stopped.
     """
 
     def __init__(
@@ -54,11 +55,9 @@ class Session:
         settings: dict[str, Any],
         *,
         has_failed: Callable[[], bool] = lambda: False,
-        on_close: Callable[[Tape], None] = lambda _: None,
     ) -> None:
         self._secrets = settings.pop("secrets", ())
         self._has_failed = has_failed
-        self._on_close = on_close
         prepare(vcr)
         config = vcr.get_merged_config(path=path, **settings)
         is_read = not is_rerecorded(config["record_mode"])
@@ -89,7 +88,7 @@ class Session:
         traceback: TracebackType | None,
     ) -> None:
         self._stack.__exit__(kind, error, traceback)
-        self._on_close(self._tape)
+        _note_usage(self._tape)
         if self._keeper.kept is None or self._tape.write_protected:
             return
         text = render_file(self._keeper.kept, self._secrets)
@@ -112,6 +111,14 @@ def _explain(path: Path, beside: Path) -> str:
         f"The run failed, so the cassette {path} is as it was; what was recorded until then is in "
         f"{beside}. Rename it if it is what you want."
     )
+
+
+def _note_usage(tape: Tape) -> None:
+    """Tell the audit what nobody asked for, where somebody wants to know."""
+    if (path := os.environ.get(USAGE_VARIABLE)) and tape.write_protected:
+        noted = {"cassette": str(Path(tape.file_path).resolve()), "unused": tape.unused}
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(noted) + "\n")
 
 
 @contextmanager

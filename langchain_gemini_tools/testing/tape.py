@@ -47,7 +47,7 @@ _IGNORED_HOSTS = frozenset(
 _MAX_DIFFERENCES = 8
 
 HOW_TO_RECORD = (
-    "To record it again, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all "
+    "To record it, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all "
     "(pytest: --record-mode=all)."
 )
 

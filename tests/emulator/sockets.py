@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True  # each step leaves when it is written
 
     def version_string(self) -> str:
-        return "gemini-emulator"  # cassettes quote it, so that nobody takes them for evidence
+        return "Gemini-Emulator"  # cassettes quote it, so that nobody takes them for evidence
 
     def answer(self, body: bytes) -> Outgoing:
         raise NotImplementedError

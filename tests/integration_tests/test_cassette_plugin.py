@@ -87,7 +87,7 @@ def test_a_marked_test_is_recorded_once_and_replayed_without_key_and_network(
     record(project).assert_outcomes(passed=1)
     first_line, *rest = FILE.read_text().splitlines()
     assert first_line == (
-        "recorded_against: local server gemini-emulator (no evidence about Gemini)"
+        "recorded_against: local server Gemini-Emulator (no evidence about Gemini)"
     )
     assert "          - text: Hello" in rest
     assert API_KEY not in FILE.read_text()
@@ -158,7 +158,7 @@ def test_without_a_cassette_the_test_says_how_to_record_one(project: pytest.Pyte
     result.stdout.fnmatch_lines(
         [
             "E * There is no cassette *test_weather.yaml to answer POST *generateContent, and this "
-            "run only replays. To record it again, set GOOGLE_API_KEY and run with "
+            "run only replays. To record it, set GOOGLE_API_KEY and run with "
             "GEMINI_RECORD_MODE=all (pytest: --record-mode=all)."
         ]
     )
@@ -278,26 +278,52 @@ def test_a_test_that_fails_does_not_replace_its_cassette(
     assert FILE.read_text() != before  # signatures are new
 
 
+def test_a_test_that_is_interrupted_does_not_replace_its_cassette(
+    project: pytest.Pytester, online: Emulator
+) -> None:
+    record(project)
+    before = FILE.read_text()
+    project.makepyfile(test_agent=TEST.replace("assert answer", "raise KeyboardInterrupt; answer"))
+    with pytest.raises(KeyboardInterrupt):
+        record(project, mode="all")
+    assert len(online.requests) == 2
+    assert FILE.read_text() == before
+
+
+def test_a_test_that_is_expected_to_fail_is_recorded(
+    project: pytest.Pytester, online: Emulator
+) -> None:
+    failing = TEST.replace("@pytest.mark.vcr", "@pytest.mark.vcr\n    @pytest.mark.xfail")
+    project.makepyfile(test_agent=failing.replace("assert ", "assert not "))
+    for _ in range(2):
+        record(project, mode="all").assert_outcomes(xfailed=1)
+    assert sorted(path.name for path in FILE.parent.iterdir()) == ["test_weather.yaml"]
+
+
 def test_what_no_test_asks_for_is_known_to_the_audit(
     project: pytest.Pytester, online: Emulator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    twice = TEST.replace(
-        "        assert",
-        '        model = ChatGemini(model="gemini-3-flash-preview")\n'
-        '        model.invoke("Goodbye")\n        assert',
+    by_hand = """
+    def test_by_hand():
+        with cassette("by_hand"):
+            {}
+    """
+    hello, goodbye = (
+        f'ChatGemini(model="gemini-3-flash-preview").invoke("{word}")'
+        for word in ("Hello", "Goodbye")
     )
-    project.makepyfile(test_agent=twice)
-    record(project)
-    project.makepyfile(test_agent=TEST)
-    orphan = FILE.with_name("test_gone.yaml")
-    orphan.write_text(FILE.read_text())
-    run(project, "--cassette-usage=usage.jsonl").assert_outcomes(passed=1)
+    imports = "    from langchain_gemini_tools.testing import cassette\n"
+    project.makepyfile(test_agent=imports + TEST + by_hand.format(f"{hello}, {goodbye}"))
+    record(project).assert_outcomes(passed=2)
+    FILE.with_name("test_gone.yaml").write_text(FILE.read_text())
+    project.makepyfile(test_agent=imports + TEST + by_hand.format(hello))
+    run(project, "--cassette-usage=usage.jsonl").assert_outcomes(passed=2)
     capsys.readouterr()
     assert main(["audit", "cassettes", "--usage", "usage.jsonl"]) == 1
     assert capsys.readouterr().out.splitlines() == [
+        "cassettes/by_hand.yaml: interaction 2 was not asked for by any test",
         "cassettes/test_agent/test_gone.yaml: was not opened by any test",
-        f"{FILE}: interaction 2 was not asked for by any test",
-        "2 cassettes, 2 problems in 2 of them",
+        "3 cassettes, 2 problems in 2 of them",
     ]
     assert main(["audit", "cassettes"]) == 0
 

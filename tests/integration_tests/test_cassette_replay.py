@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -55,9 +56,28 @@ async def test_one_file_serves_both_libraries(
     assert answer.content == recorded[0].content
 
 
+OLD_VCRPY = tuple(map(int, version("vcrpy").split(".")[:2])) < (8, 5)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "ainvoke",
+        pytest.param(
+            "astream",
+            marks=pytest.mark.skipif(
+                OLD_VCRPY, reason="vcrpy before 8.5 cannot read the streams of aiohttp"
+            ),
+        ),
+    ],
+)
 @pytest.mark.parametrize("records", ["ours", "theirs"])
 async def test_a_client_of_the_users_own_that_uses_aiohttp_shares_files_with_ours(
-    records: str, model: ChatGemini, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+    records: str,
+    way: str,
+    model: ChatGemini,
+    emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from google import genai
 
@@ -67,14 +87,14 @@ async def test_a_client_of_the_users_own_that_uses_aiohttp_shares_files_with_our
     recording, replaying = (model, theirs) if records == "ours" else (theirs, gemini())
     emulator.reply("Hello", fault=faults.gzipped())
     async with cassette("weather", record_mode="all"):
-        recorded = await ask(recording, "ainvoke"), await ask(recording, "astream")
+        recorded = await ask(recording, way)
     if replaying is theirs:
         for library in LIBRARIES:
             monkeypatch.delattr(f"{library}.AsyncClient.send")
     async with cassette("weather") as tape:
-        replayed = await ask(replaying, "ainvoke"), await ask(replaying, "astream")
+        replayed = await ask(replaying, way)
         assert tape.unused == []
-    assert [answer.text for answer in replayed] == [answer.text for answer in recorded]
+    assert replayed.text == recorded.text == "Hello"
     await client.aio.aclose()
 
 
@@ -126,7 +146,7 @@ async def test_another_question_is_not_answered_and_it_says_what_differs(
         "The nearest recorded request (number 1 of 1) differs:\n"
         "  body.generationConfig.temperature: recorded 0.5, now 0.7\n"
         '  body.generationConfig.stopSequences: not recorded, now ["x"]\n'
-        "To record it again, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all "
+        "To record it, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all "
         "(pytest: --record-mode=all)."
     )
     assert not hasattr(caught.value, "__notes__")
@@ -151,7 +171,7 @@ def test_without_a_cassette_it_says_how_to_record_one() -> None:
         gemini().invoke(QUESTION)
     assert str(caught.value) == (
         "There is no cassette cassettes/weather.yaml to answer POST /v1beta/models/"
-        "gemini-3-flash-preview:generateContent, and this run only replays. To record it again, "
+        "gemini-3-flash-preview:generateContent, and this run only replays. To record it, "
         "set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all (pytest: --record-mode=all)."
     )
     assert not FILE.exists()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import HumanMessage
 
+from langchain_gemini_tools.errors import UnreadableReplyError
 from langchain_gemini_tools.testing import (
     CassetteError,
     CassetteFileError,
@@ -20,7 +21,7 @@ from langchain_gemini_tools.testing import (
     cassette,
 )
 from tests.emulator import API_KEY, Emulator, faults
-from tests.integration_tests.asking import QUESTION, WAYS, ask
+from tests.integration_tests.asking import QUESTION, WAYS, ask, raw
 from tests.integration_tests.taping import FILE, gemini, interactions
 
 if TYPE_CHECKING:
@@ -83,6 +84,17 @@ def test_what_still_looks_like_a_credential_is_not_saved(model: ChatGemini) -> N
     assert [path.name for path in FILE.parent.iterdir()] == ["weather.yaml"]
     model.invoke(QUESTION)  # the HTTP library is itself again
     assert FILE.read_text() == before
+
+
+def test_a_credential_in_binary_data_is_not_saved(model: ChatGemini, emulator: Emulator) -> None:
+    emulator.reply(fault=raw(200, b"\xff\xfe" + API_KEY.encode()))
+    with (
+        pytest.raises(SecretFoundError, match=r"base64: the credential that was used"),
+        cassette("weather", record_mode="all"),
+        pytest.raises(UnreadableReplyError),
+    ):
+        model.invoke(QUESTION)
+    assert not FILE.exists()
 
 
 def test_two_cassettes_at_once_are_refused(model: ChatGemini) -> None:

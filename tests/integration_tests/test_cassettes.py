@@ -8,6 +8,7 @@ import pytest
 
 from langchain_gemini_tools.testing import cassette
 from langchain_gemini_tools.testing.audit import audit
+from langchain_gemini_tools.testing.files import DEVELOPER_API
 from tests.scenarios import FOLDER, SCENARIOS, Actor, Scenario, record, seen, stage
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ async def test_every_cassette_replays_with_the_network_blocked(
 
 @every_scenario
 async def test_a_replay_and_the_live_emulator_give_equal_messages(found: Scenario) -> None:
-    if not is_of_the_emulator(found.path):
+    if is_of_the_api(found.path):
         pytest.skip(f"{found.path.name} was recorded against the API, which answers differently")
     for way in ("sync", "async"):
         with stage(found, way) as actor:
@@ -48,16 +49,16 @@ async def test_a_replay_and_the_live_emulator_give_equal_messages(found: Scenari
 @every_scenario
 def test_a_cassette_holds_what_is_sent_today(found: Scenario, tmp_path: Path) -> None:
     """Cassettes are frozen; this notices that a request has changed."""
-    if not is_of_the_emulator(found.path):
+    if is_of_the_api(found.path):
         pytest.skip(f"{found.path.name} was recorded against the API, which answers differently")
     record(found, tmp_path / "new.yaml")
     new = (tmp_path / "new.yaml").read_text()
     assert new == found.path.read_text(), f"Run `make record`: {found.name} is not what it was."
 
 
-def is_of_the_emulator(path: Path) -> bool:
+def is_of_the_api(path: Path) -> bool:
     with path.open(encoding="utf-8") as file:
-        return "gemini-emulator" in file.readline()
+        return file.readline().strip() == f"recorded_against: {DEVELOPER_API}"
 
 
 def test_there_is_one_file_for_each_scenario() -> None:

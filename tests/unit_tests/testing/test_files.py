@@ -97,8 +97,8 @@ def test_what_is_large_is_read_as_it_was_too() -> None:
         (["https://gateway.example.com/v1beta/models/m"], "", "gateway.example.com"),
         (
             ["http://127.0.0.1/v1beta/models/m"],
-            "gemini-emulator",
-            "local server gemini-emulator (no evidence about Gemini)",
+            "Gemini-Emulator",
+            "local server Gemini-Emulator (no evidence about Gemini)",
         ),
         (["http://localhost/x"], "", "local server of no name (no evidence about Gemini)"),
         ([], "", "nothing"),

@@ -10,6 +10,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from langchain_gemini_tools.testing.secrets import Scrubber, credentials_in
+from tests.recordings import exchanges, require_recordings
 
 KEY = "k/ey+with=signs&<more>-123"
 GOOGLE = "AI" + "za" + "Sy0123456789abcdefghij-KLMNOPQRS_tuv"
@@ -99,6 +100,16 @@ def test_a_signature_is_not_taken_for_a_key() -> None:
     signature = base64.b64encode(bytes(range(256)) * 8).decode()
     glued = signature[:100] + GOOGLE.replace("-", "+").replace("_", "/") + signature[100:]
     assert Scrubber().text(glued) == glued
+    for_addresses = "nY_" + SHAPED["another vendor's key"]
+    assert Scrubber().text(for_addresses) == for_addresses
+
+
+def test_nothing_in_recorded_traffic_is_taken_for_a_credential() -> None:
+    require_recordings()
+    scrubber = Scrubber()
+    bodies = [body for found in exchanges() for body in (found.request, *found.replies)]
+    assert [body for body in bodies if scrubber.value(body) != body] == []
+    assert [leak for body in bodies for leak in scrubber.leaks(body)] == []
 
 
 @pytest.mark.parametrize(
