@@ -65,7 +65,7 @@ def test_each_notebook_has_its_script_and_its_cassette() -> None:
 @every_notebook
 def test_a_notebook_says_whose_words_it_shows(name: str) -> None:
     with (CASSETTES / f"{name}.yaml").open(encoding="utf-8") as file:
-        is_of_the_emulator = "gemini-emulator" in file.readline()
+        is_of_the_emulator = "emulator" in file.readline().lower()
     introduction = read(NOTEBOOKS[name]).cells[0].source
     assert ("this project's emulator" in " ".join(introduction.split())) == is_of_the_emulator
 
