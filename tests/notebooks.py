@@ -51,11 +51,11 @@ def execute(path: Path, own_folder: Path, environment: Mapping[str, str]) -> Any
 
     Args:
         path: The notebook; its cells run in its folder, as they do in Jupyter.
-        own_folder: Where IPython keeps its files, instead of the home directory.
+        own_folder: Where IPython and Jupyter keep their files, instead of the home directory.
         environment: What the kernel gets besides what is harmless of our environment.
     """
     harmless = {k: v for k, v in os.environ.items() if not k.upper().startswith(_SURROUNDINGS)}
-    ours = {"IPYTHONDIR": str(own_folder), "NO_COLOR": "1"}
+    ours = dict.fromkeys(("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"), str(own_folder))
     with mock.patch.dict(os.environ, {**harmless, **ours, **environment}, clear=True):
         done = NotebookRun(path, _TIMEOUT_SECONDS).execute()
     if done.error:
