@@ -28,7 +28,8 @@ def notebook_of(code: str) -> str:
 @every_notebook
 def test_a_replay_gives_the_outputs_that_are_saved(name: str, tmp_path: Path) -> None:
     again = seen(replay(NOTEBOOKS[name], tmp_path))
-    assert again == seen(read(NOTEBOOKS[name])), f"Run `python -m tests.record_notebooks {name}`."
+    for new, saved in zip(again, seen(read(NOTEBOOKS[name])), strict=True):
+        assert new == saved, f"Run `python -m tests.record_notebooks {name}`."
 
 
 def test_a_notebook_without_a_network_reaches_nobody(tmp_path: Path, emulator: Emulator) -> None:
