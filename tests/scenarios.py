@@ -20,7 +20,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 from pydantic import BaseModel
 
-from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools import ChatGemini, ToolLoop, mcp_interceptor
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
 from langchain_gemini_tools.testing import cassette
 from tests.emulator import ACCESS_TOKEN, API_KEY, Emulator, faults
@@ -248,6 +248,51 @@ async def structured_output_by_call(actor: Actor) -> Any:
 async def structured_output_as_json(actor: Actor) -> Any:
     model = actor.gemini().with_structured_output(City, method="json_schema", include_raw=True)
     return await actor.ask(model, '"Oslo" has 700000 people')
+
+
+# Tools by prompt, for a model without function calling.
+
+GEMMA = "gemma-3-27b-it"
+
+
+@scenario()
+async def prompted_conversation(actor: Actor) -> Any:
+    return await _two_turns(actor, actor.gemini(GEMMA))
+
+
+@scenario()
+async def prompted_stream(actor: Actor) -> Any:
+    bound = actor.gemini(GEMMA).bind_tools(TOOLS)
+    return await actor.stream(bound, "What is the weather in Oslo and Rome?")
+
+
+@scenario()
+async def prompted_structured_output(actor: Actor) -> Any:
+    return await actor.ask(
+        actor.gemini(GEMMA).with_structured_output(City), '"Oslo" has 700000 people'
+    )
+
+
+# Tools of an MCP server.
+
+
+@scenario()
+async def mcp_loop(actor: Actor) -> Any:
+    """MCP tools are async only, so the loop over them is run in one way."""
+    from langchain_mcp_adapters.tools import load_mcp_tools
+    from mcp.server.fastmcp import FastMCP
+    from mcp.shared.memory import create_connected_server_and_client_session
+
+    server = FastMCP("world", log_level="CRITICAL")
+    for tool in TOOLS:
+        server.add_tool(tool)
+    async with create_connected_server_and_client_session(server) as session:
+        tools = await load_mcp_tools(
+            session, server_name="world", tool_interceptors=[mcp_interceptor]
+        )
+        loop = ToolLoop(actor.gemini(), tools, max_turns=3)
+        exchange = await loop.ainvoke("What is the weather in Oslo and Rome?")
+    return [exchange.stop_reason, exchange.turns, *exchange.messages]
 
 
 # Gemini's own tools, and the rest.

@@ -57,7 +57,7 @@ def test_without_a_key_the_recording_is_replayed_and_said_to_be_one() -> None:
     said, steps, tree = done.stdout.split("\n\n", 2)
     assert said == (
         "No GOOGLE_API_KEY: replaying a recording, so that times are not Gemini's. It was recorded "
-        "against: local server gemini-emulator (no evidence about Gemini)."
+        "against: local server Gemini-Emulator (no evidence about Gemini)."
     )
     assert f"{steps}\n" == STEPS
     assert _without_numbers(tree) == TREE

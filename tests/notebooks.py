@@ -1,0 +1,118 @@
+"""The notebooks of this repository: how they are executed, and what of their outputs is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import nbformat
+from nbmake.nb_run import NotebookRun
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+CASSETTES = ROOT / "cassettes" / "notebooks"
+OFFLINE = Path(__file__).with_name("offline")
+"""On a process's PYTHONPATH it cuts its network."""
+
+_TIMEOUT_SECONDS = 120
+_SURROUNDINGS = ("GOOGLE_", "GEMINI_", "LANGSMITH_", "LANGCHAIN_", "PYTEST_", "PYTHON")
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+_NUMBER = r"\d(?:[\d.,]|#46;)*"  # mermaid text has its dots as #46;
+_TIME = re.compile(rf"\b{_NUMBER} ?m?s\b")
+_BAR = re.compile(r'(<span class="bar"><i style=")[^"]*')
+_COST = re.compile(rf"(?:\$|#36;){_NUMBER}|\b(?:free|n/a)\b")
+
+
+class NotebookError(Exception):
+    """A cell raised; the message is its traceback."""
+
+
+def read(path: Path) -> Any:
+    """The notebook as it is saved."""
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+def write(notebook: Any, path: Path) -> None:
+    """Save the notebook."""
+    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+
+
+def execute(path: Path, own_folder: Path, environment: Mapping[str, str]) -> Any:
+    """The notebook with new outputs, after its cells have run from top to bottom.
+
+    Args:
+        path: The notebook; its cells run in its folder, as they do in Jupyter.
+        own_folder: Where IPython and Jupyter keep their files, instead of the home directory.
+        environment: What the kernel gets besides what is harmless of our environment.
+    """
+    harmless = {k: v for k, v in os.environ.items() if not k.upper().startswith(_SURROUNDINGS)}
+    ours = dict.fromkeys(("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"), str(own_folder))
+    with mock.patch.dict(os.environ, {**harmless, **ours, **environment}, clear=True):
+        done = NotebookRun(path, _TIMEOUT_SECONDS).execute()
+    if done.error:
+        raise NotebookError(done.error.trace)
+    return clean(done.nb)
+
+
+def replay(path: Path, own_folder: Path) -> Any:
+    """The notebook as it comes out without a key and without a network."""
+    return execute(path, own_folder, {"PYTHONPATH": str(OFFLINE)})
+
+
+def clean(notebook: Any) -> Any:
+    """The notebook without what differs from run to run and from machine to machine.
+
+    Times become `– ms`, as `trace` writes unknown ones, and the bars of their shares are emptied.
+    """
+    notebook.metadata = dict(_METADATA)
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [_without_times(output) for output in _joined(cell.outputs)]
+    return notebook
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Printed text in one piece, however it came."""
+    joined: list[Any] = []
+    for output in outputs:
+        is_printed = output["output_type"] == "stream"
+        if is_printed and joined and joined[-1].get("name") == output["name"]:
+            joined[-1]["text"] += output["text"]
+        else:
+            joined.append(output)
+    return joined
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, str):
+        return _BAR.sub(r"\g<1>width:0", _TIME.sub("– ms", value))
+    if isinstance(value, dict):
+        for key, item in value.items():
+            value[key] = _without_times(item)
+    return value
+
+
+def seen(notebook: Any) -> list[Any]:
+    """What a reader sees of each cell. Prices differ from year to year, so they are left out."""
+    return [
+        [cell.source, *(_without_costs(dict(output)) for output in cell.get("outputs", []))]
+        for cell in notebook.cells
+    ]
+
+
+def _without_costs(value: Any) -> Any:
+    if isinstance(value, str):
+        return _COST.sub("$N", value)
+    if isinstance(value, dict):
+        return {key: _without_costs(item) for key, item in value.items()}
+    return value
