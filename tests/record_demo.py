@@ -68,7 +68,7 @@ def record_first_agent() -> None:
         model = _model(stack, script_first_agent)
         stack.enter_context(cassette(RECORDING.with_name("first_agent.yaml"), record_mode="all"))
         stack.enter_context(mock.patch("langchain_gemini_tools.demo.recording", nullcontext))
-        stack.enter_context(mock.patch("langchain_gemini_tools.ChatGemini", lambda **_: model))
+        stack.enter_context(mock.patch("langchain_gemini_tools.ChatGemini", return_value=model))
         exec(compile(program, "README", "exec"), {"__name__": "readme"})
 
 

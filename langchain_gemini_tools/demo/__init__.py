@@ -1,4 +1,4 @@
-"""The agent behind `python -m langchain_gemini_tools`, and recordings that come with the package."""
+"""The agent behind `python -m langchain_gemini_tools`, and recordings that come with it."""
 
 from __future__ import annotations
 
