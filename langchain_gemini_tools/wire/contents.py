@@ -262,7 +262,8 @@ def _sign_current_turn(contents: list[gemini.Content]) -> None:
             continue
         for number, part in enumerate(content["parts"]):
             if "functionCall" in part:
-                content["parts"][number] = {"thoughtSignature": SKIP_SIGNATURE, **part}
+                if "thoughtSignature" not in part:
+                    content["parts"][number] = {**part, "thoughtSignature": SKIP_SIGNATURE}
                 break
 
 
