@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest check clean
+.PHONY: install demo format lint type unit test test-lowest bench check clean
 
 install: $(STAMP)
 
@@ -41,7 +41,23 @@ test-lowest:  ## every test, with the lowest versions that pyproject.toml allows
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest
 
+# Two environments as users have them: what the tests need besides would be loaded by the SDK, too.
+bench: $(VENV)-bench/.installed $(VENV)-peer/.installed  ## CPU and memory next to others
+	$(VENV)-bench/bin/python -m tests.benchmarks.run --peer-python $(VENV)-peer/bin/python $(BENCH)
+
+$(VENV)-bench/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-bench/bin/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)-peer/.installed: tests/benchmarks/peer.txt
+	$(PYTHON) -m venv $(VENV)-peer
+	$(VENV)-peer/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-peer/bin/python -m pip install --quiet --requirement tests/benchmarks/peer.txt
+	@touch $@
+
 check: lint type test
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-bench $(VENV)-peer .mypy_cache .ruff_cache .pytest_cache
