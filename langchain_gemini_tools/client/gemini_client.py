@@ -81,9 +81,8 @@ class GeminiClient:
         with self._our_errors(timeout_seconds):
             if theirs := self.settings.sdk_client:
                 return borrowed.send(theirs, model, body, timeout_seconds)
-            opened = self._open()
-            with Call(body, timeout_seconds) as call:
-                opened.sdk.models.generate_content(**opened.arguments(model))
+            call = Call(body, timeout_seconds)
+            self._open().send(call, model, is_stream=False)
             return parse_reply(call.kept_response, call.read())
 
     def count_tokens(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
@@ -114,10 +113,8 @@ class GeminiClient:
             if theirs := self.settings.sdk_client:
                 yield from borrowed.stream(theirs, model, body, timeout_seconds)
                 return
-            opened = self._open()
-            with Call(body, timeout_seconds, ends_at_deadline=False) as call:
-                for _ in opened.sdk.models.generate_content_stream(**opened.arguments(model)):
-                    pass
+            call = Call(body, timeout_seconds, ends_at_deadline=False)
+            self._open().send(call, model, is_stream=True)
             yield from read_events(call.kept_response)
 
     async def asend(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
@@ -127,8 +124,8 @@ class GeminiClient:
                 return await borrowed.asend(theirs, model, body, timeout_seconds)
             opened = await self._aopen()
             async with asyncio.timeout(timeout_seconds):
-                with Call(body, timeout_seconds) as call:
-                    await opened.sdk.aio.models.generate_content(**opened.arguments(model))
+                call = Call(body, timeout_seconds)
+                await opened.asend(call, model, is_stream=False)
                 return parse_reply(call.kept_response, await call.aread())
 
     async def astream(
@@ -144,10 +141,8 @@ class GeminiClient:
                         yield reply
                 return
             opened = await self._aopen()
-            with Call(body, timeout_seconds, ends_at_deadline=False) as call:
-                models = opened.sdk.aio.models
-                async for _ in await models.generate_content_stream(**opened.arguments(model)):
-                    pass
+            call = Call(body, timeout_seconds, ends_at_deadline=False)
+            await opened.asend(call, model, is_stream=True)
             async with aclosing(aread_events(call.kept_response)) as replies:
                 async for reply in replies:
                     yield reply
