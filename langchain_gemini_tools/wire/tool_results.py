@@ -39,13 +39,15 @@ def render_result(
         capabilities: Whether the model takes media inside a response.
     """
     value, media = _split_content(result.content)
+    key = "error" if result.status == "error" else "output"
+    if not media:
+        return render_response(call_id, name, {key: value}), media
     inside: list[gemini.Part] = []
     after: list[gemini.Part] = []
     for part in media:
         fits = capabilities.takes_media_in_function_response and _is_inline_result(part)
         (inside if fits else after).append(part)
-    key = "error" if result.status == "error" else "output"
-    if value == "" and media:
+    if value == "":
         value = f"{len(media)} file(s), {'attached' if inside else 'see below'}."
     response = render_response(call_id, name, {key: value})
     if inside:
@@ -112,7 +114,7 @@ def _parse_json(text: str) -> Any:
     if text[:1] not in "{[" and text.lstrip()[:1] not in ("{", "["):
         return text
     try:
-        value = json.loads(text, parse_constant=str, parse_int=_exact_int, parse_float=_exact_float)
+        value = _EXACT.decode(text)
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (dict, list)) else text
@@ -121,11 +123,14 @@ def _parse_json(text: str) -> Any:
 def _exact_int(digits: str) -> int | str:
     """The API keeps numbers as doubles; an id with more digits than fit stays text."""
     value = int(digits)
-    return value if abs(value) <= _MAX_EXACT_INT else digits
+    return value if -_MAX_EXACT_INT <= value <= _MAX_EXACT_INT else digits
 
 
 def _exact_float(digits: str) -> float | str:
     return value if math.isfinite(value := float(digits)) else digits
+
+
+_EXACT = json.JSONDecoder(parse_constant=str, parse_int=_exact_int, parse_float=_exact_float)
 
 
 def _is_inline_result(part: gemini.Part) -> bool:
