@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ _GEMMA_3 = Capabilities(
 )
 
 
+@lru_cache(maxsize=256)
 def capabilities_of(model: str) -> Capabilities:
     """What the model of this name accepts; the newest behaviour for names never seen."""
     if gemma := _GEMMA.search(model):
@@ -94,6 +96,7 @@ def capabilities_of(model: str) -> Capabilities:
     return _GEMINI_2_5 if (major, minor) >= (2, 5) else _GEMINI_2_0
 
 
+@lru_cache(maxsize=256)
 def reads_signatures_of(model: str, other: str) -> bool:
     """Whether a model takes thought signatures of the other, as far as their names tell.
 

@@ -257,17 +257,24 @@ class GeminiOptions(BaseChatModel):
     def _capabilities(self, model: str) -> Capabilities:
         return capabilities_of(self.model_family or model)
 
+    def _option(self, name: str, kwargs: Mapping[str, Any]) -> Any:
+        """One of `_options`, without the others."""
+        for given in (canonical_options(kwargs), canonical_options(self.model_kwargs)):
+            if name in given:
+                return given[name]
+        return getattr(self, name)
+
     def _timeout(self, kwargs: Mapping[str, Any]) -> float | None:
-        seconds: float | None = self._options(None, kwargs)["timeout"]
+        seconds: float | None = self._option("timeout", kwargs)
         return seconds
 
     def _may_ask_again(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether a failed answer is asked for once more."""
-        is_wanted = self._options(None, kwargs)["on_malformed"] == "retry"
+        is_wanted = self._option("on_malformed", kwargs) == "retry"
         return is_wanted and self._max_retries(kwargs) > 0
 
     def _max_retries(self, kwargs: Mapping[str, Any]) -> int:
-        retries: int | None = self._options(None, kwargs)["max_retries"]
+        retries: int | None = self._option("max_retries", kwargs)
         return self.max_retries if retries is None else retries
 
     # The client
