@@ -133,8 +133,8 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
             answers.append(answer)
     conversation.add("user", answers)
     conversation.add("user", media)
-    for position, message in turn.inputs:
-        conversation.add("user", _render_input(position, message, conversation.repairs))
+    for position, given in turn.inputs:
+        conversation.add("user", _render_input(position, given, conversation.repairs))
 
 
 def _reads_signatures(model: str, reply: AIMessage) -> bool:
@@ -227,7 +227,7 @@ def _sent_calls(
     numbers = {part["functionCall"]["id"]: number for number, part in enumerate(rendered)}
     sent: list[tuple[int, str, str]] = []
     for part in parts:
-        call = part.get("functionCall")
+        call: Any = part.get("functionCall")
         # A part that is echoed as it came may hold anything.
         call_id = call.get("id") if isinstance(call, dict) else None
         if isinstance(call_id, str) and call_id in numbers:

@@ -62,10 +62,17 @@ SCENARIOS: dict[str, Scenario] = {
         sends=False,
     ),
     "bind_tools_new": Scenario(
-        "bind 10 new LangChain tools", lambda s: s.bind_new("tools", 10), sends=False
+        "bind 10 new LangChain tools",
+        lambda s: s.bind_new("tools", 10),
+        {"peer": 0.75},
+        {"floor": 1.05},
+        sends=False,
     ),
     "bind_tools_again": Scenario(
         "bind the same 10 LangChain tools again", lambda s: s.bind_again("tools", 10), sends=False
+    ),
+    "bind_classes_new": Scenario(
+        "bind 10 new Pydantic classes", lambda s: s.bind_new("classes", 10), sends=False
     ),
     "turns_20": _call(
         "one call on 20 tool turns", HISTORY_TOOLS, 20, {"peer": 0.08}, {"floor": 1.5}

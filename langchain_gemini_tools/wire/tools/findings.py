@@ -1,15 +1,16 @@
 """What the API will refuse about a set of tools, and what costs or weakens: found when binding.
 
 The API names `function_declarations[3].parameters.properties[2]`, after the request was sent; here
-the tool and the parameter are named before. What only concerns one tool is found once and kept on
-it, so that checking bound tools again is cheap.
+the tool and the parameter are named before. What only concerns one tool is found once for all tools
+that say the same, so that checking bound tools again is cheap.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.references import endless_definitions
@@ -22,11 +23,9 @@ from langchain_gemini_tools.wire.tools.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_gemini_tools.capabilities import Capabilities
-
-_Found = TypeVar("_Found")
 
 MAX_FUNCTIONS = 512
 MAX_DEPTH = 32
@@ -149,27 +148,25 @@ def _size_findings(bound: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 def declaration_tokens(tool: Mapping[str, Any]) -> int:
     """About how many tokens a tool's declaration costs in every request."""
-    return _remembered(tool, "tokens", lambda: _tokens(tool))
+    return len(_text(tool)) // CHARACTERS_PER_TOKEN
 
 
-def _tokens(tool: Mapping[str, Any]) -> int:
-    return len(json.dumps(tool, ensure_ascii=False)) // CHARACTERS_PER_TOKEN
-
-
-def _tool_findings(tool: Mapping[str, Any]) -> list[Finding]:
+def _tool_findings(tool: Mapping[str, Any]) -> tuple[Finding, ...]:
     """What there is to say about one tool."""
-    if "function" not in tool:
-        return []
-    return _remembered(tool, "findings", lambda: list(_function_findings(tool["function"])))
+    return _findings_in(_text(tool)) if "function" in tool else ()
 
 
-def _remembered(tool: Mapping[str, Any], key: str, find: Callable[[], _Found]) -> _Found:
+@lru_cache(maxsize=1024)
+def _findings_in(text: str) -> tuple[Finding, ...]:
+    return tuple(_function_findings(json.loads(text)["function"]))
+
+
+def _text(tool: Mapping[str, Any]) -> str:
     if not isinstance(tool, BoundTool):
-        return find()
-    if key not in tool.remembered:
-        tool.remembered[key] = find()
-    found: _Found = tool.remembered[key]
-    return found
+        return json.dumps(tool, ensure_ascii=False)
+    if tool.text is None:
+        tool.text = json.dumps(tool, ensure_ascii=False)
+    return tool.text
 
 
 def _function_findings(function: Mapping[str, Any]) -> Iterator[Finding]:

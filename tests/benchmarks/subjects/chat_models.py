@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
+from pydantic import BaseModel, Field, create_model
 
 from tests.benchmarks import workload
 from tests.benchmarks.subjects import (
@@ -58,11 +59,30 @@ def make_tool(number: int) -> BaseTool:
     return tool(make_function(number), parse_docstring=True)
 
 
-_MAKERS = {"functions": make_function, "tools": make_tool}
+_UNITS: Any = Literal["metric", "imperial"]
+
+
+def make_class(number: int) -> type[BaseModel]:
+    """A Pydantic class that nobody has seen, to be bound as a tool."""
+    return create_model(
+        workload.tool_name(number),
+        __doc__=workload.tool_description(number),
+        city=(str, Field(description="The city, with its country if in doubt.")),
+        days=(int, Field(3, description="How many days.")),
+        units=(_UNITS, Field("metric", description="Which units.")),
+        tags=(list[str] | None, Field(None, description="Only results with these tags.")),
+    )
+
+
+_MAKERS: dict[str, Callable[[int], Any]] = {
+    "functions": make_function,
+    "tools": make_tool,
+    "classes": make_class,
+}
 
 
 def make_bindable(kind: str, count: int) -> list[Any]:
-    """Things to bind: `functions`, or LangChain's `tools`."""
+    """Things to bind: `functions`, LangChain's `tools`, or Pydantic `classes`."""
     return [_MAKERS[kind](number) for number in range(count)]
 
 
