@@ -29,7 +29,7 @@ _TEXT_FIELDS = {"text", "thought", "thoughtSignature"}
 _INVENTED_PREFIXES = ("default_api.", "default_api:")
 
 
-@dataclass
+@dataclass(slots=True)
 class CallPiece:
     """A tool call, or some of its arguments: whole `args`, or a `fragment` of their JSON text."""
 
@@ -40,7 +40,7 @@ class CallPiece:
     fragment: str = ""
 
 
-@dataclass
+@dataclass(slots=True)
 class Piece:
     """What one part adds to the message."""
 
@@ -49,6 +49,11 @@ class Piece:
     call: CallPiece | None = None
     signature: str | None = None
     """Thought signature of `call`."""
+
+    @property
+    def is_plain_text(self) -> bool:
+        """Whether this is text and nothing else."""
+        return self.block is None and self.call is None
 
     @property
     def is_answer(self) -> bool:
@@ -105,6 +110,8 @@ class PartReader:
         """The piece that a part adds, or `None` when it adds nothing a user would see."""
         if not isinstance(part, dict):
             raise UnreadableReplyError(f"The reply holds a part that is no object: {part!r:.200}")
+        if len(part) == 1 and isinstance(text := part.get("text"), str):
+            return self._read_text(text, None)  # as nearly all events of a stream are
         signature = _text(part.get("thoughtSignature"))
         match part:
             case {"functionCall": dict(call)} if not self._is_remote(call):
@@ -212,8 +219,9 @@ class PartReader:
             self._partial = (begun, ArgumentsWriter(self._parameter_names.get(name)))
             begun.fragment = self._continue_call(call).fragment
         elif name and (args is None or isinstance(args, dict)):
-            names = self._parameter_names.get(name, {})
-            begun.args = {names.get(key, key): value for key, value in (args or {}).items()}
+            begun.args = args or {}
+            if names := self._parameter_names.get(name):
+                begun.args = {names.get(key, key): value for key, value in begun.args.items()}
         else:
             # Core would repair anything that begins like JSON into a valid call.
             begun.fragment = f"not a function call: {json.dumps(call)}"
@@ -265,7 +273,7 @@ def assemble(pieces: Sequence[Piece]) -> Assembly:
 def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
     """The blocks of these pieces, those that continue one joined to it."""
     blocks: dict[str, dict[str, Any]] = {}
-    for block in (piece.block for piece in pieces if piece.block is not None):
+    for block in [piece.block for piece in pieces if piece.block is not None]:
         if (known := blocks.get(block["index"])) is None:
             blocks[block["index"]] = dict(block)
         else:
@@ -276,11 +284,10 @@ def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
 def merge_calls(pieces: Iterable[Piece]) -> list[CallPiece]:
     """The calls of these pieces, arguments that continue one joined to it."""
     calls: dict[int, CallPiece] = {}
-    for call in (piece.call for piece in pieces if piece.call is not None):
-        if (known := calls.get(call.index)) is None:
-            calls[call.index] = replace(call)
-        else:
-            known.fragment += call.fragment
+    for call in [piece.call for piece in pieces if piece.call is not None]:
+        if (known := calls.get(call.index)) is not None:
+            call = replace(known, fragment=known.fragment + call.fragment)  # noqa: PLW2901
+        calls[call.index] = call
     return list(calls.values())
 
 

@@ -174,6 +174,8 @@ class StreamParser:
         if any(candidate.get("index") for candidate in candidates):
             raise UnreadableReplyError("The stream holds a second candidate; one was asked for.")
         pieces = self._answer.read(reply, candidates[0] if candidates else None)
+        if len(pieces) == 1 and pieces[0].is_plain_text:
+            return [_render_text(pieces[0].text)]
         return [_render_chunk(run) for run in _runs(pieces)]
 
     def finish(self) -> ChatGenerationChunk:
@@ -246,6 +248,12 @@ def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
         response_metadata={} if is_fragment else {"model_provider": PROVIDER},
     )
     return ChatGenerationChunk(message=message)
+
+
+def _render_text(text: str) -> ChatGenerationChunk:
+    """A chunk of plain text, as nearly all are."""
+    metadata = {"model_provider": PROVIDER}
+    return ChatGenerationChunk(message=AIMessageChunk(content=text, response_metadata=metadata))
 
 
 def _candidates(reply: gemini.Reply) -> list[dict[str, Any]]:
