@@ -260,7 +260,10 @@ def encode_request(body: Mapping[str, Any]) -> bytes:
 def _dump(body: Mapping[str, Any]) -> str:
     dump = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     try:
-        return dump(body, default=_jsonable)
+        try:
+            return dump(body, default=_jsonable, check_circular=False)
+        except RecursionError:  # without end, or only very deep: this one tells, and is slower
+            return dump(body, default=_jsonable)
     except RefusedError:
         raise
     except (TypeError, ValueError) as error:

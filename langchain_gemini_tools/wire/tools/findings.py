@@ -92,8 +92,7 @@ def refuse_unusable_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capa
         InvalidToolError: With every error that was found.
     """
     found = [*_set_findings(bound, capabilities)]
-    for tool in bound:
-        found += [finding for finding in _tool_findings(tool) if finding.level == "error"]
+    found += [item for tool in bound for item in _tool_findings(tool) if item.level == "error"]
     if found:
         raise InvalidToolError(" ".join(map(str, dict.fromkeys(found))))
 
@@ -102,6 +101,8 @@ def _set_findings(
     bound: Sequence[Mapping[str, Any]], capabilities: Capabilities
 ) -> Iterator[Finding]:
     """Errors of the tools together."""
+    if len(names_by_wire_name(bound)) == len(bound) <= MAX_FUNCTIONS:
+        return  # nothing but functions, each with a name of its own
     functions: dict[str, Mapping[str, Any]] = {}
     for tool in bound:
         if function := tool.get("function"):
