@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from typing import Any
 
@@ -41,10 +42,16 @@ print(json.dumps(times))
 SUBJECTS = tuple(_IMPORTS)
 
 
+def _environment() -> dict[str, str]:
+    """Bytecode is written and used again, as where packages are installed."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
 def measure(subject: str, python: str, url: str) -> dict[str, Any]:
     """CPU seconds of the import, and from there until the first byte is sent."""
     values = {"model": TEXT_MODEL, "key": API_KEY, "url": url, "question": QUESTION}
     script = _SCRIPT.format(imports=_IMPORTS[subject], call=_CALLS[subject].format(**values))
-    done = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
+    command = [python, "-c", script]
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True)
     times: dict[str, Any] = json.loads(done.stdout)
     return times
