@@ -92,9 +92,13 @@ def render_contents(messages: Iterable[tuple[int, BaseMessage]], reader: Reader)
     """
     turns, repairs = history.arrange_turns(messages)
     conversation = Conversation(repairs=repairs)
-    for turn in turns:
-        _render_turn(turn, conversation, reader)
-    _fill_ends(conversation, turns)
+    last = turns[-1]
+    # A turn that is rendered is dropped at once: what lives on is gone through again and again by
+    # the garbage collector, and that costs more than the rendering.
+    turns.reverse()
+    while turns:
+        _render_turn(turns.pop(), conversation, reader)
+    _fill_ends(conversation, last)
     if reader.capabilities.checks_call_signatures:
         _sign_current_turn(conversation.contents)
     return conversation
@@ -240,7 +244,7 @@ def _block_call_id(block: dict[str, Any]) -> str:
     return str(block.get("call_id") or block.get("id") or "")
 
 
-def _fill_ends(conversation: Conversation, turns: Sequence[Turn]) -> None:
+def _fill_ends(conversation: Conversation, last: Turn) -> None:
     """The user speaks first and last."""
     contents = conversation.contents
     if not contents:
@@ -250,7 +254,7 @@ def _fill_ends(conversation: Conversation, turns: Sequence[Turn]) -> None:
         conversation.repairs.append(history.filled(0, "starts_with_model", explanation))
         contents.insert(0, {"role": "user", "parts": [{"text": history.TRIMMED_START}]})
     if contents[-1]["role"] == "model":
-        position = turns[-1].replies[-1].position if turns[-1].replies else 0
+        position = last.replies[-1].position if last.replies else 0
         explanation = f"The history ends with the model; {history.CONTINUE!r} follows it."
         conversation.repairs.append(history.filled(position, "ends_with_model", explanation))
         contents.append({"role": "user", "parts": [{"text": history.CONTINUE}]})

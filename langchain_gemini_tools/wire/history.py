@@ -85,9 +85,15 @@ class Turn:
     """What the model said, then what came back."""
 
     replies: list[Reply] = field(default_factory=list)
-    inputs: list[tuple[int, BaseMessage]] = field(default_factory=list)
+    inputs: Sequence[tuple[int, BaseMessage]] = ()
     """Human messages, and tool messages that answer nothing."""
     has_results: bool = False
+
+    def add_input(self, position: int, message: BaseMessage) -> None:
+        """Add what the user said, or what nothing asked for."""
+        if not isinstance(self.inputs, list):
+            self.inputs = []
+        self.inputs.append((position, message))
 
 
 class _Asked:
@@ -119,19 +125,19 @@ class _Asked:
 
 def split_system(
     messages: Sequence[BaseMessage],
-) -> tuple[list[SystemMessage], list[tuple[int, BaseMessage]]]:
+) -> tuple[list[SystemMessage], Iterator[tuple[int, BaseMessage]]]:
     """System messages from anywhere in the list, and the others with their positions."""
-    system: list[SystemMessage] = []
-    others: list[tuple[int, BaseMessage]] = []
+    known = [_known_message(message, position) for position, message in enumerate(messages)]
+    return [message for message in known if isinstance(message, SystemMessage)], _others(known)
+
+
+def _others(messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage]]:
     for position, message in enumerate(messages):
-        known = _known_message(message, position)
-        if isinstance(known, SystemMessage):
-            system.append(known)
-        elif isinstance(known, HumanMessage) and isinstance(known.content, list):
-            others += [(position, piece) for piece in _without_tool_result_blocks(known)]
-        else:
-            others.append((position, known))
-    return system, others
+        if isinstance(message, HumanMessage) and isinstance(message.content, list):
+            for piece in _without_tool_result_blocks(message):
+                yield position, piece
+        elif not isinstance(message, SystemMessage):
+            yield position, message
 
 
 def arrange_turns(
@@ -157,7 +163,7 @@ def arrange_turns(
         else:
             if turn.inputs:
                 repairs.append(_joined(position, "user messages"))
-            turn.inputs.append((position, message))
+            turn.add_input(position, message)
     return turns, repairs
 
 
@@ -213,7 +219,7 @@ def _place_result(
         if turn is not current or turn.inputs:
             repairs.append(_moved(position, result))
         return
-    current.inputs.append((position, result))
+    current.add_input(position, result)
     repairs.append(_orphaned(position, result))
 
 
