@@ -20,6 +20,7 @@ What is mended is told as a `Repair`; nothing is mended in silence, and nothing 
 from __future__ import annotations
 
 import json
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -102,12 +103,12 @@ class _Asked:
     def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}
         self._first: dict[str, Call] = {}
-        self._more: dict[str, list[Call]] = {}
+        self._more: dict[str, deque[Call]] = {}
         """Further calls of that turn: an id may stand there twice."""
 
     def add(self, call: Call, turn: Turn) -> None:
         if self._turns.get(call.id) is turn:
-            self._more.setdefault(call.id, []).append(call)
+            self._more.setdefault(call.id, deque()).append(call)
         else:
             self._turns[call.id] = turn
             self._first[call.id] = call
@@ -115,12 +116,13 @@ class _Asked:
 
     def find(self, call_id: str) -> tuple[Call, Turn] | None:
         """The first one that is not answered yet."""
-        if (first := self._first.get(call_id)) is None:
+        if (call := self._first.get(call_id)) is None:
             return None
-        for call in (first, *self._more.get(call_id, ())):
-            if call.result is None:
-                return call, self._turns[call_id]
-        return None
+        if call.result is not None:
+            if not (more := self._more.get(call_id)):
+                return None
+            call = self._first[call_id] = more.popleft()
+        return call, self._turns[call_id]
 
 
 def split_system(

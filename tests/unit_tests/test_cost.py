@@ -101,6 +101,10 @@ HISTORIES: dict[str, Callable[[int], list[BaseMessage]]] = {
         for n in range(count)
         for message in (asked(call(n, "call_0")), answered(n, "call_0"))
     ],
+    "one id in one turn": lambda count: [
+        asked(*(call(n, "call_0") for n in range(count))),
+        *(answered(n, "call_0") for n in range(count)),
+    ],
     "texts in a row": lambda count: [HumanMessage(f"Text {n}") for n in range(count)],
     "blocks in a message": lambda count: [
         HumanMessage([{"type": "text", "text": f"Text {n}"} for n in range(count)])
@@ -247,7 +251,7 @@ BUDGETS = {
 
 If something has to cost more, raise its number in the commit that makes it so, and say why.
 """
-CALL_BUDGET = 480
+CALL_BUDGET = 500
 """Lines of ours for a call that says one thing."""
 TOLERANCE = 1.1
 """Python's versions differ in what they count as a line."""
