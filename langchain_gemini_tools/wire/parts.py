@@ -246,7 +246,7 @@ class PartReader:
 
     def _user_name(self, wire_name: str) -> str:
         """The bound tool's name, without a prefix that the model made up."""
-        if wire_name not in self._tool_names:
+        if wire_name not in self._tool_names and wire_name.startswith(_INVENTED_PREFIXES):
             for prefix in _INVENTED_PREFIXES:
                 if (bare := wire_name.removeprefix(prefix)) in self._tool_names:
                     return self._tool_names[bare]

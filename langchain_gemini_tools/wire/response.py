@@ -230,7 +230,7 @@ def _is_fragment(piece: Piece) -> bool:
 def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
     # Core's translator for our provider shows some of a call's arguments as if they were all of
     # them, and never the rest. Without the provider, core shows them as a `tool_call_chunk`.
-    is_fragment = any(_is_fragment(piece) for piece in pieces)
+    is_fragment = _is_fragment(pieces[0])  # and so are the others of a run
     blocks = merge_blocks(pieces)
     signatures = call_signatures(pieces)
     message = AIMessageChunk(
