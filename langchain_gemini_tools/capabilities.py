@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ _GEMMA_3 = Capabilities(
 )
 
 
+@lru_cache(maxsize=256)
 def capabilities_of(model: str) -> Capabilities:
     """What the model of this name accepts; the newest behaviour for names never seen."""
     if gemma := _GEMMA.search(model):
@@ -101,6 +103,7 @@ def capabilities_of(model: str) -> Capabilities:
     return _COMPUTER_USE if "computer-use" in model else _GEMINI_2_5
 
 
+@lru_cache(maxsize=256)
 def reads_signatures_of(model: str, other: str) -> bool:
     """Whether a model takes thought signatures of the other, as far as their names tell.
 

@@ -348,7 +348,7 @@ class ChatGemini(GeminiOptions):
     def _render_for_stream(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> RenderedRequest:
-        if self._options(stop, kwargs)["n"] != 1:
+        if self._option("n", kwargs) != 1:
             raise InvalidOptionError("A stream has one candidate: n must be 1 for it.")
         return self._render(messages, stop, kwargs)
 

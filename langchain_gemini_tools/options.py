@@ -307,44 +307,52 @@ class GeminiOptions(BaseChatModel):
     def _capabilities(self, model: str) -> Capabilities:
         return capabilities_of(self.model_family or model)
 
+    def _option(self, name: str, kwargs: Mapping[str, Any]) -> Any:
+        """One of `_options`, without the others."""
+        for given in (canonical_options(kwargs), canonical_options(self.model_kwargs)):
+            if name in given:
+                return given[name]
+        return getattr(self, name)
+
     def _calls_by_prompt(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether tools go as text in this call.
 
         Raises:
             InvalidOptionError: There is no such way.
         """
-        given = self._options(None, kwargs)
-        match given["tool_calling"]:
+        way = self._option("tool_calling", kwargs)
+        match way:
             case "auto" | None:
-                return not self._capabilities(given.get("model") or self.model).calls_functions
+                model = self._option("model", kwargs) or self.model
+                return not self._capabilities(model).calls_functions
             case "native":
                 return False
             case "prompted":
                 return True
         raise InvalidOptionError(
-            f"tool_calling={given['tool_calling']!r} is unknown; there are auto, native, prompted."
+            f"tool_calling={way!r} is unknown; there are auto, native, prompted."
         )
 
     def _tool_prompt(self, kwargs: Mapping[str, Any]) -> str | None:
-        template: str | None = self._options(None, kwargs)["tool_prompt"]
+        template: str | None = self._option("tool_prompt", kwargs)
         return template
 
     def _timeout(self, kwargs: Mapping[str, Any]) -> float | None:
-        seconds: float | None = self._options(None, kwargs)["timeout"]
+        seconds: float | None = self._option("timeout", kwargs)
         return seconds
 
     def _fetch_limits(self, kwargs: Mapping[str, Any]) -> FetchLimits | None:
         """The limits of fetching, or `None` where nothing is fetched."""
-        chosen = self._options(None, kwargs)["fetch_urls"]
+        chosen = self._option("fetch_urls", kwargs)
         return FetchLimits() if chosen is True else chosen or None
 
     def _stream_timeout(self, kwargs: Mapping[str, Any]) -> float | None:
-        seconds: float | None = self._options(None, kwargs)["stream_timeout"]
+        seconds: float | None = self._option("stream_timeout", kwargs)
         return seconds
 
     def _may_ask_again(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether a failed answer is asked for once more."""
-        is_wanted = self._options(None, kwargs)["on_malformed"] == "retry"
+        is_wanted = self._option("on_malformed", kwargs) == "retry"
         return is_wanted and self._max_retries(kwargs) > 0
 
     def _refuses_empty(self, given: Mapping[str, Any], kwargs: Mapping[str, Any]) -> bool:
@@ -361,7 +369,7 @@ class GeminiOptions(BaseChatModel):
         )
 
     def _max_retries(self, kwargs: Mapping[str, Any]) -> int:
-        retries: int | None = self._options(None, kwargs)["max_retries"]
+        retries: int | None = self._option("max_retries", kwargs)
         return self.max_retries if retries is None else retries
 
     # The client

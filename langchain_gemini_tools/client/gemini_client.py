@@ -85,9 +85,8 @@ class GeminiClient:
         with self._our_errors(timeout_seconds):
             if theirs := self.settings.sdk_client:
                 return borrowed.send(theirs, model, body, timeout_seconds)
-            opened = self._open()
-            with Call(body, timeout_seconds) as call:
-                opened.sdk.models.generate_content(**opened.arguments(model))
+            call = Call(body, timeout_seconds)
+            self._open().send(call, model, is_stream=False)
             return parse_reply(call.kept_response, call.read())
 
     def count_tokens(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
@@ -124,10 +123,8 @@ class GeminiClient:
             if theirs := self.settings.sdk_client:
                 yield from borrowed.stream(theirs, model, body, timeout_seconds)
                 return
-            opened = self._open()
-            with Call(body, timeout_seconds, ends_at_deadline=False) as call:
-                for _ in opened.sdk.models.generate_content_stream(**opened.arguments(model)):
-                    pass
+            call = Call(body, timeout_seconds, ends_at_deadline=False)
+            self._open().send(call, model, is_stream=True)
             patience = Patience(timeout_seconds, total_seconds)
             yield from read_events(call.kept_response, patience)
 
@@ -138,8 +135,8 @@ class GeminiClient:
                 return await borrowed.asend(theirs, model, body, timeout_seconds)
             opened = await self._aopen()
             async with asyncio.timeout(timeout_seconds):
-                with Call(body, timeout_seconds) as call:
-                    await opened.sdk.aio.models.generate_content(**opened.arguments(model))
+                call = Call(body, timeout_seconds)
+                await opened.asend(call, model, is_stream=False)
                 return parse_reply(call.kept_response, await call.aread())
 
     async def astream(
@@ -160,11 +157,9 @@ class GeminiClient:
                         yield reply
                 return
             opened = await self._aopen()
+            call = Call(body, timeout_seconds, ends_at_deadline=False)
             async with asyncio.timeout(timeout_seconds):
-                with Call(body, timeout_seconds, ends_at_deadline=False) as call:
-                    models = opened.sdk.aio.models
-                    async for _ in await models.generate_content_stream(**opened.arguments(model)):
-                        pass
+                await opened.asend(call, model, is_stream=True)
             patience = Patience(timeout_seconds, total_seconds)
             async with aclosing(aread_events(call.kept_response, patience)) as replies:
                 async for reply in replies:

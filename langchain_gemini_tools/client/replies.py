@@ -99,10 +99,11 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
         raise _unreadable(response, text) from None
     if holds_error(reply):
         raise_api_error(response, text)
-    replies = reply if isinstance(reply, list) else [reply]
-    if not all(isinstance(item, dict) for item in replies):
+    if isinstance(reply, dict):
+        return [reply]
+    if not isinstance(reply, list) or not all(isinstance(item, dict) for item in reply):
         raise _unreadable(response, text)
-    return replies
+    return reply
 
 
 def raise_api_error(response: Any, body: bytes) -> NoReturn:

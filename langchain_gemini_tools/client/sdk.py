@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools._version import __version__
@@ -20,22 +20,60 @@ from langchain_gemini_tools.errors import (
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.client.settings import ClientSettings
+    from langchain_gemini_tools.client.transport import Call, Envelope
 
     JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class OpenedSdk:
-    """The SDK's client and what it sends through; made by the first call."""
+    """The SDK's client and what it sends through; made by the first call.
+
+    With a key, the SDK writes the same URL and headers at every call of a model, which costs as
+    much as the rest of the call. So it is asked once; where a token may run out, it always is.
+    """
 
     sdk: Any
     pool: HttpPool
     config: Any
     """A `types.GenerateContentConfig`, made once: the SDK parses a dictionary at each call."""
+    _envelopes: dict[tuple[str, bool], Envelope] = field(default_factory=dict, repr=False)
+    """By model, and whether it streams."""
 
-    def arguments(self, model: str) -> JsonObject:
+    def send(self, call: Call, model: str, *, is_stream: bool) -> None:
+        """Send a call to a model; the response is on the call then."""
+        if envelope := self._envelopes.get((model, is_stream)):
+            call.send(self.pool.sync_client(), envelope)
+            return
+        with call:
+            if is_stream:
+                for _ in self.sdk.models.generate_content_stream(**self._arguments(model)):
+                    pass
+            else:
+                self.sdk.models.generate_content(**self._arguments(model))
+        self._keep_envelope(call, model, is_stream=is_stream)
+
+    async def asend(self, call: Call, model: str, *, is_stream: bool) -> None:
+        """`send` for the running event loop."""
+        if envelope := self._envelopes.get((model, is_stream)):
+            await call.asend(await self.pool.async_client(), envelope)
+            return
+        models = self.sdk.aio.models
+        with call:
+            if is_stream:
+                async for _ in await models.generate_content_stream(**self._arguments(model)):
+                    pass
+            else:
+                await models.generate_content(**self._arguments(model))
+        self._keep_envelope(call, model, is_stream=is_stream)
+
+    def _arguments(self, model: str) -> JsonObject:
         """What a generating method of the SDK is called with."""
         return {"model": model, "contents": PLACEHOLDER, "config": self.config}
+
+    def _keep_envelope(self, call: Call, model: str, *, is_stream: bool) -> None:
+        if call.envelope and call.envelope.is_lasting and call.kept_response.status_code == 200:
+            self._envelopes[model, is_stream] = call.envelope
 
 
 def open_sdk(settings: ClientSettings) -> OpenedSdk:

@@ -3,7 +3,7 @@
 google-genai takes HTTP clients of ours (`HttpOptions.httpx_client`, `httpx_async_client`). Those
 two only stand in: their `send` swaps the SDK's body for ours, hands the request to a plain client,
 keeps what comes back, and gives the SDK an empty 200. So URL, headers and credentials are the
-SDK's, and both bodies are exactly what we wrote and what the server wrote.
+SDK's (the `Envelope`), and both bodies are exactly what we wrote and what the server wrote.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import sys
 import time
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.client.limits import Intake
@@ -38,6 +39,28 @@ CONNECT_SECONDS = 20.0
 """For reaching the server, where the whole call has longer: nobody is there after that."""
 
 
+@dataclass(frozen=True)
+class Envelope:
+    """Everything of a request but its body: where it goes, and who sends it."""
+
+    url: Any
+    headers: Any = field(repr=False)
+    """As the SDK wrote them, without those that belong to its own body and connection."""
+
+    @classmethod
+    def of(cls, request: Any) -> Envelope:
+        """The envelope of a request that the SDK has built."""
+        headers = request.headers.copy()
+        for name in ("content-length", "transfer-encoding", "host"):
+            headers.pop(name, None)
+        return cls(request.url, headers)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the SDK would write the same again: a key stays, a token runs out."""
+        return "x-goog-api-key" in self.headers and "authorization" not in self.headers
+
+
 class Call:
     """One request on its way through the SDK; `with` it, the SDK's HTTP client knows the body."""
 
@@ -52,7 +75,7 @@ class Call:
             else None
         )
         self.response: Any = None
-        self._was_sent = False
+        self.envelope: Envelope | None = None
 
     def __enter__(self) -> Self:
         self._token: Token[Call | None] = _current_call.set(self)
@@ -99,23 +122,25 @@ class Call:
             await response.aclose()
         return intake.whole()
 
-    def render(self, client: Any, request: Any) -> Any:
-        """The SDK's request with our body and our timeout, built by the client that sends it."""
-        if self._was_sent:
+    def send(self, client: Any, envelope: Envelope) -> None:
+        """Send our body in this envelope; what the server answers is kept."""
+        self.response = client.send(self._render(client, envelope), stream=True)
+
+    async def asend(self, client: Any, envelope: Envelope) -> None:
+        """`send` for the running event loop."""
+        self.response = await client.send(self._render(client, envelope), stream=True)
+
+    def _render(self, client: Any, envelope: Envelope) -> Any:
+        """The request with our body and our timeout, built by the client that sends it."""
+        if self.envelope is not None:
             raise GeminiToolsError("google-genai tried to send one request twice.")
-        self._was_sent = True
-        headers = request.headers.copy()
-        for name in ("content-length", "transfer-encoding", "host"):
-            headers.pop(name, None)
+        self.envelope = envelope
+        headers = envelope.headers.copy()
         if self.deadline is not None and (self.timeout_seconds or 0) >= _SHORTEST_SERVER_DEADLINE:
             # Otherwise the server stops at a time of its own, however long we would wait.
             headers.setdefault("x-server-timeout", str(math.ceil(self.timeout_seconds or 0)))
         return client.build_request(
-            request.method,
-            request.url,
-            headers=headers,
-            content=self.body,
-            extensions=self._extensions(),
+            "POST", envelope.url, headers=headers, content=self.body, extensions=self._extensions()
         )
 
     def _extensions(self) -> JsonObject:
@@ -168,9 +193,7 @@ def _stand_in_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
             self._pool = pool
 
         def send(self, request: Any, **_: Any) -> Any:
-            call = _call_in_progress()
-            client = self._pool.sync_client()
-            call.response = client.send(call.render(client, request), stream=True)
+            _call_in_progress().send(self._pool.sync_client(), Envelope.of(request))
             return library.Response(200, request=request, content=b"")
 
     class StandInAsyncClient(library.AsyncClient):  # type: ignore[misc,name-defined]
@@ -179,9 +202,8 @@ def _stand_in_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
             self._pool = pool
 
         async def send(self, request: Any, **_: Any) -> Any:
-            call = _call_in_progress()
             client = await self._pool.async_client()
-            call.response = await client.send(call.render(client, request), stream=True)
+            await _call_in_progress().asend(client, Envelope.of(request))
             return library.Response(200, request=request, content=b"")
 
     return StandInClient, StandInAsyncClient

@@ -23,7 +23,6 @@ from langchain_gemini_tools.wire.history import (
     Repair,
     Turn,
     arrange_turns,
-    calls_of,
     split_system,
     unanswered,
 )
@@ -47,10 +46,10 @@ def render_conversation(
 def _render_turn(turn: Turn, repairs: list[Repair]) -> Iterator[tuple[int, BaseMessage]]:
     """What the model said, the results in the order of its calls, then what the user said."""
     results: list[tuple[int, BaseMessage]] = []
-    for position, reply in turn.replies:
-        whole = _with_block_calls(reply)
+    for position, reply, calls in turn.replies:
+        whole = _with_block_calls(reply, calls)
         yield position, render_reply(whole)
-        given = _results_by_id(turn, position, reply)
+        given = {call.id: call.result for call in calls if call.result}
         for call in whole.tool_calls:
             call_id, name = call["id"] or "", call["name"]
             if call_id not in given:
@@ -66,23 +65,15 @@ def _render_turn(turn: Turn, repairs: list[Repair]) -> Iterator[tuple[int, BaseM
         yield position, _render_loose(message) if isinstance(message, ToolMessage) else message
 
 
-def _with_block_calls(reply: AIMessage) -> AIMessage:
+def _with_block_calls(reply: AIMessage, calls: Sequence[Call]) -> AIMessage:
     """The reply with calls that stand in its content alone, as Anthropic's blocks may."""
     known = {call["id"] for call in (*reply.tool_calls, *reply.invalid_tool_calls)}
-    found = [call for call in calls_of(reply) if call.id not in known]
-    calls = [tool_call(name=call.name, args=call.args, id=call.id) for call in found]
-    if not calls:
-        return reply
-    return reply.model_copy(update={"tool_calls": [*reply.tool_calls, *calls]})
-
-
-def _results_by_id(turn: Turn, position: int, reply: AIMessage) -> dict[str, ToolMessage]:
-    calls = calls_of(reply)
-    return {
-        calls[number].id: result
-        for (place, number), result in turn.results.items()
-        if place == position
-    }
+    more = [
+        tool_call(name=call.name, args=call.args, id=call.id)
+        for call in calls
+        if call.id not in known
+    ]
+    return reply.model_copy(update={"tool_calls": [*reply.tool_calls, *more]}) if more else reply
 
 
 def _refusal(reason: str, answer: ToolMessage | None = None) -> ToolMessage:

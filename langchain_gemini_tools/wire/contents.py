@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
-    from langchain_gemini_tools.wire.history import Call, Repair, Turn
+    from langchain_gemini_tools.wire.history import Call, Repair, Reply, Turn
 
 
 @dataclass
@@ -107,9 +107,13 @@ def render_contents(messages: Iterable[tuple[int, BaseMessage]], reader: Reader)
     """
     turns, repairs = history.arrange_turns(messages)
     conversation = Conversation(repairs=repairs)
-    for turn in turns:
-        _render_turn(turn, conversation, reader)
-    _fill_ends(conversation, turns)
+    last = turns[-1]
+    # A turn that is rendered is dropped at once: what lives on is gone through again and again by
+    # the garbage collector, and that costs more than the rendering.
+    turns.reverse()
+    while turns:
+        _render_turn(turns.pop(), conversation, reader)
+    _fill_ends(conversation, last)
     if reader.capabilities.checks_call_signatures:
         _sign_current_turn(conversation.contents)
     return conversation
@@ -119,15 +123,15 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
     answers: list[gemini.Part] = []
     media: list[gemini.Part] = []
     used_ids: set[str] = set()
-    for position, reply in turn.replies:
-        calls = history.calls_of(reply)
-        rendered = _render_calls(position, reply, calls, used_ids, reader)
-        parts = _render_reply(reply, calls, rendered)
+    for reply in turn.replies:
+        position, message, calls = reply
+        rendered = _render_calls(reply, used_ids, reader)
+        parts = _render_reply(reply, rendered)
         if (
-            not _reads_signatures(reader.model, reply)
+            not _reads_signatures(reader.model, message)
             and (bare := without_signatures(parts)) != parts
         ):
-            author = reply.response_metadata["model_name"]
+            author = message.response_metadata["model_name"]
             conversation.repairs.append(history.unsigned(position, author))
             parts = bare
         if not reader.takes_server_parts and any(map(is_server_part, parts)):
@@ -139,13 +143,13 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
             )
         conversation.add("model", parts)
         for number, call_id, wire_name in _sent_calls(parts, rendered):
-            found = turn.results.get((position, number))
-            if found is None:
+            result = calls[number].result
+            if result is None:
                 conversation.repairs.append(history.unanswered(position, calls[number]))
                 answer = render_response(call_id, wire_name, {"error": history.NOT_EXECUTED})
             else:
                 answer, more = render_result(
-                    found,
+                    result,
                     call_id=call_id,
                     name=wire_name,
                     capabilities=reader.capabilities,
@@ -155,16 +159,19 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
             answers.append(answer)
     conversation.add("user", answers)
     conversation.add("user", media)
-    for position, message in turn.inputs:
-        conversation.add("user", _render_input(position, message, conversation.repairs))
+    for position, given in turn.inputs:
+        conversation.add("user", _render_input(position, given, conversation.repairs))
 
 
 def _reads_signatures(model: str, reply: AIMessage) -> bool:
     """Whether this model takes the reply's signatures, by the names its author goes by."""
-    authors = (reply.response_metadata.get(key) for key in ("model_name", "requested_model"))
-    return any(reads_signatures_of(model, str(author or "")) for author in authors if author) or (
-        "model_name" not in reply.response_metadata
-    )
+    metadata = reply.response_metadata
+    if "model_name" not in metadata:
+        return True
+    for key in ("model_name", "requested_model"):
+        if (author := metadata.get(key)) and reads_signatures_of(model, str(author)):
+            return True
+    return False
 
 
 # the user's side
@@ -184,10 +191,9 @@ def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) ->
 # the model's side
 
 
-def _render_calls(
-    position: int, message: AIMessage, calls: Sequence[Call], used_ids: set[str], reader: Reader
-) -> list[gemini.Part]:
+def _render_calls(reply: Reply, used_ids: set[str], reader: Reader) -> list[gemini.Part]:
     """Each call as a part, with its signature and an id that stands once in the turn."""
+    position, message, calls = reply
     signatures = call_signatures_of(message)
     parts: list[gemini.Part] = []
     for number, call in enumerate(calls):
@@ -201,21 +207,23 @@ def _render_calls(
         part: gemini.Part = {
             "functionCall": {"id": call_id, "name": render_name(call.name), "args": args}
         }
-        signature = signatures.get(call.id)
-        parts.append({**part, "thoughtSignature": signature} if signature else part)
+        if signature := signatures.get(call.id):
+            part["thoughtSignature"] = signature
+        parts.append(part)
     return parts
 
 
-def _render_reply(
-    message: AIMessage, calls: Sequence[Call], rendered: Sequence[gemini.Part]
-) -> list[gemini.Part]:
+def _render_reply(reply: Reply, rendered: Sequence[gemini.Part]) -> list[gemini.Part]:
     """An AI message's parts as the model wrote them, as far as that is known.
 
     Args:
-        message: The message.
-        calls: Its calls.
+        reply: The message and its calls.
         rendered: The part of each call.
     """
+    _, message, calls = reply
+    log = part_log_of(message)
+    if not log and isinstance(message.content, str):
+        return [{"text": message.content}, *rendered] if message.content else [*rendered]
     pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
     parts: list[gemini.Part] = []
     said: list[gemini.Part] = []  # without calls
@@ -228,7 +236,7 @@ def _render_reply(
         elif part := render_reply_block(block, message):
             parts.append(part)
             said.append(part)
-    if log := part_log_of(message):
+    if log:
         by_id = {call.id: part for call, part in zip(calls, rendered, strict=True)}
         ordered = restore_order(log, said, by_id)
         if ordered is not None and len(by_id) == len(calls):
@@ -240,14 +248,17 @@ def _sent_calls(
     parts: Sequence[gemini.Part], rendered: Sequence[gemini.Part]
 ) -> list[tuple[int, str, str]]:
     """Number, id and name of the message's calls, in the order they are sent."""
+    if not rendered:
+        return []
     numbers = {part["functionCall"]["id"]: number for number, part in enumerate(rendered)}
-    # A part that is echoed as it came may hold anything.
-    sent = [call for part in parts if isinstance(call := part.get("functionCall"), dict)]
-    return [
-        (numbers[call_id], call_id, function_call["name"])
-        for function_call in sent
-        if isinstance(call_id := function_call.get("id"), str) and call_id in numbers
-    ]
+    sent: list[tuple[int, str, str]] = []
+    for part in parts:
+        call: Any = part.get("functionCall")
+        # A part that is echoed as it came may hold anything.
+        call_id = call.get("id") if isinstance(call, dict) else None
+        if isinstance(call_id, str) and call_id in numbers:
+            sent.append((numbers[call_id], call_id, call["name"]))
+    return sent
 
 
 def _block_call_id(block: dict[str, Any]) -> str:
@@ -255,7 +266,7 @@ def _block_call_id(block: dict[str, Any]) -> str:
     return str(block.get("call_id") or block.get("id") or "")
 
 
-def _fill_ends(conversation: Conversation, turns: Sequence[Turn]) -> None:
+def _fill_ends(conversation: Conversation, last: Turn) -> None:
     """The user speaks first and last."""
     contents = conversation.contents
     if not contents:
@@ -265,7 +276,7 @@ def _fill_ends(conversation: Conversation, turns: Sequence[Turn]) -> None:
         conversation.repairs.append(history.filled(0, "starts_with_model", explanation))
         contents.insert(0, {"role": "user", "parts": [{"text": history.TRIMMED_START}]})
     if contents[-1]["role"] == "model":
-        position = turns[-1].replies[-1][0] if turns[-1].replies else 0
+        position = last.replies[-1].position if last.replies else 0
         explanation = f"The history ends with the model; {history.CONTINUE!r} follows it."
         conversation.repairs.append(history.filled(position, "ends_with_model", explanation))
         contents.append({"role": "user", "parts": [{"text": history.CONTINUE}]})
@@ -279,12 +290,14 @@ def _sign_current_turn(contents: list[gemini.Content]) -> None:
     """
     for content in reversed(contents):
         if content["role"] == "user":
-            if any("functionResponse" not in part for part in content["parts"]):
-                return
+            for part in content["parts"]:
+                if "functionResponse" not in part:
+                    return
             continue
         for number, part in enumerate(content["parts"]):
             if "functionCall" in part:
-                content["parts"][number] = {"thoughtSignature": SKIP_SIGNATURE, **part}
+                if "thoughtSignature" not in part:
+                    content["parts"][number] = {**part, "thoughtSignature": SKIP_SIGNATURE}
                 break
 
 

@@ -60,10 +60,13 @@ class Ending:
         if isinstance(usage, dict):
             self.usage.update({key: value for key, value in usage.items() if value is not None})
         self._saw_candidate |= candidate is not None
+        fields = self._fields
         for source in (reply, candidate or {}):
             for key, value in source.items():
-                if key not in _NOT_METADATA and value is not None:
-                    self._fields[key] = _later(key, self._fields.get(key), value)
+                if key in _NOT_METADATA or value is None:
+                    continue
+                is_word = isinstance(value, (str, int, float))
+                fields[key] = value if is_word else _later(key, fields.get(key), value)
 
     def metadata(self, text: str = "") -> dict[str, Any]:
         """What goes into `response_metadata`: everything the API told, in LangChain's spelling.

@@ -21,8 +21,9 @@ What is mended is told as a `Repair`; nothing is mended in silence, and nothing 
 from __future__ import annotations
 
 import json
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
@@ -63,39 +64,83 @@ class Repair:
     """Whether the turns say exactly what the messages said."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """A tool call of an AI message, valid or not."""
 
     id: str
     name: str
     args: dict[str, Any]
+    result: ToolMessage | None = None
 
 
-@dataclass
+class Reply(NamedTuple):
+    """An AI message, its index in the list that was given, and its calls."""
+
+    position: int
+    message: AIMessage
+    calls: list[Call]
+
+
+@dataclass(slots=True)
 class Turn:
     """What the model said, then what came back."""
 
-    replies: list[tuple[int, AIMessage]] = field(default_factory=list)
-    results: dict[tuple[int, int], ToolMessage] = field(default_factory=dict)
-    """By index of the AI message and number of the call in it: ids may stand there twice."""
-    inputs: list[tuple[int, BaseMessage]] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    inputs: Sequence[tuple[int, BaseMessage]] = ()
     """Human messages, and tool messages that answer nothing."""
+    has_results: bool = False
+
+    def add_input(self, position: int, message: BaseMessage) -> None:
+        """Add what the user said, or what nothing asked for."""
+        if not isinstance(self.inputs, list):
+            self.inputs = []
+        self.inputs.append((position, message))
+
+
+class _Asked:
+    """The calls that a result may belong to: of each id, those in the last turn that has it."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, Turn] = {}
+        self._first: dict[str, Call] = {}
+        self._more: dict[str, deque[Call]] = {}
+        """Further calls of that turn: an id may stand there twice."""
+
+    def add(self, call: Call, turn: Turn) -> None:
+        if self._turns.get(call.id) is turn:
+            self._more.setdefault(call.id, deque()).append(call)
+        else:
+            self._turns[call.id] = turn
+            self._first[call.id] = call
+            self._more.pop(call.id, None)
+
+    def find(self, call_id: str) -> tuple[Call, Turn] | None:
+        """The first one that is not answered yet."""
+        if (call := self._first.get(call_id)) is None:
+            return None
+        if call.result is not None:
+            if not (more := self._more.get(call_id)):
+                return None
+            call = self._first[call_id] = more.popleft()
+        return call, self._turns[call_id]
 
 
 def split_system(
     messages: Sequence[BaseMessage],
-) -> tuple[list[SystemMessage], list[tuple[int, BaseMessage]]]:
+) -> tuple[list[SystemMessage], Iterator[tuple[int, BaseMessage]]]:
     """System messages from anywhere in the list, and the others with their positions."""
-    system: list[SystemMessage] = []
-    others: list[tuple[int, BaseMessage]] = []
+    known = [_known_message(message, position) for position, message in enumerate(messages)]
+    return [message for message in known if isinstance(message, SystemMessage)], _others(known)
+
+
+def _others(messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage]]:
     for position, message in enumerate(messages):
-        known = _known_message(message, position)
-        if isinstance(known, SystemMessage):
-            system.append(known)
-        else:
-            others += [(position, piece) for piece in _without_tool_result_blocks(known)]
-    return system, others
+        if isinstance(message, HumanMessage) and isinstance(message.content, list):
+            for piece in _without_tool_result_blocks(message):
+                yield position, piece
+        elif not isinstance(message, SystemMessage):
+            yield position, message
 
 
 def arrange_turns(
@@ -104,20 +149,24 @@ def arrange_turns(
     """Group messages into turns and give every tool result to its call."""
     turns = [Turn()]
     repairs: list[Repair] = []
+    asked = _Asked()
     for position, message in messages:
         turn = turns[-1]
         if isinstance(message, AIMessage):
-            if turn.results or turn.inputs or not turn.replies:
+            if turn.has_results or turn.inputs or not turn.replies:
                 turns.append(turn := Turn())
             else:
                 repairs.append(_joined(position, "AI messages"))
-            turn.replies.append((position, message))
+            calls = calls_of(message)
+            turn.replies.append(Reply(position, message, calls))
+            for call in calls:
+                asked.add(call, turn)
         elif isinstance(message, ToolMessage):
-            _place_result(turns, position, message, repairs)
+            _place_result(asked, turn, position, message, repairs)
         else:
             if turn.inputs:
                 repairs.append(_joined(position, "user messages"))
-            turn.inputs.append((position, message))
+            turn.add_input(position, message)
     return turns, repairs
 
 
@@ -163,35 +212,24 @@ def _object(args: Any) -> dict[str, Any]:
 
 
 def _place_result(
-    turns: list[Turn], position: int, result: ToolMessage, repairs: list[Repair]
+    asked: _Asked, current: Turn, position: int, result: ToolMessage, repairs: list[Repair]
 ) -> None:
     """Give a result to the nearest call before it that has its id, unless that is answered."""
-    for turn in reversed(turns):
-        if not (keys := _calls_with_id(turn, result.tool_call_id)):
-            continue
-        if (key := next((key for key in keys if key not in turn.results), None)) is None:
-            break
-        if turn is not turns[-1] or turn.inputs:
+    if found := asked.find(result.tool_call_id):
+        call, turn = found
+        call.result = result
+        turn.has_results = True
+        if turn is not current or turn.inputs:
             repairs.append(_moved(position, result))
-        turn.results[key] = result
         return
-    turns[-1].inputs.append((position, result))
+    current.add_input(position, result)
     repairs.append(_orphaned(position, result))
-
-
-def _calls_with_id(turn: Turn, call_id: str) -> list[tuple[int, int]]:
-    return [
-        (position, number)
-        for position, reply in turn.replies
-        for number, call in enumerate(calls_of(reply))
-        if call.id == call_id
-    ]
 
 
 def _known_message(message: BaseMessage, position: int) -> BaseMessage:
     """The message as one of the four kinds."""
     match message:
-        case HumanMessage() | AIMessage() | SystemMessage() | ToolMessage():
+        case ToolMessage() | AIMessage() | HumanMessage() | SystemMessage():
             return message
         case FunctionMessage():
             return ToolMessage(message.content, tool_call_id=message.name, name=message.name)
@@ -208,11 +246,8 @@ def _known_message(message: BaseMessage, position: int) -> BaseMessage:
     )
 
 
-def _without_tool_result_blocks(message: BaseMessage) -> Iterator[BaseMessage]:
+def _without_tool_result_blocks(message: HumanMessage) -> Iterator[BaseMessage]:
     """Anthropic's user message with `tool_result` blocks -> tool messages, then the rest of it."""
-    if not isinstance(message, HumanMessage) or not isinstance(message.content, list):
-        yield message
-        return
     rest: list[str | dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, dict) and block.get("type") == "tool_result":

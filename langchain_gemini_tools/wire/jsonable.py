@@ -41,7 +41,10 @@ def dump_json(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
 def _dump(body: Any, separators: tuple[str, str]) -> str:
     dump = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=separators)
     try:
-        return dump(body, default=_jsonable)
+        try:
+            return dump(body, default=_jsonable, check_circular=False)
+        except RecursionError:  # without end, or only very deep: this one tells, and is slower
+            return dump(body, default=_jsonable)
     except RefusedError:
         raise
     except (TypeError, ValueError) as error:

@@ -35,7 +35,7 @@ _TEXT_FIELDS = {"text", "thought", "thoughtSignature"}
 _INVENTED_PREFIXES = ("default_api.", "default_api:")
 
 
-@dataclass
+@dataclass(slots=True)
 class CallPiece:
     """A tool call, or some of its arguments: whole `args`, or a `fragment` of their JSON text."""
 
@@ -46,7 +46,7 @@ class CallPiece:
     fragment: str = ""
 
 
-@dataclass
+@dataclass(slots=True)
 class Piece:
     """What one part adds to the message."""
 
@@ -55,6 +55,11 @@ class Piece:
     call: CallPiece | None = None
     signature: str | None = None
     """Thought signature of `call`."""
+
+    @property
+    def is_plain_text(self) -> bool:
+        """Whether this is text and nothing else."""
+        return self.block is None and self.call is None
 
     @property
     def is_answer(self) -> bool:
@@ -112,6 +117,8 @@ class PartReader:
         """The piece that a part adds, or `None` when it adds nothing a user would see."""
         if not isinstance(part, dict):
             raise UnreadableReplyError(f"The reply holds a part that is no object: {part!r:.200}")
+        if len(part) == 1 and isinstance(text := part.get("text"), str):
+            return self._read_text(text, None)  # as nearly all events of a stream are
         signature = _text(part.get("thoughtSignature"))
         match part:
             case {"functionCall": dict(call)} if not self._is_remote(call):
@@ -227,8 +234,9 @@ class PartReader:
             self._partial = (begun, ArgumentsWriter(self._parameter_names.get(name)))
             begun.fragment = self._continue_call(call).fragment
         elif name and (args is None or isinstance(args, dict)):
-            names = self._parameter_names.get(name, {})
-            begun.args = {names.get(key, key): value for key, value in (args or {}).items()}
+            begun.args = args or {}
+            if names := self._parameter_names.get(name):
+                begun.args = {names.get(key, key): value for key, value in begun.args.items()}
         else:
             # Core would repair anything that begins like JSON into a valid call.
             begun.fragment = f"not a function call: {json.dumps(call)}"
@@ -253,7 +261,7 @@ class PartReader:
 
     def _user_name(self, wire_name: str) -> str:
         """The bound tool's name, without a prefix that the model made up."""
-        if wire_name not in self._tool_names:
+        if wire_name not in self._tool_names and wire_name.startswith(_INVENTED_PREFIXES):
             for prefix in _INVENTED_PREFIXES:
                 if (bare := wire_name.removeprefix(prefix)) in self._tool_names:
                     return self._tool_names[bare]
@@ -286,7 +294,7 @@ def spoken(pieces: Iterable[Piece]) -> str:
 def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
     """The blocks of these pieces, those that continue one joined to it."""
     blocks: dict[str, dict[str, Any]] = {}
-    for block in (piece.block for piece in pieces if piece.block is not None):
+    for block in [piece.block for piece in pieces if piece.block is not None]:
         if (known := blocks.get(block["index"])) is None:
             blocks[block["index"]] = dict(block)
         else:
@@ -297,11 +305,10 @@ def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
 def merge_calls(pieces: Iterable[Piece]) -> list[CallPiece]:
     """The calls of these pieces, arguments that continue one joined to it."""
     calls: dict[int, CallPiece] = {}
-    for call in (piece.call for piece in pieces if piece.call is not None):
-        if (known := calls.get(call.index)) is None:
-            calls[call.index] = replace(call)
-        else:
-            known.fragment += call.fragment
+    for call in [piece.call for piece in pieces if piece.call is not None]:
+        if (known := calls.get(call.index)) is not None:
+            call = replace(known, fragment=known.fragment + call.fragment)  # noqa: PLW2901
+        calls[call.index] = call
     return list(calls.values())
 
 

@@ -54,21 +54,21 @@ class PartLog:
         if "text" in last and "signature" not in last and signature is None:
             last["text"] += len(text)
         else:
-            self._add("text", len(text), signature=signature)
+            self._add("text", len(text), "signature", signature)
 
     def add_block(self, signature: str | None = None) -> None:
         """Note a part that stands in `content` as a block of its own."""
         self._is_needed |= self._has_call or signature is not None
-        self._add("block", 1, signature=signature)
+        self._add("block", 1, "signature", signature)
 
     def add_call(self, call_id: str, wire_name: str | None = None) -> None:
         """Note a function call, with the name the model used where that is not the tool's."""
         self._is_needed |= wire_name is not None
         self._has_call = True
-        self._add("call", call_id, name=wire_name)
+        self._add("call", call_id, "name", wire_name)
 
-    def _add(self, kind: str, value: Any, **notes: str | None) -> None:
-        self._entries.append({kind: value} | {k: v for k, v in notes.items() if v is not None})
+    def _add(self, kind: str, value: Any, note: str, said: str | None) -> None:
+        self._entries.append({kind: value} if said is None else {kind: value, note: said})
 
     def dump(self) -> dict[str, Any]:
         """What goes into `additional_kwargs`; nothing where content, then calls, is the order."""

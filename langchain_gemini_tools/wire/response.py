@@ -192,6 +192,8 @@ class StreamParser:
         if any(candidate.get("index") for candidate in candidates):
             raise UnreadableReplyError("The stream holds a second candidate; one was asked for.")
         pieces = self._answer.read(reply, candidates[0] if candidates else None)
+        if len(pieces) == 1 and pieces[0].is_plain_text:
+            return [_render_text(pieces[0].text)]
         return [_render_chunk(run) for run in _runs(pieces)]
 
     def finish(self) -> list[ChatGenerationChunk]:
@@ -245,7 +247,7 @@ def _is_fragment(piece: Piece) -> bool:
 def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
     # Core's translator for our provider shows some of a call's arguments as if they were all of
     # them, and never the rest. Without the provider, core shows them as a `tool_call_chunk`.
-    is_fragment = any(_is_fragment(piece) for piece in pieces)
+    is_fragment = _is_fragment(pieces[0])  # and so are the others of a run
     blocks = merge_blocks(pieces)
     signatures = call_signatures(pieces)
     message = AIMessageChunk(
@@ -263,6 +265,12 @@ def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
         response_metadata={} if is_fragment else {"model_provider": PROVIDER},
     )
     return ChatGenerationChunk(message=message)
+
+
+def _render_text(text: str) -> ChatGenerationChunk:
+    """A chunk of plain text, as nearly all are."""
+    metadata = {"model_provider": PROVIDER}
+    return ChatGenerationChunk(message=AIMessageChunk(content=text, response_metadata=metadata))
 
 
 def _candidates(reply: gemini.Reply) -> list[dict[str, Any]]:

@@ -46,13 +46,15 @@ def render_result(
         is_whole: Whether an object is the whole response: computer use reads its `url` there.
     """
     value, media = _split_content(result.content)
+    key = "error" if result.status == "error" else "output"
+    if not media:
+        return render_response(call_id, name, {key: value}), media
     inside: list[gemini.Part] = []
     after: list[gemini.Part] = []
     for part in media:
         fits = capabilities.takes_media_in_function_response and _is_inline_result(part)
         (inside if fits else after).append(part)
-    key = "error" if result.status == "error" else "output"
-    if value == "" and media:
+    if value == "":
         value = f"{len(media)} file(s), {'attached' if inside else 'see below'}."
     is_bare = is_whole and isinstance(value, dict) and key == "output"
     response = render_response(call_id, name, value if is_bare else {key: value})
@@ -135,7 +137,7 @@ def _parse_json(text: str) -> Any:
     if text[:1] not in "{[" and text.lstrip()[:1] not in ("{", "["):
         return text
     try:
-        value = json.loads(text, parse_constant=str, parse_int=_exact_int, parse_float=_exact_float)
+        value = _EXACT.decode(text)
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (dict, list)) else text
@@ -144,11 +146,14 @@ def _parse_json(text: str) -> Any:
 def _exact_int(digits: str) -> int | str:
     """The API keeps numbers as doubles; an id with more digits than fit stays text."""
     value = int(digits)
-    return value if abs(value) <= _MAX_EXACT_INT else digits
+    return value if -_MAX_EXACT_INT <= value <= _MAX_EXACT_INT else digits
 
 
 def _exact_float(digits: str) -> float | str:
     return value if math.isfinite(value := float(digits)) else digits
+
+
+_EXACT = json.JSONDecoder(parse_constant=str, parse_int=_exact_int, parse_float=_exact_float)
 
 
 def _is_inline_result(part: gemini.Part) -> bool:

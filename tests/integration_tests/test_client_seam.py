@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-KEY = "AIza" + "SyA1234567890abcdefghijklmnopqrstuv"
+KEY = "AIza" + "SyA1234567890abcdefghijklmnopqrstuv"  # in two: no scan takes it for a real one
 TOKEN = "ya29.a0AfH6SMBx-1234_abc"
 
 # Not what json.dumps would write: the SDK must not have touched it.
@@ -233,6 +233,42 @@ async def test_both_bodies_pass_the_sdk_untouched(way: str, backend: str, librar
     assert f"google-genai-sdk/{genai.__version__}" in sent["user-agent"]
     assert f"google-genai-sdk/{genai.__version__}" in sent["x-goog-api-client"]
     assert {"x-goog-api-key", "authorization"} & sent.keys() == credentials.keys()
+
+
+@every_way
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_later_calls_are_sent_as_the_sdk_sent_the_first(way: str, backend: str) -> None:
+    settings, *_ = BACKENDS[backend]
+    with serving(reply_as_asked) as server:
+        client = client_of(server, **settings)
+        results = [await called(client, way) for _ in range(3)]
+        await client.aclose()
+    assert results[1:] == results[:1] * 2
+    assert server.requests[1:] == server.requests[:1] * 2
+
+
+@every_way
+async def test_with_a_key_the_sdk_writes_the_same_at_every_call(way: str) -> None:
+    with serving(reply_as_asked) as server:
+        for _ in range(2):
+            client = client_of(server)  # a new one asks the SDK again
+            await called(client, way)
+            await client.aclose()
+    assert server.requests[0] == server.requests[1]
+
+
+@every_way
+async def test_a_token_that_was_refreshed_is_sent(way: str) -> None:
+    credentials = FixedCredentials()
+    vertex = {"vertexai": True, "project": "p", "location": "l", "credentials": credentials}
+    with serving(reply_as_asked) as server:
+        client = client_of(server, **vertex)
+        for token in ("ya29.first-token", "ya29.second-token"):
+            credentials.token = token
+            await called(client, way)
+        await client.aclose()
+    sent = [request.headers["authorization"] for request in server.requests]
+    assert sent == ["Bearer ya29.first-token", "Bearer ya29.second-token"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -11,13 +11,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.loops import loosen_loops
 from langchain_gemini_tools.wire.schema.python_types import class_schema, is_described_class
-from langchain_gemini_tools.wire.schema.reading import copy_json, read_schema
+from langchain_gemini_tools.wire.schema.reading import read_schema, schema_text
 from langchain_gemini_tools.wire.schema.references import (
     LIST_OF_SCHEMAS,
     MAP_OF_SCHEMAS,
@@ -77,19 +76,9 @@ def clean_schema(schema: Any) -> gemini.JsonSchema:
     Raises:
         InvalidToolError: It is no schema, or refers to something outside itself.
     """
-    plain = _plain(schema)
-    try:
-        text = json.dumps(plain)
-    except (TypeError, ValueError):
-        return _clean_document(plain)  # it holds more than JSON, such as a default of some class
-    return dict(copy_json(_clean_text(text)))
-
-
-@lru_cache(maxsize=1024)
-def _clean_text(text: str) -> Schema:
-    # An agent binds the same tools at every step. The schema's text is the one key that is right
-    # whatever may have been changed in the meantime.
-    return _clean_document(json.loads(text))
+    plain = plain_schema(schema)
+    text = schema_text(plain)
+    return _clean_document(plain if text is None else json.loads(text))
 
 
 def _clean_document(schema: Any) -> Schema:
@@ -103,8 +92,12 @@ def _clean_document(schema: Any) -> Schema:
         return _Cleaner(document, frozenset(graph), math.inf).clean()
 
 
-def _plain(schema: Any) -> Mapping[str, Any] | bool:
-    """The schema as a dict, whoever wrote it."""
+def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
+    """The schema as a dict, whoever wrote it.
+
+    Raises:
+        InvalidToolError: It is no schema.
+    """
     if is_described_class(schema):
         return {key: value for key, value in class_schema(schema).items() if key != "title"}
     if not isinstance(schema, type) and callable(getattr(schema, "model_dump", None)):

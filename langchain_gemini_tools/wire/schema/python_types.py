@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import typing_extensions
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import InjectedToolArg, StructuredTool
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
@@ -25,6 +25,7 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import is_typeddict
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.schema.reading import KnownSchema
 from langchain_gemini_tools.wire.tools.dialects import Specification
 
 if typing.TYPE_CHECKING:
@@ -32,8 +33,9 @@ if typing.TYPE_CHECKING:
 
 Schema = dict[str, Any]
 
-# Both remember plain JSON only, so that nothing in them keeps a class or a function alive.
-_class_schemas: WeakKeyDictionary[type, Schema] = WeakKeyDictionary()
+# They remember plain JSON only, so that nothing in them keeps a class or a function alive.
+_class_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
+_argument_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = WeakKeyDictionary()
 
 
@@ -46,12 +48,12 @@ def is_described_class(value: Any) -> bool:
     )
 
 
-def class_schema(cls: type) -> Schema:
+def class_schema(cls: type) -> KnownSchema:
     """The JSON schema of a described class, without its injected fields. Not to be changed."""
     try:
         cached = _class_schemas.get(cls)
         if cached is None:
-            cached = _class_schemas[cls] = _with_open_root(_read_class(cls))
+            cached = _class_schemas[cls] = KnownSchema(_with_open_root(_read_class(cls)))
     except PydanticUserError as error:
         raise InvalidToolError(
             f"{cls.__name__} has no JSON schema: {error} Use fields that JSON can hold, or mark "
@@ -70,7 +72,10 @@ def arguments_schema(schema: Any) -> Any:
     """What an `args_schema` says about the arguments; a class's docstring is about the class."""
     if not is_described_class(schema):
         return schema
-    return {key: value for key, value in class_schema(schema).items() if key != "description"}
+    if (cached := _argument_schemas.get(schema)) is None:
+        cached = _argument_schemas[schema] = KnownSchema(class_schema(schema))
+        cached.pop("description", None)
+    return cached
 
 
 def _read_class(cls: type) -> Schema:
@@ -108,12 +113,35 @@ def _read_dataclass(cls: type) -> Schema:
 
 def _without_injected(cls: type[BaseModel | BaseModelV1]) -> type[BaseModel | BaseModelV1]:
     """`cls`, or what LangChain shows of it to a model when some fields are injected."""
+    if _cannot_be_injected(cls):
+        return cls  # LangChain would make a copy of the class first, which takes twice as long
     words = inspect.getdoc(cls) or ""
     probe = StructuredTool(name=cls.__name__, description=words, args_schema=cls)
     shown = probe.tool_call_schema
     if isinstance(shown, dict) or _field_names(shown) == _field_names(cls):
         return cls
     return shown
+
+
+def _cannot_be_injected(cls: type[BaseModel | BaseModelV1]) -> bool:
+    """Whether no field can be one that LangChain fills in, as far as that is told quickly."""
+    if not issubclass(cls, BaseModel) or cls.__init__ is not BaseModel.__init__:
+        return False
+    return cls.__pydantic_complete__ and not any(map(_has_mark, cls.model_fields.values()))
+
+
+def _has_mark(field: FieldInfo) -> bool:
+    """Whether LangChain's mark stands beside the field's type, or the type is LangChain's own."""
+    marks = (*field.metadata, *typing.get_args(field.annotation))
+    if any(isinstance(mark, InjectedToolArg) or _is_langchains(mark) for mark in marks):
+        return True
+    return _is_langchains(typing.get_origin(field.annotation) or field.annotation)
+
+
+def _is_langchains(kind: Any) -> bool:
+    return isinstance(kind, type) and any(
+        base.__module__.startswith("langchain_core.tools") for base in kind.__mro__
+    )
 
 
 def _field_names(cls: type[BaseModel | BaseModelV1]) -> set[str]:

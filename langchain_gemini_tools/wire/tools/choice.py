@@ -131,6 +131,8 @@ def _read_word(word: str, bound: Sequence[Mapping[str, Any]]) -> ToolChoice:
 
 
 def _known_names(names: Sequence[Any], bound: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    if not names:
+        return ()
     known = function_names(bound)
     by_wire_name = names_by_wire_name(bound)
     found: list[str] = []

@@ -7,14 +7,20 @@ cheap: an agent does it at every step.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, StructuredTool, Tool
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.cleaning import render_parameters, render_response_schema
+from langchain_gemini_tools.wire.schema.cleaning import (
+    plain_schema,
+    render_parameters,
+    render_response_schema,
+)
 from langchain_gemini_tools.wire.schema.openapi import (
     render_openapi_parameters,
     render_openapi_schema,
@@ -26,6 +32,7 @@ from langchain_gemini_tools.wire.schema.python_types import (
     read_function,
     without_arguments,
 )
+from langchain_gemini_tools.wire.schema.reading import schema_text
 from langchain_gemini_tools.wire.tools.builtin import (
     is_builtin,
     render_builtin,
@@ -44,17 +51,17 @@ SchemaForm = Literal["json_schema", "openapi"]
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 
 
-SWALLOWED = "swallowed"
-"""Among what is remembered of a tool: names of arguments that will not reach it."""
-
-
 class BoundTool(dict[str, Any]):
     """A tool that is bound already: a plain dict in every way, known to be clean."""
 
     def __init__(self, tool: Mapping[str, Any]) -> None:
         super().__init__(tool)
-        self.remembered: dict[str, Any] = {}
-        """What was found out about it: see `findings`, and its declaration in each form."""
+        self.text: str | None = None
+        """Its JSON, once somebody has written it: the key to what is found out about it."""
+        self.declarations: dict[SchemaForm, gemini.FunctionDeclaration] = {}
+        """As they were sent, by their form."""
+        self.swallowed: Sequence[str] = ()
+        """Names of arguments that will not reach the tool."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return dict, (dict(self),)  # a copy may be changed, and is looked at again
@@ -141,7 +148,7 @@ def _bind_base_tool(tool: BaseTool) -> list[dict[str, Any]]:
         )
     )
     if swallowed := _swallowed_arguments(tool):
-        bound.remembered[SWALLOWED] = swallowed
+        bound.swallowed = swallowed
     return [bound]
 
 
@@ -172,6 +179,44 @@ def _call_schema(tool: BaseTool) -> Any:
 
 
 def _bind(specification: Specification) -> BoundTool:
+    name, description = specification.name, specification.description
+    try:
+        parameters = _schema_text(specification.parameters)
+        response = _schema_text(specification.response)
+    except (InvalidToolError, _HoldsMoreThanJsonError):
+        return BoundTool(_bind_function(specification))
+    if not isinstance(description, str | None):
+        return BoundTool(_bind_function(specification))
+    # An agent binds the same tools at every step. The texts of their schemas are the one key that
+    # is right whatever may have been changed in the meantime; what is read from a text is a copy.
+    text = _bind_text(name, description, parameters, response)
+    bound = BoundTool(json.loads(text))
+    bound.text = text
+    return bound
+
+
+class _HoldsMoreThanJsonError(Exception):
+    """A schema has no text that says all of it."""
+
+
+def _schema_text(schema: Any) -> str | None:
+    if schema is None:
+        return None
+    if (text := schema_text(plain_schema(schema))) is None:
+        raise _HoldsMoreThanJsonError
+    return text
+
+
+@lru_cache(maxsize=1024)
+def _bind_text(
+    name: str, description: str | None, parameters: str | None, response: str | None
+) -> str:
+    schemas = [None if text is None else json.loads(text) for text in (parameters, response)]
+    bound = _bind_function(Specification(name, description, *schemas))
+    return json.dumps(bound, ensure_ascii=False)
+
+
+def _bind_function(specification: Specification) -> dict[str, Any]:
     function: dict[str, Any] = {"name": specification.name}
     if specification.description:
         function["description"] = specification.description
@@ -188,7 +233,7 @@ def _bind(specification: Specification) -> BoundTool:
         raise InvalidToolError(
             f"Tool {specification.name!r}: its schema is nested too deep to be read."
         ) from None
-    return BoundTool({"type": "function", "function": function})
+    return {"type": "function", "function": function}
 
 
 def render_tools(
@@ -216,10 +261,9 @@ def _render_once(tool: Mapping[str, Any], form: SchemaForm) -> gemini.FunctionDe
     """A bound tool's declaration, found out once: an agent sends the same tools at every step."""
     if not isinstance(tool, BoundTool):
         return render_declaration(tool["function"], form)
-    if form not in tool.remembered:
-        tool.remembered[form] = render_declaration(tool["function"], form)
-    declaration: gemini.FunctionDeclaration = tool.remembered[form]
-    return declaration.copy()
+    if form not in tool.declarations:
+        tool.declarations[form] = render_declaration(tool["function"], form)
+    return tool.declarations[form].copy()
 
 
 def render_declaration(

@@ -1,21 +1,22 @@
 """What the API will refuse about a set of tools, and what costs or weakens: found when binding.
 
 The API names `function_declarations[3].parameters.properties[2]`, after the request was sent; here
-the tool and the parameter are named before. What only concerns one tool is found once and kept on
-it, so that checking bound tools again is cheap.
+the tool and the parameter are named before. What only concerns one tool is found once for all tools
+that say the same, so that checking bound tools again is cheap.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.loops import ALWAYS_GIVEN
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.tools.builtin import snake_case, uses_computer
-from langchain_gemini_tools.wire.tools.declarations import SWALLOWED, BoundTool
+from langchain_gemini_tools.wire.tools.declarations import BoundTool
 from langchain_gemini_tools.wire.tools.names import (
     names_by_wire_name,
     render_name,
@@ -23,11 +24,9 @@ from langchain_gemini_tools.wire.tools.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_gemini_tools.capabilities import Capabilities
-
-_Found = TypeVar("_Found")
 
 MAX_FUNCTIONS = 512
 MAX_DEPTH = 32
@@ -116,6 +115,8 @@ def _set_findings(
     bound: Sequence[Mapping[str, Any]], capabilities: Capabilities
 ) -> Iterator[Finding]:
     """Errors of the tools together."""
+    if len(names_by_wire_name(bound)) == len(bound) <= MAX_FUNCTIONS:
+        return  # nothing but functions, each with a name of its own
     functions: dict[str, Mapping[str, Any]] = {}
     for tool in bound:
         if function := tool.get("function"):
@@ -163,45 +164,31 @@ def _size_findings(bound: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 def declaration_tokens(tool: Mapping[str, Any]) -> int:
     """About how many tokens a tool's declaration costs in every request."""
-    return _remembered(tool, "tokens", lambda: _tokens(tool))
+    return len(_text(tool)) // CHARACTERS_PER_TOKEN
 
 
-def _tokens(tool: Mapping[str, Any]) -> int:
-    return len(json.dumps(tool, ensure_ascii=False)) // CHARACTERS_PER_TOKEN
-
-
-def _tool_findings(tool: Mapping[str, Any], capabilities: Capabilities) -> list[Finding]:
+def _tool_findings(tool: Mapping[str, Any], capabilities: Capabilities) -> Iterator[Finding]:
     """What there is to say about one tool, in the form of schemas that the model takes."""
-    if "function" not in tool:
-        return []
-    takes_json_schema = capabilities.takes_json_schema
-    key = "findings" if takes_json_schema else "findings of the Schema message"
-    return _remembered(
-        tool,
-        key,
-        lambda: [
-            *_function_findings(tool["function"], takes_json_schema),
-            *_swallowed_findings(tool),
-        ],
-    )
-
-
-def _swallowed_findings(tool: Mapping[str, Any]) -> Iterator[Finding]:
-    known = tool.remembered if isinstance(tool, BoundTool) else {}
-    for parameter in known.get(SWALLOWED, ()):
+    if "function" in tool:
+        yield from _findings_in(_text(tool), takes_json_schema=capabilities.takes_json_schema)
+    for parameter in tool.swallowed if isinstance(tool, BoundTool) else ():
         message = (
             "LangChain's StructuredTool keeps this name for itself: it never reaches the tool."
         )
         yield Finding("warning", "swallowed", tool["function"]["name"], parameter, message)
 
 
-def _remembered(tool: Mapping[str, Any], key: str, find: Callable[[], _Found]) -> _Found:
+@lru_cache(maxsize=1024)
+def _findings_in(text: str, *, takes_json_schema: bool) -> tuple[Finding, ...]:
+    return tuple(_function_findings(json.loads(text)["function"], takes_json_schema))
+
+
+def _text(tool: Mapping[str, Any]) -> str:
     if not isinstance(tool, BoundTool):
-        return find()
-    if key not in tool.remembered:
-        tool.remembered[key] = find()
-    found: _Found = tool.remembered[key]
-    return found
+        return json.dumps(tool, ensure_ascii=False)
+    if tool.text is None:
+        tool.text = json.dumps(tool, ensure_ascii=False)
+    return tool.text
 
 
 def _function_findings(

@@ -67,9 +67,7 @@ def renamed_parameters(bound: Iterable[Mapping[str, Any]]) -> dict[str, dict[str
     renamed: dict[str, dict[str, str]] = {}
     for tool in bound:
         function = tool.get("function") or {}
-        names = function.get("parameters", {}).get("properties", ())
-        if changed := {
-            name: wire for name in names if (wire := render_parameter_name(name)) != name
-        }:
-            renamed[function["name"]] = changed
+        for name in function.get("parameters", {}).get("properties", ()):
+            if (wire := render_parameter_name(name)) != name:
+                renamed.setdefault(function["name"], {})[name] = wire
     return renamed

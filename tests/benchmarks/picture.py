@@ -1,0 +1,92 @@
+"""The loop's cost against its turns, as an SVG that needs no library."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_WIDTH, _HEIGHT = 760, 420
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 230, 56, 52
+_LINES = {
+    "peer": ("langchain-google-genai", "#d1495b"),
+    "sdk": ("google-genai, bare", "#edae49"),
+    "ours": ("ChatGemini", "#00798c"),
+    "limit": ("httpx + json, the limit", "#8a8d91"),
+}
+_FIRST_TURN = 5
+
+
+def render_picture(growth: Mapping[str, Sequence[float]]) -> str:
+    """CPU seconds that a loop has used after each of its turns; both axes by powers of ten.
+
+    Args:
+        growth: For each subject, CPU seconds after turn 1, 2, 3 and so on.
+    """
+    drawn = {name: growth[name] for name in _LINES if name in growth}
+    turns = len(next(iter(drawn.values())))
+    values = [value for line in drawn.values() for value in line[_FIRST_TURN - 1 :]]
+    low, high = 10 ** math.floor(math.log10(min(values))), max(values) * 1.6
+    shapes = [*_axes(turns, low, high)]
+    for name, line in drawn.items():
+        shapes += _line(name, line, turns, low, high)
+    title = f"CPU time of an agent loop of {turns} tool turns"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="{title}" font-family="system-ui, sans-serif" font-size="13">\n'
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>\n'
+        f'<text x="{_LEFT}" y="30" font-size="16" font-weight="600" fill="#222">{title}</text>\n'
+        + "\n".join(shapes)
+        + "\n</svg>\n"
+    )
+
+
+def _x(turn: float, turns: int) -> float:
+    share = math.log(turn / _FIRST_TURN) / math.log(turns / _FIRST_TURN)
+    return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _y(value: float, low: float, high: float) -> float:
+    share = math.log(value / low) / math.log(high / low)
+    return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def _axes(turns: int, low: float, high: float) -> list[str]:
+    shapes: list[str] = []
+    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
+    tick = low
+    while tick <= high:
+        y = _y(tick, low, high)
+        label = f"{tick:g} s" if tick >= 1 else f"{tick * 1000:g} ms"
+        shapes.append(f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="#e3e5e8"/>')
+        shapes.append(_text(_LEFT - 8, y + 4, label, "#555", "end"))
+        tick *= 10
+    for turn in (5, 10, 20, 50, 100, 200, 500, 1000):
+        if turn <= turns:
+            x = _x(turn, turns)
+            shapes.append(f'<path d="M{x:.1f} {bottom}v5" stroke="#555"/>')
+            shapes.append(_text(x, bottom + 20, str(turn), "#555", "middle"))
+    shapes.append(f'<path d="M{_LEFT} {bottom}H{right}" stroke="#555"/>')
+    shapes.append(_text((_LEFT + right) / 2, _HEIGHT - 12, "tool turns so far", "#555", "middle"))
+    return shapes
+
+
+def _line(name: str, line: Sequence[float], turns: int, low: float, high: float) -> list[str]:
+    label, colour = _LINES[name]
+    points = [
+        f"{_x(turn, turns):.1f},{_y(value, low, high):.1f}"
+        for turn, value in enumerate(line, start=1)
+        if turn >= _FIRST_TURN
+    ]
+    total = f"{line[-1]:.2g} s"
+    y = _y(line[-1], low, high) + 4
+    return [
+        f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2.5"/>',
+        _text(_WIDTH - _RIGHT + 8, y, f"{label}: {total}", colour, "start"),
+    ]
+
+
+def _text(x: float, y: float, words: str, colour: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}">{words}</text>'

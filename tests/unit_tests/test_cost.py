@@ -1,0 +1,275 @@
+"""What rendering, reading and binding cost, counted in lines of ours that are run.
+
+A count does not depend on the machine's mood, and it grows with every loop that somebody adds. It
+sees no work inside of C functions; `make bench` does.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+import langchain_gemini_tools
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.client.sse import EventReader
+from langchain_gemini_tools.wire.request import encode_request, render_request
+from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from langchain_core.messages import BaseMessage
+
+    Json = dict[str, Any]
+
+PACKAGE = str(Path(langchain_gemini_tools.__file__).parent)
+MODEL = ChatGemini(model="gemini-3-flash-preview", api_key="not-used")
+CONTEXT = ReplyContext("gemini-3-flash-preview")
+
+
+def lines_run(function: Callable[[], object]) -> int:
+    """How many lines of this package a call runs, each time round a loop counted."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line":
+            count += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+# Histories
+
+
+def call(number: int, call_id: str | None = None) -> Json:
+    args = {"city": f"City {number}", "days": number}
+    return {"name": "look_up", "args": args, "id": call_id or f"call_{number}"}
+
+
+def asked(*calls: Json) -> AIMessage:
+    signatures = {item["id"]: "c2lnbmVk" for item in calls}
+    return AIMessage(
+        "",
+        tool_calls=list(calls),
+        additional_kwargs={"__gemini_function_call_thought_signatures__": signatures},
+        response_metadata={"model_provider": "google_genai", "model_name": "gemini-3-flash"},
+    )
+
+
+def answered(number: int, call_id: str | None = None) -> ToolMessage:
+    return ToolMessage('{"sky": "clear", "days": [1, 2]}', tool_call_id=call_id or f"call_{number}")
+
+
+def tool_turns(count: int) -> list[BaseMessage]:
+    return [message for n in range(count) for message in (asked(call(n)), answered(n))]
+
+
+HISTORIES: dict[str, Callable[[int], list[BaseMessage]]] = {
+    "tool turns": tool_turns,
+    "calls without a result": lambda count: [
+        message for n in range(count) for message in (asked(call(n)), HumanMessage("And now?"))
+    ],
+    "results without a call": lambda count: [
+        *tool_turns(count),
+        *(answered(n, f"lost_{n}") for n in range(count)),
+    ],
+    "results that come late": lambda count: [
+        *(message for n in range(count) for message in (asked(call(n)), HumanMessage("Wait."))),
+        *(answered(n) for n in range(count)),
+    ],
+    "one turn of many calls": lambda count: [
+        asked(*(call(n) for n in range(count))),
+        *(answered(n) for n in range(count)),
+    ],
+    "one id in every turn": lambda count: [
+        message
+        for n in range(count)
+        for message in (asked(call(n, "call_0")), answered(n, "call_0"))
+    ],
+    "one id in one turn": lambda count: [
+        asked(*(call(n, "call_0") for n in range(count))),
+        *(answered(n, "call_0") for n in range(count)),
+    ],
+    "texts in a row": lambda count: [HumanMessage(f"Text {n}") for n in range(count)],
+    "blocks in a message": lambda count: [
+        HumanMessage([{"type": "text", "text": f"Text {n}"} for n in range(count)])
+    ],
+    "system messages": lambda count: [
+        *(SystemMessage(f"Rule {n}") for n in range(count)),
+        HumanMessage("Hello"),
+    ],
+}
+
+
+def rendering(messages: list[BaseMessage]) -> Callable[[], object]:
+    def render() -> None:
+        request = render_request([HumanMessage("Hello"), *messages], MODEL._call_options(None, {}))
+        encode_request(request.body)
+
+    return render
+
+
+# Replies
+
+
+def reply(*parts: Json, finish_reason: str | None = None) -> Json:
+    candidate: Json = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
+    usage = {"promptTokenCount": 12, "candidatesTokenCount": 3, "totalTokenCount": 15}
+    end = {"finishReason": finish_reason} if finish_reason else {}
+    return {
+        "candidates": [candidate | end],
+        "usageMetadata": usage,
+        "modelVersion": "gemini-3-flash",
+        "responseId": "abc",
+    }
+
+
+def called(number: int) -> Json:
+    return {"functionCall": call(number), "thoughtSignature": "c2lnbmVk"}
+
+
+def fragment(number: int) -> Json:
+    piece = {"jsonPath": "$.text", "stringValue": f"word {number} ", "willContinue": True}
+    begun = {"name": "write", "id": "call_0"} if number == 0 else {}
+    return {"functionCall": {**begun, "partialArgs": [piece], "willContinue": True}}
+
+
+PARTS: dict[str, Callable[[int], list[Json]]] = {
+    "texts": lambda count: [{"text": f"word {n} "} for n in range(count)],
+    "calls": lambda count: [called(n) for n in range(count)],
+    "thoughts and texts": lambda count: [
+        {"text": f"word {n} ", "thought": n % 2 == 0} for n in range(count)
+    ],
+    "arguments in pieces": lambda count: [
+        *(fragment(n) for n in range(count)),
+        {"functionCall": {}},
+    ],
+}
+
+
+def streaming(parts: list[Json]) -> Callable[[], object]:
+    def read() -> None:
+        parser = StreamParser(CONTEXT)
+        for part in parts:
+            parser.feed(reply(part))
+        parser.feed(reply(finish_reason="STOP"))
+        parser.finish()
+
+    return read
+
+
+def reading(parts: list[Json]) -> Callable[[], object]:
+    return lambda: parse_response(reply(*parts, finish_reason="STOP"), CONTEXT)
+
+
+def cutting(count: int) -> Callable[[], object]:
+    """Bytes of events, cut where no event ends."""
+    stream = b"".join(b'data: {"text": "word %d"}\r\n\r\n' % n for n in range(count))
+
+    def read() -> None:
+        reader = EventReader()
+        for start in range(0, len(stream), 20):
+            reader.feed(stream[start : start + 20])
+        reader.finish()
+
+    return read
+
+
+# Tools
+
+
+def tools(count: int) -> list[Json]:
+    properties = {"city": {"type": "string"}, "days": {"type": "integer", "default": 3}}
+    schema = {"type": "object", "properties": properties, "required": ["city"]}
+    return [
+        {"name": f"look_up_{n}", "description": f"Look up {n}.", "parameters": schema}
+        for n in range(count)
+    ]
+
+
+def binding_again(count: int) -> Callable[[], object]:
+    given = tools(count)
+    MODEL.bind_tools(given)
+    return lambda: MODEL.bind_tools(given)
+
+
+def rendering_bound(count: int) -> Callable[[], object]:
+    options = MODEL.bind_tools(tools(count)).kwargs  # type: ignore[attr-defined]
+    return lambda: MODEL.preview("Hello", **options)
+
+
+WORK: dict[str, Callable[[int], Callable[[], object]]] = {
+    **{
+        f"render: {name}": lambda count, make=make: rendering(make(count))  # type: ignore[misc]
+        for name, make in HISTORIES.items()
+    },
+    **{
+        f"stream: {name}": lambda count, make=make: streaming(make(count))  # type: ignore[misc]
+        for name, make in PARTS.items()
+    },
+    **{
+        f"read: {name}": lambda count, make=make: reading(make(count))  # type: ignore[misc]
+        for name, make in PARTS.items()
+    },
+    "cut events": cutting,
+    "bind again": binding_again,
+    "render bound tools": rendering_bound,
+}
+
+BUDGETS = {
+    "render: tool turns": 157,
+    "render: results without a call": 204,
+    "render: one turn of many calls": 74,
+    "render: texts in a row": 37,
+    "render: blocks in a message": 10,
+    "stream: texts": 72,
+    "stream: calls": 160,
+    "stream: thoughts and texts": 130,
+    "stream: arguments in pieces": 164,
+    "read: texts": 17,
+    "read: calls": 56,
+    "cut events": 23,
+    "bind again": 112,
+    "render bound tools": 54,
+}
+"""Lines of ours for one turn, event, part or tool more, as counted on Python 3.11.
+
+If something has to cost more, raise its number in the commit that makes it so, and say why.
+"""
+CALL_BUDGET = 500
+"""Lines of ours for a call that says one thing."""
+TOLERANCE = 1.1
+"""Python's versions differ in what they count as a line."""
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_five_times_as_much_costs_five_times_as_many_lines(name: str) -> None:
+    small, large = (lines_run(WORK[name](count)) for count in (100, 500))
+    assert large <= 5.2 * small
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_one_more_stays_within_its_budget(name: str) -> None:
+    small, large = (lines_run(WORK[name](count)) for count in (50, 150))
+    assert (large - small) / 100 <= BUDGETS[name] * TOLERANCE
+
+
+def test_a_call_stays_within_its_budget() -> None:
+    work = rendering([])
+    work()
+    assert lines_run(work) <= CALL_BUDGET * TOLERANCE
