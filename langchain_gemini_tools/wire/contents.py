@@ -51,10 +51,8 @@ class Conversation:
     contents: list[gemini.Content] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
 
-    @property
-    def holds_server_tools(self) -> bool:
-        """Whether Google's side has called tools of its own in it."""
-        return any(is_server_part(part) for content in self.contents for part in content["parts"])
+    holds_server_tools: bool = False
+    """Whether it tells, in parts of theirs, of tools that Google's side has called."""
 
     def add(self, role: Literal["user", "model"], parts: list[gemini.Part]) -> None:
         """Add parts to this role's turn: neighbours of one role are one turn for the API."""
@@ -134,9 +132,12 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
             author = message.response_metadata["model_name"]
             conversation.repairs.append(history.unsigned(position, author))
             parts = bare
-        if not reader.takes_server_parts and any(map(is_server_part, parts)):
-            conversation.repairs.append(history.told_in_words(position))
-            parts = [tell_server_part(part) if is_server_part(part) else part for part in parts]
+        if isinstance(message.content, list) and any(map(is_server_part, parts)):
+            if reader.takes_server_parts:
+                conversation.holds_server_tools = True
+            else:
+                conversation.repairs.append(history.told_in_words(position))
+                parts = [tell_server_part(part) if is_server_part(part) else part for part in parts]
         if not parts:
             conversation.repairs.append(
                 history.Repair("empty_reply", position, "An empty AI message was left out.")

@@ -20,24 +20,45 @@ def mend_reply(reply: Any) -> None:
     Raises:
         UnreadableReplyError: The reply is nested too deep.
     """
-    pending: list[tuple[Any, int]] = [(reply, 0)]
+    # Written out by the interpreter, a reply tells in a moment that it has nothing of the kind:
+    # halves of characters are escaped there, and few brackets cannot be nested deep.
+    try:
+        shown = str(reply)
+    except RecursionError:
+        raise _too_deep() from None
+    if shown.count("{") + shown.count("[") > MAX_DEPTH:
+        _check_depth(reply)
+    if "\\ud" in shown:
+        _mend_characters(reply)
+
+
+def _check_depth(reply: Any) -> None:
+    level = [reply]
+    for _ in range(MAX_DEPTH + 1):
+        held = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [item for items in held for item in items if isinstance(item, (dict, list))]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _too_deep() -> UnreadableReplyError:
+    error = UnreadableReplyError(f"The reply is nested more than {MAX_DEPTH} levels deep.")
+    error.is_retryable = False
+    return error
+
+
+def _mend_characters(reply: Any) -> None:
+    pending = [reply]
     while pending:
-        value, depth = pending.pop()
-        if depth > MAX_DEPTH:
-            error = UnreadableReplyError(f"The reply is nested more than {MAX_DEPTH} levels deep.")
-            error.is_retryable = False
-            raise error
+        value = pending.pop()
         items = list(value.items() if isinstance(value, dict) else enumerate(value))
         for key, item in items:
             if isinstance(item, (dict, list)):
-                pending.append((item, depth + 1))
-            elif isinstance(item, str) and not item.isascii():
+                pending.append(item)
+            elif isinstance(item, str):
                 value[key] = whole_characters(item)
-            if (
-                isinstance(key, str)
-                and not key.isascii()
-                and key != (name := whole_characters(key))
-            ):
+            if isinstance(key, str) and key != (name := whole_characters(key)):
                 value[name] = value.pop(key)
 
 

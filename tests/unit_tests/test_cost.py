@@ -234,18 +234,18 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
 BUDGETS = {
     "render: tool turns": 157,
     "render: results without a call": 204,
-    "render: one turn of many calls": 74,
+    "render: one turn of many calls": 83,
     "render: texts in a row": 37,
     "render: blocks in a message": 10,
     "stream: texts": 72,
     "stream: calls": 160,
     "stream: thoughts and texts": 130,
     "stream: arguments in pieces": 164,
-    "read: texts": 17,
-    "read: calls": 56,
+    "read: texts": 26,
+    "read: calls": 67,
     "cut events": 23,
     "bind again": 112,
-    "render bound tools": 54,
+    "render bound tools": 60,
 }
 """Lines of ours for one turn, event, part or tool more, as counted on Python 3.11.
 

@@ -183,7 +183,7 @@ def _bind(specification: Specification) -> BoundTool:
     try:
         parameters = _schema_text(specification.parameters)
         response = _schema_text(specification.response)
-    except (InvalidToolError, _HoldsMoreThanJsonError):
+    except (InvalidToolError, RecursionError, _HoldsMoreThanJsonError):
         return BoundTool(_bind_function(specification))
     if not isinstance(description, str | None):
         return BoundTool(_bind_function(specification))
