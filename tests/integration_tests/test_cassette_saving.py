@@ -18,6 +18,7 @@ from langchain_gemini_tools.testing import (
     CassetteFileError,
     CassetteInUseError,
     SecretFoundError,
+    StaleCassetteError,
     cassette,
 )
 from tests.emulator import API_KEY, Emulator, faults
@@ -63,7 +64,10 @@ def test_no_credential_is_in_the_file(emulator: Emulator) -> None:
     ] == []
     assert text.count("[redacted]") == 5
     with cassette("weather", secrets=["my-password"]):
-        gemini(**fields).invoke(f"I am {key}, and [redacted] is hunter22")
+        gemini(**fields).invoke(f"I am {key}, and my-password is hunter22")
+        with pytest.raises(StaleCassetteError) as caught:
+            gemini(**fields).invoke(f"I was {key}, and my-password is hunter22")
+    assert "my-password" not in str(caught.value)
 
 
 def test_what_still_looks_like_a_credential_is_not_saved(model: ChatGemini) -> None:
