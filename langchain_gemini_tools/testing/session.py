@@ -73,7 +73,7 @@ class Session:
             stack.enter_context(_the_only_one(self._path))
             try:
                 tape: Tape = stack.enter_context(self._context)
-            except CassetteFileError as error:
+            except (CassetteFileError, OSError, ValueError) as error:
                 raise CassetteFileError(f"{self._path} cannot be replayed. {error}") from error
             if tape.write_protected:
                 stack.enter_context(_placeholders(for_a_project=tape.uses_vertex_projects))
