@@ -186,11 +186,13 @@ async def aask(hook: Approver, call: ToolCall) -> Any:
     """What an approval hook says; one that is not async is asked in a thread."""
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
         return await cast("Awaitable[Any]", hook(call))
-    future, worker = _in_thread(call["name"], lambda: hook(call))
+    # In a list, because a coroutine would be run in the thread. It belongs to this event loop.
+    future, worker = _in_thread(call["name"], lambda: [hook(call)])
     try:
-        return _value(await future)
+        decision = _value(await future)[0]
     finally:
         worker.abandon()
+    return await decision if inspect.isawaitable(decision) else decision
 
 
 def _start(attempt: Attempt, turn: Turn, config: RunnableConfig, inbox: _Inbox) -> Worker:
