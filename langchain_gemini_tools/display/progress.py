@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from langchain_gemini_tools.display.encoding import forgiving
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
@@ -164,6 +166,7 @@ class _View(Protocol):
 def _choose_view(description: str, file: TextIO) -> _View:
     if file is sys.stderr and (display := _notebook_display()):
         return _NotebookView(description, display)
+    file = forgiving(file)
     if file.isatty():
         try:
             return _TerminalView(description, file)

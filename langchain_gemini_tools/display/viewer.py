@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, overload
 
+from langchain_gemini_tools.display.encoding import forgiving
 from langchain_gemini_tools.display.mermaid import render_mermaid
 from langchain_gemini_tools.display.outline import Outliner
 from langchain_gemini_tools.display.page import render_fragment, render_page
@@ -76,12 +77,11 @@ class Trace:
 
     def show(self, file: TextIO | None = None) -> None:
         """Print the tree: in colours where rich is installed and the terminal has them."""
-        out = file or sys.stdout
+        out = forgiving(file or sys.stdout)
         try:
             from rich.console import Console
         except ImportError:
-            encoding = out.encoding or "utf-8"
-            print(str(self).encode(encoding, "replace").decode(encoding), file=out)
+            print(self, file=out)
         else:
             Console(file=out).print(self)
 
