@@ -11,7 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.display.run import Call, Result, Run, Said, Turn
-from langchain_gemini_tools.display.safe_text import clean, render_arguments, render_value
+from langchain_gemini_tools.display.safe_text import (
+    clean,
+    render_arguments,
+    render_error,
+    render_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -73,8 +78,7 @@ class Outliner:
         if self.run.has_structured:
             children.append(self._structured(self.run.structured))
         if self.run.failure is not None:
-            error = self.run.failure
-            text = self._clean(f"{type(error).__name__}: {error}")
+            text = self._clean(render_error(self.run.failure))
             children.append(Node("failure", "failed", text, tone="bad"))
         if self.run.stop_reason not in _WHOLE and self.run.failure is None:
             text = self._clean(self.run.stop_reason.replace("_", " "))
