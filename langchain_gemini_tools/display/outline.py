@@ -64,6 +64,11 @@ class Node:
     bar: tuple[float, float] | None = None
     children: list[Node] = field(default_factory=list)
 
+    @property
+    def mark(self) -> str:
+        """What stands before the label, for those who see no colours."""
+        return {"bad": "✗ ", "odd": "! "}.get(self.tone, "")
+
 
 @dataclass
 class Outliner:
