@@ -12,16 +12,15 @@ import time
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.outputs import LLMResult
 
 from langchain_gemini_tools.display.encoding import forgiving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
-
-    from langchain_core.outputs import LLMResult
 
 _LINE_SECONDS = 5.0
 """How often a log gets a line."""
