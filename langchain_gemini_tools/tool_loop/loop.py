@@ -217,7 +217,14 @@ class ToolLoop(Runnable[Any, Any]):
         return self._atell(input, config, lambda event: [event], kwargs)
 
     def text(self) -> TextOnly:
-        """This loop as a runnable that gives the answer's text, for `|` with what takes text."""
+        """This loop as a runnable that gives the answer's text, for `|` with what takes text.
+
+        And for other loops and agents, as one of their tools:
+
+        ```python
+        loop.text().as_tool(arg_types={"messages": str}, name="expert", description="...")
+        ```
+        """
         return TextOnly(self)
 
     @property

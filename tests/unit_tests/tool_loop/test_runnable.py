@@ -290,6 +290,19 @@ async def test_the_config_of_a_run_chooses_among_models() -> None:
     assert [asked.tools for asked in loud.asked] == [["shout"]] * 3
 
 
+@pytest.mark.filterwarnings("ignore:This API is in beta")
+def test_a_loop_can_be_a_tool_of_another_loop() -> None:
+    inner = ScriptedModel(replies=["Forty-two."])
+    expert = (
+        ToolLoop(inner, [shout])
+        .text()
+        .as_tool(arg_types={"messages": str}, name="expert", description="Knows everything.")
+    )
+    outer = ScriptedModel(replies=[calls(call("expert", messages="Why?")), "Done."])
+    assert told(ToolLoop(outer, [expert]).invoke("Hi")) == [("1", "success", "Forty-two.")]
+    assert [message.text for message in inner.asked[0].messages] == ["Why?"]
+
+
 def test_a_loop_describes_itself_to_graphs() -> None:
     loop = _loop()
     assert loop.get_name() == "ToolLoop"
