@@ -135,6 +135,12 @@ def _hidden_arguments(tool: BaseTool, injected: Mapping[str, Any]) -> frozenset[
     fields: dict[str, Any] = {**get_fields(cast("type[BaseModel]", tool.get_input_schema()))}
     hidden = {name: info for name, info in fields.items() if name not in visible}
     for name, info in hidden.items():
+        aliases = (info.alias, getattr(info, "validation_alias", None))
+        if any(alias not in (None, name) for alias in aliases):
+            raise InvalidToolError(
+                f"Tool {tool.name!r} takes {name!r}, which is injected, under an alias too. By it "
+                "the model could set it: remove the alias."
+            )
         required = info.is_required() if isinstance(info, FieldInfo) else info.required
         if required and name not in injected and not _is_call_id(info):
             raise InvalidToolError(
