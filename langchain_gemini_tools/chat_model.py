@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from langchain_core.language_models import LangSmithParams
+from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import Runnable
 from pydantic import PrivateAttr
 
 from langchain_gemini_tools.capabilities import profile_of
@@ -38,12 +40,8 @@ from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unu
 from langchain_gemini_tools.wire.tools.names import function_names
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-    from langchain_core.language_models import LanguageModelInput, ModelProfile
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-    from langchain_core.runnables import Runnable
     from pydantic import SecretStr
 
     from langchain_gemini_tools.errors import ReplyError

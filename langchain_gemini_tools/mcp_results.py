@@ -65,7 +65,10 @@ def _failures_of_a_server(error: Exception) -> list[str]:
         anyio.BrokenResourceError,
         RuntimeError,  # the server's answer does not fit its own schema
     )
-    failures, others = ExceptionGroup("", [error]).split(types)
+    mistakes = (NotImplementedError, RecursionError)  # which are RuntimeErrors too
+    failures, others = ExceptionGroup("", [error]).split(
+        lambda found: isinstance(found, types) and not isinstance(found, mistakes)
+    )
     return [] if others or not failures else [_words(leaf) for leaf in _leaves(failures)]
 
 

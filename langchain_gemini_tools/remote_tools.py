@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, ToolException
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.builtin import snake_case
@@ -76,11 +76,18 @@ class RemoteTool(BaseTool):
     """
 
     call: Call = Field(exclude=True, repr=False)
+    _gave_awaitable: bool = PrivateAttr(default=False)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the call is async, as far as is known: a lambda shows it when it is called."""
+        return self._gave_awaitable or _is_async(self.call)
 
     def _run(self, /, **arguments: Any) -> Any:
         result = self.call(self.name, arguments)
         if not inspect.isawaitable(result):
             return result
+        self._gave_awaitable = True
         if inspect.iscoroutine(result):
             result.close()  # nothing has run yet
         raise NotImplementedError(

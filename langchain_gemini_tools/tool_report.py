@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidToolError
@@ -14,9 +15,6 @@ from langchain_gemini_tools.wire.tools.findings import (
     declaration_tokens,
     find_problems,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _NAMED = re.compile(r"Tool '(?P<name>[^']*)': (?P<message>.*)", re.DOTALL)
 """An error that names its tool already."""

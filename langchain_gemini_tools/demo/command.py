@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_gemini_tools.chat_model import ChatGemini
 from langchain_gemini_tools.demo.agent import MODEL, QUESTION, make_agent, render_input
 from langchain_gemini_tools.display import RunClock, trace
+from langchain_gemini_tools.display.encoding import forgiving
 from langchain_gemini_tools.display.safe_text import clean, render_arguments
 from langchain_gemini_tools.errors import GeminiToolsError
 from langchain_gemini_tools.tool_loop.events import LoopFinished, TextDelta, TurnFinished
@@ -34,6 +35,11 @@ _MAX_CHARS = 2000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent once and show what happened; the code to exit with."""
     options = _parse(arguments)
+    with redirect_stdout(forgiving(sys.stdout)):
+        return _show(options)
+
+
+def _show(options: argparse.Namespace) -> int:
     is_live = _has_credentials()
     if not is_live and (reason := _why_not_replayed(options)):
         print(reason, file=sys.stderr)
@@ -86,7 +92,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("question", nargs="?", default=QUESTION, help=f"default: {QUESTION!r}")
     parser.add_argument("--model", default=MODEL, help=f"default: {MODEL}")
     parser.add_argument("--html", metavar="FILE", help="also write the trace as a page")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.html and not Path(options.html).parent.is_dir():
+        parser.error(f"--html: there is no folder {Path(options.html).parent}")
+    return options
 
 
 def _has_credentials() -> bool:

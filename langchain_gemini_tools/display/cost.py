@@ -16,10 +16,17 @@ if TYPE_CHECKING:
 _PROVIDERS = {
     "google_genai": "google",
     "google_vertexai": "google",
-    "openai": "openai",
-    "anthropic": "anthropic",
+    "bedrock": "aws",
+    "bedrock_converse": "aws",
+    "mistralai": "mistral",
+    "xai": "x-ai",
+    "azure_ai": "azure",
+    "azure_openai": "azure",
 }
-"""LangChain's `model_provider` -> the provider's id in the tables; others are found by model."""
+"""LangChain's `model_provider` -> the provider's id in the tables, where they differ.
+
+Who runs a model makes its price: one that runs at home, in Ollama, has none.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,14 +58,16 @@ def find_cost(
         from genai_prices import Usage, calc_price
     except ImportError:
         return Cost()
-    if not usage or not model:
+    if not usage or not model or not _counts(usage):
         return Cost()
     name = model.rsplit("/", 1)[-1]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about details of usage that it has no price for
             counted = Usage(**_counts(usage))
-            price = calc_price(counted, name, provider_id=_PROVIDERS.get(provider or ""))
+            runs_it = str(provider) if provider else None
+            provider_id = _PROVIDERS.get(runs_it, runs_it) if runs_it else None
+            price = calc_price(counted, name, provider_id=provider_id)
     except (LookupError, ValueError, TypeError):
         return Cost()
     return Cost(Decimal(price.total_price), is_partial=uses_server_tools)

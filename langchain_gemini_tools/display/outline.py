@@ -11,7 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.display.run import Call, Result, Run, Said, Turn
-from langchain_gemini_tools.display.safe_text import clean, render_arguments, render_value
+from langchain_gemini_tools.display.safe_text import (
+    clean,
+    render_arguments,
+    render_error,
+    render_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -59,6 +64,11 @@ class Node:
     bar: tuple[float, float] | None = None
     children: list[Node] = field(default_factory=list)
 
+    @property
+    def mark(self) -> str:
+        """What stands before the label, for those who see no colours."""
+        return {"bad": "✗ ", "odd": "! "}.get(self.tone, "")
+
 
 @dataclass
 class Outliner:
@@ -73,8 +83,7 @@ class Outliner:
         if self.run.has_structured:
             children.append(self._structured(self.run.structured))
         if self.run.failure is not None:
-            error = self.run.failure
-            text = self._clean(f"{type(error).__name__}: {error}")
+            text = self._clean(render_error(self.run.failure))
             children.append(Node("failure", "failed", text, tone="bad"))
         if self.run.stop_reason not in _WHOLE and self.run.failure is None:
             text = self._clean(self.run.stop_reason.replace("_", " "))

@@ -120,8 +120,7 @@ def _render_node(node: Node, *, unfold: bool) -> str:
 
 
 def _label(node: Node) -> str:
-    mark = {"bad": "✗ ", "odd": "! "}.get(node.tone, "")
-    return f'<span class="label">{mark}{_escape(node.label)}</span>' if node.label else ""
+    return f'<span class="label">{node.mark}{_escape(node.label)}</span>' if node.label else ""
 
 
 def _text(node: Node) -> str:

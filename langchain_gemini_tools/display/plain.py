@@ -37,10 +37,8 @@ def shown_lines(node: Node, *, max_lines: int, unfold: bool) -> list[str]:
 
 def title(node: Node) -> str:
     """The label, and what stands between it and the text."""
-    mark = {"bad": "✗ ", "odd": "! "}.get(node.tone, "")
-    if node.kind == "call":
-        return f"{mark}{node.label}"
-    return f"{mark}{node.label}  " if node.label and node.text else f"{mark}{node.label}"
+    marked = f"{node.mark}{node.label}"
+    return f"{marked}  " if node.label and node.text and node.kind != "call" else marked
 
 
 def _facts(node: Node) -> str:

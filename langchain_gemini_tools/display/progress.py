@@ -12,14 +12,15 @@ import time
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.outputs import LLMResult
+
+from langchain_gemini_tools.display.encoding import forgiving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
-
-    from langchain_core.outputs import LLMResult
 
 _LINE_SECONDS = 5.0
 """How often a log gets a line."""
@@ -164,6 +165,7 @@ class _View(Protocol):
 def _choose_view(description: str, file: TextIO) -> _View:
     if file is sys.stderr and (display := _notebook_display()):
         return _NotebookView(description, display)
+    file = forgiving(file)
     if file.isatty():
         try:
             return _TerminalView(description, file)

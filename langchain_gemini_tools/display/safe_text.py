@@ -67,6 +67,15 @@ def render_arguments(args: Any, separator: str = ", ") -> str:
     )
 
 
+def render_error(error: BaseException) -> str:
+    """Kind and words of an exception; a stranger's may fail to say what it is."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception:  # noqa: BLE001 - whatever its own code raises
+        return kind
+
+
 def _hide_secrets(text: str) -> str:
     def hide(match: re.Match[str]) -> str:
         start = next(group for group in match.groups() if group)
@@ -146,5 +155,7 @@ def _fields(value: Any) -> Mapping[str, Any] | None:
 
 
 def _name(value: Any) -> str:
+    if isinstance(value, BaseException):
+        return render_error(value)
     known = type(value).__module__ in {"datetime", "decimal", "uuid", "enum", "pathlib"}
-    return str(value) if known or isinstance(value, BaseException) else f"<{type(value).__name__}>"
+    return str(value) if known else f"<{type(value).__name__}>"

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, overload
 
+from langchain_gemini_tools.display.clock import RunClock
+from langchain_gemini_tools.display.encoding import forgiving
 from langchain_gemini_tools.display.mermaid import render_mermaid
 from langchain_gemini_tools.display.outline import Outliner
 from langchain_gemini_tools.display.page import render_fragment, render_page
 from langchain_gemini_tools.display.plain import render_plain
-from langchain_gemini_tools.display.run import read_run
+from langchain_gemini_tools.display.run import Run, read_run
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from rich.console import RenderableType
-
-    from langchain_gemini_tools.display.clock import RunClock
-    from langchain_gemini_tools.display.run import Run
 
 _WIDTH = 100
 
@@ -76,12 +74,11 @@ class Trace:
 
     def show(self, file: TextIO | None = None) -> None:
         """Print the tree: in colours where rich is installed and the terminal has them."""
-        out = file or sys.stdout
+        out = forgiving(file or sys.stdout)
         try:
             from rich.console import Console
         except ImportError:
-            encoding = out.encoding or "utf-8"
-            print(str(self).encode(encoding, "replace").decode(encoding), file=out)
+            print(self, file=out)
         else:
             Console(file=out).print(self)
 

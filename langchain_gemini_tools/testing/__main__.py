@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--usage", type=Path, metavar="FILE", help="what `pytest --cassette-usage FILE` wrote"
     )
     given = parser.parse_args(arguments)
+    if given.usage and not given.usage.is_file():
+        parser.error(f"--usage: there is no file {given.usage}")
     files = find_cassettes(given.paths)
     problems = audit(given.paths, given.usage)
     for path, problem in problems:

@@ -11,13 +11,17 @@ import base64
 import json
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.errors import CassetteFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 JsonObject = dict[str, Any]
 
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_PIECES = ("text", "stringValue")  # of answers, and of arguments that come in pieces
 _MAX_DEPTH = 64  # deeper values stay text: a YAML loader walks them on the stack
 
 
@@ -66,6 +70,21 @@ def read_body(form: Any) -> bytes:
         "A body is json, events, text or base64, and only one of them; "
         f"here is {_shape(form)} instead."
     )
+
+
+def streamed_text(form: Any) -> str:
+    """What a stream says when its pieces are put together; they may be cut anywhere."""
+    return "".join(_texts(form["events"])) if isinstance(form, dict) and "events" in form else ""
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for key, item in value.items():
+                yield from [item] if key in _PIECES and isinstance(item, str) else _texts(item)
+        case list():
+            for item in value:
+                yield from _texts(item)
 
 
 def parse_json(raw: bytes) -> Any:

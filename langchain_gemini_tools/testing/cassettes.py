@@ -45,7 +45,8 @@ def cassette(
             environment and `none` where there is not.
         prefer_live: With a key in the environment, and no mode given, leave the file alone and talk
             to the API: for examples that run live with a key and replay without.
-        secrets: Values that must not reach the file, besides the credentials of the requests.
+        secrets: Values that must not reach the file, besides the credentials of the requests; at
+            least 8 characters long. A replay has to know them too.
         allow_playback_repeats: Give a recorded answer as often as it is asked for.
 
     Raises:

@@ -21,52 +21,56 @@ from langchain_gemini_tools.testing.secrets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
-GEMINI_PATH = re.compile(r"/v\d\w*/(?:projects/|publishers/|models|tunedModels|cachedContents)")
+    Matcher = Callable[[Any, Any], None]
+
+GEMINI_PATH = re.compile(
+    r"/v\d\w*/(?:projects/[^/]+/locations/|publishers/google/|cachedContents\b"
+    r"|(?:models|tunedModels)/[^/]+:(?:[a-z]+[A-Z]|predict))"
+)
+"""Addresses that only Gemini has. Others too have `/v1/models` and `/v4/projects/7`."""
 _MIN_ID_LENGTH = 8  # shorter ones may be words of the text
 _CALLS = ("functionCall", "functionResponse")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHOWN = 90
 
 
-# vcrpy's matchers. It calls them with the request that is made and with a recorded one.
+def matchers(secrets: Collection[str] = ()) -> list[Matcher]:
+    """What vcrpy calls with the request that is made and with a recorded one.
+
+    Args:
+        secrets: Values that were taken out of the recording, besides the credentials.
+    """
+    scrubber = Scrubber(secrets)
+
+    def method(now: Any, recorded: Any) -> None:
+        _agree(recorded.method.upper(), now.method.upper())  # aiohttp is given small letters
+
+    def address(now: Any, recorded: Any) -> None:
+        _agree(place_of(recorded, scrubber), place_of(now, scrubber))
+
+    def query(now: Any, recorded: Any) -> None:
+        _agree(_query(recorded, scrubber), _query(now, scrubber))
+
+    def question(now: Any, recorded: Any) -> None:
+        found = list(differences(normal_body(recorded, secrets), normal_body(now, secrets)))
+        if found:
+            raise AssertionError("\n".join(found))
+
+    return [method, address, query, question]
 
 
-def method(now: Any, recorded: Any) -> None:
-    """Both do the same."""
-    _agree(recorded.method.upper(), now.method.upper())  # aiohttp is given small letters
-
-
-def address(now: Any, recorded: Any) -> None:
-    """Both go to the same place; Gemini is one place, whichever host stands for it."""
-    _agree(place_of(recorded), place_of(now))
-
-
-def query(now: Any, recorded: Any) -> None:
-    """Both have the same parameters, in any order, credentials aside."""
-    _agree(_query(recorded), _query(now))
-
-
-def question(now: Any, recorded: Any) -> None:
-    """Both ask the same."""
-    found = list(differences(normal_body(recorded), normal_body(now)))
-    if found:
-        raise AssertionError("\n".join(found))
-
-
-MATCHERS = (method, address, query, question)
-
-
-def place_of(request: Any) -> str:
-    """The path, after the host where that matters."""
-    split = urlsplit(Scrubber().uri(request.uri))
+def place_of(request: Any, scrubber: Scrubber) -> str:
+    """The path, after the host where that matters: Gemini is one place, whoever stands for it."""
+    split = urlsplit(scrubber.uri(request.uri))
     path = unquote(split.path)
     return path if GEMINI_PATH.search(path) else f"{split.scheme}://{split.netloc}{path}"
 
 
-def _query(request: Any) -> str:
-    return repr(sorted(parse_qsl(urlsplit(Scrubber().uri(request.uri)).query)))
+def _query(request: Any, scrubber: Scrubber) -> str:
+    """The parameters in any order, credentials aside."""
+    return repr(sorted(parse_qsl(urlsplit(scrubber.uri(request.uri)).query)))
 
 
 def _agree(recorded: str, now: str) -> None:
@@ -77,10 +81,10 @@ def _agree(recorded: str, now: str) -> None:
 # Bodies.
 
 
-def normal_body(request: Any) -> Any:
+def normal_body(request: Any, secrets: Collection[str] = ()) -> Any:
     """What is asked: the same for all runs of a program that ask the same."""
-    secrets = [*credentials_in(request.headers, request.uri), *credentials_of_the_environment()]
-    return _normal_body(body_bytes(request), tuple(secrets))
+    used = [*credentials_in(request.headers, request.uri), *credentials_of_the_environment()]
+    return _normal_body(body_bytes(request), (*secrets, *used))
 
 
 def body_bytes(request: Any) -> bytes:

@@ -14,8 +14,10 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsplit, urlunsplit
 
+from langchain_gemini_tools.testing.errors import CassetteError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 REDACTED = "[redacted]"
 KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
@@ -63,7 +65,8 @@ _SECRET_NAMES = re.compile(r"auth|key|token|cookie|secret|password|signature", r
 _SECRET_PARAMETERS = frozenset({"key", "api_key", "apikey", "access_token", "token", "signature"})
 _SCHEME = re.compile(r"^[A-Za-z-]+ +(?=\S+$)")  # "Bearer ", "Basic "
 _HTML_SIGNS = re.compile("[<>&='\"]")
-_PROJECT = re.compile(r"(?<=/projects/)[^/]+")
+PROJECT = re.compile(r"(?<=/projects/)[^/]+(?=/locations/)")
+"""The project in an address of Vertex AI. Other APIs have projects that they serve."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 _MIN_LENGTH = 8  # shorter values are no secrets, and would tear up unrelated words
 
@@ -103,10 +106,10 @@ class Scrubber:
         kept = [
             (name, self.text(value))
             for name, value in parse_qsl(split.query, keep_blank_values=True)
-            if name.lower() not in _SECRET_PARAMETERS
+            if not _is_secret(name, value)
         ]
         host = split.netloc.rpartition("@")[2]
-        path = self.text(_PROJECT.sub("project", split.path))
+        path = self.text(PROJECT.sub("project", split.path))
         return urlunsplit((split.scheme, host, path, urlencode(kept, safe="$"), ""))
 
     def leaks(self, value: Any, place: str = "") -> Iterator[str]:
@@ -132,15 +135,43 @@ class Scrubber:
                 yield f"the credential that was used{how}"
 
 
+def checked_secrets(values: Collection[str]) -> list[str]:
+    """The values that a user wants to see in no file; a variable that is not set gives none.
+
+    Raises:
+        CassetteError: A value that cannot be told from other text.
+    """
+    if isinstance(values, str):
+        raise CassetteError("secrets has to be a list of values: put a single one into a list.")
+    given = [value for value in values if value]
+    for value in given:
+        if len(value.strip()) < _MIN_LENGTH:
+            raise CassetteError(
+                f"One of secrets has {len(value)} characters. It takes {_MIN_LENGTH} to tell a "
+                "secret from other text: keep a shorter one out of what the program sends."
+            )
+    return given
+
+
 def credentials_in(headers: Mapping[str, Any], uri: str = "") -> list[str]:
     """The values in a request that are credentials."""
-    found = [str(value) for name, value in headers.items() if _SECRET_NAMES.search(name)]
-    found += [
-        value
-        for name, value in parse_qsl(urlsplit(uri).query)
-        if name.lower() in _SECRET_PARAMETERS
+    found = [
+        text
+        for name, value in headers.items()
+        if _SECRET_NAMES.search(_as_text(name))
+        for text in map(_as_text, value if isinstance(value, (list, tuple)) else [value])
     ]
+    found += [value for name, value in parse_qsl(urlsplit(uri).query) if _is_secret(name, value)]
     return [_SCHEME.sub("", value) for value in found]
+
+
+def _is_secret(parameter: str, value: str) -> bool:
+    """Whether a parameter is a credential; `?key=oslo` says which value is asked for."""
+    return parameter.lower() in _SECRET_PARAMETERS and len(value) >= _MIN_LENGTH
+
+
+def _as_text(given: Any) -> str:
+    return given.decode("latin-1") if isinstance(given, bytes) else str(given)
 
 
 def credentials_of_the_environment() -> list[str]:

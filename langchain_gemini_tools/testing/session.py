@@ -20,7 +20,7 @@ from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE
 from langchain_gemini_tools.testing.errors import CassetteFileError, CassetteInUseError
 from langchain_gemini_tools.testing.files import write_file
 from langchain_gemini_tools.testing.saving import render_file
-from langchain_gemini_tools.testing.secrets import KEY_VARIABLES
+from langchain_gemini_tools.testing.secrets import KEY_VARIABLES, checked_secrets
 from langchain_gemini_tools.testing.tape import Keeper, Tape, is_rerecorded, prepare
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class Session:
         *,
         has_failed: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._secrets = settings.pop("secrets", ())
+        self._secrets = checked_secrets(settings.pop("secrets", ()))
         self._has_failed = has_failed
-        prepare(vcr)
+        prepare(vcr, self._secrets)
         config = vcr.get_merged_config(path=path, **settings)
         is_read = not is_rerecorded(config["record_mode"])
         self._keeper = Keeper(config["persister"], is_read=is_read)
@@ -73,10 +73,11 @@ class Session:
             stack.enter_context(_the_only_one(self._path))
             try:
                 tape: Tape = stack.enter_context(self._context)
-            except CassetteFileError as error:
+            except (CassetteFileError, OSError, ValueError) as error:
                 raise CassetteFileError(f"{self._path} cannot be replayed. {error}") from error
             if tape.write_protected:
                 stack.enter_context(_placeholders(for_a_project=tape.uses_vertex_projects))
+            tape.secrets = self._secrets
             self._tape = tape
             self._stack = stack.pop_all()
         return tape

@@ -19,10 +19,11 @@ from vcr.serialize import deserialize
 
 from langchain_gemini_tools.testing import files
 from langchain_gemini_tools.testing.errors import StaleCassetteError
-from langchain_gemini_tools.testing.matching import GEMINI_PATH, MATCHERS, place_of, question
+from langchain_gemini_tools.testing.matching import GEMINI_PATH, matchers, place_of
+from langchain_gemini_tools.testing.secrets import PROJECT, Scrubber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     JsonObject = dict[str, Any]
@@ -56,6 +57,8 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
     """A cassette that is open."""
 
     allow_playback_repeats: bool
+    secrets: Collection[str] = ()
+    """Values that no message may hold, besides the credentials."""
 
     def __init__(self, path: str, before_record_request: Any = None, **settings: Any) -> None:
         super().__init__(
@@ -109,10 +112,10 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
     @property
     def uses_vertex_projects(self) -> bool:
         """Whether calls were made for a project of Google Cloud, not with a key."""
-        return any("/projects/" in request.uri for request in self.requests)
+        return any(PROJECT.search(request.uri) for request in self.requests)
 
     def _explain(self, asked: Any) -> str:
-        headline = f"{asked.method.upper()} {place_of(asked)}"
+        headline = f"{asked.method.upper()} {place_of(asked, Scrubber(self.secrets))}"
         if not self.data:
             return (
                 f"There is no cassette {self.file_path} to answer {headline}, and this run only "
@@ -126,7 +129,7 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
                 "give the last answer again, use allow_playback_repeats=True."
             )
         lines = [
-            line if name == question.__name__ else f"{name}: {line}"
+            line if name == "question" else f"{name}: {line}"
             for name, message in failed
             for line in str(message).splitlines()
         ]
@@ -206,12 +209,13 @@ class Files:
         return deserialize(text, serializer)
 
 
-def prepare(vcr: Any) -> None:
+def prepare(vcr: Any, secrets: Collection[str]) -> None:
     """Teach a `vcr.VCR` about Gemini. What its user sets besides still wins."""
     vcr.register_serializer("yaml", files)
-    for matcher in MATCHERS:
-        vcr.register_matcher(matcher.__name__, matcher)
-    vcr.match_on = tuple(matcher.__name__ for matcher in MATCHERS)
+    ours = {matcher.__name__: matcher for matcher in matchers(secrets)}
+    for name, matcher in ours.items():
+        vcr.register_matcher(name, matcher)
+    vcr.match_on = tuple(ours)
 
 
 def is_rerecorded(record_mode: Any) -> bool:

@@ -56,7 +56,7 @@ def render_error(call: ToolCall, text: str, limit: int | None = None) -> ToolMes
 def render_failure(error: BaseException, tool: BaseTool, hidden: Collection[str]) -> str:
     """What went wrong in a tool, in words."""
     if isinstance(error, ToolException):
-        return str(error) or "The tool failed without an explanation."
+        return _said(error) or "The tool failed without an explanation."
     if isinstance(error, ValidationError | ValidationErrorV1) and is_about_arguments(error, tool):
         told = [
             _problem(found)
@@ -65,13 +65,22 @@ def render_failure(error: BaseException, tool: BaseTool, hidden: Collection[str]
         ]
         if told:
             return f"Invalid arguments for {tool.name!r}: {'; '.join(told)}. Correct them."
-    words = " ".join(str(error).split())
-    name = type(error).__name__
-    return (
-        f"Tool {tool.name!r} failed: {name}: {words}"
-        if words
-        else f"Tool {tool.name!r} failed: {name}"
-    )
+    return f"Tool {tool.name!r} failed: {_described(error)}"
+
+
+def _described(error: BaseException) -> str:
+    """Kind and words of an error; of a group, those of what is in it."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(map(_described, error.exceptions))
+    words = " ".join(_said(error).split())
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - strangers' exceptions may fail at this too
+        return ""
 
 
 def is_about_arguments(error: BaseException, tool: BaseTool) -> bool:

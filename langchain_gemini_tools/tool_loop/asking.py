@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableBinding
+from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import events
@@ -28,14 +30,14 @@ class Asking:
         self._model = model
         self._settings = settings
         self._bound: dict[Choice, Runnable[Any, Any]] = {}
-        self._model_for("forced" if settings.forced_first else "auto")  # refuse at once
+        self._model_for("forced" if settings.forced_first else "auto", {})  # refuse at once
 
     def ask(
         self, run: Run, config: RunnableConfig, *, streams: bool, options: dict[str, Any]
     ) -> Iterator[events.LoopEvent]:
         """Ask the model once more, and tell what it says."""
         yield run.start_turn()
-        model, messages = self._model_for(run.choice()), run.messages
+        model, messages = self._model_for(run.choice(), config), run.messages
         if not streams:
             yield from run.take_answer(model.invoke(messages, config, **options))
             return
@@ -52,7 +54,7 @@ class Asking:
     ) -> AsyncGenerator[events.LoopEvent]:
         """Ask the model once more, and tell what it says."""
         yield run.start_turn()
-        model, messages = self._model_for(run.choice()), run.messages
+        model, messages = self._model_for(run.choice(), config), run.messages
         if not streams:
             for event in run.take_answer(await model.ainvoke(messages, config, **options)):
                 yield event
@@ -67,12 +69,29 @@ class Asking:
         for event in run.take_answer(_whole(pieces)):
             yield event
 
-    def _model_for(self, choice: Choice) -> Runnable[Any, Any]:
+    def _model_for(self, choice: Choice, config: RunnableConfig) -> Runnable[Any, Any]:
+        model = _chosen_by(config, self._model)
+        if model is not self._model:
+            return self._bind(model, choice)
         if choice not in self._bound:
-            forced = self._settings.forced_first
-            word = {"auto": None, "off": "none", "forced": "any" if forced is True else forced}
-            self._bound[choice] = _bind(self._model, self._settings.box.declared, word[choice])
+            self._bound[choice] = self._bind(model, choice)
         return self._bound[choice]
+
+    def _bind(self, model: Runnable[Any, Any], choice: Choice) -> Runnable[Any, Any]:
+        forced = self._settings.forced_first
+        word = {"auto": None, "off": "none", "forced": "any" if forced is True else forced}
+        return cast("Runnable[Any, Any]", _bind(model, self._settings.box.declared, word[choice]))
+
+
+def _chosen_by(config: RunnableConfig, model: Any) -> Any:
+    """The model that a run's config makes of a configurable one: tools are bound to that."""
+    if isinstance(model, DynamicRunnable):
+        return model.prepare(config)[0]
+    if isinstance(model, RunnableBinding):
+        chosen = _chosen_by(merge_configs(model.config, config), model.bound)
+        if chosen is not model.bound:
+            return chosen.bind(**model.kwargs).with_config(model.config)
+    return model
 
 
 def _bind(model: Any, tools: list[Any], choice: Any) -> Any:

@@ -6,15 +6,12 @@ the events that carry a `record`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from langchain_core.messages import AIMessage, ToolCall
 
-    from langchain_core.messages import AIMessage, ToolCall
-
-    from langchain_gemini_tools.tool_loop.exchange import CallRecord, Exchange
+from langchain_gemini_tools.tool_loop.exchange import CallRecord, Exchange
 
 
 @dataclass(frozen=True)

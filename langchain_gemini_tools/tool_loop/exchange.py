@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
 
 from langchain_gemini_tools.errors import GeminiToolsError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
-    from langchain_core.messages.ai import UsageMetadata
 
 StopReason = Literal[
     "answered",

@@ -8,44 +8,39 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.utils import ConfigurableFieldSpec
 
 from langchain_gemini_tools.tool_loop import running
 from langchain_gemini_tools.tool_loop.asking import Asking
 from langchain_gemini_tools.tool_loop.events import LoopEvent, LoopFinished
+from langchain_gemini_tools.tool_loop.exchange import Exchange
 from langchain_gemini_tools.tool_loop.run import Run, parse_input
 from langchain_gemini_tools.tool_loop.settings import (
     DEFAULT_TIMEOUT,
+    Approver,
+    OnLimit,
     Settings,
     wait_longer_each_time,
 )
 from langchain_gemini_tools.tool_loop.text import AnswerText, TextOnly
-from langchain_gemini_tools.tool_loop.toolbox import collect_tools
+from langchain_gemini_tools.tool_loop.toolbox import LoopTool, collect_tools
 
-if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Callable,
-        Collection,
-        Generator,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
-
-    from langchain_core.runnables import RunnableConfig
-    from langchain_core.runnables.utils import ConfigurableFieldSpec
-
-    from langchain_gemini_tools.tool_loop.exchange import Exchange
-    from langchain_gemini_tools.tool_loop.settings import Approver, OnLimit
-    from langchain_gemini_tools.tool_loop.toolbox import LoopTool
-
-    Pick = Callable[[LoopEvent], Sequence[Any]]
+Pick = Callable[[LoopEvent], Sequence[Any]]
 
 
 class ToolLoop(Runnable[Any, Any]):
@@ -222,7 +217,14 @@ class ToolLoop(Runnable[Any, Any]):
         return self._atell(input, config, lambda event: [event], kwargs)
 
     def text(self) -> TextOnly:
-        """This loop as a runnable that gives the answer's text, for `|` with what takes text."""
+        """This loop as a runnable that gives the answer's text, for `|` with what takes text.
+
+        And for other loops and agents, as one of their tools:
+
+        ```python
+        loop.text().as_tool(arg_types={"messages": str}, name="expert", description="...")
+        ```
+        """
         return TextOnly(self)
 
     @property

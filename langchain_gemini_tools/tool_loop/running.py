@@ -15,7 +15,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_gemini_tools.tool_loop.toolbox import runs_async, runs_sync
+from langchain_gemini_tools.tool_loop.toolbox import has_async_hook, runs_async, runs_sync
 from langchain_gemini_tools.tool_loop.turn import Attempt, Outcome, Turn, prepare
 
 if TYPE_CHECKING:
@@ -186,11 +186,13 @@ async def aask(hook: Approver, call: ToolCall) -> Any:
     """What an approval hook says; one that is not async is asked in a thread."""
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
         return await cast("Awaitable[Any]", hook(call))
-    future, worker = _in_thread(call["name"], lambda: hook(call))
+    # In a list, because a coroutine would be run in the thread. It belongs to this event loop.
+    future, worker = _in_thread(call["name"], lambda: [hook(call)])
     try:
-        return _value(await future)
+        decision = _value(await future)[0]
     finally:
         worker.abandon()
+    return await decision if inspect.isawaitable(decision) else decision
 
 
 def _start(attempt: Attempt, turn: Turn, config: RunnableConfig, inbox: _Inbox) -> Worker:
@@ -208,9 +210,8 @@ def _run_in_thread(tool: BaseTool, call: ToolCall, config: RunnableConfig) -> An
         return tool.ainvoke(call, config)
     try:
         return tool.invoke(call, config)
-    except NotImplementedError:
-        # How classes of tools say that `_run` is missing; a function that has both forms does not.
-        if hasattr(tool, "coroutine") or not runs_async(tool):
+    except NotImplementedError:  # how classes of tools say that `_run` is missing
+        if not has_async_hook(tool):
             raise
         return tool.ainvoke(call, config)
 
@@ -225,7 +226,19 @@ def _astart(
     future.add_done_callback(
         lambda ended: threads.abandon(tool.name, worker) if ended.cancelled() else None
     )
+    if has_async_hook(tool):
+        return asyncio.ensure_future(_or_awaited(future, tool, call, config))
     return future
+
+
+async def _or_awaited(
+    future: asyncio.Future[Outcome], tool: BaseTool, call: ToolCall, config: RunnableConfig
+) -> Outcome:
+    """What a thread gives, or the event loop where the tool turns out to have no sync form."""
+    outcome = await future
+    if isinstance(outcome.error, NotImplementedError):
+        return await _attempt(tool.ainvoke(call, config))
+    return outcome
 
 
 async def _attempt(work: Coroutine[Any, Any, Any]) -> Outcome:

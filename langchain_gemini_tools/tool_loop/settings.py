@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_core.messages import ToolCall
+
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop.toolbox import is_repeatable
 
 if TYPE_CHECKING:
-    from langchain_core.messages import ToolCall
     from langchain_core.tools import BaseTool
 
     from langchain_gemini_tools.tool_loop.toolbox import Toolbox
@@ -43,7 +44,7 @@ class Pause:
 Decision = bool | Deny | Edit | Pause
 """What an approval hook answers: `True` runs the call, `False` denies it."""
 
-Approver = Callable[["ToolCall"], Decision | Awaitable[Decision]]
+Approver = Callable[[ToolCall], Decision | Awaitable[Decision]]
 
 
 def wait_longer_each_time(attempt: int) -> float:

@@ -71,15 +71,23 @@ def is_repeatable(tool: BaseTool) -> bool:
 
 
 def runs_async(tool: BaseTool) -> bool:
-    """Whether the tool has an async form of its own."""
+    """Whether the tool is to be awaited in async code; `is_async` is how a class may say it."""
     if hasattr(tool, "coroutine"):
         return tool.coroutine is not None
-    return type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - the hook that tools override
+    return bool(getattr(tool, "is_async", has_async_hook(tool)))
 
 
 def runs_sync(tool: BaseTool) -> bool:
-    """Whether the tool has a sync form of its own."""
-    return not hasattr(tool, "coroutine") or getattr(tool, "func", None) is not None
+    """Whether the tool has a sync form of its own, as far as it tells."""
+    if hasattr(tool, "coroutine"):
+        return getattr(tool, "func", None) is not None
+    return not getattr(tool, "is_async", False)
+
+
+def has_async_hook(tool: BaseTool) -> bool:
+    """Whether the tool is of a class that has an async form; a sync one may be missing in it."""
+    overrides = type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - tools override it
+    return overrides and not hasattr(tool, "coroutine")
 
 
 def _as_tool(given: Any) -> BaseTool:
@@ -127,6 +135,12 @@ def _hidden_arguments(tool: BaseTool, injected: Mapping[str, Any]) -> frozenset[
     fields: dict[str, Any] = {**get_fields(cast("type[BaseModel]", tool.get_input_schema()))}
     hidden = {name: info for name, info in fields.items() if name not in visible}
     for name, info in hidden.items():
+        aliases = (info.alias, getattr(info, "validation_alias", None))
+        if any(alias not in (None, name) for alias in aliases):
+            raise InvalidToolError(
+                f"Tool {tool.name!r} takes {name!r}, which is injected, under an alias too. By it "
+                "the model could set it: remove the alias."
+            )
         required = info.is_required() if isinstance(info, FieldInfo) else info.required
         if required and name not in injected and not _is_call_id(info):
             raise InvalidToolError(

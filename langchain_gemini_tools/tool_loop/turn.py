@@ -340,6 +340,8 @@ class Turn:
 
 def _is_failure(error: BaseException) -> bool:
     """Whether a tool failed; the other way to raise is to stop the program, or the graph."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_failure, error.exceptions))
     if any(base.__name__ == "GraphBubbleUp" for base in type(error).__mro__):
         return False  # LangGraph's interrupts, which are exceptions
     return isinstance(error, Exception | CancelledError)

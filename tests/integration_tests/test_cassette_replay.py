@@ -303,6 +303,16 @@ def test_other_apis_are_recorded_too_and_known_by_their_hosts(
             httpx.get("http://weather.example/weather?city=Oslo")
 
 
+def test_projects_of_another_api_do_not_stand_for_a_key(
+    model: ChatGemini, emulator: Emulator
+) -> None:
+    with cassette("weather", record_mode="all"):
+        httpx.get(f"{emulator.url}/api/v4/projects/11/issues")
+        recorded = model.invoke(QUESTION).text
+    with cassette("weather"):
+        assert gemini().invoke(QUESTION).text == recorded
+
+
 def test_messages_of_a_replay_can_go_on(model: ChatGemini) -> None:
     """Signatures and ids are those that were recorded."""
     bound = model.bind_tools([get_weather])

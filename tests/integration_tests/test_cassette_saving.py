@@ -18,6 +18,7 @@ from langchain_gemini_tools.testing import (
     CassetteFileError,
     CassetteInUseError,
     SecretFoundError,
+    StaleCassetteError,
     cassette,
 )
 from tests.emulator import API_KEY, Emulator, faults
@@ -63,7 +64,10 @@ def test_no_credential_is_in_the_file(emulator: Emulator) -> None:
     ] == []
     assert text.count("[redacted]") == 5
     with cassette("weather", secrets=["my-password"]):
-        gemini(**fields).invoke(f"I am {key}, and [redacted] is hunter22")
+        gemini(**fields).invoke(f"I am {key}, and my-password is hunter22")
+        with pytest.raises(StaleCassetteError) as caught:
+            gemini(**fields).invoke(f"I was {key}, and my-password is hunter22")
+    assert "my-password" not in str(caught.value)
 
 
 def test_what_still_looks_like_a_credential_is_not_saved(model: ChatGemini) -> None:
@@ -94,6 +98,19 @@ def test_a_credential_in_binary_data_is_not_saved(model: ChatGemini, emulator: E
         pytest.raises(UnreadableReplyError),
     ):
         model.invoke(QUESTION)
+    assert not FILE.exists()
+
+
+def test_a_credential_in_the_pieces_of_a_stream_is_not_saved(
+    model: ChatGemini, emulator: Emulator
+) -> None:
+    half = len(API_KEY) // 2
+    emulator.reply(parts=[{"text": f"It is {API_KEY[:half]}"}, {"text": API_KEY[half:]}])
+    with (
+        pytest.raises(SecretFoundError, match=r"events together: the credential that was used"),
+        cassette("weather", record_mode="all"),
+    ):
+        list(model.stream(QUESTION))
     assert not FILE.exists()
 
 
@@ -247,6 +264,19 @@ def test_a_replay_leaves_the_environment_as_it_was(model: ChatGemini) -> None:
 
 def test_a_bad_file_is_named(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
+    bad.mkdir()
+    with pytest.raises(CassetteFileError, match=r"bad\.yaml cannot be replayed\. .*directory"):
+        cassette(bad).__enter__()
+    bad.rmdir()
+    bad.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CassetteFileError, match=r"bad\.yaml cannot be replayed\. .*utf-8"):
+        cassette(bad).__enter__()
+    bad.write_text(
+        "interactions:\n- request: {method: GET, uri: 'http://[x'}\n"
+        "  response: {status: {code: 200}}\n"
+    )
+    with pytest.raises(CassetteFileError, match=r"bad\.yaml cannot be replayed\. Invalid IPv6"):
+        cassette(bad).__enter__()
     bad.write_text("interactions: &a [*a]")
     with pytest.raises(CassetteFileError, match=r"bad\.yaml cannot be replayed\. It refers to"):
         cassette(bad).__enter__()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 from langchain_gemini_tools.demo.command import main
 from tests.emulator import API_KEY, Emulator
@@ -13,8 +16,6 @@ from tests.record_demo import ANSWER, script
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 STEPS = f"""\
@@ -62,6 +63,29 @@ def test_without_a_key_the_recording_is_replayed_and_said_to_be_one() -> None:
     assert f"{steps}\n" == STEPS
     assert _without_numbers(tree) == TREE
     assert done.stderr == ""
+
+
+def test_a_terminal_without_the_signs_shows_it_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    monkeypatch.setenv("COLUMNS", "250")
+    assert main([]) == 0
+    sys.stdout.flush()
+    shown = written.getvalue().decode()
+    assert ANSWER.replace("°", "?") in shown
+    assert "result  -3 ?C, snow" in shown
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_asked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--html", str(tmp_path / "nowhere" / "run.html")])
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.endswith(f"error: --html: there is no folder {tmp_path / 'nowhere'}\n")
 
 
 def test_with_a_key_it_talks_to_the_api(

@@ -146,7 +146,13 @@ class InterruptError(Exception):
 
 @pytest.mark.parametrize(
     "error",
-    [InterruptError(), ValueError("a bug"), ExceptionGroup("tasks", [CLOSED, InterruptError()])],
+    [
+        InterruptError(),
+        ValueError("a bug"),
+        NotImplementedError(),
+        RecursionError("too deep"),
+        ExceptionGroup("tasks", [CLOSED, InterruptError()]),
+    ],
 )
 async def test_an_error_of_somebody_else_is_raised(error: Exception) -> None:
     with pytest.raises(type(error)) as raised:

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool, ToolException
 from mcp.types import Tool as McpTool
 from mcp.types import ToolAnnotations
 
-from langchain_gemini_tools import ChatGemini, tools_from_specs
+from langchain_gemini_tools import ChatGemini, ToolLoop, tools_from_specs
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_tools
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, calls, told
+from tests.unit_tests.tool_loop.scripted import call as asked
 from tests.unit_tests.wire.tools.test_dialects import BOUND, DIALECTS
 
 JsonObject = dict[str, Any]
@@ -237,3 +240,57 @@ def test_what_the_call_holds_is_not_shown() -> None:
     tools = tools_from_specs([ADD], partial(call, token="hunter2"))
     bound = ChatGemini(model="gemini-3-flash-preview", api_key="k").bind_tools(tools)
     assert "hunter2" not in repr(tools) + str(tools[0].model_dump()) + repr(bound)
+
+
+def loop_over(call: Any, **options: Any) -> ToolLoop:
+    """A loop whose model adds once."""
+    script = [calls(asked("add", a=1, b=2)), "Done."]
+    return ToolLoop(ScriptedModel(replies=script), tools_from_specs([ADD], call), **options)
+
+
+def test_no_event_loop_waits_for_a_call_that_hangs() -> None:
+    """Threads of asyncio's own pool are few, and waited for when the event loop closes."""
+    released, ended = threading.Event(), threading.Event()
+
+    def hang(name: str, args: JsonObject) -> None:
+        released.wait(20)
+        ended.set()
+
+    exchange = asyncio.run(loop_over(hang, tool_timeout=0.05).ainvoke("1 + 2?"))
+    assert not ended.is_set()
+    assert [status for _, status, _ in told(exchange)] == ["error"]
+    released.set()
+    assert ended.wait(20)
+
+
+@pytest.mark.parametrize("call", [add, async_add, later_add])
+async def test_a_loop_runs_any_call_in_either_way(call: Any) -> None:
+    answer = [("1", "success", '{"tool": "add", "sum": 3}')]
+    assert told(await loop_over(call).ainvoke("1 + 2?")) == answer
+    assert told(loop_over(call).invoke("1 + 2?")) == answer
+
+
+async def test_a_loop_awaits_a_call_on_its_own_event_loop() -> None:
+    """Clients of a registry belong to the event loop that they were made on."""
+    seen: list[Any] = []
+
+    async def note(name: str, args: JsonObject) -> None:
+        seen.append(asyncio.get_running_loop())
+
+    def note_later(name: str, args: JsonObject) -> Any:
+        return note(name, args)
+
+    await loop_over(note).ainvoke("1 + 2?")
+    await loop_over(note_later).ainvoke("1 + 2?")
+    assert seen == [asyncio.get_running_loop()] * 2
+
+
+def test_an_async_call_is_one_run_for_tracers() -> None:
+    started: list[str] = []
+
+    class Listener(BaseCallbackHandler):
+        def on_tool_start(self, *_: Any, **__: Any) -> None:
+            started.append("add")
+
+    loop_over(async_add).invoke("1 + 2?", {"callbacks": [Listener()]})
+    assert started == ["add"]

@@ -31,6 +31,17 @@ def test_an_unknown_model_has_none_which_is_not_nothing(model: str) -> None:
     assert str(_cost(model)) == "n/a"
 
 
+@pytest.mark.parametrize("provider", ["ollama", "vllm", "somebody"])
+def test_a_model_that_somebody_else_runs_does_not_have_its_makers_price(provider: str) -> None:
+    assert _cost("gpt-4o", "openai").dollars is not None
+    assert _cost("gpt-4o", None).dollars is not None  # nobody says who runs it
+    assert _cost("gpt-4o", provider) == Cost(None)
+
+
+def test_no_tokens_are_not_told_as_free() -> None:
+    assert _cost("gemini-2.0-flash", input_tokens=0, output_tokens=0) == Cost(None)
+
+
 def test_usage_that_makes_no_sense_has_no_price() -> None:
     assert _cost("gemini-2.0-flash", input_token_details={"cache_read": 5000}) == Cost(None)
     assert find_cost(None, "gemini-2.0-flash", None, uses_server_tools=False) == Cost(None)

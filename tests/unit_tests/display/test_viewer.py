@@ -367,3 +367,11 @@ def test_whatever_messages_hold_is_shown(
     assert "look(" in str(shown)
     assert "look" in shown.to_html()
     assert shown.to_mermaid().startswith("flowchart TD\n")
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_shown_by_its_kind() -> None:
+    class Unspeakable(Exception):  # noqa: N818 - a stranger's
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    assert str(trace(Unspeakable())) == "run  0 turns, 0 calls\n└── ✗ failed  Unspeakable"

@@ -87,6 +87,11 @@ def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str
             id="a key inside base64",
         ),
         pytest.param(
+            {"response": {"body": {"events": [{"text": KEY[:9]}, {"text": KEY[9:]}]}}},
+            ["interaction 1, response.events together: a Google API key"],
+            id="a key in the pieces of a stream",
+        ),
+        pytest.param(
             {"response": {"body": {"text": "the key is key-of-this-machine"}}},
             ["interaction 1, response.body.text: the credential that was used"],
             id="the key of the environment",
@@ -144,6 +149,14 @@ def test_a_file_that_is_not_there_and_an_empty_folder_do_not_pass(
     assert audited(tmp_path, capsys) == (1, ["0 cassettes, 0 problems in 0 of them"])
     assert main(["audit", str(tmp_path / "gone.yaml")]) == 1
     assert "cannot be read" in capsys.readouterr().out
+
+
+def test_a_missing_list_of_what_was_used_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["audit", str(tmp_path), "--usage", "gone.jsonl"])
+    assert capsys.readouterr().err.endswith("error: --usage: there is no file gone.jsonl\n")
 
 
 def test_what_a_failed_recording_left_is_told(

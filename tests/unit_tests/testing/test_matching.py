@@ -9,7 +9,7 @@ import pytest
 from vcr.matchers import get_matchers_results
 from vcr.request import Request
 
-from langchain_gemini_tools.testing.matching import MATCHERS, rename_calls
+from langchain_gemini_tools.testing.matching import matchers, rename_calls
 
 URI = "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"
 VERTEX = "https://aiplatform.googleapis.com/v1beta1/projects/{}/locations/global/publishers/google/models/m:x"
@@ -20,9 +20,9 @@ def ask(body: Any = None, uri: str = URI, method: str = "POST", **headers: str) 
     return Request(method, uri, raw, headers)
 
 
-def failures(now: Any, recorded: Any) -> list[tuple[str, str]]:
+def failures(now: Any, recorded: Any, *secrets: str) -> list[tuple[str, str]]:
     """What vcrpy finds with our matchers."""
-    _, failed = get_matchers_results(now, recorded, MATCHERS)
+    _, failed = get_matchers_results(now, recorded, matchers(secrets))
     return list(failed)
 
 
@@ -44,7 +44,7 @@ def turn(*parts: Any) -> Any:
     [
         pytest.param(ask({"a": 1, "b": 2}), ask(b'{ "b": 2,\n"a": 1 }'), id="spelling"),
         pytest.param(ask(uri=URI + "?alt=sse&x=1"), ask(uri=URI + "?x=1&alt=sse"), id="order"),
-        pytest.param(ask(uri=URI + "?key=AIza1"), ask(uri=URI), id="a key in the address"),
+        pytest.param(ask(uri=URI + "?key=AIza1234"), ask(uri=URI), id="a key in the address"),
         pytest.param(
             ask(uri="http://127.0.0.1:4711/v1beta/models/m:generateContent"),
             ask(),
@@ -136,6 +136,31 @@ def test_the_same_question_is_known_again(now: Any, recorded: Any) -> None:
             id="hosts of other APIs",
         ),
         pytest.param(
+            ask(uri="https://one.example/v1/models"),
+            ask(uri="https://two.example/v1/models"),
+            (
+                "address",
+                "recorded https://two.example/v1/models, now https://one.example/v1/models",
+            ),
+            id="other APIs that have models",
+        ),
+        pytest.param(
+            ask(uri="https://git.example/v4/projects/22/issues"),
+            ask(uri="https://git.example/v4/projects/11/issues"),
+            (
+                "address",
+                "recorded https://git.example/v4/projects/11/issues, "
+                "now https://git.example/v4/projects/22/issues",
+            ),
+            id="projects of other APIs",
+        ),
+        pytest.param(
+            ask(uri="https://values.example/?key=rome"),
+            ask(uri="https://values.example/?key=oslo"),
+            ("query", "recorded [('key', 'oslo')], now [('key', 'rome')]"),
+            id="a key that is no credential",
+        ),
+        pytest.param(
             ask(uri=URI + "?alt=sse"),
             ask(),
             ("query", "recorded [], now [('alt', 'sse')]"),
@@ -148,6 +173,13 @@ def test_another_question_is_told_by_what_differs(
     now: Any, recorded: Any, told: tuple[str, str]
 ) -> None:
     assert failures(now, recorded) == [told]
+
+
+def test_secrets_that_were_taken_out_of_a_recording_make_no_difference() -> None:
+    uri = "https://crm.example/{}/orders?of={}"
+    recorded = ask(turn({"text": "Who is [redacted]?"}), uri=uri.format(*["[redacted]"] * 2))
+    now = ask(turn({"text": "Who is customer-4711?"}), uri=uri.format(*["customer-4711"] * 2))
+    assert failures(now, recorded, "customer-4711") == []
 
 
 def test_ids_that_the_api_gave_are_kept_in_files() -> None:

@@ -9,7 +9,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from langchain_gemini_tools.testing.secrets import Scrubber, credentials_in
+from langchain_gemini_tools.testing.errors import CassetteError
+from langchain_gemini_tools.testing.secrets import Scrubber, checked_secrets, credentials_in
 from tests.recordings import exchanges, require_recordings
 
 KEY = "k/ey+with=signs&<more>-123"
@@ -115,13 +116,15 @@ def test_nothing_in_recorded_traffic_is_taken_for_a_credential() -> None:
 @pytest.mark.parametrize(
     ("uri", "clean"),
     [
-        ("https://h/v1/models/m:x?key=abc&alt=sse", "https://h/v1/models/m:x?alt=sse"),
-        ("https://h/x?access_token=abc", "https://h/x"),
+        ("https://h/v1/models/m:x?key=abcdefgh&alt=sse", "https://h/v1/models/m:x?alt=sse"),
+        ("https://h/x?access_token=abcdefgh", "https://h/x"),
         ("https://me:password@h:8080/x", "https://h:8080/x"),
         (
             "https://h/v1/projects/my-project/locations/l",
             "https://h/v1/projects/project/locations/l",
         ),
+        ("https://h/api/v4/projects/11/issues", "https://h/api/v4/projects/11/issues"),
+        ("https://h/values?key=oslo", "https://h/values?key=oslo"),
         (f"https://h/{KEY.replace('/', '%2F')}", "https://h/k%2Fey+with=signs&<more>-123"),
         ("https://h/x?$alt=json&q=a%20b", "https://h/x?$alt=json&q=a+b"),
     ],
@@ -134,12 +137,23 @@ def test_credentials_are_known_by_the_names_of_their_headers() -> None:
     headers = {
         "x-goog-api-key": "key-1",
         "Authorization": "Bearer token-2",
-        "cookie": "sid=3",
+        "cookie": ["sid=3", b"sid=4"],
+        "x-secret": b"secret-5",
         "content-type": "application/json",
     }
-    assert credentials_in(headers, "https://h/?key=key-4&alt=sse") == [
+    assert credentials_in(headers, "https://h/?key=long-key-6&alt=sse") == [
         "key-1",
         "token-2",
         "sid=3",
-        "key-4",
+        "sid=4",
+        "secret-5",
+        "long-key-6",
     ]
+
+
+def test_what_cannot_be_kept_secret_is_refused() -> None:
+    assert checked_secrets(["my-password", ""]) == ["my-password"]
+    with pytest.raises(CassetteError, match="put a single one into a list"):
+        checked_secrets("my-password")
+    with pytest.raises(CassetteError, match=r"One of secrets has 4 characters\. It takes 8"):
+        checked_secrets(["my-password", "1234"])

@@ -8,7 +8,7 @@ import pytest
 from vcr.record_mode import RecordMode
 from vcr.request import Request
 
-from langchain_gemini_tools.testing.matching import MATCHERS
+from langchain_gemini_tools.testing.matching import matchers
 from langchain_gemini_tools.testing.tape import Tape
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ GEMINI = "https://generativelanguage.googleapis.com/v1beta/models/m:generateCont
 
 
 def tape(tmp_path: Path, mode: RecordMode, **settings: Any) -> Tape:
-    return Tape(str(tmp_path / "a.yaml"), record_mode=mode, match_on=MATCHERS, **settings)
+    return Tape(str(tmp_path / "a.yaml"), record_mode=mode, match_on=matchers(), **settings)
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,35 @@ def test_a_failing_tool_is_told_and_its_error_is_kept() -> None:
     assert exchange.text == "Done."
 
 
+class Unspeakable(Exception):  # noqa: N818 - a stranger's
+    """An exception that fails to say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ExceptionGroup("tasks", [OSError("no route")]), "OSError: no route"),
+        (
+            ExceptionGroup("", [KeyError("a"), ExceptionGroup("", [ValueError(), OSError("b")])]),
+            "KeyError: 'a'; ValueError; OSError: b",
+        ),
+        (Unspeakable(), "Unspeakable"),
+    ],
+    ids=["group of one", "nested group", "without words"],
+)
+def test_what_went_wrong_is_told_however_it_is_wrapped(error: Exception, words: str) -> None:
+    """Whatever runs in a task group raises groups: MCP's clients, for one."""
+
+    def fail() -> str:
+        """Fail."""
+        raise error
+
+    assert _told([fail], call("fail")) == [("1", "error", f"Tool 'fail' failed: {words}")]
+
+
 @pytest.mark.parametrize(
     ("handle", "words"),
     [

@@ -262,16 +262,45 @@ def test_configuration_can_be_bound() -> None:
     assert tree.runs[0] == ("bound", None)
 
 
-def test_a_model_with_configurable_fields_is_configured_through_the_loop() -> None:
+@pytest.mark.parametrize("tools", [[], [shout]], ids=["no tools", "tools"])
+def test_a_model_with_configurable_fields_is_configured_through_the_loop(tools: list[Any]) -> None:
     model = ScriptedModel(replies=["Hello there."], piece=5).configurable_fields(
         piece=ConfigurableField(id="size")
     )
-    loop = ToolLoop(model)
+    loop = ToolLoop(model, tools)
     assert list(loop.stream("Hi")) == ["Hello", " ther", "e."]
     config: Any = {"configurable": {"size": 6}}
     model.default.asked.clear()  # type: ignore[attr-defined]
     assert list(loop.stream("Hi", config)) == ["Hello ", "there."]
     assert [spec.id for spec in loop.config_specs] == ["size"]
+
+
+async def test_the_config_of_a_run_chooses_among_models() -> None:
+    loud = ScriptedModel(replies=["HELLO"] * 3)
+    model = ScriptedModel(replies=["Hello"] * 3).configurable_alternatives(
+        ConfigurableField(id="model"), default_key="quiet", loud=loud
+    )
+    loop = ToolLoop(model.bind(stop=["!"]), [shout])
+    config: Any = {"configurable": {"model": "loud"}}
+    assert loop.invoke("Hi").text == "Hello"
+    assert loop.invoke("Hi", config).text == "HELLO"
+    assert (await loop.ainvoke("Hi", config)).text == "HELLO"
+    always_loud = ToolLoop(model.with_config(config), [shout])
+    assert always_loud.invoke("Hi").text == "HELLO"
+    assert [asked.tools for asked in loud.asked] == [["shout"]] * 3
+
+
+@pytest.mark.filterwarnings("ignore:This API is in beta")
+def test_a_loop_can_be_a_tool_of_another_loop() -> None:
+    inner = ScriptedModel(replies=["Forty-two."])
+    expert = (
+        ToolLoop(inner, [shout])
+        .text()
+        .as_tool(arg_types={"messages": str}, name="expert", description="Knows everything.")
+    )
+    outer = ScriptedModel(replies=[calls(call("expert", messages="Why?")), "Done."])
+    assert told(ToolLoop(outer, [expert]).invoke("Hi")) == [("1", "success", "Forty-two.")]
+    assert [message.text for message in inner.asked[0].messages] == ["Why?"]
 
 
 def test_a_loop_describes_itself_to_graphs() -> None:

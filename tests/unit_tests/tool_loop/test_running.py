@@ -392,6 +392,15 @@ def test_ctrl_c_ends_a_run_whose_tool_goes_on() -> None:
     released.set()
 
 
+def test_an_interrupt_in_a_task_group_ends_a_run() -> None:
+    def stop() -> str:
+        """Stop."""
+        raise BaseExceptionGroup("tasks", [OSError(), KeyboardInterrupt()])
+
+    with pytest.raises(BaseExceptionGroup):
+        _loop([stop], call("stop")).invoke("Hi")
+
+
 def test_an_interrupt_of_a_graph_goes_to_the_graph() -> None:
     def ask(text: str) -> str:
         """Ask somebody."""
@@ -660,6 +669,20 @@ async def test_a_named_tool_waits_for_approval(decision: Any, answer: Any, is_as
     assert told(await _loop([echo, free], *asked, approve=hooks).ainvoke("Hi")) == told(exchange)
     assert asked_for == [call("echo", "1", text="x")] * 2
     assert exchange.messages[1].tool_calls == asked  # type: ignore[attr-defined]
+
+
+async def test_a_hook_that_returns_a_coroutine_is_awaited_on_the_event_loop_of_the_run() -> None:
+    """Who waits for a person has queues and events, which belong to one event loop."""
+    asked_on = []
+
+    async def ask_somebody() -> bool:
+        asked_on.append(asyncio.get_running_loop())
+        return True
+
+    hooks = {"echo": lambda _: ask_somebody()}
+    exchange = await _loop([echo], call("echo", text="x"), approve=hooks).ainvoke("Hi")
+    assert told(exchange) == [("1", "success", "x")]
+    assert asked_on == [asyncio.get_running_loop()]
 
 
 def test_nothing_of_a_turn_runs_before_all_its_approvals_are_given() -> None:

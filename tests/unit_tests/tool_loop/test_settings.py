@@ -9,7 +9,7 @@ from langchain.tools import InjectedState, ToolRuntime
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import InjectedToolArg, tool
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, Field
 
 from langchain_gemini_tools import ToolLoop
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
@@ -33,6 +33,30 @@ def undocumented(text: str) -> str:
 
 @tool
 def needy(user: Annotated[str, InjectedToolArg]) -> str:
+    """Need a user."""
+    return user
+
+
+class Aliased(BaseModel):
+    """An injected argument that has another name on the outside."""
+
+    user: Annotated[str, InjectedToolArg] = Field(alias="uid")
+
+
+class OftenAliased(BaseModel):
+    """One that has several, and a value to fall back to."""
+
+    user: Annotated[str, InjectedToolArg] = Field("me", validation_alias=AliasChoices("a", "b"))
+
+
+@tool(args_schema=Aliased)
+def aliased(user: str) -> str:
+    """Need a user."""
+    return user
+
+
+@tool(args_schema=OftenAliased)
+def often_aliased(user: str) -> str:
     """Need a user."""
     return user
 
@@ -62,6 +86,8 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
         ([undocumented], "'undocumented' is no tool yet: .*docstring"),
         ([RunnableLambda(echo)], "A RunnableLambda is no tool.*as_tool"),
         ([needy], "'needy' wants 'user' injected. Give it as `inject={'user': ...}`"),
+        ([aliased], "'aliased' takes 'user', which is injected, under an alias too"),
+        ([often_aliased], "'often_aliased' takes 'user', which is injected, under an alias too"),
         ([graphic], "'graphic' wants 'state' injected.*needs `create_agent`"),
         ([running], "'running' wants 'runtime' injected"),
     ],
