@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.loops import loosen_loops
 from langchain_gemini_tools.wire.schema.python_types import class_schema, is_described_class
 from langchain_gemini_tools.wire.schema.reading import copy_json, read_schema
 from langchain_gemini_tools.wire.schema.references import (
@@ -139,7 +138,6 @@ class _Cleaner:
             followed.add(reference)
             cleaned = dict(self._definitions[_last_segment(reference)])
         if self._definitions:
-            loosen_loops(self._definitions)
             cleaned["$defs"] = self._definitions
         return cleaned
 
