@@ -92,8 +92,7 @@ class _Sampler:
 
     def _sample_choice(self, options: list[Any], name: str) -> Any:
         """A value of the first choice that ends; null says least, so it comes last."""
-        is_null = [isinstance(option, dict) and option.get("type") == "null" for option in options]
-        for option in sorted(options, key=lambda option: is_null[options.index(option)]):
+        for option in sorted(options, key=lambda option: option == {"type": "null"}):
             try:
                 return self.sample(option, name)
             except _LeadsBackError:
