@@ -34,6 +34,7 @@ takes longer than loading everything else here.
 from __future__ import annotations
 
 import json
+import math
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -375,12 +376,13 @@ def _retry_after(error: dict[str, Any], headers: Mapping[str, str]) -> float | N
     """The seconds to wait: RetryInfo in the body ("26s"), else Retry-After (seconds or a date)."""
     given = _detail(error, "RetryInfo").get("retryDelay") or headers.get("retry-after") or ""
     try:
-        return max(float(str(given).removesuffix("s")), 0.0)
+        seconds = float(str(given).removesuffix("s"))
+        return None if math.isnan(seconds) else max(seconds, 0.0)
     except ValueError:
         pass
     try:
         return max((parsedate_to_datetime(str(given)) - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
 
 
@@ -390,8 +392,9 @@ def _text(value: Any) -> str | None:
 
 def _readable(text: str) -> str:
     """What a person would read on a page: its title, else its words; at most 300 characters."""
-    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-    words = title[1] if title else re.sub(r"<[^>]*>", " ", text)
+    # No tag holds "<": whatever the page is made of, each of its characters is looked at once.
+    title = re.search(r"<title[^<>]*>([^<]+)", text, re.IGNORECASE)
+    words = title[1] if title else re.sub(r"<[^<>]*>", " ", text)
     return " ".join(words.split())[:300]
 
 

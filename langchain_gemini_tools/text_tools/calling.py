@@ -20,6 +20,7 @@ from langchain_core.messages.tool import tool_call_chunk
 
 from langchain_gemini_tools.text_tools.conversation import REASONS, UNKNOWN_TOOL, UNUSABLE
 from langchain_gemini_tools.text_tools.json_text import JsonText
+from langchain_gemini_tools.text_tools.names import written_name
 from langchain_gemini_tools.text_tools.parser import BrokenCall, Piece, TextToolParser
 from langchain_gemini_tools.text_tools.prompt import Choice
 from langchain_gemini_tools.text_tools.protocol import CALL
@@ -89,9 +90,10 @@ class CallReader:
         self.calls: list[ReadCall] = []
         self._texts: list[str] = []
         self._tools = tools
+        self._names = {written_name(name): name for name in tools.schemas}
         self._parser: TextToolParser | JsonText | None = None
         if tools.reads_calls:
-            self._parser = TextToolParser(tools.schemas)
+            self._parser = TextToolParser(self._names)
         elif tools.wants_json:
             self._parser = JsonText()
 
@@ -115,20 +117,22 @@ class CallReader:
         if isinstance(piece, str):
             return piece
         if isinstance(piece, BrokenCall):
-            return self._add(piece.name or UNKNOWN_TOOL, piece.text, piece.reason)
+            name = self._names.get(piece.name or "", piece.name)
+            return self._add(name or UNKNOWN_TOOL, piece.text, piece.reason)
+        name = self._names[piece.name]
         try:
             args = json.dumps(piece.args)
-            misfit = find_misfit(piece.args, self._tools.schemas[piece.name])
+            misfit = find_misfit(piece.args, self._tools.schemas[name])
         except RecursionError:
-            return self._add(piece.name, piece.text, "The arguments are nested too deep.")
-        if not self._tools.choice.allows(piece.name):
-            allowed = ", ".join(self._tools.choice.names)
+            return self._add(name, piece.text, "The arguments are nested too deep.")
+        if not self._tools.choice.allows(name):
+            allowed = ", ".join(map(written_name, self._tools.choice.names))
             reason = f"{piece.name} may not be called now. You may call: {allowed}."
-            return self._add(piece.name, piece.text, reason)
+            return self._add(name, piece.text, reason)
         if misfit:
             reason = f"The arguments do not fit {piece.name}. {misfit} It was not executed."
-            return self._add(piece.name, piece.text, reason)
-        return self._add(piece.name, args, None)
+            return self._add(name, piece.text, reason)
+        return self._add(name, args, None)
 
     def _add(self, name: str, text: str, reason: str | None) -> ReadCall:
         args = text if reason is None else f"{UNUSABLE}{text}"
@@ -144,7 +148,7 @@ def find_failure(calls: Sequence[ReadCall], choice: Choice) -> str | None:
     reasons = " ".join(call.reason for call in calls if call.reason)
     if choice.mode == "AUTO":
         return reasons or None
-    wanted = " or ".join(choice.names) or "a tool"
+    wanted = " or ".join(map(written_name, choice.names)) or "a tool"
     return f"It had to call {wanted}. {reasons or f'There is no {CALL} line in it.'}"
 
 

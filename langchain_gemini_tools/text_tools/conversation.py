@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langchain_gemini_tools.text_tools.names import written_name
 from langchain_gemini_tools.text_tools.protocol import (
     CALL,
     harmless,
@@ -63,7 +64,7 @@ def render_reply(message: AIMessage) -> AIMessage:
 
     A message without calls is returned as it is.
     """
-    lines = [render_call(call["name"], call["args"]) for call in message.tool_calls]
+    lines = [render_call(written_name(call["name"]), call["args"]) for call in message.tool_calls]
     lines += [_as_written(call) for call in message.invalid_tool_calls]
     if not lines:
         return message
@@ -86,7 +87,7 @@ def render_result(message: ToolMessage, name: str, number: int | None = None) ->
         name: Name of the tool that was called.
         number: Number of the call in its message, from 1; `None` where that is not known.
     """
-    begin, end = result_lines(harmless(name), number, failed=message.status == "error")
+    begin, end = result_lines(written_name(name), number, failed=message.status == "error")
     texts, media = _split(message.content)
     body = "\n".join(filter(None, [begin, harmless("\n".join(texts))]))
     if not media:
@@ -111,7 +112,7 @@ def _as_written(call: InvalidToolCall) -> str:
     text = call.get("args") or ""
     if text.startswith(UNUSABLE):
         return f"{CALL} {text.removeprefix(UNUSABLE).removeprefix(CALL).strip()}"
-    return f"{CALL} {call.get('name') or UNKNOWN_TOOL}({text})"
+    return f"{CALL} {written_name(call.get('name') or UNKNOWN_TOOL)}({text})"
 
 
 def _blocks(content: str | list[Block]) -> list[Block]:

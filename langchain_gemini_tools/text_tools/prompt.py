@@ -12,7 +12,14 @@ from string import Template
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.text_tools.protocol import CALL, END_OF_RESULT, RESULT, render_call
+from langchain_gemini_tools.text_tools.names import written_name
+from langchain_gemini_tools.text_tools.protocol import (
+    CALL,
+    END_OF_RESULT,
+    RESULT,
+    harmless,
+    render_call,
+)
 from langchain_gemini_tools.text_tools.samples import sample_arguments
 from langchain_gemini_tools.text_tools.schema_text import describe_parameters
 
@@ -112,9 +119,9 @@ def render_tool_prompt(
 
 def render_tool(function: Mapping[str, Any]) -> str:
     """One tool: its name, what it does, and each of its arguments."""
-    lines = [f"## {function['name']}"]
+    lines = [f"## {written_name(function['name'])}"]
     if description := str(function.get("description") or "").strip():
-        lines.append(description)
+        lines.append(harmless(description))
     return "\n".join([*lines, "Arguments:", *describe_parameters(function.get("parameters"))])
 
 
@@ -123,18 +130,19 @@ def _render_example(functions: Sequence[Mapping[str, Any]], choice: Choice) -> s
     callable_now = [each for each in functions if choice.allows(each["name"])] or functions
     with_arguments = [each for each in callable_now if each.get("parameters")]
     example = (with_arguments or callable_now)[0]
-    call = render_call(example["name"], sample_arguments(example.get("parameters")))
-    return f"A call of {example['name']} looks like this:\n\n{call}"
+    name = written_name(example["name"])
+    call = render_call(name, sample_arguments(example.get("parameters")))
+    return f"A call of {name} looks like this:\n\n{call}"
 
 
 def render_choice(choice: Choice) -> str:
     """What the model is to do: call, answer, or either."""
-    allowed = ", ".join(choice.names)
+    allowed = ", ".join(map(written_name, choice.names))
     match choice:
         case Choice("NONE"):
             return "Do not call a tool now: answer in words."
-        case Choice("ANY", (name,)):
-            return f"Call {name} now: your answer has to hold a {CALL} line with it."
+        case Choice("ANY", (_,)):
+            return f"Call {allowed} now: your answer has to hold a {CALL} line with it."
         case Choice("ANY", ()):
             return f"Call a tool now: your answer has to hold at least one {CALL} line."
         case Choice("ANY"):

@@ -15,6 +15,8 @@ import json
 import re
 from typing import Any
 
+from langchain_gemini_tools.text_tools.protocol import harmless
+
 Schema = dict[str, Any]
 
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
@@ -94,7 +96,7 @@ def _sentence(schema: Any, mark: str = "") -> str:
     if "default" in schema:
         said.append(f"default {_json(schema['default'])}")
     text = f"{', '.join(said)}."
-    if description := " ".join(str(schema.get("description") or "").split()):
+    if description := _one_line(schema.get("description")):
         text += f" {description}"
     return text
 
@@ -179,7 +181,7 @@ def _children(schema: Any, depth: int) -> list[str]:
     with_keys = [option for option in options if _has_keys(option)]
     for number, option in enumerate(with_keys, 1):
         if len(with_keys) > 1:
-            title = option.get("title") or f"object {number}"
+            title = _one_line(option.get("title")) or f"object {number}"
             lines.append(f"{'  ' * depth}- if it is {title}: {_sentence(option)}")
             lines += _children(option, depth + 1)
         else:
@@ -197,6 +199,10 @@ def _has_keys(schema: Any) -> bool:
 
 def _key(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else _json(name)
+
+
+def _one_line(text: Any) -> str:
+    return harmless(" ".join(str(text or "").split()))
 
 
 def _json(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
+from langchain_gemini_tools.wire.schema.loops import loosen_loops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +74,8 @@ def render_generation_config(
     if thinking := _render_thinking(given, capabilities):
         config["thinkingConfig"] = thinking
     config |= render_output_format(given)
+    if "responseJsonSchema" in config:
+        config["responseJsonSchema"] = loosen_loops(config["responseJsonSchema"])
     config |= _camel(plain(given.get("generation_config") or {}))
     if config.get("responseMimeType") == JSON and not capabilities.takes_json_output:
         raise InvalidOptionError(

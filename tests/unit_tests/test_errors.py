@@ -145,6 +145,8 @@ def test_a_quota_per_day_is_not_worth_repeating() -> None:
         ),
         pytest.param(body(), {"retry-after": "7"}, 7.0, id="header"),
         pytest.param(body(), {"retry-after": "soon"}, None, id="unreadable"),
+        pytest.param(body(), {"retry-after": "nan"}, None, id="no-number"),
+        pytest.param(body(), {"retry-after": "1 Jan 99999999999999999999"}, None, id="no-year"),
         pytest.param(body(), {}, None, id="none"),
     ],
 )
@@ -182,6 +184,12 @@ def test_any_body_is_readable(text: str, message: str) -> None:
     error = map_api_error(502, parse_error_body(text, "Bad Gateway"))
     assert error.message == message
     assert str(error) == f"502: {message}"
+
+
+@pytest.mark.parametrize("opening", ["<", "<title>", "<title", "<a "])
+def test_a_page_of_openings_is_read_in_one_go(opening: str) -> None:
+    page = opening * 500_000  # read again from each of them, it would take minutes
+    assert len(parse_error_body(page)["error"]["message"]) <= 300
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.loops import loosen_loops
 from langchain_gemini_tools.wire.schema.python_types import class_schema, is_described_class
 from langchain_gemini_tools.wire.schema.reading import read_schema, schema_text
 from langchain_gemini_tools.wire.schema.references import (
@@ -132,7 +131,6 @@ class _Cleaner:
             followed.add(reference)
             cleaned = dict(self._definitions[_last_segment(reference)])
         if self._definitions:
-            loosen_loops(self._definitions)
             cleaned["$defs"] = self._definitions
         return cleaned
 

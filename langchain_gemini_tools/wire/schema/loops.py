@@ -7,12 +7,16 @@ potentially-zero-length array items, but a ref loop of required fields was found
 A choice with another way out (`left: Leaf | And`) is refused by both. So where every way back to a
 definition is required, the property that closes the loop is sent as optional, and its description
 says that it is not. A list that may be empty ends a loop: there `required` stays as it was given.
+
+This is a rule of the API alone. Models that are told of tools in words, and the Schema message, in
+which nothing refers to itself, get what the user required.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from langchain_gemini_tools.wire.schema.reading import copy_json
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 
 if TYPE_CHECKING:
@@ -33,16 +37,20 @@ class _Step(NamedTuple):
     name: str
 
 
-def loosen_loops(definitions: Schema) -> None:
-    """Make optional what closes a loop of required properties; definitions are changed in place.
+def loosen_loops(schema: Schema) -> Schema:
+    """The cleaned schema, with what closes a loop of required properties made optional.
 
     What no finite value fits stays: it is refused by name elsewhere.
     """
-    endless = set(endless_definitions({"$defs": definitions}))
+    endless = set(endless_definitions(schema))
+    if not _steps_of_loops(schema.get("$defs") or {}, endless):
+        return schema
+    definitions: Schema = copy_json(schema["$defs"])
     for takes_any in (False, True):  # first where the property itself offers another way out
         for step in _steps_of_loops(definitions, endless):
             if step.holder is not None and (takes_any or _offers_a_choice(step)):
                 _loosen(step.holder, step.name)
+    return {**schema, "$defs": definitions}
 
 
 def _steps_of_loops(definitions: Schema, endless: set[str]) -> list[_Step]:
@@ -66,10 +74,9 @@ def _steps(source: str, schema: Any, holder: Schema | None, name: str) -> Iterat
     for keyword in ("anyOf", "oneOf", "allOf"):
         for choice in schema.get(keyword) or ():
             yield from _steps(source, choice, holder, name)
-    if length := schema.get("minItems"):
-        first = [*schema.get("prefixItems", ()), *[schema.get("items")] * length][:length]
-        for item in first[:16]:
-            yield from _steps(source, item, holder, name)
+    # One item behind the first ones says as much about a loop as many.
+    for item in [*schema.get("prefixItems", ()), schema.get("items")][: schema.get("minItems", 0)]:
+        yield from _steps(source, item, holder, name)
     properties = schema.get("properties") or {}
     for needed in schema.get("required") or ():
         if needed in properties:
@@ -101,5 +108,4 @@ def _loosen(holder: Schema, name: str) -> None:
     if "$ref" in schema:  # nothing may stand beside it
         schema = {"anyOf": [schema]}
     told = f"{schema.get('description', '')} {ALWAYS_GIVEN}".lstrip()
-    # A new dict: the root may be a copy of this definition, and the root is in no loop.
-    holder["properties"] = {**holder["properties"], name: {**schema, "description": told}}
+    holder["properties"][name] = {**schema, "description": told}

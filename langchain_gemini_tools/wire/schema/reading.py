@@ -108,10 +108,20 @@ def _read_keyword(read: Schema, keyword: str, value: Any) -> None:
             read[keyword] = [read_schema(item) for item in value]
         case _ if keyword in MAP_OF_SCHEMAS and isinstance(value, Mapping):
             read[keyword] = {str(name): read_schema(item) for name, item in value.items()}
-        case _ if keyword in _COUNTS and isinstance(value, str):
-            read[keyword] = int(value)
+        case _ if keyword in _COUNTS:
+            read[keyword] = _read_count(keyword, value)
         case _:
             read[keyword] = plain_json(value)
+
+
+def _read_count(keyword: str, value: Any) -> int:
+    try:
+        count = int(value)
+    except (TypeError, ValueError, OverflowError):
+        count = -1
+    if count < 0 or (isinstance(value, float) and value != count):
+        raise InvalidToolError(f"{keyword!r} is {value!r}, and has to be a whole number.")
+    return count
 
 
 def _read_type(read: Schema, value: Any) -> None:

@@ -21,6 +21,7 @@ from langchain_gemini_tools.wire.schema.cleaning import (
     render_parameters,
     render_response_schema,
 )
+from langchain_gemini_tools.wire.schema.loops import loosen_loops
 from langchain_gemini_tools.wire.schema.openapi import (
     render_openapi_parameters,
     render_openapi_schema,
@@ -77,7 +78,7 @@ def bind_tool(tool: Any) -> list[dict[str, Any]]:
 
     A function is `{"type": "function", "function": {"name", "description", "parameters",
     "response_schema"}}`, the last three only where there is something to say; both schemas are
-    those that will be sent. A built-in tool is Gemini's own dict, such as `{"googleSearch": {}}`.
+    cleaned. A built-in tool is Gemini's own dict, such as `{"googleSearch": {}}`.
 
     Raises:
         InvalidToolError: It is no tool, or one that Gemini cannot be told about.
@@ -281,9 +282,9 @@ def render_declaration(
             declaration["response"] = render_openapi_schema(response)
         return declaration
     if parameters:
-        declaration["parametersJsonSchema"] = parameters
+        declaration["parametersJsonSchema"] = loosen_loops(parameters)
     if response:
-        declaration["responseJsonSchema"] = response
+        declaration["responseJsonSchema"] = loosen_loops(response)
     return declaration
 
 

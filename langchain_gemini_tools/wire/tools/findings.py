@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.loops import ALWAYS_GIVEN
+from langchain_gemini_tools.wire.schema.loops import ALWAYS_GIVEN, loosen_loops
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.tools.builtin import snake_case, uses_computer
 from langchain_gemini_tools.wire.tools.declarations import BoundTool
@@ -57,6 +57,10 @@ which has fields for some of these (`_IN_SCHEMA_MESSAGE`) and tells the others i
 """
 
 
+_OF_DECLARATIONS = {"renamed", "not_enforced", "recursive"}
+"""Codes of findings about what is declared to the API, and not told in words."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing about a tool, or about all of them together."""
@@ -92,7 +96,7 @@ def find_problems(
     for tool in bound:
         found += _tool_findings(tool, capabilities)
     if by_prompt:
-        found = [finding for finding in found if finding.code not in {"renamed", "not_enforced"}]
+        found = [finding for finding in found if finding.code not in _OF_DECLARATIONS]
     # One tool that is bound twice is declared once.
     return sorted(dict.fromkeys(found), key=lambda finding: finding.level)
 
@@ -207,7 +211,9 @@ def _function_findings(
         if (wire := render_parameter_name(parameter)) != parameter:
             message = f"the API does not take this name; the model sees {wire!r}."
             yield Finding("warning", "renamed", name, parameter, message)
-    yield from _schema_findings(name, schema)
+    # What a loop of required parameters becomes in the form that is sent; see `loops`.
+    sent = loosen_loops(schema) if takes_json_schema else schema
+    yield from _schema_findings(name, sent)
     yield from _constraint_findings(name, schema, takes_json_schema=takes_json_schema)
 
 

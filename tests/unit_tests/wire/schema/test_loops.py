@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from langchain_gemini_tools import check_tools
 from langchain_gemini_tools.wire.schema.cleaning import clean_schema
+from langchain_gemini_tools.wire.schema.loops import loosen_loops
+from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_declaration
 from tests.emulator.refusal import Refusal
 from tests.emulator.rules.json_schemas import check_json_schema
 
@@ -31,7 +33,7 @@ def definitions_sent(**definitions: Any) -> dict[str, Any]:
     """What is sent of the definitions; the first one is the parameter's."""
     first = {"$ref": f"#/$defs/{next(iter(definitions))}"}
     given = {"type": "object", "properties": {"x": first}, "$defs": definitions}
-    sent = clean_schema(given)
+    sent = loosen_loops(clean_schema(given))
     check_json_schema(sent, "f", is_parameters=True)
     defined: dict[str, Any] = sent["$defs"]
     return defined
@@ -89,11 +91,35 @@ def test_a_way_back_that_may_stay_empty_keeps_its_required(next_node: Any) -> No
     assert definitions_sent(Node=node(next_node)) == {"Node": node(next_node)}
 
 
+@pytest.mark.parametrize("least", [2, 2.0, 10**12])
+def test_a_list_that_has_to_hold_some_is_a_required_way_back(least: float) -> None:
+    items = {"type": "array", "items": {"anyOf": [NODE, NULL]}, "minItems": least}
+    sent = node({**items, "description": "Always give this."}, required=False)
+    assert definitions_sent(Node=node(items)) == {"Node": sent}
+
+
+def test_only_what_is_sent_as_json_schema_is_made_optional() -> None:
+    [bound] = bind_tools([follow])
+    properties = bound["function"]["parameters"]["$defs"]["Link"]["properties"]
+    by_form = [render_declaration(bound["function"], form) for form in ("json_schema", "openapi")]
+    assert "description" not in properties["next"]
+    assert bound["function"]["parameters"]["$defs"]["Link"]["required"] == ["url", "next"]
+    assert by_form[0]["parametersJsonSchema"]["$defs"]["Link"]["required"] == ["url"]
+    assert by_form[1]["parameters"]["properties"]["link"]["required"] == ["url", "next"]
+
+
+def test_a_schema_without_such_loops_is_not_copied() -> None:
+    plain = clean_schema({"type": "object", "properties": {"x": TEXT}})
+    tree = clean_schema({"properties": {"x": NODE}, "$defs": {"Node": node({"items": NODE})}})
+    assert loosen_loops(plain) is plain
+    assert loosen_loops(tree) is tree
+
+
 def test_the_root_of_a_schema_is_in_no_loop_and_stays_as_it_was_given() -> None:
     class Chain(BaseModel):
         next: Chain | None
 
-    sent = clean_schema(Chain)
+    sent = loosen_loops(clean_schema(Chain))
     assert sent["required"] == ["next"]
     assert "description" not in sent["properties"]["next"]
     assert "required" not in sent["$defs"]["Chain"]
@@ -101,11 +127,17 @@ def test_the_root_of_a_schema_is_in_no_loop_and_stays_as_it_was_given() -> None:
 
 def test_what_never_ends_is_left_as_it_is_and_refused_by_name() -> None:
     given = {"type": "object", "properties": {"x": NODE}, "$defs": {"Node": node(NODE)}}
-    assert clean_schema(given)["$defs"] == {"Node": node(NODE)}
+    sent = loosen_loops(clean_schema(given))
+    assert sent["$defs"] == {"Node": node(NODE)}
     with pytest.raises(Refusal, match="ref loop of required fields"):
-        check_json_schema(clean_schema(given), "f", is_parameters=True)
+        check_json_schema(sent, "f", is_parameters=True)
     report = check_tools([{"name": "f", "description": "F.", "parameters": given}])
     assert [finding.code for finding in report.errors] == ["endless"]
+
+
+@pytest.mark.parametrize("model", ["gemma-3-27b-it", "gemini-1.5-pro"])
+def test_where_nothing_is_made_optional_check_tools_says_nothing(model: str) -> None:
+    assert check_tools([follow], model=model).findings == ()
 
 
 def test_check_tools_names_the_parameter_that_was_made_optional() -> None:

@@ -93,3 +93,14 @@ def test_python_values_become_json(value: Any, plain: Any) -> None:
 def test_a_value_without_a_json_form_is_refused() -> None:
     with pytest.raises(InvalidToolError, match="JSON has no form for"):
         plain_json([object()])
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "many", [1], float("nan"), float("inf")])
+def test_a_count_that_counts_nothing_is_refused_by_its_keyword(count: Any) -> None:
+    with pytest.raises(InvalidToolError, match=r"'minItems' is .*, and has to be a whole number"):
+        clean_schema({"type": "array", "minItems": count})
+
+
+def test_a_whole_number_is_a_count_however_it_is_written() -> None:
+    schema = {"type": "array", "minItems": 2.0, "maxItems": "3"}
+    assert clean_schema(schema) == {"type": "array", "minItems": 2, "maxItems": 3}
