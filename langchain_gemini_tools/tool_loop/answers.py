@@ -65,6 +65,8 @@ def render_failure(error: BaseException, tool: BaseTool, hidden: Collection[str]
         ]
         if told:
             return f"Invalid arguments for {tool.name!r}: {'; '.join(told)}. Correct them."
+        # The error shows what was injected, which the model is not to see.
+        return f"Tool {tool.name!r} failed: it does not take what it is given besides the arguments"
     return f"Tool {tool.name!r} failed: {_described(error)}"
 
 

@@ -162,11 +162,13 @@ async def arun_turn(
             for attempt in [] if done else turn.expire(running):
                 cancelled.append(running.pop(attempt))
                 cancelled[-1].cancel()
+                await asyncio.sleep(0)  # so that `threads` learns of it before another one is due
     finally:
         for attempt, future in running.items():
             if future.done():
                 turn.settle_late(attempt, _outcome(future))
-        await _cancel([*cancelled, *running.values()])
+            future.cancel()
+        await _let_go([*cancelled, *running.values()])
 
 
 def ask(hook: Approver, call: ToolCall) -> Any:
@@ -285,11 +287,13 @@ def _value(outcome: Outcome) -> Any:
     return outcome.output
 
 
-async def _cancel(futures: Collection[asyncio.Future[Outcome]]) -> None:
-    """Cancel what still runs and wait for it to clean up, but not for ever."""
+async def _let_go(futures: Collection[asyncio.Future[Outcome]]) -> None:
+    """Wait for what was cancelled to clean up, but not for ever.
+
+    Each was cancelled once: a second time would end its cleaning up.
+    """
     unfinished = [future for future in futures if not future.done()]
     for future in unfinished:
-        future.cancel()
         _left_behind.add(future)
         future.add_done_callback(_forget)
     if unfinished:

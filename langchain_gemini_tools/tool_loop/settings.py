@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import ToolCall
@@ -68,7 +68,7 @@ class Settings:
     backoff: Callable[[int], float]
     max_output_chars: int | None
     cache: bool | Collection[str]
-    inject: Mapping[str, Any]
+    inject: Mapping[str, Any] = field(repr=False)  # often what nobody else may see
     hold_back: int | None
 
     def __post_init__(self) -> None:

@@ -300,6 +300,24 @@ def test_injected_arguments_are_given_and_never_taken_from_the_model() -> None:
     ]
 
 
+def test_an_injected_value_that_does_not_fit_is_not_shown_to_the_model() -> None:
+    @tool
+    def order(count: int, account: Annotated[int, InjectedToolArg]) -> str:
+        """Order something."""
+        return f"{count} for {account}"
+
+    loop = _loop([order], calls(call("order", count=1)), inject={"account": "secret-4711"})
+    exchange = loop.invoke("Hi")
+    assert told(exchange) == [
+        (
+            "1",
+            "error",
+            "Tool 'order' failed: it does not take what it is given besides the arguments",
+        )
+    ]
+    assert "secret-4711" in str(exchange.calls[0].error)  # for the program
+
+
 def test_a_tool_may_change_its_arguments_without_changing_the_history() -> None:
     schema = {"type": "object", "properties": {"items": {"type": "array"}}}
 

@@ -183,6 +183,31 @@ def test_an_async_tool_that_takes_too_long_is_cancelled() -> None:
     assert cleaned == ["a", "b"]
 
 
+def test_the_end_of_a_turn_does_not_interrupt_a_tool_that_cleans_up() -> None:
+    cleaned = []
+
+    async def hang() -> None:
+        """Hang, and take a while to clean up."""
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.5)
+            cleaned.append("hang")
+
+    async def work() -> None:
+        """End while the other one cleans up."""
+        await asyncio.sleep(1.2)
+
+    async def run() -> Exchange:
+        timeouts = {"hang": 1.0}
+        loop = _loop([hang, work], call("hang", "1"), call("work", "2"), tool_timeout=timeouts)
+        return await loop.ainvoke("Hi")
+
+    exchange: Exchange = run_virtually(run())
+    assert [record.status for record in exchange.calls] == ["timed_out", "succeeded"]
+    assert cleaned == ["hang"]
+
+
 def test_a_tool_is_cancelled_when_its_time_is_up_and_not_when_the_turn_ends() -> None:
     ended_at = []
 
@@ -278,11 +303,12 @@ def test_waiting_for_a_free_place_does_not_count_as_running() -> None:
     assert [record.status for record in exchange.calls] == ["succeeded"] * 4
 
 
-def test_threads_that_hang_are_bounded() -> None:
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_threads_that_hang_are_bounded(is_async: bool) -> None:
     hang, released, written = _hanging()
     asked = [call("hang", f"{n}", text="x") for n in range(12)]
     loop = _loop([hang], *asked, tool_timeout=0.02, max_concurrency=4)
-    exchange = loop.invoke("Hi")
+    exchange = asyncio.run(loop.ainvoke("Hi")) if is_async else loop.invoke("Hi")
     statuses = [record.status for record in exchange.calls]
     assert statuses == ["timed_out"] * 8 + ["skipped"] * 4
     assert told(exchange)[-1] == (

@@ -184,3 +184,8 @@ def test_methods_are_tools() -> None:
 def test_a_loop_shows_its_tools_and_not_its_model() -> None:
     loop = ToolLoop(ScriptedModel(replies=["a secret"]), [echo])
     assert repr(loop) == "ToolLoop(ScriptedModel, tools: 'echo')"
+
+
+def test_what_is_injected_is_in_no_repr() -> None:
+    loop = ToolLoop(ScriptedModel(replies=[]), [needy], inject={"user": "secret-4711"})
+    assert "secret-4711" not in repr(loop) + repr(loop.settings)
