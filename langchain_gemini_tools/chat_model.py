@@ -219,7 +219,7 @@ class ChatGemini(GeminiOptions):
             try:
                 return request.parse(reply)
             except FAILED_ANSWERS as failure:
-                request = self._second_try(request, failure, kwargs)
+                request = self._second_try(request, failure, retries, kwargs)
 
     async def _agenerate(
         self,
@@ -237,7 +237,7 @@ class ChatGemini(GeminiOptions):
             try:
                 return request.parse(reply)
             except FAILED_ANSWERS as failure:
-                request = self._second_try(request, failure, kwargs)
+                request = self._second_try(request, failure, retries, kwargs)
 
     def _stream(
         self,
@@ -260,7 +260,7 @@ class ChatGemini(GeminiOptions):
                         yield chunk
                 return
             except FAILED_ANSWERS as failure:
-                request = self._second_try(request, failure, kwargs, is_final=has_begun)
+                request = self._second_try(request, failure, retries, kwargs, is_final=has_begun)
 
     def _read_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
@@ -296,7 +296,7 @@ class ChatGemini(GeminiOptions):
                         yield chunk
                 return
             except FAILED_ANSWERS as failure:
-                request = self._second_try(request, failure, kwargs, is_final=has_begun)
+                request = self._second_try(request, failure, retries, kwargs, is_final=has_begun)
 
     async def _aread_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
@@ -333,6 +333,7 @@ class ChatGemini(GeminiOptions):
         self,
         request: RenderedRequest,
         failure: ReplyError,
+        retries: RetryPolicy,
         kwargs: Mapping[str, Any],
         *,
         is_final: bool = False,
@@ -341,6 +342,7 @@ class ChatGemini(GeminiOptions):
         if is_final or request.is_second_try or not self._may_ask_again(kwargs):
             raise failure
         logger.warning("Asking once more, with feedback: %s", str(failure))
+        retries.announce(1, failure, 0.0)
         return request.with_feedback(failure)
 
     def _render_for_stream(

@@ -65,7 +65,7 @@ def check_address(address: str | dict[str, Any] | None) -> None:
     """Refuse an address that is a credential too: it would be shown wherever the address is.
 
     Raises:
-        ValueError: It holds a user's name or a password, or options that are no address.
+        ValueError: It holds a user's name, a password or a query, or options that are no address.
     """
     if isinstance(address, dict):
         if others := address.keys() - {"api_endpoint", "base_url"}:
@@ -78,8 +78,8 @@ def check_address(address: str | dict[str, Any] | None) -> None:
         parts = urlsplit(address or "")
     except ValueError:
         return  # no address at all, which the first call tells
-    if "@" in parts.netloc:
+    if "@" in parts.netloc or parts.query:
         raise ValueError(
-            "base_url holds a user or a password, which logs and repr would show. Give "
+            "base_url holds a user, a password or a query, which logs and repr would show. Give "
             'additional_headers={"Authorization": "Basic ..."} instead.'
         )

@@ -23,7 +23,7 @@ from langchain_gemini_tools.wire.media import declared_type, type_of, url_to_fet
 from langchain_gemini_tools.wire.urls import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 
     Block = str | dict[str, Any]
 
@@ -97,8 +97,22 @@ def fetch_media(
         return messages
     # In a thread of its own: the caller's may be running a loop already.
     with ThreadPoolExecutor(1) as thread:
-        files = thread.submit(lambda: asyncio.run(_fetch_all(wanted, limits, kept))).result()
+        files = thread.submit(lambda: _run(_fetch_all(wanted, limits, kept))).result()
     return _replaced(messages, files)
+
+
+def _run(fetching: Coroutine[Any, Any, dict[str, _File]]) -> dict[str, _File]:
+    """Run in a loop of its own.
+
+    `asyncio.run` would wait at its end for every thread of the loop, and one may be looking up a
+    name for minutes after the time is over.
+    """
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(fetching)
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 async def afetch_media(

@@ -26,7 +26,7 @@ from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
 from langchain_gemini_tools.wire.request import CallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _SYNONYMS = {
     "model_name": "model",
@@ -231,6 +231,12 @@ class GeminiOptions(BaseChatModel):
             given[name] = value
         return given
 
+    @field_validator("model_kwargs")
+    @classmethod
+    def _check_model_kwargs(cls, options: dict[str, Any]) -> dict[str, Any]:
+        canonical_options(options)
+        return options
+
     @field_validator("tool_prompt")
     @classmethod
     def _check_tool_prompt(cls, template: str | None) -> str | None:
@@ -240,6 +246,23 @@ class GeminiOptions(BaseChatModel):
     def _set_gemini_tools_version(self) -> Self:
         self._add_version("langchain-gemini-tools", __version__)
         return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, _sealed(name, value))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other fields, under any of their names.
+
+        Raises:
+            InvalidOptionError: There is no such field.
+        """
+        given: dict[str, Any] = {}
+        for key, value in (update or {}).items():
+            name = _ALIASES.get(key, key)
+            if name not in type(self).model_fields:
+                raise InvalidOptionError(_unknown("ChatGemini", key, type(self).model_fields))
+            given[name] = _sealed(name, value)
+        return super().model_copy(update=given, deep=deep)
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         # Neither can be doubled: a copy uses the same.
@@ -422,12 +445,21 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         name = _ALIASES.get(key, key)
         if name in _KNOWN_OPTIONS:
             options[name] = value
+        elif name in GeminiOptions.model_fields:
+            raise InvalidOptionError(
+                f"A call has no option {key!r}: it is given when the model is made."
+            )
         elif name not in _HANDLED_ELSEWHERE and not name.startswith("ls_"):
             raise InvalidOptionError(_unknown("A call", key, _KNOWN_OPTIONS | set(_ALIASES)))
     return options
 
 
-def _unknown(what: str, name: str, known: set[str] | frozenset[str]) -> str:
+def _sealed(name: str, value: Any) -> Any:
+    """What a field is set to; pydantic looks at a key only when the model is made."""
+    return SecretStr(value) if name == "google_api_key" and isinstance(value, str) else value
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     return f"{what} has no option {name!r}.{hint}"

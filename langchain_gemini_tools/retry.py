@@ -123,6 +123,10 @@ class RetryPolicy:
         # In words: a handler that keeps the error keeps its frames, and so the model.
         told = (attempt, self.max_retries, delay, str(error))
         _logger.warning("Retry %d of %d in %.1f s: %s", *told)
+        self.announce(attempt, error, delay)
+
+    def announce(self, attempt: int, error: Exception, delay: float) -> None:
+        """Tell whoever wants to know that there is one request more."""
         if self.on_retry is not None:
             self.on_retry(attempt, error, delay)
 

@@ -121,12 +121,12 @@ class PromptedRequest(RenderedRequest):
         if not said or not isinstance(failure, MalformedCallError):
             return super().with_feedback(failure)
         told = f"Your last message could not be used. {failure.finish_message} Write it again."
-        contents: list[gemini.Content] = [
-            *self.body["contents"],
+        more: list[gemini.Content] = [
             {"role": "model", "parts": [{"text": said}]},
             {"role": "user", "parts": [{"text": told}]},
         ]
-        return self.second_try(contents, failure)
+        _tell_contents(more)
+        return self.second_try([*self.body["contents"], *more], failure)
 
 
 class PromptedStreamParser(StreamParser):
@@ -222,11 +222,15 @@ def render_prompted(
 
 
 def _tell_prompt(body: gemini.Request) -> None:
-    if not logger.isEnabledFor(logging.DEBUG):
-        return
     contents = [*body["contents"]]
     if "systemInstruction" in body:
         contents.insert(0, {"role": "system", **body["systemInstruction"]})  # type: ignore[typeddict-item]
+    _tell_contents(contents)
+
+
+def _tell_contents(contents: Sequence[gemini.Content]) -> None:
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
     for content in contents:
         text = "\n".join(part.get("text", "(a file)") for part in content["parts"])
         logger.debug("Prompt, %s:\n%s", content["role"], text)

@@ -7,11 +7,13 @@ was told to is another question.
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from jsonschema import ValidationError
     from jsonschema.protocols import Validator
@@ -23,8 +25,8 @@ _MAX_LENGTH = 200
 def find_misfit(value: Any, schema: Mapping[str, Any] | None) -> str | None:
     """What is wrong with arguments, or with an answer; `None` where they fit.
 
-    A tool without a schema takes no arguments. A schema that is none itself, or leads nowhere,
-    holds nobody back: the tool will say.
+    A tool without a schema takes no arguments. A schema that is none itself, or leads nowhere, and
+    a number that is too large to be checked hold nobody back: the tool will say.
     """
     if schema is None:
         return f"It takes no arguments: {', '.join(map(repr, value))}." if value else None
@@ -33,9 +35,9 @@ def find_misfit(value: Any, schema: Mapping[str, Any] | None) -> str | None:
 
     try:
         errors = sorted(_validator(schema).iter_errors(value), key=lambda error: error.json_path)
-    except (SchemaError, Unresolvable, RecursionError):
+        told = list(dict.fromkeys(map(_tell, errors)))
+    except (SchemaError, Unresolvable, RecursionError, ArithmeticError, ValueError, re.error):
         return None
-    told = list(dict.fromkeys(map(_tell, errors)))
     more = f" And {len(told) - _MAX_TOLD} more." if len(told) > _MAX_TOLD else ""
     return " ".join(told[:_MAX_TOLD]) + more if told else None
 
@@ -46,11 +48,21 @@ def _validator(schema: Mapping[str, Any]) -> Validator:
 
 @lru_cache(maxsize=256)
 def _compiled(schema_text: str) -> Validator:
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema.validators import extend
 
     schema = json.loads(schema_text)
-    Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
+    # Without formats: a pattern in the words of another language is no reason to check nothing.
+    Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
+    find_mismatch = Draft202012Validator.VALIDATORS["pattern"]
+
+    def find_readable_mismatch(*check: Any) -> Iterator[ValidationError]:
+        with suppress(re.error):
+            yield from find_mismatch(*check)
+
+    lenient = extend(Draft202012Validator, {"pattern": find_readable_mismatch})  # type: ignore[no-untyped-call]
+    validator: Validator = lenient(schema)
+    return validator
 
 
 def _tell(error: ValidationError) -> str:

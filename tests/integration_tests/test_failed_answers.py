@@ -193,6 +193,19 @@ async def test_callbacks_see_each_retry(
     assert isinstance(error, GeminiServerError)
 
 
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_callbacks_see_that_an_answer_was_asked_for_once_more(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    emulator.reply(parts=[])
+    emulator.reply("Sunny.")
+    seen = Retries()
+    await ask(make_model(max_retries=2).with_config(callbacks=[seen]), way)
+    [(attempt, error)] = seen.seen
+    assert attempt == 1
+    assert isinstance(error, EmptyReplyError)
+
+
 class RetriesOfStreams(BaseCallbackHandler):
     def __init__(self) -> None:
         self.seen: list[tuple[str, Any]] = []

@@ -283,6 +283,28 @@ def drip_headers(handler: BaseHTTPRequestHandler) -> None:
         time.sleep(0.05)
 
 
+def test_a_name_that_is_looked_up_for_ever_is_not_waited_for(
+    make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+    given_up: list[str] = []
+
+    def look_up(*_: object, **__: object) -> None:
+        is_over.wait(10)
+        given_up.append("the name server")
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    chat = make_model(fetch_urls=FetchLimits(timeout_seconds=0.2))
+    picture = HumanMessage([{"type": "image", "url": "https://pictures.example/a.png"}])
+    try:
+        with pytest.raises(MediaFetchError, match=r"was not fetched within 0\.2 s"):
+            chat.preview([picture])
+        assert given_up == []
+    finally:
+        is_over.set()
+
+
 @pytest.mark.parametrize("server", [drip, drip_headers])
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 async def test_a_slow_drip_ends(

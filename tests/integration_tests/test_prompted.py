@@ -585,3 +585,22 @@ def test_prompt_answer_and_calls_are_logged_for_debugging(
     assert told[1] == f"Answer as it came:\nWell.\n{OSLO}\nTOOL_CALL: now({{}})"
     assert told[2] == 'Call get_weather({"city": "Oslo"}), to be executed'
     assert told[3].startswith("Call now(unusable call]: now({})), not to be executed: There is no")
+
+
+def test_what_is_asked_once_more_is_logged_for_debugging_too(
+    emulator: Emulator, make_model: MakeModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="langchain_gemini_tools")
+    emulator.reply("No.")
+    emulator.reply(OSLO)
+    chat = make_model(model=GEMMA, max_retries=1)
+    chat.bind_tools([get_weather], tool_choice="any").invoke("Weather?")
+    told = [each.getMessage() for each in caplog.records if "prompted" in each.name]
+    assert told[1:] == [
+        "Answer as it came:\nNo.",
+        "Prompt, model:\nNo.",
+        "Prompt, user:\nYour last message could not be used. It had to call a tool. There is no "
+        "TOOL_CALL: line in it. Write it again.",
+        f"Answer as it came:\n{OSLO}",
+        'Call get_weather({"city": "Oslo"}), to be executed',
+    ]

@@ -376,6 +376,7 @@ def test_a_copy_keeps_the_key(emulator: Emulator, make_model: MakeModel) -> None
     [
         "https://me:a-key-of-my-own@gateway.example/v1",
         {"api_endpoint": "https://a-key-of-my-own@gateway.example"},
+        "https://gateway.example/v1?key=a-key-of-my-own",
         {"api_endpoint": "https://gateway.example", "api_key": "a-key-of-my-own"},
     ],
 )

@@ -142,6 +142,18 @@ def test_an_unknown_option_of_a_call_suggests_the_nearest_name() -> None:
         ChatGemini(model=GEMINI_3).preview("Hi", temprature=1)
 
 
+@pytest.mark.parametrize("name", ["api_key", "project"])
+def test_an_argument_of_the_constructor_is_none_of_a_call(name: str) -> None:
+    options: Json = {name: KEY}
+    words = f"A call has no option '{name}': it is given when the model is made."
+    with pytest.raises(InvalidOptionError) as error:
+        ChatGemini(model=GEMINI_3).preview("Hi", **options)
+    assert str(error.value) == words
+    with pytest.raises(ValidationError, match="is given when the model is made") as early:
+        ChatGemini(model=GEMINI_3, model_kwargs=options)
+    assert KEY not in str(early.value)
+
+
 def test_an_argument_given_twice_must_agree() -> None:
     options: Json = {"max_tokens": 1, "max_output_tokens": 2}
     with pytest.raises(ValueError, match="'max_output_tokens' is given twice"):
@@ -448,6 +460,20 @@ def test_a_changed_copy_does_not_use_the_old_client() -> None:
     assert changed._client is not chat._client
     assert changed._client.settings.api_key == SecretStr("another key, quite long")
     assert chat._client.settings.api_key == SecretStr(KEY)
+
+
+def test_a_key_that_is_set_later_is_as_secret_as_one_that_was_given() -> None:
+    chat = ChatGemini(model=GEMINI_3)
+    copies = [chat.model_copy(update={name: KEY}) for name in ("google_api_key", "api_key")]
+    chat.google_api_key = KEY  # type: ignore[assignment]
+    for changed in (chat, *copies):
+        assert KEY not in f"{changed} {changed!r} {dumps(changed)}"
+        assert changed._client.settings.api_key == SecretStr(KEY)
+
+
+def test_a_copy_with_a_field_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match=r"no option 'temprature'\. Did you mean 'temp"):
+        ChatGemini(model=GEMINI_3).model_copy(update={"temprature": 1})
 
 
 def test_a_changed_copy_leaves_the_original_alone() -> None:

@@ -66,3 +66,21 @@ def test_a_tool_without_a_schema_takes_nothing() -> None:
 @pytest.mark.parametrize("schema", [{"type": 12}, {"$ref": "#/$defs/Gone"}])
 def test_a_schema_that_is_none_holds_nobody_back(schema: dict[str, Any]) -> None:
     assert find_misfit({"a": 1}, schema) is None
+
+
+def test_a_pattern_of_another_language_holds_back_neither_it_nor_what_stands_beside_it() -> None:
+    name = {"type": "string", "pattern": r"^\p{L}+$"}
+    schema = {"type": "object", "properties": {"name": name}, "required": ["name"]}
+    assert find_misfit({"name": "Ada"}, schema) is None
+    assert find_misfit({"name": 1}, schema) == "name: 1 is not of type 'string'."
+    assert find_misfit({}, schema) == "'name' is a required property."
+
+
+def test_a_pattern_that_can_be_read_is_checked() -> None:
+    schema = {"type": "object", "properties": {"name": {"pattern": "^[a-z]+$"}}}
+    assert find_misfit({"name": "Ada"}, schema) == "name: 'Ada' does not match '^[a-z]+$'."
+
+
+@pytest.mark.parametrize("schema", [{"multipleOf": 0.1}, {"type": "string"}])
+def test_a_number_beyond_all_bounds_is_left_to_the_tool(schema: dict[str, Any]) -> None:
+    assert find_misfit({"a": 10**5000}, {"properties": {"a": schema}}) is None
