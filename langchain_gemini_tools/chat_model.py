@@ -160,12 +160,13 @@ class ChatGemini(GeminiOptions):
             stop: What `invoke` takes.
             **kwargs: What `invoke` takes; bound tools are in `kwargs` of the binding.
         """
-        return self._render(self._convert_input(model_input).to_messages(), stop, kwargs)
+        messages = self._convert_input(model_input).to_messages()
+        return self._render(self._fetched(messages, kwargs), stop, kwargs)
 
     def _render(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
     ) -> RenderedRequest:
-        rendered = self._render_quietly(self._fetched(messages, kwargs), stop, kwargs)
+        rendered = self._render_quietly(messages, stop, kwargs)
         self._tell(rendered.repairs)
         return rendered
 
@@ -210,7 +211,7 @@ class ChatGemini(GeminiOptions):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._render(messages, stop, kwargs)
+        request = self._render(self._fetched(messages, kwargs), stop, kwargs)
         retries = self._retries(kwargs, run_manager)
         while True:
             ask = partial(self._client.send, **self._sending(request, kwargs))
@@ -246,7 +247,7 @@ class ChatGemini(GeminiOptions):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request = self._render_for_stream(messages, stop, kwargs)
+        request = self._render_for_stream(self._fetched(messages, kwargs), stop, kwargs)
         retries = self._retries(kwargs, run_manager)
         while True:
             has_begun = False
@@ -281,8 +282,7 @@ class ChatGemini(GeminiOptions):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        fetched = await self._afetched(messages, kwargs)
-        request = self._render_for_stream(fetched, stop, kwargs)
+        request = self._render_for_stream(await self._afetched(messages, kwargs), stop, kwargs)
         retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
         while True:
             has_begun = False
@@ -318,7 +318,7 @@ class ChatGemini(GeminiOptions):
     ) -> RetryPolicy:
         # langchain-core streams without handing over its run manager.
         tell = partial(tell_callbacks, run_manager) if run_manager else tell_surrounding_run
-        longest = self._options(None, kwargs)["max_retry_delay"]
+        longest = self._option("max_retry_delay", kwargs)
         return RetryPolicy(self._max_retries(kwargs), max_delay_seconds=longest, on_retry=tell)
 
     def _sending(self, request: RenderedRequest, kwargs: Mapping[str, Any]) -> dict[str, Any]:
