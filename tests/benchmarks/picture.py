@@ -17,6 +17,7 @@ _LINES = {
     "limit": ("httpx + json, the limit", "#8a8d91"),
 }
 _FIRST_TURN = 5
+_LABEL_HEIGHT = 16
 
 
 def render_picture(growth: Mapping[str, Sequence[float]]) -> str:
@@ -30,8 +31,10 @@ def render_picture(growth: Mapping[str, Sequence[float]]) -> str:
     values = [value for line in drawn.values() for value in line[_FIRST_TURN - 1 :]]
     low, high = 10 ** math.floor(math.log10(min(values))), max(values) * 1.6
     shapes = [*_axes(turns, low, high)]
-    for name, line in drawn.items():
-        shapes += _line(name, line, turns, low, high)
+    below = 0.0
+    for name, line in sorted(drawn.items(), key=lambda item: -item[1][-1]):
+        below = max(_y(line[-1], low, high) + 4, below + _LABEL_HEIGHT)
+        shapes += [_line(name, line, turns, low, high), _label(name, line[-1], below)]
     title = f"CPU time of an agent loop of {turns} tool turns"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
@@ -73,19 +76,20 @@ def _axes(turns: int, low: float, high: float) -> list[str]:
     return shapes
 
 
-def _line(name: str, line: Sequence[float], turns: int, low: float, high: float) -> list[str]:
-    label, colour = _LINES[name]
+def _line(name: str, line: Sequence[float], turns: int, low: float, high: float) -> str:
+    _, colour = _LINES[name]
     points = [
         f"{_x(turn, turns):.1f},{_y(value, low, high):.1f}"
         for turn, value in enumerate(line, start=1)
         if turn >= _FIRST_TURN
     ]
-    total = f"{line[-1]:.2g} s"
-    y = _y(line[-1], low, high) + 4
-    return [
-        f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2.5"/>',
-        _text(_WIDTH - _RIGHT + 8, y, f"{label}: {total}", colour, "start"),
-    ]
+    path = " ".join(points)
+    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>'
+
+
+def _label(name: str, seconds: float, y: float) -> str:
+    words, colour = _LINES[name]
+    return _text(_WIDTH - _RIGHT + 8, y, f"{words}: {seconds:.2g} s", colour, "start")
 
 
 def _text(x: float, y: float, words: str, colour: str, anchor: str) -> str:
