@@ -10,8 +10,6 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING
 
 from langchain_core.messages import (
@@ -36,6 +34,7 @@ from langchain_gemini_tools.text_tools.calling import (
     StreamReader,
     TextTools,
     find_failure,
+    join_chunks,
     read_message,
 )
 from langchain_gemini_tools.wire.request import (
@@ -156,7 +155,7 @@ class PromptedStreamParser(StreamParser):
         chunks = self._reader.finish(_ai_chunk(last.message))
         _tell_answer(chunks[-1], self._reader.calls)
         if not has_begun:
-            partial = _ai_message(message_chunk_to_message(reduce(add, chunks)))
+            partial = _ai_message(message_chunk_to_message(join_chunks(chunks)))
             if failure := self._request.failure(self._reader.calls, partial):
                 raise failure
         return [ChatGenerationChunk(message=chunk) for chunk in chunks]

@@ -4,6 +4,7 @@ import functools
 import json
 import operator
 import string
+import sys
 from typing import Any
 
 import pytest
@@ -207,6 +208,27 @@ def _stream(pieces: list[Any], tools: TextTools) -> list[AIMessageChunk]:
     reader = StreamReader(tools)
     chunks = [chunk for piece in pieces for chunk in reader.feed(AIMessageChunk(content=piece))]
     return [*chunks, *reader.finish(AIMessageChunk(content="", chunk_position="last"))]
+
+
+@pytest.mark.parametrize("name", ["get_weather", "nothing"])
+def test_a_model_that_repeats_its_call_is_read_in_step_with_its_length(name: str) -> None:
+    def steps(count: int) -> int:
+        made = 0
+
+        def see(*_: object) -> None:
+            nonlocal made
+            made += 1
+
+        answer = f'TOOL_CALL: {name}({{"city": "Oslo"}})\n' * count
+        sys.setprofile(see)
+        try:
+            read(answer)
+        finally:
+            sys.setprofile(None)
+        return made
+
+    steps(1)  # what is loaded at first use
+    assert steps(200) < 3 * steps(100)
 
 
 # Any tools, any arguments
