@@ -6,7 +6,8 @@ deepagents pins google-genai below 3, so that it lives in an environment of its 
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -21,6 +22,11 @@ from tests.integration_tests.play import (
     user,
 )
 
+if TYPE_CHECKING:
+    from langchain_gemini_tools import ChatGemini
+    from tests.conftest import MakeModel
+    from tests.emulator import Emulator
+
 deepagents = pytest.importorskip(
     "deepagents", reason="deepagents needs google-genai below 3: make test-deepagents"
 )
@@ -33,6 +39,10 @@ TASK = {"description": "Weather in Oslo?", "subagent_type": "forecaster"}
 
 
 def _agent(play: Play) -> Any:
+    return _deep_agent(play.model())
+
+
+def _deep_agent(chat: ChatGemini) -> Any:
     forecaster = {
         "name": "forecaster",
         "description": "Knows the weather.",
@@ -40,7 +50,7 @@ def _agent(play: Play) -> Any:
         "tools": [get_weather],
     }
     return deepagents.create_deep_agent(
-        model=play.model(), tools=[get_weather], system_prompt="Be brief.", subagents=[forecaster]
+        model=chat, tools=[get_weather], system_prompt="Be brief.", subagents=[forecaster]
     )
 
 
@@ -117,3 +127,37 @@ def test_files_and_sub_agents_work_while_tokens_are_streamed(play: Play) -> None
             state = event
     assert all(asked.is_stream for asked in play.emulator.requests)
     _check(play, state)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+async def test_files_and_sub_agents_work_by_prompt(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    gemma = make_model(model="gemma-3-27b-it")
+    written = f"TOOL_CALL: write_file({json.dumps(NOTE)})"
+    asked = f"TOOL_CALL: task({json.dumps(TASK)})"
+    emulator.reply(written)
+    emulator.reply(asked)
+    emulator.reply('TOOL_CALL: get_weather({"city": "Oslo"})')
+    emulator.reply("Sunny in Oslo.")
+    emulator.reply("Sunny.")
+    agent = _deep_agent(gemma)
+    if way == "stream":
+        *_, state = agent.stream(ASKED, stream_mode="values")
+    else:
+        state = agent.invoke(ASKED) if way == "invoke" else await agent.ainvoke(ASKED)
+    assert emulator.refusals == []
+    assert emulator.pending_replies == 0
+    contents = [request.body["contents"] for request in emulator.requests]
+    assert [len(each) for each in contents] == [1, 3, 1, 3, 5]
+    assert contents[3][1:] == [
+        model('TOOL_CALL: get_weather({"city": "Oslo"})'),
+        user("TOOL_RESULT: get_weather #1\nSunny in Oslo\nEND_TOOL_RESULT\n"),
+    ]
+    assert contents[4][1] == model(written)
+    assert contents[4][3:] == [
+        model(asked),
+        user("TOOL_RESULT: task #1\nSunny in Oslo.\nEND_TOOL_RESULT\n"),
+    ]
+    assert state["files"]["/notes.txt"]["content"] == "Oslo"
+    assert state["messages"][-1].text == "Sunny."
