@@ -14,9 +14,9 @@ which nothing refers to itself, get what the user required.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from langchain_gemini_tools.wire.schema.reading import copy_json
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def loosen_loops(schema: Schema) -> Schema:
     endless = set(endless_definitions(schema))
     if not _steps_of_loops(schema.get("$defs") or {}, endless):
         return schema
-    definitions: Schema = copy_json(schema["$defs"])
+    definitions: Schema = copy.deepcopy(schema["$defs"])
     for takes_any in (False, True):  # first where the property itself offers another way out
         for step in _steps_of_loops(definitions, endless):
             if step.holder is not None and (takes_any or _offers_a_choice(step)):
