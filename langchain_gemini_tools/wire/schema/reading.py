@@ -49,7 +49,7 @@ _COUNTS = frozenset(
 )
 _LITERALS = frozenset({"const", "default", "enum", "examples"})
 
-_TYPES = frozenset({"ARRAY", "BOOLEAN", "INTEGER", "NULL", "NUMBER", "OBJECT", "STRING"})
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
 def read_schema(schema: Any, place: str = "") -> Schema | bool:
@@ -93,7 +93,7 @@ def _lift_required(read: Schema) -> None:
 def _read_keyword(read: Schema, keyword: str, value: Any, place: str) -> None:
     match keyword:
         case "type":
-            _read_type(read, value)
+            _read_type(read, value, place)
         case "items" if isinstance(value, (list, tuple)):
             # drafts 4 to 2019-09
             read["prefixItems"] = [read_schema(item, f"{place}[]") for item in value]
@@ -134,11 +134,16 @@ def _read_count(keyword: str, value: Any, place: str) -> int:
     return count
 
 
-def _read_type(read: Schema, value: Any) -> None:
+def _read_type(read: Schema, value: Any, place: str) -> None:
     value = plain_json(value)
     names = value if isinstance(value, list) else [value]
-    names = [name.lower() if name in _TYPES else name for name in names]
-    names = [name for name in names if name != "TYPE_UNSPECIFIED"]
+    names = [name.lower() for name in names if name != "TYPE_UNSPECIFIED"]
+    if "any" in names:
+        return  # draft 3
+    if unknown := [name for name in names if name not in _TYPES]:
+        raise InvalidToolError(
+            f"{at(place)}there is no type {unknown[0]!r}; there are {', '.join(sorted(_TYPES))}."
+        )
     if names:
         read["type"] = names if isinstance(value, list) else names[0]
 

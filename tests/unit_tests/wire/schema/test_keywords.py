@@ -22,6 +22,11 @@ from langchain_gemini_tools.wire.tools.declarations import bind_tools
         ({"required": [1]}, "'required' is [1], and has to be a list of names."),
         ({"enum": "abc"}, "'enum' is 'abc', and has to be a list."),
         ({"type": 3}, "'type' is 3, and has to be a text, or a list of texts."),
+        (
+            {"type": ["string", "int"]},
+            "there is no type 'int'; there are array, boolean, integer, null, number, object, "
+            "string.",
+        ),
         ({"$ref": 3}, "'$ref' is 3, and has to be a text."),
         ({"minimum": "1"}, "'minimum' is '1', and has to be a number."),
         ({"description": ["x"]}, "'description' is ['x'], and has to be a text."),
@@ -40,6 +45,16 @@ def test_what_is_wrong_with_the_whole_names_no_parameter() -> None:
     with pytest.raises(InvalidToolError) as error:
         clean_schema({"type": 3})
     assert str(error.value) == "'type' is 3, and has to be a text, or a list of texts."
+
+
+def test_a_type_may_be_written_with_capitals() -> None:
+    assert clean_schema({"type": ["String", "NULL"]}) == {"type": ["string", "null"]}
+
+
+def test_the_type_of_draft_3_for_anything_is_no_limit() -> None:
+    assert clean_schema({"type": "any", "description": "What you like."}) == {
+        "description": "What you like."
+    }
 
 
 def test_an_empty_list_of_properties_is_an_empty_object() -> None:
