@@ -126,9 +126,13 @@ class ChatGemini(GeminiOptions):
         }
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        options: dict[str, Any] = {"stop": self.stop, "temperature": self.temperature}
-        options |= {"max_output_tokens": self.max_output_tokens}
-        options |= canonical_options(kwargs) | ({"stop": stop} if stop else {})
+        options: dict[str, Any] = {
+            "stop": self.stop,
+            "temperature": self.temperature,
+            "max_output_tokens": self.max_output_tokens,
+            **canonical_options(kwargs),
+            **({"stop": stop} if stop else {}),
+        }
         params = LangSmithParams(
             ls_provider="google_genai",
             ls_model_name=str(options.get("model") or self.model).removeprefix("models/"),
@@ -398,8 +402,11 @@ class ChatGemini(GeminiOptions):
                 "no effect.",
                 stacklevel=2,
             )
-        options = {"tools": bound, "tool_choice": plain(tool_choice)}
-        options |= {"response_format": response_format}
+        options = {
+            "tools": bound,
+            "tool_choice": plain(tool_choice),
+            "response_format": response_format,
+        }
         return self.bind(**{k: v for k, v in options.items() if v not in (None, [])}, **kwargs)
 
     def with_structured_output(
@@ -418,7 +425,8 @@ class ChatGemini(GeminiOptions):
             method: A forced call of the schema, the API's JSON output with the schema, or JSON
                 output alone, described in your prompt. A model without function calling or JSON
                 output is asked for either in words.
-            include_raw: Return `{"raw", "parsed", "parsing_error"}` instead of raising.
+            include_raw: Return `{"raw", "parsed", "parsing_error"}`: what cannot be parsed is told,
+                not raised. An answer without the forced call is none; see `on_malformed`.
             strict: Accepted; Gemini holds itself to the schema in both of the first two methods.
             **kwargs: Any option of a call.
         """

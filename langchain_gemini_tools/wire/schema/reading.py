@@ -18,6 +18,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.schema.keywords import at, refuse_wrong_kind
 from langchain_gemini_tools.wire.schema.references import (
     LIST_OF_SCHEMAS,
     MAP_OF_SCHEMAS,
@@ -50,11 +51,15 @@ _COUNTS = frozenset(
 )
 _LITERALS = frozenset({"const", "default", "enum", "examples"})
 
-_TYPES = frozenset({"ARRAY", "BOOLEAN", "INTEGER", "NULL", "NUMBER", "OBJECT", "STRING"})
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
-def read_schema(schema: Any) -> Schema | bool:
+def read_schema(schema: Any, place: str = "") -> Schema | bool:
     """A deep copy of `schema` as plain JSON in the words of JSON Schema 2020-12.
+
+    Args:
+        schema: What a user gave.
+        place: The parameter that it is about, for errors.
 
     Raises:
         InvalidToolError: It is no schema, or holds what JSON cannot.
@@ -62,14 +67,15 @@ def read_schema(schema: Any) -> Schema | bool:
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, Mapping):
-        raise InvalidToolError(f"{schema!r} stands where a JSON schema is expected.")
+        raise InvalidToolError(f"{at(place)}{schema!r} stands where a JSON schema is expected.")
     read: Schema = {}
     for key, value in schema.items():
         keyword = str(_SPELLINGS.get(key, key))
         # An SDK object dumped as a whole holds every field, unset ones as None.
         if (value is None and keyword not in _LITERALS) or (keyword != key and keyword in schema):
             continue
-        _read_keyword(read, keyword, value)
+        refuse_wrong_kind(keyword, value, place)
+        _read_keyword(read, keyword, value, place)
     _lift_required(read)
     return read
 
@@ -86,15 +92,16 @@ def _lift_required(read: Schema) -> None:
             read["required"] = [*names, *([] if name in names else [name])]
 
 
-def _read_keyword(read: Schema, keyword: str, value: Any) -> None:
+def _read_keyword(read: Schema, keyword: str, value: Any, place: str) -> None:
     match keyword:
         case "type":
-            _read_type(read, value)
+            _read_type(read, value, place)
         case "items" if isinstance(value, (list, tuple)):
-            read["prefixItems"] = [read_schema(item) for item in value]  # drafts 4 to 2019-09
+            # drafts 4 to 2019-09
+            read["prefixItems"] = [read_schema(item, f"{place}[]") for item in value]
         case "additionalItems":
-            read.setdefault("items", read_schema(value))
-        case "dependencies":
+            read.setdefault("items", read_schema(value, f"{place}[]"))
+        case "dependencies" if isinstance(value, Mapping):
             _read_dependencies(read, value)
         case "example":
             read["examples"] = [plain_json(value)]
@@ -103,32 +110,42 @@ def _read_keyword(read: Schema, keyword: str, value: Any) -> None:
         case "required":
             read["required"] = plain_json(value)
         case _ if keyword in ONE_SCHEMA:
-            read[keyword] = read_schema(value)
+            read[keyword] = read_schema(value, f"{place}[]" if keyword == "items" else place)
         case _ if keyword in LIST_OF_SCHEMAS:
-            read[keyword] = [read_schema(item) for item in value]
-        case _ if keyword in MAP_OF_SCHEMAS and isinstance(value, Mapping):
-            read[keyword] = {str(name): read_schema(item) for name, item in value.items()}
+            read[keyword] = [read_schema(item, place) for item in value]
+        case _ if keyword in MAP_OF_SCHEMAS:
+            read[keyword] = {
+                str(name): read_schema(item, f"{place}.{name}".removeprefix("."))
+                for name, item in dict(value).items()
+            }
         case _ if keyword in _COUNTS:
-            read[keyword] = _read_count(keyword, value)
+            read[keyword] = _read_count(keyword, value, place)
         case _:
             read[keyword] = plain_json(value)
 
 
-def _read_count(keyword: str, value: Any) -> int:
+def _read_count(keyword: str, value: Any, place: str) -> int:
     try:
         count = int(value)
     except (TypeError, ValueError, OverflowError):
         count = -1
     if count < 0 or (isinstance(value, float) and value != count):
-        raise InvalidToolError(f"{keyword!r} is {value!r}, and has to be a whole number.")
+        raise InvalidToolError(
+            f"{at(place)}{keyword!r} is {value!r}, and has to be a whole number."
+        )
     return count
 
 
-def _read_type(read: Schema, value: Any) -> None:
+def _read_type(read: Schema, value: Any, place: str) -> None:
     value = plain_json(value)
     names = value if isinstance(value, list) else [value]
-    names = [name.lower() if name in _TYPES else name for name in names]
-    names = [name for name in names if name != "TYPE_UNSPECIFIED"]
+    names = [name.lower() for name in names if name != "TYPE_UNSPECIFIED"]
+    if "any" in names:
+        return  # draft 3
+    if unknown := [name for name in names if name not in _TYPES]:
+        raise InvalidToolError(
+            f"{at(place)}there is no type {unknown[0]!r}; there are {', '.join(sorted(_TYPES))}."
+        )
     if names:
         read["type"] = names if isinstance(value, list) else names[0]
 
