@@ -12,6 +12,7 @@ import os
 import ssl
 import threading
 import types
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,10 @@ class HttpPool:
             if self._sync is None:
                 with _refusing_bad_args():
                     self._sync = self.library.Client(**self._sync_args)
+                # A socket that is collected unclosed warns. Not by `__del__`: where pool and socket
+                # are collected together, the socket may come first; a finalizer comes before both.
+                self._last_resort = weakref.finalize(self, _close_quietly, self._sync)
+                self._last_resort.atexit = False
             return self._sync
 
     async def async_client(self) -> Any:
@@ -79,6 +84,7 @@ class HttpPool:
             self._drop_closed_loops()
         if client is not None:
             client.close()
+            self._last_resort.detach()
 
     async def aclose(self) -> None:
         """Close the clients of all loops that still run, each in its own loop."""
@@ -91,21 +97,20 @@ class HttpPool:
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(client.aclose(), loop)
 
-    def __del__(self) -> None:
-        # A socket that is collected unclosed warns. Without the lock: in a forked child it may be
-        # held by a thread that does not exist there. And without any name of this module: at its
-        # end the interpreter empties modules before it collects what they held.
-        try:
-            if self._sync is not None:
-                self._sync.close()
-        except Exception:  # noqa: BLE001, S110 - nobody is left who could be told
-            pass
-
     @property
     def tls_context(self) -> ssl.SSLContext:
         """The certificates, loaded once."""
         context: ssl.SSLContext = self._async_args["verify"]
         return context
+
+
+def _close_quietly(client: Any) -> None:
+    """Close a client that nobody uses any more, perhaps while the interpreter ends."""
+    # Without `suppress`: at its end the interpreter empties modules before it collects.
+    try:  # noqa: SIM105
+        client.close()
+    except Exception:  # noqa: BLE001, S110 - nobody is left who could be told
+        pass
 
 
 async def _close_at_the_end_of_the_loop(client: Any) -> AsyncGenerator[None]:
