@@ -34,6 +34,9 @@ MAX_ABANDONED = 8
 GRACE_SECONDS = 1.0
 """How long a cancelled task may take to clean up before it is left behind."""
 
+LOOK_UP_SECONDS = 1.0
+"""How long a sync run waits at a stretch. A Ctrl-C just before it is seen after it."""
+
 _Inbox = queue.SimpleQueue[tuple[Attempt, Outcome]]
 
 _left_behind: set[asyncio.Future[Any]] = set()
@@ -126,7 +129,9 @@ def run_turn(turn: Turn, threads: Threads, config: RunnableConfig) -> Iterator[L
             if turn.is_settled:
                 return
             try:
-                attempt, outcome = inbox.get(timeout=turn.seconds_to_wait())
+                seconds = turn.seconds_to_wait()
+                longest = LOOK_UP_SECONDS if seconds is None else min(seconds, LOOK_UP_SECONDS)
+                attempt, outcome = inbox.get(timeout=longest)
             except queue.Empty:
                 for attempt in turn.expire(running):
                     threads.abandon(attempt.tool.name, running.pop(attempt))
