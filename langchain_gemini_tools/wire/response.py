@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_usage
-from langchain_core.messages.tool import invalid_tool_call, tool_call_chunk
+from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_gemini_tools.errors import (
@@ -24,6 +24,7 @@ from langchain_gemini_tools.errors import (
 )
 from langchain_gemini_tools.wire.ending import Ending
 from langchain_gemini_tools.wire.parts import (
+    CallPiece,
     PartReader,
     Piece,
     assemble,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from langchain_core.messages.ai import UsageMetadata
 
     from langchain_gemini_tools.wire import shapes as gemini
+
+_Content = str | list[str | dict[Any, Any]]
 
 PROVIDER = "google_genai"
 """Core translates our content to standard blocks by this name."""
@@ -245,26 +248,45 @@ def _is_fragment(piece: Piece) -> bool:
 
 
 def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
-    # Core's translator for our provider shows some of a call's arguments as if they were all of
-    # them, and never the rest. Without the provider, core shows them as a `tool_call_chunk`.
-    is_fragment = _is_fragment(pieces[0])  # and so are the others of a run
     blocks = merge_blocks(pieces)
     signatures = call_signatures(pieces)
+    content: _Content = [*blocks] if blocks else "".join(piece.text for piece in pieces)
+    kept = {CALL_SIGNATURES: signatures} if signatures else {}
+    calls = merge_calls(pieces)
+    if _is_fragment(pieces[0]):  # and so are the others of a run
+        return ChatGenerationChunk(message=_render_fragments(calls, content, kept))
     message = AIMessageChunk(
-        content=[*blocks] if blocks else "".join(piece.text for piece in pieces),
+        content=content,
+        tool_calls=[
+            tool_call(name=call.name or "", args=call.args or {}, id=call.id) for call in calls
+        ],
+        additional_kwargs=kept,
+        response_metadata={"model_provider": PROVIDER},
+    )
+    # Core writes the arguments of whole calls into chunks in less time than it reads them there.
+    for chunk, call in zip(message.tool_call_chunks, calls, strict=True):
+        chunk["index"] = call.index
+    return ChatGenerationChunk(message=message)
+
+
+def _render_fragments(
+    calls: Iterable[CallPiece], content: _Content, additional_kwargs: dict[str, Any]
+) -> AIMessageChunk:
+    # Core's translator for our provider shows some of a call's arguments as if they were all of
+    # them, and never the rest. Without the provider, core shows them as a `tool_call_chunk`.
+    return AIMessageChunk(
+        content=content,
         tool_call_chunks=[
             tool_call_chunk(
                 name=call.name,
-                args=call.fragment if call.args is None else json.dumps(call.args),
+                args=call.fragment,
                 id=call.id,
-                index=call.index + _FRAGMENT_INDEX if is_fragment else call.index,
+                index=call.index + _FRAGMENT_INDEX,
             )
-            for call in merge_calls(pieces)
+            for call in calls
         ],
-        additional_kwargs={CALL_SIGNATURES: signatures} if signatures else {},
-        response_metadata={} if is_fragment else {"model_provider": PROVIDER},
+        additional_kwargs=additional_kwargs,
     )
-    return ChatGenerationChunk(message=message)
 
 
 def _render_text(text: str) -> ChatGenerationChunk:
