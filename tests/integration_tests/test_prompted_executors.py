@@ -203,8 +203,9 @@ def test_a_summary_stands_for_the_turns_before(emulator: Emulator, gemma: ChatGe
     ]
 
 
-def test_a_supervisor_hands_over_and_gets_the_answer_back(
-    emulator: Emulator, gemma: ChatGemini
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+async def test_a_supervisor_hands_over_and_gets_the_answer_back(
+    emulator: Emulator, gemma: ChatGemini, way: str
 ) -> None:
     handover = "TOOL_CALL: transfer_to_weather({})"
     emulator.reply(handover)
@@ -212,8 +213,11 @@ def test_a_supervisor_hands_over_and_gets_the_answer_back(
     emulator.reply("Sunny in Oslo.")
     emulator.reply("It is sunny.")
     worker: Any = create_agent(gemma, tools=[get_weather], name="weather")
-    team = create_supervisor([worker], model=gemma, prompt="Hand over.").compile()
-    state: Any = team.invoke(ASKED)
+    team: Any = create_supervisor([worker], model=gemma, prompt="Hand over.").compile()
+    if way == "stream":
+        *_, state = team.stream(ASKED, stream_mode="values")
+    else:
+        state = team.invoke(ASKED) if way == "invoke" else await team.ainvoke(ASKED)
     assert state["messages"][-1].content == "It is sunny."
     sent = _sent(emulator)
     transferred = _result(1, "Successfully transferred to weather", tool="transfer_to_weather")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.demo import recording
 from tests.emulator.server import API_KEY, Emulator
 
@@ -60,7 +61,17 @@ def test_every_block_prints_what_the_readme_shows(
 
 
 def test_the_readme_stays_short() -> None:
-    assert README.read_text().count("\n") < 280
+    assert README.read_text().count("\n") < 290
+
+
+def test_every_argument_that_the_readme_names_exists() -> None:
+    fields = ChatGemini.model_fields
+    known = {*fields, *(field.alias for field in fields.values())}
+    rows = re.search(r"\| arguments \|.*?\n\n", README.read_text(), re.DOTALL)
+    assert rows is not None
+    named = re.findall(r"`(\w+)`", rows[0])
+    assert len(named) > 40
+    assert set(named) <= known
 
 
 def test_a_recording_that_does_not_exist_is_refused_by_name() -> None:
