@@ -49,15 +49,20 @@ def _render_turn(turn: Turn, repairs: list[Repair]) -> Iterator[tuple[int, BaseM
     for position, reply, calls in turn.replies:
         whole = _with_block_calls(reply, calls)
         yield position, render_reply(whole)
-        given = {call.id: call.result for call in calls if call.result}
+        given: dict[str, list[ToolMessage]] = {}  # an id may stand twice in foreign messages
+        for asked in calls:
+            given.setdefault(asked.id, []).extend([asked.result] if asked.result else [])
         for call in whole.tool_calls:
             call_id, name = call["id"] or "", call["name"]
-            if call_id not in given:
+            if found := given.get(call_id):
+                answer = found.pop(0)
+            else:
                 repairs.append(unanswered(position, Call(call_id, name, {})))
-            answer = given.get(call_id) or _refusal(NOT_EXECUTED)
+                answer = _refusal(NOT_EXECUTED)
             results.append((position, render_result(answer, name, len(results) + 1)))
         for invalid in whole.invalid_tool_calls:
-            answer = _refusal(reason_of(whole, invalid), given.get(invalid["id"] or ""))
+            told = given.get(invalid["id"] or "")
+            answer = _refusal(reason_of(whole, invalid), told.pop(0) if told else None)
             name = invalid["name"] or UNKNOWN_TOOL
             results.append((position, render_result(answer, name, len(results) + 1)))
     yield from results

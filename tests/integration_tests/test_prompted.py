@@ -604,3 +604,14 @@ def test_what_is_asked_once_more_is_logged_for_debugging_too(
         f"Answer as it came:\n{OSLO}",
         'Call get_weather({"city": "Oslo"}), to be executed',
     ]
+
+
+def test_two_calls_with_one_id_get_one_result_each(gemma: ChatGemini) -> None:
+    twin: Any = {"name": "get_weather", "args": {"city": "Oslo"}, "id": "a"}
+    history = [HumanMessage("Hi"), AIMessage("", tool_calls=[twin, twin])]
+    answered = [*history, ToolMessage("Sunny", tool_call_id="a")]
+    body = gemma.preview(answered, tools=[get_weather]).body
+    assert body["contents"][2] == user(
+        "TOOL_RESULT: get_weather #1\nSunny\nEND_TOOL_RESULT\n",
+        "TOOL_RESULT: get_weather #2 failed\nThis call was not executed.\nEND_TOOL_RESULT\n",
+    )
