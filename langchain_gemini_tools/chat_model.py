@@ -27,9 +27,9 @@ from langchain_gemini_tools.prompted.request import render_prompted
 from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks, tell_surrounding_run
 from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
 from langchain_gemini_tools.wire.generation import plain
+from langchain_gemini_tools.wire.jsonable import encode_json
 from langchain_gemini_tools.wire.request import (
     RenderedRequest,
-    encode_request,
     render_counting,
     render_request,
 )
@@ -329,7 +329,7 @@ class ChatGemini(GeminiOptions):
         """What the client is called with."""
         return {
             "model": request.context.model,
-            "body": encode_request(request.body),
+            "body": request.encoded,
             "timeout_seconds": self._timeout(kwargs),
         }
 
@@ -499,7 +499,7 @@ class ChatGemini(GeminiOptions):
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
         request = self._render_quietly(self._fetched(messages, kwargs), None, options)
-        body = encode_request(render_counting(request, vertexai=self._uses_vertexai))
+        body = encode_json(render_counting(request, vertexai=self._uses_vertexai))
         counted = self._retries(kwargs).call(
             lambda: self._client.count_tokens(
                 request.context.model, body, timeout_seconds=self._timeout(kwargs)

@@ -36,9 +36,9 @@ def render_conversation(
 ) -> tuple[list[tuple[int, BaseMessage]], list[Repair]]:
     """Messages without calls and tool messages, with their positions; and what was mended."""
     system, others = split_system(messages)
-    turns, repairs = arrange_turns(others)
+    repairs: list[Repair] = []
     conversation: list[tuple[int, BaseMessage]] = [(0, message) for message in system]
-    for turn in turns:
+    for turn in arrange_turns(others, repairs):
         conversation += _render_turn(turn, repairs)
     return conversation, repairs
 

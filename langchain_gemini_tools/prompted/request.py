@@ -202,7 +202,7 @@ def render_prompted(
     texts = [SystemMessage(f"{lead}{text.strip()}\n\n") for text in told.texts]
     conversation += [(len(messages), text) for text in texts]
     request = render_request([message for _, message in conversation], told.rest)
-    _tell_prompt(request.body)
+    _tell_prompt(request)
     positions = [position for position, _ in conversation]
     later = [
         replace(found, position=positions[found.position])
@@ -210,7 +210,7 @@ def render_prompted(
         if found.kind != "joined"  # results and what follows them, as it has to be
     ]
     return PromptedRequest(
-        body=request.body,
+        encoded=request.encoded,
         repairs=[*repairs, *(repair for repair in later if repair not in repairs)],
         context=request.context,
         text_tools=told.text_tools,
@@ -220,7 +220,10 @@ def render_prompted(
 # What is told at the level DEBUG
 
 
-def _tell_prompt(body: gemini.Request) -> None:
+def _tell_prompt(request: RenderedRequest) -> None:
+    if not logger.isEnabledFor(logging.DEBUG):
+        return
+    body = request.body
     contents = [*body["contents"]]
     if "systemInstruction" in body:
         contents.insert(0, {"role": "system", **body["systemInstruction"]})  # type: ignore[typeddict-item]

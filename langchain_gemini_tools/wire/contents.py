@@ -1,18 +1,19 @@
 """Messages -> contents: system, human, ai, tool -> functionResponse.
 
 Which message goes into which turn is decided in `history.py`; here each turn becomes one content of
-the model and one of the user. Parts are never merged: each keeps its own thought signature.
+the model and one of the user, which `conversation.py` puts in a row. Parts are never merged: each
+keeps its own thought signature.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_gemini_tools.capabilities import reads_signatures_of
-from langchain_gemini_tools.errors import RefusedError, UnsupportedBlockError
+from langchain_gemini_tools.errors import UnsupportedBlockError
 from langchain_gemini_tools.wire import history
 from langchain_gemini_tools.wire.blocks import (
     CALL_BLOCKS,
@@ -21,7 +22,6 @@ from langchain_gemini_tools.wire.blocks import (
     render_reply_block,
 )
 from langchain_gemini_tools.wire.replay import (
-    SKIP_SIGNATURE,
     call_signatures_of,
     is_server_part,
     part_log_of,
@@ -41,27 +41,8 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.conversation import Conversation
     from langchain_gemini_tools.wire.history import Call, Repair, Reply, Turn
-
-
-@dataclass
-class Conversation:
-    """Contents, and what had to be mended for them."""
-
-    contents: list[gemini.Content] = field(default_factory=list)
-    repairs: list[Repair] = field(default_factory=list)
-
-    holds_server_tools: bool = False
-    """Whether it tells, in parts of theirs, of tools that Google's side has called."""
-
-    def add(self, role: Literal["user", "model"], parts: list[gemini.Part]) -> None:
-        """Add parts to this role's turn: neighbours of one role are one turn for the API."""
-        if not parts:
-            return
-        if self.contents and self.contents[-1]["role"] == role:
-            self.contents[-1]["parts"] += parts
-        else:
-            self.contents.append({"role": role, "parts": parts})
 
 
 def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction | None:
@@ -95,26 +76,32 @@ class Reader:
         """Whether a call is one of those that come with computer use."""
         return self.declared is not None and call.name not in self.declared
 
+    def reads_signatures_of(self, reply: AIMessage) -> bool:
+        """Whether it takes the reply's signatures, by the names its author goes by."""
+        metadata = reply.response_metadata
+        if "model_name" not in metadata:
+            return True
+        for key in ("model_name", "requested_model"):
+            if (author := metadata.get(key)) and reads_signatures_of(self.model, str(author)):
+                return True
+        return False
 
-def render_contents(messages: Iterable[tuple[int, BaseMessage]], reader: Reader) -> Conversation:
+
+def render_contents(
+    messages: Iterable[tuple[int, BaseMessage]], reader: Reader, conversation: Conversation
+) -> None:
     """Render everything but the system messages.
 
     Args:
         messages: Messages with their positions in the caller's list.
         reader: The model they are for.
+        conversation: Where they go.
     """
-    turns, repairs = history.arrange_turns(messages)
-    conversation = Conversation(repairs=repairs)
-    last = turns[-1]
-    # A turn that is rendered is dropped at once: what lives on is gone through again and again by
-    # the garbage collector, and that costs more than the rendering.
-    turns.reverse()
-    while turns:
-        _render_turn(turns.pop(), conversation, reader)
-    _fill_ends(conversation, last)
-    if reader.capabilities.checks_call_signatures:
-        _sign_current_turn(conversation.contents)
-    return conversation
+    position = 0
+    for turn in history.arrange_turns(messages, conversation.repairs):
+        _render_turn(turn, conversation, reader)
+        position = turn.replies[-1].position if turn.replies else position
+    conversation.end(position)
 
 
 def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None:
@@ -125,10 +112,7 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
         position, message, calls = reply
         rendered = _render_calls(reply, used_ids, reader)
         parts = _render_reply(reply, rendered)
-        if (
-            not _reads_signatures(reader.model, message)
-            and (bare := without_signatures(parts)) != parts
-        ):
+        if not reader.reads_signatures_of(message) and (bare := without_signatures(parts)) != parts:
             author = message.response_metadata["model_name"]
             conversation.repairs.append(history.unsigned(position, author))
             parts = bare
@@ -143,16 +127,16 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
                 history.Repair("empty_reply", position, "An empty AI message was left out.")
             )
         conversation.add("model", parts)
-        for number, call_id, wire_name in _sent_calls(parts, rendered):
+        for number, sent in _sent_calls(parts, rendered):
             result = calls[number].result
             if result is None:
                 conversation.repairs.append(history.unanswered(position, calls[number]))
-                answer = render_response(call_id, wire_name, {"error": history.NOT_EXECUTED})
+                answer = render_response(sent["id"], sent["name"], {"error": history.NOT_EXECUTED})
             else:
                 answer, more = render_result(
                     result,
-                    call_id=call_id,
-                    name=wire_name,
+                    call_id=sent["id"],
+                    name=sent["name"],
                     capabilities=reader.capabilities,
                     is_whole=reader.is_computer_use(calls[number]),
                 )
@@ -162,17 +146,6 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
     conversation.add("user", media)
     for position, given in turn.inputs:
         conversation.add("user", _render_input(position, given, conversation.repairs))
-
-
-def _reads_signatures(model: str, reply: AIMessage) -> bool:
-    """Whether this model takes the reply's signatures, by the names its author goes by."""
-    metadata = reply.response_metadata
-    if "model_name" not in metadata:
-        return True
-    for key in ("model_name", "requested_model"):
-        if (author := metadata.get(key)) and reads_signatures_of(model, str(author)):
-            return True
-    return False
 
 
 # the user's side
@@ -195,7 +168,7 @@ def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) ->
 def _render_calls(reply: Reply, used_ids: set[str], reader: Reader) -> list[gemini.Part]:
     """Each call as a part, with its signature and an id that stands once in the turn."""
     position, message, calls = reply
-    signatures = call_signatures_of(message)
+    signatures = call_signatures_of(message) if calls else {}
     parts: list[gemini.Part] = []
     for number, call in enumerate(calls):
         call_id = call.id or f"call_{position}_{number}"
@@ -208,13 +181,13 @@ def _render_calls(reply: Reply, used_ids: set[str], reader: Reader) -> list[gemi
         part: gemini.Part = {
             "functionCall": {"id": call_id, "name": render_name(call.name), "args": args}
         }
-        if signature := signatures.get(call.id):
+        if (signature := signatures.get(call.id)) and isinstance(signature, str):
             part["thoughtSignature"] = signature
         parts.append(part)
     return parts
 
 
-def _render_reply(reply: Reply, rendered: Sequence[gemini.Part]) -> list[gemini.Part]:
+def _render_reply(reply: Reply, rendered: list[gemini.Part]) -> list[gemini.Part]:
     """An AI message's parts as the model wrote them, as far as that is known.
 
     Args:
@@ -224,7 +197,7 @@ def _render_reply(reply: Reply, rendered: Sequence[gemini.Part]) -> list[gemini.
     _, message, calls = reply
     log = part_log_of(message)
     if not log and isinstance(message.content, str):
-        return [{"text": message.content}, *rendered] if message.content else [*rendered]
+        return [{"text": message.content}, *rendered] if message.content else rendered
     pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
     parts: list[gemini.Part] = []
     said: list[gemini.Part] = []  # without calls
@@ -247,59 +220,24 @@ def _render_reply(reply: Reply, rendered: Sequence[gemini.Part]) -> list[gemini.
 
 def _sent_calls(
     parts: Sequence[gemini.Part], rendered: Sequence[gemini.Part]
-) -> list[tuple[int, str, str]]:
-    """Number, id and name of the message's calls, in the order they are sent."""
-    if not rendered:
-        return []
+) -> Iterable[tuple[int, gemini.FunctionCall]]:
+    """The message's calls with their numbers, in the order they are sent."""
+    if parts is rendered:
+        return [(number, part["functionCall"]) for number, part in enumerate(rendered)]
     numbers = {part["functionCall"]["id"]: number for number, part in enumerate(rendered)}
-    sent: list[tuple[int, str, str]] = []
-    for part in parts:
+    sent: list[tuple[int, gemini.FunctionCall]] = []
+    for part in parts if numbers else ():
         call: Any = part.get("functionCall")
         # A part that is echoed as it came may hold anything.
         call_id = call.get("id") if isinstance(call, dict) else None
         if isinstance(call_id, str) and call_id in numbers:
-            sent.append((numbers[call_id], call_id, call["name"]))
+            sent.append((numbers[call_id], call))
     return sent
 
 
 def _block_call_id(block: dict[str, Any]) -> str:
     # OpenAI's Responses blocks have an id of the item and, for the call, `call_id`.
     return str(block.get("call_id") or block.get("id") or "")
-
-
-def _fill_ends(conversation: Conversation, last: Turn) -> None:
-    """The user speaks first and last."""
-    contents = conversation.contents
-    if not contents:
-        raise RefusedError("There is nothing to send: no message besides system messages.")
-    if contents[0]["role"] == "model":
-        explanation = f"The history starts with the model; {history.TRIMMED_START!r} precedes it."
-        conversation.repairs.append(history.filled(0, "starts_with_model", explanation))
-        contents.insert(0, {"role": "user", "parts": [{"text": history.TRIMMED_START}]})
-    if contents[-1]["role"] == "model":
-        position = last.replies[-1].position if last.replies else 0
-        explanation = f"The history ends with the model; {history.CONTINUE!r} follows it."
-        conversation.repairs.append(history.filled(position, "ends_with_model", explanation))
-        contents.append({"role": "user", "parts": [{"text": history.CONTINUE}]})
-
-
-def _sign_current_turn(contents: list[gemini.Content]) -> None:
-    """Give the first call of each step since the user last spoke a signature, if it has none.
-
-    Gemini 3 refuses an unsigned call there (another vendor's, or hand-made); older turns are not
-    checked: https://ai.google.dev/gemini-api/docs/thought-signatures
-    """
-    for content in reversed(contents):
-        if content["role"] == "user":
-            for part in content["parts"]:
-                if "functionResponse" not in part:
-                    return
-            continue
-        for number, part in enumerate(content["parts"]):
-            if "functionCall" in part:
-                if "thoughtSignature" not in part:
-                    content["parts"][number] = {**part, "thoughtSignature": SKIP_SIGNATURE}
-                break
 
 
 def _blocks(message: BaseMessage) -> list[str | dict[str, Any]]:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     ChatMessage,
     FunctionMessage,
@@ -45,6 +46,7 @@ TRIMMED_START = "(The beginning of this conversation was left out.)"
 CONTINUE = "(Continue.)"
 EMPTY_MESSAGE = "(empty message)"
 
+_KINDS = {HumanMessage, AIMessage, AIMessageChunk, ToolMessage, SystemMessage}
 _USER_ROLES = {"user", "human"}
 _MODEL_ROLES = {"assistant", "ai", "model"}
 _SYSTEM_ROLES = {"system", "developer"}
@@ -99,38 +101,40 @@ class Turn:
 
 
 class _Asked:
-    """The calls that a result may belong to: of each id, those in the last turn that has it."""
+    """The calls that wait for a result: of each id, those in the last turn that has it."""
 
     def __init__(self) -> None:
-        self._turns: dict[str, Turn] = {}
-        self._first: dict[str, Call] = {}
+        self._next: dict[str, tuple[Call, Turn]] = {}
         self._more: dict[str, deque[Call]] = {}
         """Further calls of that turn: an id may stand there twice."""
 
+    def __bool__(self) -> bool:
+        return bool(self._next)
+
     def add(self, call: Call, turn: Turn) -> None:
-        if self._turns.get(call.id) is turn:
+        known = self._next.get(call.id)
+        if known and known[1] is turn:
             self._more.setdefault(call.id, deque()).append(call)
         else:
-            self._turns[call.id] = turn
-            self._first[call.id] = call
+            self._next[call.id] = call, turn
             self._more.pop(call.id, None)
 
-    def find(self, call_id: str) -> tuple[Call, Turn] | None:
-        """The first one that is not answered yet."""
-        if (call := self._first.get(call_id)) is None:
-            return None
-        if call.result is not None:
-            if not (more := self._more.get(call_id)):
-                return None
-            call = self._first[call_id] = more.popleft()
-        return call, self._turns[call_id]
+    def take(self, call_id: str) -> tuple[Call, Turn] | None:
+        """The first one with this id, which waits no longer."""
+        found = self._next.pop(call_id, None)
+        if found and (more := self._more.get(call_id)):
+            self._next[call_id] = more.popleft(), found[1]
+        return found
 
 
 def split_system(
     messages: Sequence[BaseMessage],
 ) -> tuple[list[SystemMessage], Iterator[tuple[int, BaseMessage]]]:
     """System messages from anywhere in the list, and the others with their positions."""
-    known = [_known_message(message, position) for position, message in enumerate(messages)]
+    known = [
+        message if type(message) in _KINDS else _known_message(message, position)
+        for position, message in enumerate(messages)
+    ]
     return [message for message in known if isinstance(message, SystemMessage)], _others(known)
 
 
@@ -144,17 +148,27 @@ def _others(messages: Sequence[BaseMessage]) -> Iterator[tuple[int, BaseMessage]
 
 
 def arrange_turns(
-    messages: Iterable[tuple[int, BaseMessage]],
-) -> tuple[list[Turn], list[Repair]]:
-    """Group messages into turns and give every tool result to its call."""
-    turns = [Turn()]
-    repairs: list[Repair] = []
+    messages: Iterable[tuple[int, BaseMessage]], repairs: list[Repair]
+) -> Iterator[Turn]:
+    """Group messages into turns and give every tool result to its call.
+
+    A turn comes as soon as nothing can be added to it, so that long histories are not held twice.
+
+    Args:
+        messages: Messages with their positions in the caller's list.
+        repairs: Told here, before the turn comes that they belong to.
+    """
     asked = _Asked()
+    waiting: list[Turn] = []  # from the first one on that a late result may still belong to
+    turn = Turn()
     for position, message in messages:
-        turn = turns[-1]
         if isinstance(message, AIMessage):
             if turn.has_results or turn.inputs or not turn.replies:
-                turns.append(turn := Turn())
+                waiting.append(turn)
+                if not asked:
+                    yield from waiting
+                    waiting.clear()
+                turn = Turn()
             else:
                 repairs.append(_joined(position, "AI messages"))
             calls = calls_of(message)
@@ -167,7 +181,8 @@ def arrange_turns(
             if turn.inputs:
                 repairs.append(_joined(position, "user messages"))
             turn.add_input(position, message)
-    return turns, repairs
+    yield from waiting
+    yield turn
 
 
 def calls_of(message: AIMessage) -> list[Call]:
@@ -215,7 +230,7 @@ def _place_result(
     asked: _Asked, current: Turn, position: int, result: ToolMessage, repairs: list[Repair]
 ) -> None:
     """Give a result to the nearest call before it that has its id, unless that is answered."""
-    if found := asked.find(result.tool_call_id):
+    if found := asked.take(result.tool_call_id):
         call, turn = found
         call.result = result
         turn.has_results = True

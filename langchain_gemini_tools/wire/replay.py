@@ -88,12 +88,10 @@ def part_log_of(message: AIMessage) -> list[dict[str, Any]]:
         return []
 
 
-def call_signatures_of(message: AIMessage) -> dict[str, str]:
-    """Thought signatures of a message's calls, by tool call id."""
+def call_signatures_of(message: AIMessage) -> dict[str, Any]:
+    """What came with a message as thought signatures of its calls, by tool call id."""
     signatures = message.additional_kwargs.get(CALL_SIGNATURES)
-    if not isinstance(signatures, dict):
-        return {}
-    return {key: value for key, value in signatures.items() if isinstance(value, str)}
+    return signatures if isinstance(signatures, dict) else {}
 
 
 def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:

@@ -5,9 +5,11 @@ Each line of `render_request` opens one neighbouring file. Nothing here talks to
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.errors import (
     GeminiInvalidRequestError,
@@ -15,6 +17,7 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
 )
 from langchain_gemini_tools.wire.contents import Reader, render_contents, render_system
+from langchain_gemini_tools.wire.conversation import Conversation
 from langchain_gemini_tools.wire.generation import (
     JSON,
     plain,
@@ -22,9 +25,8 @@ from langchain_gemini_tools.wire.generation import (
     render_safety_settings,
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
-from langchain_gemini_tools.wire.jsonable import dump_json
+from langchain_gemini_tools.wire.jsonable import encode_json
 from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
-from langchain_gemini_tools.wire.sanity import whole_characters
 from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import SchemaForm, bind_tools, render_tools
@@ -96,10 +98,17 @@ class CallOptions:
 class RenderedRequest:
     """A request, what was mended for it, and what its answer is read with."""
 
-    body: gemini.Request
+    encoded: bytes = field(repr=False)
+    """The body's JSON, as it goes over the wire."""
     repairs: list[Repair]
     context: ReplyContext
     is_second_try: bool = False
+
+    @cached_property
+    def body(self) -> gemini.Request:
+        """What the API reads."""
+        body: gemini.Request = json.loads(self.encoded)
+        return body
 
     def parse(self, reply: gemini.Reply) -> ChatResult:
         """Parse the whole reply to this request.
@@ -129,7 +138,7 @@ class RenderedRequest:
         body: gemini.Request = {**self.body, "contents": contents}
         spent = failure.partial.usage_metadata if failure.partial else None
         context = replace(self.context, spent=spent)
-        return replace(self, body=body, context=context, is_second_try=True)
+        return replace(self, encoded=encode_json(body), context=context, is_second_try=True)
 
     @contextmanager
     def naming_tools(self) -> Iterator[None]:
@@ -164,14 +173,15 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
         declared=function_names(tools) if any(map(uses_computer, tools)) else None,
         takes_server_parts=options.circulates_server_tools,
     )
-    conversation = render_contents(others, reader)
     instruction = render_system(system)
+    opening: list[gemini.Part] = []
     if instruction and (options.merges_system or not options.capabilities.takes_system_instruction):
-        conversation.contents[0]["parts"][:0] = instruction["parts"]
-        instruction = None
+        opening, instruction = instruction["parts"], None
+    conversation = Conversation(opening, signs_calls=options.capabilities.checks_call_signatures)
+    render_contents(others, reader, conversation)
     body = {
         "systemInstruction": instruction,
-        "contents": conversation.contents,
+        "contents": conversation,
         "tools": render_tools(tools, choice, options.form),
         "toolConfig": render_tool_config(
             choice,
@@ -192,7 +202,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     _check_combinations(present, options)
     check_repairs(conversation.repairs, options)
     return RenderedRequest(
-        body=cast("gemini.Request", present),
+        encoded=_encode(present),
         repairs=conversation.repairs,
         context=ReplyContext(
             model=options.model,
@@ -274,10 +284,14 @@ def _check_json_beside_tools(tools: Sequence[Any], options: CallOptions) -> None
         )
 
 
-def encode_request(body: Mapping[str, Any]) -> bytes:
-    """The body as it goes over the wire.
+def _encode(body: Mapping[str, Any]) -> bytes:
+    """The JSON of a body whose contents may be written already.
 
     Raises:
         RefusedError: It holds something that JSON has no form for.
     """
-    return whole_characters(dump_json(body)).encode("utf-8")
+    pieces: list[bytes] = []
+    for key, value in body.items():
+        pieces += [b"," if pieces else b"{", encode_json(key), b":"]
+        pieces += value.pieces() if isinstance(value, Conversation) else [encode_json(value)]
+    return b"".join([*pieces, b"}"])

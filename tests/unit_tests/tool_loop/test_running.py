@@ -401,6 +401,15 @@ def test_an_interrupt_in_a_tool_ends_an_async_run(
         asyncio.run(_loop([stop], call("stop")).ainvoke("Hi"))
 
 
+@pytest.fixture
+def keyboard() -> Iterator[None]:
+    """Ctrl-C interrupts, which a shell's job in the background is told not to let happen."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("keyboard")
 def test_ctrl_c_ends_a_run_whose_tool_goes_on() -> None:
     hang, released, written = _hanging()
 

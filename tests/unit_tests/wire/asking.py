@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, ToolMessage
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.wire.request import encode_request
 from tests.emulator.ask import Ask
 from tests.emulator.rules import check
 from tests.emulator.rules.door import check_model
@@ -30,7 +29,7 @@ NOT_EXECUTED = {"error": "This call was not executed."}
 def sent(messages: Sequence[BaseMessage] | str, model: str = GEMINI_3, **options: Any) -> Json:
     """The body, as JSON, after the rules of the API have looked at it."""
     rendered = ChatGemini(model=model).preview(list(messages), **options)
-    raw = encode_request(rendered.body)
+    raw = rendered.encoded
     read = read_payload(raw)
     check(
         Ask(read, check_model(model, "v1beta", "gemini", "generateContent")), accepts_foreign=True

@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
-import json
 import uuid
 from decimal import Decimal
 from typing import Any
@@ -14,7 +13,6 @@ from pydantic import BaseModel
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidOptionError, RefusedError
-from langchain_gemini_tools.wire.request import encode_request
 from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, calling, sent, tool_call, user
 
 ASK = HumanMessage("Look!")
@@ -46,8 +44,7 @@ class Scalar:
 def argument(value: Any) -> Any:
     """A value in a call's arguments, as it reaches the wire."""
     body = ChatGemini(model=GEMINI_2).preview([ASK, calling(tool_call("a", v=value)), ASK]).body
-    written = json.loads(encode_request(body))
-    return written["contents"][1]["parts"][0]["functionCall"]["args"]["v"]
+    return body["contents"][1]["parts"][0]["functionCall"]["args"]["v"]
 
 
 @pytest.mark.parametrize(
