@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import orjson
+
 from langchain_gemini_tools.client.limits import Intake
 from langchain_gemini_tools.client.redaction import scrub, secrets_in
 from langchain_gemini_tools.client.sse import EventReader
@@ -29,7 +31,7 @@ def parse_reply(response: Any, body: bytes) -> JsonObject:
     if response.status_code != 200:
         raise_api_error(response, body)
     try:
-        reply = json.loads(body)
+        reply = _read_json(body)
     except (ValueError, RecursionError):
         raise _unreadable(response, body) from None
     if holds_error(reply):
@@ -92,7 +94,7 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
     if not text:
         return []
     try:
-        reply = json.loads(text)
+        reply = _read_json(text)
     except (ValueError, RecursionError):
         if is_last and text.lstrip().startswith((b"{", b"[")):
             raise TruncatedStreamError("The connection ended inside an event.") from None
@@ -104,6 +106,20 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
     if not isinstance(reply, list) or not all(isinstance(item, dict) for item in reply):
         raise _unreadable(response, text)
     return reply
+
+
+_TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_NUMBER = b"0" * 19
+
+
+def _read_json(text: bytes) -> Any:
+    """What `json.loads` gives, sooner: it decides where orjson refuses, or would lose digits."""
+    if _LONG_NUMBER not in text.translate(_TO_ZEROS):
+        try:
+            return orjson.loads(text)
+        except ValueError:
+            pass
+    return json.loads(text)
 
 
 def raise_api_error(response: Any, body: bytes) -> NoReturn:

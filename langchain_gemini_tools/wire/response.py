@@ -195,8 +195,8 @@ class StreamParser:
         if any(candidate.get("index") for candidate in candidates):
             raise UnreadableReplyError("The stream holds a second candidate; one was asked for.")
         pieces = self._answer.read(reply, candidates[0] if candidates else None)
-        if len(pieces) == 1 and pieces[0].is_plain_text:
-            return [_render_text(pieces[0].text)]
+        if len(pieces) == 1:
+            return [_render_piece(pieces[0])]
         return [_render_chunk(run) for run in _runs(pieces)]
 
     def finish(self) -> list[ChatGenerationChunk]:
@@ -247,30 +247,46 @@ def _is_fragment(piece: Piece) -> bool:
     return piece.call is not None and piece.call.args is None
 
 
+def _render_piece(piece: Piece) -> ChatGenerationChunk:
+    """The chunk of one piece, as nearly all are."""
+    if piece.is_plain_text:
+        told = AIMessageChunk(content=piece.text, response_metadata={"model_provider": PROVIDER})
+        return ChatGenerationChunk(message=told)
+    if piece.call is None or piece.call.args is None:
+        return _render_chunk([piece])
+    signed = {CALL_SIGNATURES: {piece.call.id: piece.signature}} if piece.signature else {}
+    return ChatGenerationChunk(message=_render_whole([piece.call], "", signed))
+
+
 def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
     blocks = merge_blocks(pieces)
     signatures = call_signatures(pieces)
     content: _Content = [*blocks] if blocks else "".join(piece.text for piece in pieces)
     kept = {CALL_SIGNATURES: signatures} if signatures else {}
-    calls = merge_calls(pieces)
-    if _is_fragment(pieces[0]):  # and so are the others of a run
-        return ChatGenerationChunk(message=_render_fragments(calls, content, kept))
+    # All of a run are fragments, or none.
+    render = _render_fragments if _is_fragment(pieces[0]) else _render_whole
+    return ChatGenerationChunk(message=render(merge_calls(pieces), content, kept))
+
+
+def _render_whole(
+    calls: Sequence[CallPiece], content: _Content, additional_kwargs: dict[str, Any]
+) -> AIMessageChunk:
     message = AIMessageChunk(
         content=content,
         tool_calls=[
             tool_call(name=call.name or "", args=call.args or {}, id=call.id) for call in calls
         ],
-        additional_kwargs=kept,
+        additional_kwargs=additional_kwargs,
         response_metadata={"model_provider": PROVIDER},
     )
     # Core writes the arguments of whole calls into chunks in less time than it reads them there.
     for chunk, call in zip(message.tool_call_chunks, calls, strict=True):
         chunk["index"] = call.index
-    return ChatGenerationChunk(message=message)
+    return message
 
 
 def _render_fragments(
-    calls: Iterable[CallPiece], content: _Content, additional_kwargs: dict[str, Any]
+    calls: Sequence[CallPiece], content: _Content, additional_kwargs: dict[str, Any]
 ) -> AIMessageChunk:
     # Core's translator for our provider shows some of a call's arguments as if they were all of
     # them, and never the rest. Without the provider, core shows them as a `tool_call_chunk`.
@@ -287,12 +303,6 @@ def _render_fragments(
         ],
         additional_kwargs=additional_kwargs,
     )
-
-
-def _render_text(text: str) -> ChatGenerationChunk:
-    """A chunk of plain text, as nearly all are."""
-    metadata = {"model_provider": PROVIDER}
-    return ChatGenerationChunk(message=AIMessageChunk(content=text, response_metadata=metadata))
 
 
 def _candidates(reply: gemini.Reply) -> list[dict[str, Any]]:

@@ -6,16 +6,14 @@ what can be mended without a loss of meaning is mended.
 
 from __future__ import annotations
 
-import marshal
-import re
 from typing import Any
+
+import orjson
 
 from langchain_gemini_tools.errors import UnreadableReplyError
 
 MAX_DEPTH = 100
 """Levels of a reply. Pydantic writes about 250 to JSON; a message adds some of its own."""
-
-_HALF_CHARACTER = re.compile(rb"\xed[\xa0-\xbf]")
 
 
 def mend_reply(reply: Any) -> None:
@@ -24,17 +22,14 @@ def mend_reply(reply: Any) -> None:
     Raises:
         UnreadableReplyError: The reply is nested too deep.
     """
-    # Python's own format tells in a moment that a reply has nothing of the kind: only halves of
-    # characters hold such bytes there, and few brackets cannot be nested deep. Version 2 of it
-    # writes every object and list with its bracket.
     try:
-        told = marshal.dumps(reply, 2)
-    except ValueError:
-        raise _too_deep() from None
-    if told.count(b"{") + told.count(b"[") > MAX_DEPTH:
+        written = orjson.dumps(reply)
+    except TypeError:  # half a character, very deep, or a number that only Python holds
         _check_depth(reply)
-    if b"\xed" in told and _HALF_CHARACTER.search(told):
         _mend_characters(reply)
+        return
+    if written.count(b"{") + written.count(b"[") > MAX_DEPTH:
+        _check_depth(reply)
 
 
 def _check_depth(reply: Any) -> None:

@@ -119,6 +119,33 @@ def test_the_body_goes_out_and_the_json_comes_back_unchanged(way: str, library: 
     assert str(request.url).endswith(f"/v1beta/models/gemini-3-flash:{method}")
 
 
+@pytest.mark.parametrize("way", ["send", "stream"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "123456789012345678901234567890",
+        "0.1234567890123456789",
+        "-0",
+        "-0.0",
+        "1e999",
+        "NaN",
+        "[-Infinity]",
+        '"\\ud83d"',
+        '"\\ud83d\\ude00\\u0000"',
+        '{"a": 1, "a": 2}',
+    ],
+)
+def test_values_are_those_that_pythons_own_parser_gives(way: str, value: str) -> None:
+    body = f'{{"value": {value}}}'
+    sent = body if way == "send" else f"data: {body}\n\n"
+    result = run(answering(sent.encode()), way)
+    assert repr(result) == repr(json.loads(body) if way == "send" else [json.loads(body)])
+
+
 def test_tokens_are_counted_with_a_body_of_the_callers() -> None:
     def answer(request: Any) -> Any:
         assert str(request.url).endswith("/v1beta/models/m:countTokens")
