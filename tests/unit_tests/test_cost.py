@@ -1,11 +1,13 @@
 """What rendering, reading and binding cost, counted in lines of ours that are run.
 
 A count does not depend on the machine's mood, and it grows with every loop that somebody adds. It
-sees no work inside of C functions; `make bench` does.
+sees no work inside of C functions; `make bench` does. Passes of the garbage collector are counted,
+too: each of them may go through everything that is alive.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -272,3 +274,12 @@ def test_a_call_stays_within_its_budget() -> None:
     work = rendering([])
     work()
     assert lines_run(work) <= CALL_BUDGET * TOLERANCE
+
+
+def test_a_long_history_does_not_wake_the_garbage_collector() -> None:
+    render = rendering(tool_turns(1_000))
+    render()
+    gc.collect()
+    before = [each["collections"] for each in gc.get_stats()]
+    render()
+    assert [each["collections"] for each in gc.get_stats()] == before
