@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
-from pydantic import PrivateAttr
+from pydantic import ConfigDict, PrivateAttr
 
 from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
@@ -78,6 +78,8 @@ class ChatGemini(GeminiOptions):
     Every option of a call (sampling, thinking, output format, tools) can be set here, bound with
     `bind`, or given to `invoke` and `stream`.
     """
+
+    model_config = ConfigDict(defer_build=False)
 
     _gemini: GeminiClient | None = PrivateAttr(default=None)
     _told: set[str] = PrivateAttr(default_factory=set)

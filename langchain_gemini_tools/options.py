@@ -75,6 +75,7 @@ class GeminiOptions(BaseChatModel):
         arbitrary_types_allowed=True,
         extra="forbid",
         hide_input_in_errors=True,  # what is refused may stand beside a key
+        defer_build=True,  # `ChatGemini` is validated, never this
     )
 
     model: str

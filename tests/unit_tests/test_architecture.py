@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import langchain_gemini_tools
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.options import GeminiOptions
 
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 NAME = "langchain_gemini_tools"
@@ -240,3 +242,8 @@ def _rarely_needed(loaded: set[str]) -> set[str]:
     ours = ("text_tools", "structured_output", "wire.tools.binding", "wire.schema.python_types")
     rare = {"langchain_core.tools", "langchain_core.output_parsers.json", "jsonschema", "pytest"}
     return loaded & (rare | {f"{NAME}.{name}" for name in ours})
+
+
+def test_pydantic_builds_the_model_and_not_its_base_as_well() -> None:
+    assert ChatGemini.__pydantic_complete__
+    assert not GeminiOptions.__pydantic_complete__
