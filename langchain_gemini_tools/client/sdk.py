@@ -78,7 +78,7 @@ class OpenedSdk:
 
 def open_sdk(settings: ClientSettings) -> OpenedSdk:
     """Load the SDK and build its client; nothing is sent."""
-    pool = HttpPool(settings.client_args, settings.async_client_args)
+    pool = HttpPool(settings.client_args, settings.async_client_args, settings.base_url)
     version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
     try:
         if version != "beta":
