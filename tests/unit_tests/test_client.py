@@ -425,6 +425,22 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.skipif(
+    not genai.types.Content.model_config.get("defer_build"), reason="this SDK builds them at import"
+)
+def test_opening_the_sdk_has_pydantic_build_no_class_for_contents() -> None:
+    program = """
+from pydantic import SecretStr
+from langchain_gemini_tools.client import ClientSettings, GeminiClient
+assert not GeminiClient(ClientSettings(api_key=SecretStr("k"))).uses_vertexai  # opened
+from google.genai import types
+built = [cls for cls in (types.GenerateContentConfig, types.Content, types.Part)
+         if cls.__pydantic_complete__]
+assert not built, built
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_a_repr_shows_no_secret() -> None:
     settings = ClientSettings(
         api_key=SecretStr(KEY),
