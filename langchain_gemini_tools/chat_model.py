@@ -1,4 +1,8 @@
-"""ChatGemini: the LangChain chat model. It calls the rooms of this package and converts nothing."""
+"""ChatGemini: the LangChain chat model. It calls the rooms of this package and converts nothing.
+
+Rooms that many programs never enter (tools by prompt, structured output) are loaded by the methods
+that do, so that nobody else waits for them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
-from pydantic import PrivateAttr
+from pydantic import ConfigDict, PrivateAttr
 
 from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
@@ -21,11 +25,8 @@ from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
-from langchain_gemini_tools.prompted.instructions import render_instructions
 from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
-from langchain_gemini_tools.prompted.request import render_prompted
 from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks, tell_surrounding_run
-from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.jsonable import encode_json
 from langchain_gemini_tools.wire.request import (
@@ -33,7 +34,6 @@ from langchain_gemini_tools.wire.request import (
     render_counting,
     render_request,
 )
-from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
 from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unusable_tools
@@ -78,6 +78,8 @@ class ChatGemini(GeminiOptions):
     Every option of a call (sampling, thinking, output format, tools) can be set here, bound with
     `bind`, or given to `invoke` and `stream`.
     """
+
+    model_config = ConfigDict(defer_build=False)
 
     _gemini: GeminiClient | None = PrivateAttr(default=None)
     _told: set[str] = PrivateAttr(default_factory=set)
@@ -179,6 +181,8 @@ class ChatGemini(GeminiOptions):
     ) -> RenderedRequest:
         options = self._call_options(stop, kwargs)
         if self._calls_by_prompt(kwargs):
+            from langchain_gemini_tools.prompted.request import render_prompted
+
             return render_prompted(messages, options, self._tool_prompt(kwargs))
         return render_request(messages, options)
 
@@ -430,6 +434,9 @@ class ChatGemini(GeminiOptions):
             strict: Accepted; Gemini holds itself to the schema in both of the first two methods.
             **kwargs: Any option of a call.
         """
+        from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
+        from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
+
         noted: Any = {
             "ls_structured_output_format": {"kwargs": {"method": method}, "schema": schema}
         }
@@ -462,6 +469,8 @@ class ChatGemini(GeminiOptions):
             tool_choice: What `bind_tools` takes.
             **kwargs: Any option of a call.
         """
+        from langchain_gemini_tools.prompted.instructions import render_instructions
+
         options = self._call_options(None, {**kwargs, "tools": tools, "tool_choice": tool_choice})
         told = render_instructions(options, self._tool_prompt(kwargs))
         return "\n\n".join(told.texts)

@@ -21,7 +21,6 @@ from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.credentials import check_address, split_credentials
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchLimits
-from langchain_gemini_tools.text_tools.prompt import check_template
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
 from langchain_gemini_tools.wire.request import CallOptions
 
@@ -76,6 +75,7 @@ class GeminiOptions(BaseChatModel):
         arbitrary_types_allowed=True,
         extra="forbid",
         hide_input_in_errors=True,  # what is refused may stand beside a key
+        defer_build=True,  # `ChatGemini` is validated, never this
     )
 
     model: str
@@ -240,7 +240,11 @@ class GeminiOptions(BaseChatModel):
     @field_validator("tool_prompt")
     @classmethod
     def _check_tool_prompt(cls, template: str | None) -> str | None:
-        return template and check_template(template)
+        if not template:
+            return template
+        from langchain_gemini_tools.text_tools.prompt import check_template
+
+        return check_template(template)
 
     @model_validator(mode="after")
     def _set_gemini_tools_version(self) -> Self:

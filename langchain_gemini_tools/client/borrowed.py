@@ -40,10 +40,10 @@ def generating_config(http_options: Any = None, **fields: Any) -> Any:
 
     if "automatic_continuation" in types.GenerateContentConfig.model_fields:
         fields["automatic_continuation"] = False
-    return types.GenerateContentConfig(
-        http_options=http_options,
-        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
-        **fields,
+    # Not validated: for that, Pydantic builds classes that the first call can do without.
+    off = types.AutomaticFunctionCallingConfig.model_construct(disable=True)
+    return types.GenerateContentConfig.model_construct(
+        http_options=http_options, automatic_function_calling=off, **fields
     )
 
 

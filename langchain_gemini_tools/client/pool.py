@@ -31,16 +31,27 @@ _SYNC_ONLY = {"transport", "mounts", "event_hooks"}
 
 
 class HttpPool:
-    """The clients that send: one for threads, one for each event loop."""
+    """The clients that send: one for threads, one for each event loop.
+
+    Args:
+        client_args: Arguments of the user's for the library's clients.
+        async_client_args: More of them, for the async ones.
+        base_url: Where they send to, if it is known.
+    """
 
     def __init__(
-        self, client_args: Mapping[str, Any], async_client_args: Mapping[str, Any]
+        self,
+        client_args: Mapping[str, Any],
+        async_client_args: Mapping[str, Any],
+        base_url: str | None = None,
     ) -> None:
         self.library = _choose_library([*client_args.values(), *async_client_args.values()])
         shared = {key: value for key, value in client_args.items() if key not in _SYNC_ONLY}
         with _refusing_bad_args():
-            self._sync_args = _complete_args(self.library, client_args)
-            self._async_args = _complete_args(self.library, {**shared, **async_client_args})
+            self._sync_args = _complete_args(self.library, client_args, base_url)
+            self._async_args = _complete_args(
+                self.library, {**shared, **async_client_args}, base_url
+            )
         self._lock = threading.Lock()
         self._sync: Any = None
         self._of_loop: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
@@ -160,19 +171,26 @@ def _refusing_bad_args() -> Iterator[None]:
         raise InvalidOptionError(f"client_args do not make an HTTP client: {error}") from error
 
 
-def _complete_args(library: ModuleType, given: Mapping[str, Any]) -> JsonObject:
+def _complete_args(
+    library: ModuleType, given: Mapping[str, Any], base_url: str | None
+) -> JsonObject:
     args = {
         "timeout": None,  # each request brings its own
         "limits": library.Limits(max_connections=None, max_keepalive_connections=100),
         **given,
-        "verify": _tls_context(library, given),
+        "verify": _tls_context(library, given, base_url),
         "follow_redirects": False,  # a followed redirect takes the key to another host
     }
     args.pop("cert", None)  # part of the TLS context
     return args
 
 
-def _tls_context(library: ModuleType, args: Mapping[str, Any]) -> ssl.SSLContext:
+def _tls_context(
+    library: ModuleType, args: Mapping[str, Any], base_url: str | None
+) -> ssl.SSLContext:
+    if not args and base_url and base_url.lower().startswith("http://"):
+        # Nothing goes out encrypted, so no certificates are loaded. This one trusts nobody.
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     verify, cert = args.get("verify", True), args.get("cert")
     if isinstance(verify, ssl.SSLContext):
         return verify

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools._version import __version__
-from langchain_gemini_tools.client.borrowed import PLACEHOLDER, generating_config
+from langchain_gemini_tools.client.borrowed import generating_config
 from langchain_gemini_tools.client.pool import HttpPool
 from langchain_gemini_tools.client.redaction import scrub
 from langchain_gemini_tools.client.settings import KEY_VARIABLES
@@ -35,8 +35,8 @@ class OpenedSdk:
 
     sdk: Any
     pool: HttpPool
-    config: Any
-    """A `types.GenerateContentConfig`, made once: the SDK parses a dictionary at each call."""
+    arguments: JsonObject
+    """What the SDK's methods are called with, besides the model: its types, which are made once."""
     _envelopes: dict[tuple[str, bool], Envelope] = field(default_factory=dict, repr=False)
     """By model, and whether it streams."""
 
@@ -47,10 +47,10 @@ class OpenedSdk:
             return
         with call:
             if is_stream:
-                for _ in self.sdk.models.generate_content_stream(**self._arguments(model)):
+                for _ in self.sdk.models.generate_content_stream(model=model, **self.arguments):
                     pass
             else:
-                self.sdk.models.generate_content(**self._arguments(model))
+                self.sdk.models.generate_content(model=model, **self.arguments)
         self._keep_envelope(call, model, is_stream=is_stream)
 
     async def asend(self, call: Call, model: str, *, is_stream: bool) -> None:
@@ -61,15 +61,11 @@ class OpenedSdk:
         models = self.sdk.aio.models
         with call:
             if is_stream:
-                async for _ in await models.generate_content_stream(**self._arguments(model)):
+                async for _ in await models.generate_content_stream(model=model, **self.arguments):
                     pass
             else:
-                await models.generate_content(**self._arguments(model))
+                await models.generate_content(model=model, **self.arguments)
         self._keep_envelope(call, model, is_stream=is_stream)
-
-    def _arguments(self, model: str) -> JsonObject:
-        """What a generating method of the SDK is called with."""
-        return {"model": model, "contents": PLACEHOLDER, "config": self.config}
 
     def _keep_envelope(self, call: Call, model: str, *, is_stream: bool) -> None:
         if call.envelope and call.envelope.is_lasting and call.kept_response.status_code == 200:
@@ -78,7 +74,7 @@ class OpenedSdk:
 
 def open_sdk(settings: ClientSettings) -> OpenedSdk:
     """Load the SDK and build its client; nothing is sent."""
-    pool = HttpPool(settings.client_args, settings.async_client_args)
+    pool = HttpPool(settings.client_args, settings.async_client_args, settings.base_url)
     version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
     try:
         if version != "beta":
@@ -89,7 +85,15 @@ def open_sdk(settings: ClientSettings) -> OpenedSdk:
                 sdk = _sdk_client(settings, pool, "v1beta1")
     except ValueError as error:
         raise _explain_refused_settings(settings, error) from None
-    return OpenedSdk(sdk, pool, generating_config())
+    return OpenedSdk(sdk, pool, _arguments())
+
+
+def _arguments() -> JsonObject:
+    from google.genai import types
+
+    # The SDK insists on contents. Ours take their place on the way out, so there is nothing in it.
+    contents = types.Content.model_construct(role="user", parts=[])
+    return {"contents": contents, "config": generating_config()}
 
 
 def _sdk_client(settings: ClientSettings, pool: HttpPool, api_version: str) -> Any:

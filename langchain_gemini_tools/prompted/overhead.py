@@ -1,12 +1,13 @@
-"""What tools that are called by prompt cost in every request."""
+"""What tools that are called by prompt cost in every request.
+
+`ChatGemini` names `PromptOverhead` in a signature; measuring one loads the rest of this room.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.instructions import render_instructions
-from langchain_gemini_tools.text_tools.prompt import render_tool
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.findings import CHARACTERS_PER_TOKEN
 
@@ -44,6 +45,9 @@ def measure_overhead(
         template: A text of the user's own around the tools.
         count: Counts the tokens of a text; without it they are estimated.
     """
+    from langchain_gemini_tools.prompted.instructions import render_instructions
+    from langchain_gemini_tools.text_tools.prompt import render_tool
+
     told = render_instructions(options, template)
     tokens_of = count or _estimate
     return PromptOverhead(

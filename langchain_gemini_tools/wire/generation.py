@@ -6,7 +6,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
 from langchain_gemini_tools.wire.schema.loops import loosen_loops
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
     if (schema := given.get("response_schema")) is not None:
         return {
             "responseMimeType": given.get("response_mime_type", JSON),
-            "responseJsonSchema": render_response_schema(schema),
+            "responseJsonSchema": _response_schema(schema),
         }
     match given.get("response_format"):
         case None | {"type": "text"}:
@@ -171,13 +170,20 @@ def render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
         case {"type": "json_object"}:
             return {"responseMimeType": JSON}
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return {"responseMimeType": JSON, "responseJsonSchema": render_response_schema(schema)}
+            return {"responseMimeType": JSON, "responseJsonSchema": _response_schema(schema)}
         case {"type": "json_schema", "schema": dict(schema)}:
-            return {"responseMimeType": JSON, "responseJsonSchema": render_response_schema(schema)}
+            return {"responseMimeType": JSON, "responseJsonSchema": _response_schema(schema)}
         case schema if isinstance(schema, type) or _is_json_schema(schema):
-            return {"responseMimeType": JSON, "responseJsonSchema": render_response_schema(schema)}
+            return {"responseMimeType": JSON, "responseJsonSchema": _response_schema(schema)}
         case other:
             raise InvalidOptionError(f"response_format={other!r} is not understood.")
+
+
+def _response_schema(schema: Any) -> gemini.JsonSchema:
+    # With it come LangChain's tools and Pydantic's ways to read a class: not for plain answers.
+    from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
+
+    return render_response_schema(schema)
 
 
 def _is_json_schema(value: Any) -> bool:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import langchain_gemini_tools
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.options import GeminiOptions
 
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 NAME = "langchain_gemini_tools"
@@ -218,3 +220,30 @@ def test_the_loop_loads_neither_our_model_nor_the_sdk() -> None:
     loaded = _loaded_after("from langchain_gemini_tools import ToolLoop, TextDelta")
     assert "langchain_gemini_tools.tool_loop.loop" in loaded
     assert not {"langchain_gemini_tools.chat_model", "google.genai"} & loaded
+
+
+def test_the_model_loads_only_what_every_call_needs() -> None:
+    loaded = _loaded_after("from langchain_gemini_tools import ChatGemini")
+    assert f"{NAME}.wire.request" in loaded
+    assert not _rarely_needed(loaded)
+
+
+def test_a_call_without_tools_loads_nothing_about_tools() -> None:
+    loaded = _loaded_after(
+        "from langchain_gemini_tools import ChatGemini\n"
+        "model = ChatGemini(model='gemini-3-flash-preview', temperature=0)\n"
+        "model.preview('Hello', response_format={'type': 'json_object'})"
+    )
+    assert not _rarely_needed(loaded)
+
+
+def _rarely_needed(loaded: set[str]) -> set[str]:
+    """What takes long to load, and is for tools, schemas and tools by prompt only."""
+    ours = ("text_tools", "structured_output", "wire.tools.binding", "wire.schema.python_types")
+    rare = {"langchain_core.tools", "langchain_core.output_parsers.json", "jsonschema", "pytest"}
+    return loaded & (rare | {f"{NAME}.{name}" for name in ours})
+
+
+def test_pydantic_builds_the_model_and_not_its_base_as_well() -> None:
+    assert ChatGemini.__pydantic_complete__
+    assert not GeminiOptions.__pydantic_complete__

@@ -7,6 +7,7 @@ import copy
 import importlib.util
 import json
 import pickle
+import ssl
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from google.auth import exceptions as auth_errors
 from pydantic import SecretStr
 
 from langchain_gemini_tools.client import ClientSettings, GeminiClient
+from langchain_gemini_tools.client.pool import HttpPool
 from langchain_gemini_tools.errors import (
     GeminiAPIError,
     GeminiAuthenticationError,
@@ -450,6 +452,22 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.skipif(
+    not genai.types.Content.model_config.get("defer_build"), reason="this SDK builds them at import"
+)
+def test_opening_the_sdk_has_pydantic_build_no_class_for_contents() -> None:
+    program = """
+from pydantic import SecretStr
+from langchain_gemini_tools.client import ClientSettings, GeminiClient
+assert not GeminiClient(ClientSettings(api_key=SecretStr("k"))).uses_vertexai  # opened
+from google.genai import types
+built = [cls for cls in (types.GenerateContentConfig, types.Content, types.Part)
+         if cls.__pydantic_complete__]
+assert not built, built
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_a_repr_shows_no_secret() -> None:
     settings = ClientSettings(
         api_key=SecretStr(KEY),
@@ -565,6 +583,26 @@ def test_a_request_sent_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(genai.models.Models, "generate_content", twice)
     with pytest.raises(GeminiToolsError, match="twice"):
         run(answering(b"{}"), "send")
+
+
+def test_an_address_without_tls_loads_no_certificates_and_trusts_nobody() -> None:
+    context = HttpPool({}, {}, "HTTP://localhost:8080").tls_context
+    assert context.cert_store_stats() == {"x509": 0, "crl": 0, "x509_ca": 0}
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.check_hostname
+
+
+@pytest.mark.parametrize(
+    ("args", "base_url"),
+    [
+        pytest.param({}, None, id="the API's own address"),
+        pytest.param({}, "https://localhost:8080", id="https"),
+        pytest.param({}, "localhost:8080", id="no scheme"),
+        pytest.param({"event_hooks": {}}, "http://localhost", id="hooks may send elsewhere"),
+    ],
+)
+def test_certificates_are_loaded_once_for_every_other_address(args: Any, base_url: Any) -> None:
+    assert HttpPool({}, args, base_url).tls_context is HttpPool({}, {}).tls_context
 
 
 def test_a_pool_that_outlives_its_module_goes_quietly() -> None:
