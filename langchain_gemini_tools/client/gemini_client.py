@@ -85,8 +85,9 @@ class GeminiClient:
         with self._our_errors(timeout_seconds):
             if theirs := self.settings.sdk_client:
                 return borrowed.send(theirs, model, body, timeout_seconds)
+            opened = self._open()  # before the clock starts: loading the SDK is not the API's time
             call = Call(body, timeout_seconds)
-            self._open().send(call, model, is_stream=False)
+            opened.send(call, model, is_stream=False)
             return parse_reply(call.kept_response, call.read())
 
     def count_tokens(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:

@@ -55,8 +55,8 @@ async def test_silence_ends_with_the_timeout_after_one_request(
     emulator: Emulator, make_model: MakeModel, library: str, fault: Fault, way: str
 ) -> None:
     emulator.reply("Sunny in Oslo.", fault=fault)
-    chat = make_model(max_retries=2, timeout=0.2)
-    with pytest.raises(errors.GeminiTimeoutError, match=r"within 0\.2 s") as raised:
+    chat = make_model(max_retries=2, timeout=0.5)
+    with pytest.raises(errors.GeminiTimeoutError, match=r"within 0\.5 s") as raised:
         await ask(chat, way)
     assert isinstance(raised.value, TimeoutError)
     assert isinstance(raised.value, core.ModelTimeoutError)
@@ -72,7 +72,7 @@ async def test_a_stall_inside_a_stream_keeps_what_had_arrived(
     emulator.reply("Sunny in Oslo.", fault=faults.stall(30, after=1))
     seen: list[Any] = []
     with pytest.raises(errors.GeminiTimeoutError) as raised:
-        await ask(make_model(max_retries=2, timeout=0.2), way, seen)
+        await ask(make_model(max_retries=2, timeout=0.5), way, seen)
     assert "".join(chunk.text for chunk in seen) == "Sunny"
     assert raised.value.partial is not None
     assert raised.value.partial.text == "Sunny"
@@ -84,8 +84,8 @@ async def test_signs_of_life_are_no_answer(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:
     emulator.reply("Sunny in Oslo.", fault=faults.drip())
-    with pytest.raises(errors.GeminiTimeoutError, match=r"within 0\.2 s \(deadline\)"):
-        await ask(make_model(max_retries=2, timeout=0.2), way)
+    with pytest.raises(errors.GeminiTimeoutError, match=r"within 0\.5 s \(deadline\)"):
+        await ask(make_model(max_retries=2, timeout=0.5), way)
     assert len(emulator.requests) == 1
 
 

@@ -452,6 +452,28 @@ assert not loaded, loaded
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_loading_the_sdk_does_not_count_as_waiting_for_the_api() -> None:
+    program = f"""
+import importlib.abc, sys, time
+
+class SlowDisk(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "google.genai":
+            time.sleep(1.1)
+
+import {hx.__name__} as library
+from pydantic import SecretStr
+from langchain_gemini_tools.client import ClientSettings, GeminiClient
+sys.meta_path.insert(0, SlowDisk())
+transport = library.MockTransport(lambda request: library.Response(200, content=b"{{}}"))
+settings = ClientSettings(api_key=SecretStr("k"), client_args={{"transport": transport}})
+print(GeminiClient(settings).send("gemini-3-flash", b"{{}}", timeout_seconds=1.0))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "{}\n", done.stderr
+
+
 @pytest.mark.skipif(
     not genai.types.Content.model_config.get("defer_build"), reason="this SDK builds them at import"
 )
