@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from langchain_gemini_tools.errors import RefusedError
 from langchain_gemini_tools.wire import history
-from langchain_gemini_tools.wire.jsonable import encode_json
+from langchain_gemini_tools.wire.files import encode_contents
 from langchain_gemini_tools.wire.replay import SKIP_SIGNATURE
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Conversation:
         """Whether it tells, in parts of theirs, of tools that Google's side has called."""
         self._opening = opening
         self._signs_calls = signs_calls
-        self._written: list[bytes] = []
+        self._pieces: list[bytes | str] = []
         self._recent: list[gemini.Content] = []
         """What is not written yet. The last one may still grow."""
         self._unsigned: list[gemini.Content] = []
@@ -78,11 +78,9 @@ class Conversation:
         self._sign()
         self._write()
 
-    def pieces(self) -> list[bytes]:
-        """The JSON of all contents, to be joined; a large file in it is not copied once more."""
-        commas = [b","] * (2 * len(self._written) - 1)
-        commas[::2] = self._written
-        return [b"[", *commas, b"]"]
+    def pieces(self) -> list[bytes | str]:
+        """The JSON of all contents, for `join_pieces`."""
+        return [b"[", *self._pieces, b"]"]
 
     def _begin(self, role: Literal["user", "model"]) -> None:
         if role == "model":
@@ -115,10 +113,5 @@ class Conversation:
         self._unsigned.clear()
 
     def _write(self) -> None:
-        holds_files = any(
-            "inlineData" in part or "parts" in part.get("functionResponse", ())
-            for content in self._recent
-            for part in content["parts"]
-        )
-        self._written.append(encode_json(self._recent, holds_files=holds_files)[1:-1])
+        self._pieces += [*([b","] if self._pieces else []), *encode_contents(self._recent)]
         self._recent.clear()

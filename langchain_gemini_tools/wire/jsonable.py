@@ -35,24 +35,19 @@ _NOT_FINITE = re.compile(rb"g.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
 """NaN and the infinities in Python's own format, which has a "g" before each float."""
 
 
-def encode_json(value: Any, *, holds_files: bool = False) -> bytes:
+def encode_json(value: Any) -> bytes:
     """The JSON of a value, as it goes over the wire.
-
-    Args:
-        value: The value.
-        holds_files: Whether there are long strings in it: orjson would take ten times their memory.
 
     Raises:
         RefusedError: It holds something that JSON has no form for.
     """
-    if not holds_files:
-        try:
-            written: bytes = orjson.dumps(value, option=_PLAIN_ONLY)
-        except TypeError:
-            pass  # something that is not plain, or half a character
-        else:
-            if b"null" not in written or not _may_hold_nan(value):
-                return written
+    try:
+        written: bytes = orjson.dumps(value, option=_PLAIN_ONLY)
+    except TypeError:
+        pass  # something that is not plain, or half a character
+    else:
+        if b"null" not in written or not _may_hold_nan(value):
+            return written
     return whole_characters(dump_json(value)).encode("utf-8")
 
 

@@ -18,6 +18,7 @@ from langchain_gemini_tools.errors import (
 )
 from langchain_gemini_tools.wire.contents import Reader, render_contents, render_system
 from langchain_gemini_tools.wire.conversation import Conversation
+from langchain_gemini_tools.wire.files import join_pieces
 from langchain_gemini_tools.wire.generation import (
     JSON,
     plain,
@@ -290,8 +291,8 @@ def _encode(body: Mapping[str, Any]) -> bytes:
     Raises:
         RefusedError: It holds something that JSON has no form for.
     """
-    pieces: list[bytes] = []
+    pieces: list[bytes | str] = []
     for key, value in body.items():
         pieces += [b"," if pieces else b"{", encode_json(key), b":"]
         pieces += value.pieces() if isinstance(value, Conversation) else [encode_json(value)]
-    return b"".join([*pieces, b"}"])
+    return join_pieces([*pieces, b"}"])

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import tracemalloc
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.wire.jsonable import dump_json, encode_json
-from tests.unit_tests.wire.asking import GEMINI_3, calling, contents, result, tool_call
+from tests.unit_tests.wire.asking import calling, contents, result, tool_call
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 LEAVES = (
@@ -78,18 +76,6 @@ def test_results_keep_every_digit_whichever_parser_reads_them(
     messages = [HumanMessage("Look!"), calling(tool_call("a")), result("a", text)]
     answer = contents(messages)[-1]["parts"][0]["functionResponse"]["response"]
     assert kept(answer) == kept({"output": exactly(json.loads(text))})
-
-
-def test_a_file_is_not_copied_more_than_twice() -> None:
-    model = ChatGemini(model=GEMINI_3)
-    image = {"type": "image", "base64": "QUJD" * 500_000, "mime_type": "image/png"}
-    messages = [HumanMessage("Look!"), calling(tool_call("a")), result("a", [image])]
-    model.preview(messages)
-    tracemalloc.start()
-    model.preview(messages)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 2.5 * len(image["base64"])
 
 
 def test_what_is_no_plain_json_is_written_beside_what_is() -> None:

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langchain_gemini_tools import ChatGemini
+from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, calling, result, sent, tool_call
+
+LARGE = "QUJD-_+/" * 400_000
+SMALL = "QUJDRA=="
+ASK = HumanMessage("Look!")
+
+
+def image(data: str, **fields: Any) -> Json:
+    return {"type": "image", "base64": data, "mime_type": "image/png", **fields}
+
+
+def inline(data: str) -> Json:
+    return {"inlineData": {"mimeType": "image/png", "data": data}}
+
+
+def test_large_and_small_files_are_sent_in_their_places() -> None:
+    text: Any = {"type": "text", "text": "One."}
+    said = [text, image(LARGE), image(SMALL), image(LARGE[8:])]
+    body = sent([HumanMessage(said), AIMessage("Nice."), HumanMessage([image(LARGE[16:])])])
+    assert body["contents"] == [
+        {"role": "user", "parts": [{"text": "One."}, *map(inline, (LARGE, SMALL, LARGE[8:]))]},
+        {"role": "model", "parts": [{"text": "Nice."}]},
+        {"role": "user", "parts": [inline(LARGE[16:])]},
+    ]
+
+
+def answered(model: str) -> list[Json]:
+    """What is sent after two tools have returned a file each."""
+    answers = [result("a", [image(LARGE)]), result("b", [image(SMALL)])]
+    body = sent([ASK, calling(tool_call("a"), tool_call("b")), *answers], model)
+    return body["contents"][-1]["parts"]  # type: ignore[no-any-return]
+
+
+def test_a_large_file_of_a_tool_is_sent_inside_of_its_response() -> None:
+    inside = [part["functionResponse"]["parts"] for part in answered(GEMINI_3)]
+    assert inside == [[inline(LARGE)], [inline(SMALL)]]
+
+
+def test_a_large_file_of_a_tool_is_sent_behind_the_responses() -> None:
+    files = [part for part in answered(GEMINI_2) if "inlineData" in part]
+    assert files == [inline(LARGE), inline(SMALL)]
+
+
+def test_a_file_that_the_model_made_goes_back_and_the_message_stays_as_it_was() -> None:
+    part = {"inlineData": {"mimeType": "image/png", "data": LARGE}, "newField": 1}
+    made = AIMessage([{"type": "gemini_part", "part": part}])
+    body = ChatGemini(model=GEMINI_3).preview([ASK, made, ASK]).body
+    assert body["contents"][1]["parts"] == [part]
+    assert made.content == [{"type": "gemini_part", "part": {**inline(LARGE), "newField": 1}}]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(LARGE + '"', id="quote"),
+        pytest.param(LARGE + "\\", id="backslash"),
+        pytest.param(LARGE + "\n", id="line break"),
+        pytest.param(LARGE + "\u00e9", id="accent"),
+        pytest.param(LARGE + "\ud83d\ude00", id="two halves of a character"),
+    ],
+)
+def test_what_is_no_base64_is_written_as_any_text(data: str) -> None:
+    body = ChatGemini(model=GEMINI_3).preview([HumanMessage([image(data)])]).body
+    whole = data.encode("utf-16", "surrogatepass").decode("utf-16")
+    assert body["contents"][0]["parts"] == [inline(whole)]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param([HumanMessage([image(LARGE)])], id="message"),
+        pytest.param([ASK, calling(tool_call("a")), result("a", [image(LARGE)])], id="result"),
+    ],
+)
+def test_a_large_file_is_copied_once(messages: list[Any]) -> None:
+    model = ChatGemini(model=GEMINI_3)
+    model.preview(messages)
+    tracemalloc.start()
+    model.preview(messages)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.8 * len(LARGE)
