@@ -94,9 +94,10 @@ class Conversation:
             self._recent.append({"role": "user", "parts": [*self._opening]})
 
     def _look_for_signature(self, content: gemini.Content) -> None:
+        is_noted = bool(self._unsigned) and self._unsigned[-1] is content
         for part in content["parts"]:
             if "functionCall" in part:
-                if "thoughtSignature" not in part and content not in self._unsigned[-1:]:
+                if "thoughtSignature" not in part and not is_noted:
                     self._unsigned.append(content)
                 return
 

@@ -65,7 +65,10 @@ def join_pieces(pieces: Sequence[bytes | str]) -> bytes:
 
 
 def _may_hold_file(part: gemini.Part) -> bool:
-    return "inlineData" in part or "parts" in part.get("functionResponse", ())
+    if "inlineData" in part:
+        return True
+    response: Any = part.get("functionResponse")
+    return isinstance(response, dict) and "parts" in response
 
 
 def _mark(part: Any, marker: str, files: list[str]) -> Any:

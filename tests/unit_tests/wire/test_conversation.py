@@ -69,6 +69,14 @@ def test_all_calls_since_the_user_last_spoke_are_signed(count: int) -> None:
     assert contents(unsigned, GEMINI_2) == [user("Look!"), *rendered(count, "")]
 
 
+def test_a_call_that_is_made_again_word_for_word_is_signed_again() -> None:
+    again = [calling(tool_call("a", q=1)), result("a")]
+    assert contents([ASK, *again, *again]) == [
+        user("Look!"),
+        *[model(call("a", sign=SKIP, q=1)), user(response("a", "found"))] * 2,
+    ]
+
+
 @pytest.mark.parametrize("count", COUNTS)
 def test_calls_of_older_turns_are_left_alone(count: int) -> None:
     messages = [ASK, *turns(count, signed=False), HumanMessage("And?"), *turns(count, signed=False)]

@@ -59,6 +59,25 @@ def test_a_file_that_the_model_made_goes_back_and_the_message_stays_as_it_was() 
 
 
 @pytest.mark.parametrize(
+    "part",
+    [
+        {"functionResponse": None},
+        {"functionResponse": {"parts": [None, LARGE, inline(SMALL)]}},
+        {"functionResponse": [1]},
+        {"functionResponse": 5},
+        {"inlineData": None},
+        {"inlineData": {"data": 1}},
+        {"inlineData": {"data": LARGE}, "functionResponse": {"parts": [inline(LARGE)]}},
+    ],
+    ids=lambda part: str(part)[:40],
+)
+def test_a_part_that_is_echoed_may_have_any_shape(part: Json) -> None:
+    made = AIMessage([{"type": "gemini_part", "part": part}])
+    body = ChatGemini(model=GEMINI_3).preview([ASK, made, ASK]).body
+    assert body["contents"][1]["parts"] == [part]
+
+
+@pytest.mark.parametrize(
     "data",
     [
         pytest.param(LARGE + '"', id="quote"),
