@@ -252,7 +252,7 @@ BUDGETS = {
 
 If something has to cost more, raise its number in the commit that makes it so, and say why.
 """
-CALL_BUDGET = 500
+CALL_BUDGET = 540
 """Lines of ours for a call that says one thing."""
 TOLERANCE = 1.1
 """Python's versions differ in what they count as a line."""
