@@ -28,7 +28,6 @@ from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonic
 from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
 from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks, tell_surrounding_run
 from langchain_gemini_tools.wire.generation import plain
-from langchain_gemini_tools.wire.jsonable import encode_json
 from langchain_gemini_tools.wire.request import (
     RenderedRequest,
     render_counting,
@@ -508,7 +507,7 @@ class ChatGemini(GeminiOptions):
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
         request = self._render_quietly(self._fetched(messages, kwargs), None, options)
-        body = encode_json(render_counting(request, vertexai=self._uses_vertexai))
+        body = render_counting(request, vertexai=self._uses_vertexai)
         counted = self._retries(kwargs).call(
             lambda: self._client.count_tokens(
                 request.context.model, body, timeout_seconds=self._timeout(kwargs)

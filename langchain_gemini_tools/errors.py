@@ -310,9 +310,8 @@ def parse_error_body(text: str, reason: str = "") -> Any:
 
 def holds_error(reply: Any) -> bool:
     """Whether a JSON value that came with status 200 is an error all the same."""
-    if isinstance(reply, list):
-        return any(map(holds_error, reply))
-    return isinstance(reply, dict) and bool(reply.get("error"))
+    replies = reply if isinstance(reply, list) else [reply]
+    return any(isinstance(each, dict) and bool(each.get("error")) for each in replies)
 
 
 def _class_for(code: int, error: dict[str, Any]) -> type[GeminiAPIError]:

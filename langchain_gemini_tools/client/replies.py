@@ -108,13 +108,17 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
     return reply
 
 
+_LARGE = 1_000_000
 _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_NUMBER = b"0" * 19
 
 
 def _read_json(text: bytes) -> Any:
-    """What `json.loads` gives, sooner: it decides where orjson refuses, or would lose digits."""
-    if _LONG_NUMBER not in text.translate(_TO_ZEROS):
+    """What `json.loads` gives, sooner: it decides where orjson refuses, or would lose digits.
+
+    And where a reply is large: orjson takes ten times its memory.
+    """
+    if len(text) < _LARGE and _LONG_NUMBER not in text.translate(_TO_ZEROS):
         try:
             return orjson.loads(text)
         except ValueError:

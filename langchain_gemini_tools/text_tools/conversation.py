@@ -6,7 +6,6 @@ so that the conversation can go on with a model that has it.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -17,6 +16,7 @@ from langchain_gemini_tools.text_tools.protocol import (
     harmless,
     render_call,
     result_lines,
+    write_json,
 )
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _split(content: str | list[Block]) -> tuple[list[str], list[Block]]:
         return [content], []
     objects = [block for block in content if isinstance(block, dict)]
     if objects and not any(isinstance(block.get("type"), str) for block in objects):
-        return [_json(content)], []  # a tool's own list of objects, not blocks
+        return [write_json(content)], []  # a tool's own list of objects, not blocks
     texts: list[str] = []
     media: list[Block] = []
     for block in content:
@@ -140,9 +140,5 @@ def _split(content: str | list[Block]) -> tuple[list[str], list[Block]]:
         elif block.get("type") in _MEDIA:
             media.append(block)
         else:
-            texts.append(_json(block.get("json", block)))
+            texts.append(write_json(block.get("json", block)))
     return texts, media
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -229,7 +229,7 @@ def _sent_calls(
     for part in parts if numbers else ():
         call: Any = part.get("functionCall")
         # A part that is echoed as it came may hold anything.
-        call_id = call.get("id") if isinstance(call, dict) else None
+        call_id = call.get("id") if isinstance(call, dict) and "name" in call else None
         if isinstance(call_id, str) and call_id in numbers:
             sent.append((numbers[call_id], call))
     return sent

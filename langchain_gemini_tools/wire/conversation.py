@@ -28,19 +28,29 @@ class Conversation:
     Args:
         opening: Parts before everything else that the user says.
         signs_calls: Whether the model refuses a call without a signature; see `_sign`.
+        is_large: Whether a message holds a very long text.
     """
 
-    def __init__(self, opening: Sequence[gemini.Part] = (), *, signs_calls: bool = False) -> None:
+    def __init__(
+        self,
+        opening: Sequence[gemini.Part] = (),
+        *,
+        signs_calls: bool = False,
+        is_large: bool = False,
+    ) -> None:
         self.repairs: list[history.Repair] = []
         self.holds_server_tools = False
         """Whether it tells, in parts of theirs, of tools that Google's side has called."""
         self._opening = opening
         self._signs_calls = signs_calls
+        self._is_large = is_large
         self._pieces: list[bytes | str] = []
         self._recent: list[gemini.Content] = []
         """What is not written yet. The last one may still grow."""
         self._unsigned: list[gemini.Content] = []
         """Those of the model, since the user last spoke, whose first call has no signature."""
+        self._has_call = False
+        """Whether the last content has one."""
 
     def add(self, role: Literal["user", "model"], parts: list[gemini.Part]) -> None:
         """Add parts to this role's turn: neighbours of one role are one turn for the API."""
@@ -55,13 +65,14 @@ class Conversation:
             if len(recent) >= _BATCH and not self._unsigned:
                 self._write()
             recent.append({"role": role, "parts": parts})
-        if role == "model" and self._signs_calls:
-            self._look_for_signature(recent[-1])
+            self._has_call = False
+        if role == "model":
+            self._look_for_call(parts)
         elif self._unsigned and any("functionResponse" not in part for part in parts):
             self._unsigned.clear()
 
     def end(self, position: int) -> None:
-        """Let the user have the last word, and write what is left.
+        """Let the user have the last word, write what is left, and put the repairs in order.
 
         Args:
             position: Of the last message of the model.
@@ -77,6 +88,7 @@ class Conversation:
             self.add("user", [{"text": history.CONTINUE}])
         self._sign()
         self._write()
+        self.repairs.sort(key=lambda repair: repair.position)
 
     def pieces(self) -> list[bytes | str]:
         """The JSON of all contents, for `join_pieces`."""
@@ -93,12 +105,14 @@ class Conversation:
         elif self._opening:
             self._recent.append({"role": "user", "parts": [*self._opening]})
 
-    def _look_for_signature(self, content: gemini.Content) -> None:
-        is_noted = bool(self._unsigned) and self._unsigned[-1] is content
-        for part in content["parts"]:
+    def _look_for_call(self, parts: Sequence[gemini.Part]) -> None:
+        if self._has_call or not self._signs_calls:
+            return
+        for part in parts:
             if "functionCall" in part:
-                if "thoughtSignature" not in part and not is_noted:
-                    self._unsigned.append(content)
+                self._has_call = True
+                if "thoughtSignature" not in part:
+                    self._unsigned.append(self._recent[-1])
                 return
 
     def _sign(self) -> None:
@@ -114,5 +128,7 @@ class Conversation:
         self._unsigned.clear()
 
     def _write(self) -> None:
-        self._pieces += [*([b","] if self._pieces else []), *encode_contents(self._recent)]
+        if self._pieces:
+            self._pieces.append(b",")
+        self._pieces += encode_contents(self._recent, is_large=self._is_large)
         self._recent.clear()

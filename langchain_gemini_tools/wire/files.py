@@ -22,8 +22,12 @@ _SLICE = 50_000
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_"
 
 
-def encode_contents(contents: list[gemini.Content]) -> list[bytes | str]:
+def encode_contents(contents: list[gemini.Content], *, is_large: bool = False) -> list[bytes | str]:
     """The JSON of contents in pieces, without brackets; those that are `str` are files.
+
+    Args:
+        contents: Both sides', in order.
+        is_large: Whether there may be very long texts in them, besides files.
 
     Raises:
         RefusedError: They hold something that JSON has no form for.
@@ -36,7 +40,7 @@ def encode_contents(contents: list[gemini.Content]) -> list[bytes | str]:
             {**content, "parts": [_mark(part, marker, files) for part in content["parts"]]}
             for content in contents
         ]
-    written = encode_json(contents)[1:-1]
+    written = encode_json(contents, is_large=is_large)[1:-1]
     if not files:
         return [written]
     around = written.split(marker.encode("ascii"))
@@ -74,12 +78,17 @@ def _may_hold_file(part: gemini.Part) -> bool:
 def _mark(part: Any, marker: str, files: list[str]) -> Any:
     """The part with a marker for each large file in it; one that is echoed may have any shape."""
     match part:
+        case {"functionResponse": {"parts": list(parts)} as response}:
+            marked = [_mark_file(inner, marker, files) for inner in parts]
+            return {**part, "functionResponse": {**response, "parts": marked}}
+    return _mark_file(part, marker, files)
+
+
+def _mark_file(part: Any, marker: str, files: list[str]) -> Any:
+    match part:
         case {"inlineData": {"data": str(data)} as blob} if _is_large_base64(data):
             files.append(data)
             return {**part, "inlineData": {**blob, "data": marker}}
-        case {"functionResponse": {"parts": list(parts)} as response}:
-            marked = [_mark(inner, marker, files) for inner in parts]
-            return {**part, "functionResponse": {**response, "parts": marked}}
     return part
 
 

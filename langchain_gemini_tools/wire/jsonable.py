@@ -31,23 +31,31 @@ _PLAIN_ONLY = (
     | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
+LARGE = 1_000_000
+"""Length of a string, or of a body, that is large for `encode_json`."""
 _NOT_FINITE = re.compile(rb"g.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
 """NaN and the infinities in Python's own format, which has a "g" before each float."""
 
 
-def encode_json(value: Any) -> bytes:
+def encode_json(value: Any, *, is_large: bool = False) -> bytes:
     """The JSON of a value, as it goes over the wire.
+
+    Args:
+        value: The value.
+        is_large: Whether it may hold strings of a megabyte: orjson reserves ten times their length,
+            and ends the process where it does not get that.
 
     Raises:
         RefusedError: It holds something that JSON has no form for.
     """
-    try:
-        written: bytes = orjson.dumps(value, option=_PLAIN_ONLY)
-    except TypeError:
-        pass  # something that is not plain, or half a character
-    else:
-        if b"null" not in written or not _may_hold_nan(value):
-            return written
+    if not is_large:
+        try:
+            written: bytes = orjson.dumps(value, option=_PLAIN_ONLY)
+        except TypeError:
+            pass  # something that is not plain, or half a character
+        else:
+            if b"null" not in written or not _may_hold_nan(value):
+                return written
     return whole_characters(dump_json(value)).encode("utf-8")
 
 

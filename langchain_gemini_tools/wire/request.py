@@ -26,7 +26,7 @@ from langchain_gemini_tools.wire.generation import (
     render_safety_settings,
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
-from langchain_gemini_tools.wire.jsonable import encode_json
+from langchain_gemini_tools.wire.jsonable import LARGE, encode_json
 from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
@@ -99,11 +99,14 @@ class CallOptions:
 class RenderedRequest:
     """A request, what was mended for it, and what its answer is read with."""
 
-    encoded: bytes = field(repr=False)
+    encoded: bytes
     """The body's JSON, as it goes over the wire."""
     repairs: list[Repair]
     context: ReplyContext
     is_second_try: bool = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(body={self.body!r}, repairs={self.repairs!r})"
 
     @cached_property
     def body(self) -> gemini.Request:
@@ -139,7 +142,8 @@ class RenderedRequest:
         body: gemini.Request = {**self.body, "contents": contents}
         spent = failure.partial.usage_metadata if failure.partial else None
         context = replace(self.context, spent=spent)
-        return replace(self, encoded=encode_json(body), context=context, is_second_try=True)
+        encoded = encode_json(body, is_large=len(self.encoded) > LARGE)
+        return replace(self, encoded=encoded, context=context, is_second_try=True)
 
     @contextmanager
     def naming_tools(self) -> Iterator[None]:
@@ -178,7 +182,10 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     opening: list[gemini.Part] = []
     if instruction and (options.merges_system or not options.capabilities.takes_system_instruction):
         opening, instruction = instruction["parts"], None
-    conversation = Conversation(opening, signs_calls=options.capabilities.checks_call_signatures)
+    is_large = any(map(_is_large, messages))
+    conversation = Conversation(
+        opening, signs_calls=options.capabilities.checks_call_signatures, is_large=is_large
+    )
     render_contents(others, reader, conversation)
     body = {
         "systemInstruction": instruction,
@@ -203,7 +210,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     _check_combinations(present, options)
     check_repairs(conversation.repairs, options)
     return RenderedRequest(
-        encoded=_encode(present),
+        encoded=_encode(present, is_large=is_large),
         repairs=conversation.repairs,
         context=ReplyContext(
             model=options.model,
@@ -219,14 +226,16 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     )
 
 
-def render_counting(request: RenderedRequest, *, vertexai: bool) -> gemini.JsonObject:
+def render_counting(request: RenderedRequest, *, vertexai: bool) -> bytes:
     """What asks for the number of tokens in a request: the two backends take different bodies."""
     body: gemini.JsonObject = {**request.body}
     if vertexai:
-        return {key: body[key] for key in _COUNTED_ON_VERTEX if key in body}
-    model = request.context.model
-    name = model if "/" in model else f"models/{model}"
-    return {"generateContentRequest": {"model": name, **body}}
+        asked = {key: body[key] for key in _COUNTED_ON_VERTEX if key in body}
+    else:
+        model = request.context.model
+        name = model if "/" in model else f"models/{model}"
+        asked = {"generateContentRequest": {"model": name, **body}}
+    return encode_json(asked, is_large=len(request.encoded) > LARGE)
 
 
 def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,7 +294,7 @@ def _check_json_beside_tools(tools: Sequence[Any], options: CallOptions) -> None
         )
 
 
-def _encode(body: Mapping[str, Any]) -> bytes:
+def _encode(body: Mapping[str, Any], *, is_large: bool) -> bytes:
     """The JSON of a body whose contents may be written already.
 
     Raises:
@@ -293,6 +302,17 @@ def _encode(body: Mapping[str, Any]) -> bytes:
     """
     pieces: list[bytes | str] = []
     for key, value in body.items():
-        pieces += [b"," if pieces else b"{", encode_json(key), b":"]
-        pieces += value.pieces() if isinstance(value, Conversation) else [encode_json(value)]
+        pieces.append(b"," if pieces else b"{")
+        if isinstance(value, Conversation):
+            pieces += [b'"contents":', *value.pieces()]
+        else:
+            pieces.append(encode_json({key: value}, is_large=is_large)[1:-1])
     return join_pieces([*pieces, b"}"])
+
+
+def _is_large(message: BaseMessage) -> bool:
+    content = message.content
+    if isinstance(content, str):
+        return len(content) > LARGE
+    held = [[block] if isinstance(block, str) else block.values() for block in content]
+    return any(isinstance(item, str) and len(item) > LARGE for items in held for item in items)

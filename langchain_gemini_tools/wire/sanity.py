@@ -6,14 +6,16 @@ what can be mended without a loss of meaning is mended.
 
 from __future__ import annotations
 
+import marshal
+import re
 from typing import Any
-
-import orjson
 
 from langchain_gemini_tools.errors import UnreadableReplyError
 
 MAX_DEPTH = 100
 """Levels of a reply. Pydantic writes about 250 to JSON; a message adds some of its own."""
+
+_HALF_CHARACTER = re.compile(rb"\xed[\xa0-\xbf]")
 
 
 def mend_reply(reply: Any) -> None:
@@ -22,24 +24,28 @@ def mend_reply(reply: Any) -> None:
     Raises:
         UnreadableReplyError: The reply is nested too deep.
     """
+    # Python's own format tells in a moment that a reply has nothing of the kind: only halves of
+    # characters hold such bytes there, and few brackets cannot be nested deep. Version 2 of it
+    # writes every object and list with its bracket.
     try:
-        written = orjson.dumps(reply)
-    except TypeError:  # half a character, very deep, or a number that only Python holds
-        _check_depth(reply)
+        told = marshal.dumps(reply, 2)
+    except ValueError:
+        raise _too_deep() from None
+    if told.count(b"{") + told.count(b"[") > MAX_DEPTH and is_deep(reply):
+        raise _too_deep()
+    if b"\xed" in told and _HALF_CHARACTER.search(told):
         _mend_characters(reply)
-        return
-    if written.count(b"{") + written.count(b"[") > MAX_DEPTH:
-        _check_depth(reply)
 
 
-def _check_depth(reply: Any) -> None:
-    level = [reply]
+def is_deep(value: dict[str, Any] | list[Any]) -> bool:
+    """Whether a value has more than `MAX_DEPTH` levels."""
+    level = [value]
     for _ in range(MAX_DEPTH + 1):
-        held = [value.values() if isinstance(value, dict) else value for value in level]
+        held = [each.values() if isinstance(each, dict) else each for each in level]
         level = [item for items in held for item in items if isinstance(item, (dict, list))]
         if not level:
-            return
-    raise _too_deep()
+            return False
+    return True
 
 
 def _too_deep() -> UnreadableReplyError:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import orjson
 
 from langchain_gemini_tools.wire.blocks import TEXT_BLOCKS
-from langchain_gemini_tools.wire.jsonable import AS_TEXT, dump_json
+from langchain_gemini_tools.wire.jsonable import AS_TEXT, LARGE, dump_json
 from langchain_gemini_tools.wire.media import has_media, render_media
+from langchain_gemini_tools.wire.sanity import MAX_DEPTH, is_deep
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage
@@ -132,22 +133,30 @@ def _text_of(value: Any) -> str:
 
 
 def _parse_json(text: str) -> Any:
-    """JSON objects and arrays as values; everything else stays the text it is.
+    """JSON objects and arrays as values; everything else, and what is very deep, stays text.
 
     A number, `true`, `null` or `NaN` may be text that happens to look like JSON, and a long number
     would lose digits on the way.
     """
     if text[:1] not in _OPENING and text.lstrip()[:1] not in _OPENING:
         return text
-    if not _LONG_NUMBER.search(text):
+    try:
+        value = _read_json(text)
+    except (ValueError, RecursionError):
+        return text
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_deep(value):
+        return text  # which the model can read, and every writer of JSON can write
+    return value
+
+
+def _read_json(text: str) -> Any:
+    # orjson takes ten times the memory of a text.
+    if len(text) < LARGE and not _LONG_NUMBER.search(text):
         try:
             return orjson.loads(text)
         except ValueError:
             pass  # no JSON, or some that Python reads all the same
-    try:
-        return _EXACT.decode(text)
-    except (ValueError, RecursionError):
-        return text
+    return _EXACT.decode(text)
 
 
 def _exact_int(digits: str) -> int | str:

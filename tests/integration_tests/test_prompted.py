@@ -19,6 +19,7 @@ from langchain_gemini_tools.errors import (
     EmptyReplyError,
     InvalidOptionError,
     MalformedCallError,
+    RefusedError,
     TruncatedStreamError,
     UnknownToolError,
 )
@@ -615,3 +616,23 @@ def test_two_calls_with_one_id_get_one_result_each(gemma: ChatGemini) -> None:
         "TOOL_RESULT: get_weather #1\nSunny\nEND_TOOL_RESULT\n",
         "TOOL_RESULT: get_weather #2 failed\nThis call was not executed.\nEND_TOOL_RESULT\n",
     )
+
+
+def _endless() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [({(1, 2): 3}, "not tuple"), (_endless(), "Circular")],
+    ids=["key", "cycle"],
+)
+def test_arguments_that_have_no_text_are_refused(
+    make_model: MakeModel, value: Any, words: str
+) -> None:
+    asked = AIMessage("")
+    asked.tool_calls = [{"type": "tool_call", "id": "a", "name": "f", "args": {"v": value}}]
+    with pytest.raises(RefusedError, match=words):
+        make_model(model=GEMMA).preview([HumanMessage("Hi"), asked])

@@ -363,7 +363,7 @@ def test_what_is_not_json_is_unreadable(way: str, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("way", ["send", "asend"])
-@pytest.mark.parametrize("body", [b"", b"[]", b'"text"', b'{"a": '])
+@pytest.mark.parametrize("body", [b"", b"[]", b'"text"', b'{"a": ', b"[" * 1_000 + b"]" * 1_000])
 def test_a_whole_reply_must_be_an_object(way: str, body: bytes) -> None:
     with pytest.raises(UnreadableReplyError):
         run(answering(body), way)

@@ -107,6 +107,7 @@ HISTORIES: dict[str, Callable[[int], list[BaseMessage]]] = {
         asked(*(call(n, "call_0") for n in range(count))),
         *(answered(n, "call_0") for n in range(count)),
     ],
+    "answers in a row": lambda count: [AIMessage(f"Text {n}") for n in range(count)],
     "texts in a row": lambda count: [HumanMessage(f"Text {n}") for n in range(count)],
     "blocks in a message": lambda count: [
         HumanMessage([{"type": "text", "text": f"Text {n}"} for n in range(count)])
@@ -237,7 +238,7 @@ BUDGETS = {
     "render: results without a call": 240,
     "render: one turn of many calls": 78,
     "render: texts in a row": 42,
-    "render: blocks in a message": 14,
+    "render: blocks in a message": 18,
     "stream: texts": 79,
     "stream: calls": 123,
     "stream: thoughts and texts": 127,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
+from langchain_gemini_tools import ChatGemini
 from tests.unit_tests.wire.asking import (
     GEMINI_2,
     GEMINI_3,
@@ -112,6 +113,30 @@ def test_both_ends_are_filled(count: int, name: str) -> None:
     assert found[0] == user("(The beginning of this conversation was left out.)")
     assert found[-2:] == [model("Done."), user("(Continue.)")]
     assert repairs(messages) == [("starts_with_model", 0), ("ends_with_model", 2 * count)]
+
+
+def test_repairs_are_told_in_the_order_of_the_messages() -> None:
+    messages = [
+        calling(tool_call("open")),
+        ASK,
+        AIMessage(""),
+        ASK,
+        ASK,
+        *turns(2),
+        result("lost"),
+        AIMessage("Done."),
+    ]
+    found = [repair.position for repair in ChatGemini(model=GEMINI_3).preview(messages).repairs]
+    assert found == sorted(found)
+    assert repairs(messages)[0] == ("starts_with_model", 0)
+
+
+def test_an_echoed_call_without_a_name_is_no_call_of_the_message() -> None:
+    echoed = {"type": "gemini_part", "part": {"functionCall": {"id": "a"}}}
+    message = calling(tool_call("a"), content=[echoed])
+    body = ChatGemini(model=GEMINI_3).preview([ASK, message, result("a")]).body
+    assert {"id": "a"} in [part["functionCall"] for part in body["contents"][1]["parts"]]
+    assert response("a", "found") in body["contents"][2]["parts"]
 
 
 def test_what_a_system_message_says_precedes_the_word_about_a_lost_beginning() -> None:

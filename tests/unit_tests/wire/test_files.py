@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 import tracemalloc
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.errors import RefusedError
 from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, calling, result, sent, tool_call
 
 LARGE = "QUJD-_+/" * 400_000
@@ -77,6 +79,15 @@ def test_a_part_that_is_echoed_may_have_any_shape(part: Json) -> None:
     assert body["contents"][1]["parts"] == [part]
 
 
+def test_a_part_that_contains_itself_is_refused() -> None:
+    part: Json = {"functionResponse": {"parts": []}}
+    part["functionResponse"]["parts"].append(part)
+    made = AIMessage("")
+    made.content = [{"type": "gemini_part", "part": part}]
+    with pytest.raises(RefusedError, match="contains itself"):
+        ChatGemini(model=GEMINI_3).preview([ASK, made, ASK])
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -93,18 +104,33 @@ def test_what_is_no_base64_is_written_as_any_text(data: str) -> None:
     assert body["contents"][0]["parts"] == [inline(whole)]
 
 
+TEXT = "hello \u00e9 " * 400_000
+
+
 @pytest.mark.parametrize(
-    "messages",
+    ("messages", "copies"),
     [
-        pytest.param([HumanMessage([image(LARGE)])], id="message"),
-        pytest.param([ASK, calling(tool_call("a")), result("a", [image(LARGE)])], id="result"),
+        pytest.param([HumanMessage([image(LARGE)])], 1.8, id="file in a message"),
+        pytest.param(
+            [ASK, calling(tool_call("a")), result("a", [image(LARGE)])], 1.8, id="file in a result"
+        ),
+        pytest.param([HumanMessage([image(LARGE + "\n")])], 3.2, id="broken base64"),
+        pytest.param([HumanMessage(TEXT)], 3.2, id="text"),
+        pytest.param([HumanMessage([{"type": "text", "text": TEXT}])], 3.2, id="text in a block"),
+        pytest.param([SystemMessage(TEXT), ASK], 3.2, id="text of the system"),
+        pytest.param([ASK, calling(tool_call("a")), result("a", TEXT)], 3.2, id="text in a result"),
+        pytest.param(
+            [ASK, calling(tool_call("a")), result("a", json.dumps({"page": [TEXT]}))],
+            5.2,
+            id="JSON in a result",
+        ),
     ],
 )
-def test_a_large_file_is_copied_once(messages: list[Any]) -> None:
+def test_memory_for_what_is_large(messages: list[Any], copies: float) -> None:
     model = ChatGemini(model=GEMINI_3)
-    model.preview(messages)
+    size = len(model.preview(messages).encoded)
     tracemalloc.start()
     model.preview(messages)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 1.8 * len(LARGE)
+    assert peak < copies * size

@@ -115,7 +115,7 @@ EMPTY = "(empty message)"
                 model("Wait."),
                 user(CONTINUE),
             ],
-            [("late_result", 4), ("ends_with_model", 3)],
+            [("ends_with_model", 3), ("late_result", 4)],
             id="a result after the next answer",
         ),
         pytest.param(
@@ -144,7 +144,7 @@ EMPTY = "(empty message)"
                 model(call("a", q=2)),
                 user(response("a", "x"), "Call a returned:", "again"),
             ],
-            [("orphan_result", 5), ("unanswered_call", 1)],
+            [("unanswered_call", 1), ("orphan_result", 5)],
             id="a second result is not given to an older call of that id",
         ),
         pytest.param(

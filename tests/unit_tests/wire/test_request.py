@@ -120,6 +120,20 @@ def test_values_that_json_has_no_form_for_are_refused_by_name(value: Any, words:
         argument(value)
 
 
+@pytest.mark.parametrize(
+    ("key", "written"), [(1, "1"), (None, "null"), (True, "true"), (2.5, "2.5")]
+)
+def test_a_field_of_extra_body_may_have_any_key_that_json_has_a_form_for(
+    key: Any, written: str
+) -> None:
+    body = ChatGemini(model=GEMINI_3).preview([ASK], extra_body={key: 2}).body
+    assert body == {"contents": [user("Look!")], written: 2}
+
+
+def test_a_request_shows_its_body() -> None:
+    assert "'text': 'Look!'" in repr(ChatGemini(model=GEMINI_3).preview([ASK]))
+
+
 def test_equal_input_gives_an_equal_request() -> None:
     messages = [
         SystemMessage("A"),

@@ -57,6 +57,10 @@ def response(value: Json, **fields: Any) -> Json:
         pytest.param("{not json}", "{not json}", id="text that begins like JSON"),
         pytest.param('{"t": 21} and more', '{"t": 21} and more', id="JSON and more"),
         pytest.param("[" * 5000, "[" * 5000, id="brackets"),
+        pytest.param("[" * 1000 + "]" * 1000, "[" * 1000 + "]" * 1000, id="a thousand levels"),
+        pytest.param('{"a":' * 110 + "1" + "}" * 110, '{"a":' * 110 + "1" + "}" * 110, id="deep"),
+        pytest.param("[" * 90 + "]" * 90, json.loads("[" * 90 + "]" * 90), id="ninety levels"),
+        pytest.param(f"[{'[],' * 200}1]", json.loads(f"[{'[],' * 200}1]"), id="wide, not deep"),
         pytest.param(
             '{"id": 12345678901234567890, "small": -9007199254740992, "x": 1e999, "y": NaN}',
             {"id": "12345678901234567890", "small": -9007199254740992, "x": "1e999", "y": "NaN"},
