@@ -58,7 +58,8 @@ class Ending:
         """Take in one body and the candidate in it."""
         usage = reply.get("usageMetadata")
         if isinstance(usage, dict):
-            self.usage.update({key: value for key, value in usage.items() if value is not None})
+            is_whole = None not in usage.values()
+            self.usage |= usage if is_whole else {k: v for k, v in usage.items() if v is not None}
         self._saw_candidate |= candidate is not None
         fields = self._fields
         for source in (reply, candidate or {}):

@@ -192,8 +192,10 @@ class StreamParser:
         """The chunks that an event adds: none, one, or more where text turns into blocks."""
         mend_reply(reply)
         candidates = _candidates(reply)
-        if any(candidate.get("index") for candidate in candidates):
-            raise UnreadableReplyError("The stream holds a second candidate; one was asked for.")
+        for candidate in candidates:
+            if candidate.get("index"):
+                told = "The stream holds a second candidate; one was asked for."
+                raise UnreadableReplyError(told)
         pieces = self._answer.read(reply, candidates[0] if candidates else None)
         if len(pieces) == 1:
             return [_render_piece(pieces[0])]
@@ -307,7 +309,7 @@ def _render_fragments(
 
 def _candidates(reply: gemini.Reply) -> list[dict[str, Any]]:
     candidates = reply.get("candidates") or []
-    if not isinstance(candidates, list) or not all(isinstance(c, dict) for c in candidates):
+    if not isinstance(candidates, list) or [c for c in candidates if not isinstance(c, dict)]:
         raise UnreadableReplyError("The reply's `candidates` are no list of objects.", body=reply)
     return candidates
 
