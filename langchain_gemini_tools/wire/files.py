@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.wire import shapes as gemini
 
-_LARGE = 100_000
+_SMALLEST = 100_000
+"""Length of base64 for which all this is worth it."""
 _SLICE = 50_000
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_"
 
@@ -93,7 +94,7 @@ def _mark_file(part: Any, marker: str, files: list[str]) -> Any:
 
 
 def _is_large_base64(data: str) -> bool:
-    if len(data) < _LARGE or not data.isascii():
+    if len(data) < _SMALLEST or not data.isascii():
         return False
     return not any(each.translate(None, _BASE64) for each in _slices(data))
 

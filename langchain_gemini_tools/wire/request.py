@@ -212,17 +212,25 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     return RenderedRequest(
         encoded=_encode(present, is_large=is_large),
         repairs=conversation.repairs,
-        context=ReplyContext(
-            model=options.model,
-            tool_names=names_by_wire_name(tools),
-            parameter_names={
-                tool: {wire: name for name, wire in names.items()}
-                for tool, names in renamed.items()
-            },
-            runs_remote_tools=any("mcpServers" in tool for tool in tools),
-            returns_failures=options.returns_failures,
-            refuses_empty=options.refuses_empty,
-        ),
+        context=_reply_context(tools, renamed, options),
+    )
+
+
+def _reply_context(
+    tools: Sequence[Mapping[str, Any]],
+    renamed: Mapping[str, Mapping[str, str]],
+    options: CallOptions,
+) -> ReplyContext:
+    """What leads back from the wire's names to the user's, and what counts as an answer."""
+    return ReplyContext(
+        model=options.model,
+        tool_names=names_by_wire_name(tools),
+        parameter_names={
+            tool: {wire: name for name, wire in names.items()} for tool, names in renamed.items()
+        },
+        runs_remote_tools=any("mcpServers" in tool for tool in tools),
+        returns_failures=options.returns_failures,
+        refuses_empty=options.refuses_empty,
     )
 
 
