@@ -40,6 +40,7 @@ from langchain_gemini_tools.wire.usage import parse_usage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from langchain_core.messages import ToolCall, ToolCallChunk
     from langchain_core.messages.ai import UsageMetadata
 
     from langchain_gemini_tools.wire import shapes as gemini
@@ -51,6 +52,8 @@ PROVIDER = "google_genai"
 
 _FRAGMENT_INDEX = 1_000
 """Away from the numbers that core gives to blocks of text: equal numbers would be merged."""
+
+_BLANK = AIMessageChunk(content="")
 
 
 @dataclass(frozen=True)
@@ -252,12 +255,11 @@ def _is_fragment(piece: Piece) -> bool:
 def _render_piece(piece: Piece) -> ChatGenerationChunk:
     """The chunk of one piece, as nearly all are."""
     if piece.is_plain_text:
-        told = AIMessageChunk(content=piece.text, response_metadata={"model_provider": PROVIDER})
-        return ChatGenerationChunk(message=told)
+        return ChatGenerationChunk(message=_whole_chunk(piece.text, [], {}))
     if piece.call is None or piece.call.args is None:
         return _render_chunk([piece])
     signed = {CALL_SIGNATURES: {piece.call.id: piece.signature}} if piece.signature else {}
-    return ChatGenerationChunk(message=_render_whole([piece.call], "", signed))
+    return ChatGenerationChunk(message=_whole_chunk("", [piece.call], signed))
 
 
 def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
@@ -266,30 +268,37 @@ def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
     content: _Content = [*blocks] if blocks else "".join(piece.text for piece in pieces)
     kept = {CALL_SIGNATURES: signatures} if signatures else {}
     # All of a run are fragments, or none.
-    render = _render_fragments if _is_fragment(pieces[0]) else _render_whole
-    return ChatGenerationChunk(message=render(merge_calls(pieces), content, kept))
+    render = _fragment_chunk if _is_fragment(pieces[0]) else _whole_chunk
+    return ChatGenerationChunk(message=render(content, merge_calls(pieces), kept))
 
 
-def _render_whole(
-    calls: Sequence[CallPiece], content: _Content, additional_kwargs: dict[str, Any]
+def _whole_chunk(
+    content: _Content, calls: Sequence[CallPiece], additional_kwargs: dict[str, Any]
 ) -> AIMessageChunk:
-    message = AIMessageChunk(
-        content=content,
-        tool_calls=[
-            tool_call(name=call.name or "", args=call.args or {}, id=call.id) for call in calls
-        ],
-        additional_kwargs=additional_kwargs,
-        response_metadata={"model_provider": PROVIDER},
-    )
-    # Core writes the arguments of whole calls into chunks in less time than it reads them there.
-    for chunk, call in zip(message.tool_call_chunks, calls, strict=True):
-        chunk["index"] = call.index
-    return message
+    """A chunk whose calls, if any, have all their arguments."""
+    # What core would make of it, without core's looking for calls: that takes as long as reading
+    # the event does. Every list and dict is a new one: a copy shares those that it is not given.
+    fields: dict[str, Any] = {"content": content, "additional_kwargs": additional_kwargs}
+    fields["response_metadata"] = {"model_provider": PROVIDER}
+    fields["tool_calls"] = [_tool_call(call) for call in calls] if calls else []
+    fields["tool_call_chunks"] = [_tool_call_chunk(call) for call in calls] if calls else []
+    fields["invalid_tool_calls"] = []
+    return _BLANK.model_copy(update=fields)
 
 
-def _render_fragments(
-    calls: Sequence[CallPiece], content: _Content, additional_kwargs: dict[str, Any]
+def _tool_call(call: CallPiece) -> ToolCall:
+    return tool_call(name=call.name or "", args={**(call.args or {})}, id=call.id)
+
+
+def _tool_call_chunk(call: CallPiece) -> ToolCallChunk:
+    text = json.dumps(call.args)
+    return tool_call_chunk(name=call.name, args=text, id=call.id, index=call.index)
+
+
+def _fragment_chunk(
+    content: _Content, calls: Sequence[CallPiece], additional_kwargs: dict[str, Any]
 ) -> AIMessageChunk:
+    """A chunk with some of the arguments of calls."""
     # Core's translator for our provider shows some of a call's arguments as if they were all of
     # them, and never the rest. Without the provider, core shows them as a `tool_call_chunk`.
     return AIMessageChunk(

@@ -116,6 +116,48 @@ def test_text_reaches_the_user_event_by_event() -> None:
     assert [piece.content for piece in pieces] == ["It ", "is", ""]
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([text("It is")], id="text"),
+        pytest.param([call("a", days=3, tags=[{"b": None}], city="Zürich")], id="a call"),
+        pytest.param([call("a", sign="U0lH"), call("b", sign="U0lI")], id="signed calls"),
+        pytest.param([text("Let me see."), call("a", "weather")], id="text and a call"),
+        pytest.param([text("hm", thought=True)], id="a thought"),
+        pytest.param([{"functionCall": {"name": "search", "args": 5}}], id="no call"),
+    ],
+)
+def test_a_chunk_is_what_core_would_make_of_its_fields(parts: list[Json]) -> None:
+    """Core checks a chunk that is made of fields, and derives some of them from others."""
+    for piece in chunks([event(*parts), reply([text("end")])]):
+        fields = piece.model_dump()
+        made = AIMessageChunk(**fields)
+        assert (made, list(vars(made))) == (piece, list(vars(piece)))
+        derived = AIMessageChunk(**{**fields, "tool_calls": [], "invalid_tool_calls": []})
+        assert derived == piece
+
+
+def test_chunks_share_nothing_that_can_be_changed() -> None:
+    called = [event(call("a", days=3)), reply([call("b")])]
+    bodies = [event(text("a")), event(text("b")), *called]
+    whole = stream(bodies)
+    parser = StreamParser(CONTEXT)
+    pieces = [piece.message for body in bodies for piece in parser.feed(body)]
+    held = [value for piece in pieces for value in vars(piece).values()]
+    mutable = [id(value) for value in held if isinstance(value, (dict, list))]
+    assert len(mutable) == len(set(mutable)) >= 4 * 5
+    for piece in pieces:
+        assert isinstance(piece, AIMessageChunk)
+        piece.response_metadata["mine"] = piece.additional_kwargs["mine"] = True
+        piece.tool_calls.append({"name": "mine", "args": {}, "id": "mine"})
+    pieces[2].tool_calls[0]["args"]["mine"] = True  # type: ignore[attr-defined]
+    with pytest.raises(GeminiToolsError) as caught, parser.keeping_partial():
+        raise UnreadableReplyError("the stream broke here")
+    partial = caught.value.partial  # type: ignore[attr-defined]
+    assert "mine" not in str(partial)
+    assert stream(bodies) == whole
+
+
 def test_usage_and_finish_reason_are_on_one_chunk() -> None:
     *middle, last = chunks([event(text("a")), event(text("b")), reply([])])
     assert [piece.usage_metadata for piece in middle] == [None, None]
