@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.client.redaction import scrub
 from langchain_gemini_tools.errors import UnreadableReplyError, holds_error, map_api_error
+from langchain_gemini_tools.sanity import mend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
@@ -127,6 +128,7 @@ def _parse(reply: Any) -> JsonObject:
     if not isinstance(parsed, dict):
         shown = scrub(text[:4000])[:200]
         raise UnreadableReplyError(f"The API answered with no JSON object: {shown!r}", body=shown)
+    mend(parsed)
     return parsed
 
 
@@ -135,6 +137,7 @@ def _dump(chunk: Any) -> JsonObject:
     dumped: JsonObject = chunk.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude={"sdk_http_response"}
     )
+    mend(dumped)
     return dumped
 
 

@@ -17,6 +17,7 @@ from langchain_gemini_tools.errors import (
     map_api_error,
     parse_error_body,
 )
+from langchain_gemini_tools.sanity import mend, refuse_deep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -114,16 +115,23 @@ _LONG_NUMBER = b"0" * 19
 
 
 def _read_json(text: bytes) -> Any:
-    """What `json.loads` gives, sooner: it decides where orjson refuses, or would lose digits.
+    """What `json.loads` gives, sooner, and such that messages can hold it.
 
-    And where a reply is large: orjson takes ten times its memory.
+    `json` decides where orjson refuses (halves of characters, too) or would lose digits. And where
+    a reply is large: orjson takes ten times its memory.
     """
     if len(text) < _LARGE and _LONG_NUMBER not in text.translate(_TO_ZEROS):
         try:
-            return orjson.loads(text)
+            value = orjson.loads(text)
         except ValueError:
             pass
-    return json.loads(text)
+        else:
+            refuse_deep(value, text)
+            return value
+    value = json.loads(text)
+    if isinstance(value, (dict, list)):
+        mend(value)
+    return value
 
 
 def raise_api_error(response: Any, body: bytes) -> NoReturn:

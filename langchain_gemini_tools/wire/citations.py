@@ -49,3 +49,30 @@ def _snake_keys(value: Any) -> Any:
     if isinstance(value, list):
         return [_snake_keys(item) for item in value]
     return value
+
+
+def is_citable(grounding: Any) -> bool:
+    """Whether core's `content_blocks` can read citations out of this; otherwise it would raise."""
+    match grounding:
+        case {"grounding_supports": list(supports), **rest}:
+            chunks = rest.get("grounding_chunks", [])
+        case dict() if "grounding_supports" not in grounding:
+            return True
+        case _:
+            return False
+    return _are_chunks(chunks) and all(map(_is_support, supports))
+
+
+def _are_chunks(chunks: Any) -> bool:
+    return isinstance(chunks, list) and all(
+        isinstance(chunk, dict)
+        and all(isinstance(chunk.get(kind, {}), dict) for kind in ("web", "maps"))
+        for chunk in chunks
+    )
+
+
+def _is_support(support: Any) -> bool:
+    if not isinstance(support, dict) or not isinstance(support.get("segment", {}), dict):
+        return False
+    indices = support.get("grounding_chunk_indices", [])
+    return isinstance(indices, list) and all(type(index) is int and index >= 0 for index in indices)

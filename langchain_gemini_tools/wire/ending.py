@@ -16,8 +16,7 @@ from langchain_gemini_tools.errors import (
     MalformedCallError,
     TruncatedStreamError,
 )
-from langchain_gemini_tools.wire.citations import parse_grounding, snake
-from langchain_gemini_tools.wire.sanity import is_citable
+from langchain_gemini_tools.wire.citations import is_citable, parse_grounding, snake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from uuid import UUID
 import orjson
 
 from langchain_gemini_tools.errors import RefusedError
-from langchain_gemini_tools.wire.sanity import whole_characters
+from langchain_gemini_tools.sanity import whole_characters
 
 AS_TEXT = (", ", ": ")
 """Separators of JSON that a model reads as a text."""

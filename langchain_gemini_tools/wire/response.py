@@ -34,7 +34,6 @@ from langchain_gemini_tools.wire.parts import (
     spoken,
 )
 from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
-from langchain_gemini_tools.wire.sanity import mend_reply
 from langchain_gemini_tools.wire.usage import parse_usage
 
 if TYPE_CHECKING:
@@ -160,7 +159,6 @@ def parse_response(reply: gemini.Reply, context: ReplyContext) -> ChatResult:
     Raises:
         ReplyError: The reply holds nothing that may be taken for an answer.
     """
-    mend_reply(reply)
     generations: list[ChatGeneration] = []
     withheld: list[ReplyError] = []
     for candidate in _candidates(reply) or (None,):
@@ -193,7 +191,6 @@ class StreamParser:
 
     def feed(self, reply: gemini.Reply) -> list[ChatGenerationChunk]:
         """The chunks that an event adds: none, one, or more where text turns into blocks."""
-        mend_reply(reply)
         candidates = _candidates(reply)
         for candidate in candidates:
             if candidate.get("index"):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import orjson
 
+from langchain_gemini_tools.sanity import MAX_DEPTH, is_deep
 from langchain_gemini_tools.wire.blocks import TEXT_BLOCKS
 from langchain_gemini_tools.wire.jsonable import AS_TEXT, LARGE, dump_json
 from langchain_gemini_tools.wire.media import has_media, render_media
-from langchain_gemini_tools.wire.sanity import MAX_DEPTH, is_deep
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage

@@ -671,6 +671,25 @@ class TestAClientOfTheUsers:
         ):
             await called(self.client(server), way)
 
+    @every_way
+    async def test_gives_nothing_that_a_message_could_not_hold(self, way: str) -> None:
+        def answer(args: str) -> Any:
+            call = f'{{"functionCall": {{"name": "f", "args": {args}}}}}'
+            reply = f'{{"candidates": [{{"content": {{"parts": [{call}]}}}}]}}'.encode()
+            if way.endswith("stream"):
+                event = chunked(b"data: %s\r\n\r\n" % reply)
+                return lambda c, _: c.sendall(STREAM_HEAD + event + b"0\r\n\r\n")
+            return lambda c, _: c.sendall(whole(reply))
+
+        with serving(answer(r'{"text": "a\ud83d"}')) as server:
+            result = await called(self.client(server), way)
+        assert "{'text': 'a\ufffd'}" in str(result)
+        with (
+            serving(answer('{"deep": ' + "[" * 150 + "]" * 150 + "}")) as server,
+            pytest.raises(UnreadableReplyError, match="more than 100 levels deep"),
+        ):
+            await called(self.client(server), way)
+
     def test_counts_tokens_and_is_never_closed(self) -> None:
         with serving(lambda c, _: c.sendall(whole(b'{"totalTokens": 3}'))) as server:
             client = self.client(server)

@@ -33,6 +33,7 @@ from langchain_gemini_tools.errors import (
     TruncatedStreamError,
     UnreadableReplyError,
 )
+from langchain_gemini_tools.sanity import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +137,6 @@ def test_the_body_goes_out_and_the_json_comes_back_unchanged(way: str, library: 
         "1e999",
         "NaN",
         "[-Infinity]",
-        '"\\ud83d"',
         '"\\ud83d\\ude00\\u0000"',
         '{"a": 1, "a": 2}',
     ],
@@ -146,6 +146,35 @@ def test_values_are_those_that_pythons_own_parser_gives(way: str, value: str) ->
     sent = body if way == "send" else f"data: {body}\n\n"
     result = run(answering(sent.encode()), way)
     assert repr(result) == repr(json.loads(body) if way == "send" else [json.loads(body)])
+
+
+@every_way
+@pytest.mark.parametrize("long", ["", "1" * 20], ids=["plain", "with digits"])
+def test_halves_of_characters_are_mended(way: str, long: str) -> None:
+    halves = r'"whole": "\ud83d\ude00", "lone \ude00": [["a\ud83d"]]'
+    text = f'{{{halves}, "long": "{long}"}}'
+    sent = text if way.endswith("send") else f"data: {text}\n\n"
+    result = run(answering(sent.encode()), way)
+    mended = {"whole": "😀", "lone \ufffd": [["a\ufffd"]], "long": long}
+    assert result == (mended if way.endswith("send") else [mended])
+
+
+@every_way
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+@pytest.mark.parametrize("long", ["1", "1" * 20], ids=["plain", "with digits"])
+def test_an_answer_that_is_nested_too_deep_is_refused(
+    way: str, long: str, opening: str, closing: str
+) -> None:
+    def answered(levels: int) -> Any:
+        text = f'{{"long": {long}, "deep": {opening * levels}1{closing * levels}}}'
+        sent = text if way.endswith("send") else f"data: {text}\n\n"
+        return run(answering(sent.encode()), way)
+
+    assert answered(MAX_DEPTH - 1)
+    for levels in (MAX_DEPTH + 1, 900):
+        with pytest.raises(UnreadableReplyError, match="more than 100 levels deep") as caught:
+            answered(levels)
+        assert not caught.value.is_retryable
 
 
 def test_tokens_are_counted_with_a_body_of_the_callers() -> None:

@@ -13,6 +13,7 @@ import datetime as dt
 import decimal
 import enum
 import functools
+import importlib.util
 import json
 import math
 import operator
@@ -20,7 +21,7 @@ import os
 import sys
 import uuid
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,8 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel, ValidationError
 
+from langchain_gemini_tools.client.pool import LIBRARIES
+from langchain_gemini_tools.client.replies import parse_event
 from langchain_gemini_tools.errors import GeminiToolsError, RefusedError
 from langchain_gemini_tools.wire.blocks import CALL_BLOCKS
 from langchain_gemini_tools.wire.media import MEDIA_TYPES
@@ -45,6 +48,9 @@ from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, par
 from tests.emulator.refusal import Refusal
 from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, sent
 from tests.unit_tests.wire.replying import call, reply, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BUDGET = int(os.environ.get("FUZZ_EXAMPLES", "150"))
 fuzzed = settings(
@@ -143,12 +149,21 @@ def bodies(draw: st.DrawFn) -> Json:
 
 REPLIES = bodies() | st.dictionaries(KEYS, JSON, max_size=4)
 CONTEXT = ReplyContext(GEMINI_3, {"search": "search"})
+HTTP = next(importlib.import_module(name) for name in LIBRARIES if importlib.util.find_spec(name))
+ANSWERED = HTTP.Response(200, request=HTTP.Request("POST", "http://localhost"))
+
+
+def arrived(bodies: list[Json]) -> Iterator[Any]:
+    """What the client makes of them when they come as text."""
+    for body in bodies:
+        yield from parse_event(ANSWERED, json.dumps(body).encode())
 
 
 def whole(body: Json) -> AIMessage | None:
     """The message of a reply; `None` where it is refused with an error of ours."""
     try:
-        message = parse_response(body, CONTEXT).generations[0].message
+        (came,) = arrived([body])
+        message = parse_response(came, CONTEXT).generations[0].message
     except GeminiToolsError:
         return None
     assert isinstance(message, AIMessage)
@@ -158,7 +173,7 @@ def whole(body: Json) -> AIMessage | None:
 def streamed(events: list[Json]) -> AIMessage | None:
     parser = StreamParser(CONTEXT)
     try:
-        chunks = [chunk.message for body in events for chunk in parser.feed(body)]
+        chunks = [chunk.message for body in arrived(events) for chunk in parser.feed(body)]
         chunks += [chunk.message for chunk in parser.finish()]
         added: Any = functools.reduce(operator.add, chunks)
     except GeminiToolsError as error:

@@ -1,7 +1,7 @@
-"""A reply as it came -> a reply that messages, checkpoints and core's translators can hold.
+"""JSON as it came -> values that messages, checkpoints and logs can hold.
 
 Any server may answer. What no message could keep is refused here, before it is anybody's answer;
-what can be mended without a loss of meaning is mended.
+what can be mended without a loss of meaning is mended. The client sees to it while it reads.
 """
 
 from __future__ import annotations
@@ -12,32 +12,47 @@ from typing import Any
 
 from langchain_gemini_tools.errors import UnreadableReplyError
 
+JsonContainer = dict[str, Any] | list[Any]
+
 MAX_DEPTH = 100
 """Levels of a reply. Pydantic writes about 250 to JSON; a message adds some of its own."""
 
 _HALF_CHARACTER = re.compile(rb"\xed[\xa0-\xbf]")
 
 
-def mend_reply(reply: Any) -> None:
+def mend(value: JsonContainer) -> None:
     """Replace, in place, halves of characters: no JSON, store or log could be written with them.
 
     Raises:
-        UnreadableReplyError: The reply is nested too deep.
+        UnreadableReplyError: The value is nested too deep.
     """
-    # Python's own format tells in a moment that a reply has nothing of the kind: only halves of
+    # Python's own format tells in a moment that a value has nothing of the kind: only halves of
     # characters hold such bytes there, and few brackets cannot be nested deep. Version 2 of it
     # writes every object and list with its bracket.
     try:
-        told = marshal.dumps(reply, 2)
+        told = marshal.dumps(value, 2)
     except ValueError:
         raise _too_deep() from None
-    if told.count(b"{") + told.count(b"[") > MAX_DEPTH and is_deep(reply):
-        raise _too_deep()
+    refuse_deep(value, told)
     if b"\xed" in told and _HALF_CHARACTER.search(told):
-        _mend_characters(reply)
+        _mend_characters(value)
 
 
-def is_deep(value: dict[str, Any] | list[Any]) -> bool:
+def refuse_deep(value: JsonContainer, written: bytes) -> None:
+    """Raise when a reply is nested too deep.
+
+    Args:
+        value: The reply.
+        written: Its JSON, or another form that writes the same brackets: few are never deep.
+
+    Raises:
+        UnreadableReplyError: It is.
+    """
+    if written.count(b"{") + written.count(b"[") > MAX_DEPTH and is_deep(value):
+        raise _too_deep()
+
+
+def is_deep(value: JsonContainer) -> bool:
     """Whether a value has more than `MAX_DEPTH` levels."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
@@ -54,8 +69,8 @@ def _too_deep() -> UnreadableReplyError:
     return error
 
 
-def _mend_characters(reply: Any) -> None:
-    pending = [reply]
+def _mend_characters(reply: JsonContainer) -> None:
+    pending: list[Any] = [reply]
     while pending:
         value = pending.pop()
         items = list(value.items() if isinstance(value, dict) else enumerate(value))
@@ -75,30 +90,3 @@ def whole_characters(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-def is_citable(grounding: Any) -> bool:
-    """Whether core's `content_blocks` can read citations out of this; otherwise it would raise."""
-    match grounding:
-        case {"grounding_supports": list(supports), **rest}:
-            chunks = rest.get("grounding_chunks", [])
-        case dict() if "grounding_supports" not in grounding:
-            return True
-        case _:
-            return False
-    return _are_chunks(chunks) and all(map(_is_support, supports))
-
-
-def _are_chunks(chunks: Any) -> bool:
-    return isinstance(chunks, list) and all(
-        isinstance(chunk, dict)
-        and all(isinstance(chunk.get(kind, {}), dict) for kind in ("web", "maps"))
-        for chunk in chunks
-    )
-
-
-def _is_support(support: Any) -> bool:
-    if not isinstance(support, dict) or not isinstance(support.get("segment", {}), dict):
-        return False
-    indices = support.get("grounding_chunk_indices", [])
-    return isinstance(indices, list) and all(type(index) is int and index >= 0 for index in indices)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.errors import UnreadableReplyError
-from langchain_gemini_tools.wire.sanity import MAX_DEPTH, mend_reply
+from langchain_gemini_tools.sanity import MAX_DEPTH, mend
 
 _CHARACTERS = st.text(st.sampled_from("a{[é하\ud7ff\ue000😀\ud800\udbff\udc00\udfff"), max_size=4)
 _REPLIES = st.recursive(
@@ -32,7 +32,7 @@ def nested(levels: int, *, by: str) -> Any:
 @given(st.dictionaries(st.just("candidates"), _REPLIES))
 def test_a_mended_reply_can_be_written_and_a_whole_one_stays(reply: dict[str, Any]) -> None:
     before = copy.deepcopy(reply)
-    mend_reply(reply)
+    mend(reply)
     json.dumps(reply, ensure_ascii=False).encode("utf-8")
     try:
         json.dumps(before, ensure_ascii=False).encode("utf-8")
@@ -43,14 +43,14 @@ def test_a_mended_reply_can_be_written_and_a_whole_one_stays(reply: dict[str, An
 
 def test_halves_of_one_character_are_joined_and_a_lone_half_is_replaced() -> None:
     reply = {"whole": "하", "pair": ["\ud83d\ude00"], "lone \ud83d": {"text": "a\ude00"}}
-    mend_reply(reply)
+    mend(reply)
     assert reply == {"whole": "하", "pair": ["😀"], "lone \ufffd": {"text": "a\ufffd"}}
 
 
 @pytest.mark.parametrize("by", ["objects", "lists"])
 def test_a_reply_may_be_nested_as_deep_as_the_limit(by: str) -> None:
     reply = {"a": nested(MAX_DEPTH, by=by)}
-    mend_reply(reply)
+    mend(reply)
     assert reply == {"a": nested(MAX_DEPTH, by=by)}
 
 
@@ -58,4 +58,4 @@ def test_a_reply_may_be_nested_as_deep_as_the_limit(by: str) -> None:
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 900, 5_000])
 def test_a_reply_that_is_nested_deeper_is_refused(levels: int, by: str) -> None:
     with pytest.raises(UnreadableReplyError, match=f"more than {MAX_DEPTH} levels deep"):
-        mend_reply({"a": nested(levels, by=by)})
+        mend({"a": nested(levels, by=by)})
