@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from langchain_gemini_tools import block_types
 from langchain_gemini_tools.text_tools.names import written_name
 from langchain_gemini_tools.text_tools.protocol import (
     CALL,
@@ -32,31 +33,6 @@ UNUSABLE = "unusable call]: "
 quadratic time; a bracket that closes nothing tells it at once that this will not."""
 UNKNOWN_TOOL = "unknown_tool"
 """Stands for the name of an invalid call that has none which could be read."""
-
-_CALL_BLOCKS = {
-    "tool_call",
-    "tool_call_chunk",
-    "invalid_tool_call",
-    "tool_use",
-    "function_call",
-    "input_json_delta",
-}
-_THOUGHTS = {"thinking", "reasoning", "redacted_thinking"}
-_TEXTS = {"text", "input_text", "output_text"}
-_MEDIA = {
-    "image",
-    "audio",
-    "video",
-    "file",
-    "text-plain",
-    "image_url",
-    "input_image",
-    "input_audio",
-    "input_file",
-    "document",
-    "media",
-    "file_data",
-}
 
 
 def render_reply(message: AIMessage) -> AIMessage:
@@ -120,7 +96,7 @@ def _blocks(content: str | list[Block]) -> list[Block]:
 
 
 def _is_left_out(block: Block) -> bool:
-    return isinstance(block, dict) and block.get("type") in _CALL_BLOCKS | _THOUGHTS
+    return isinstance(block, dict) and block.get("type") in block_types.CALLS + block_types.THOUGHTS
 
 
 def _split(content: str | list[Block]) -> tuple[list[str], list[Block]]:
@@ -135,9 +111,9 @@ def _split(content: str | list[Block]) -> tuple[list[str], list[Block]]:
     for block in content:
         if isinstance(block, str):
             texts.append(block)
-        elif block.get("type") in _TEXTS:
+        elif block.get("type") in block_types.TEXTS:
             texts.append(str(block.get("text", "")))
-        elif block.get("type") in _MEDIA:
+        elif block.get("type") in block_types.MEDIA:
             media.append(block)
         else:
             texts.append(write_json(block.get("json", block)))

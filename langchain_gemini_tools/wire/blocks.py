@@ -10,31 +10,19 @@ import base64
 import re
 from typing import TYPE_CHECKING, Any, cast
 
+from langchain_gemini_tools import block_types
 from langchain_gemini_tools.errors import UnsupportedBlockError
 from langchain_gemini_tools.wire import replay
 from langchain_gemini_tools.wire.jsonable import AS_TEXT, dump_json
-from langchain_gemini_tools.wire.media import MEDIA_TYPES, render_media
+from langchain_gemini_tools.wire.media import render_media
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
     from langchain_gemini_tools.wire import shapes as gemini
 
-CALL_BLOCKS = frozenset(
-    {
-        "tool_call",
-        "tool_call_chunk",
-        "invalid_tool_call",
-        "tool_use",
-        "function_call",
-        "input_json_delta",
-    }
-)
-"""Blocks that repeat what `tool_calls` holds."""
-
 _GOOGLE = {"google_genai", "google_vertexai"}
 _OUTCOMES = {1: "OUTCOME_OK", 2: "OUTCOME_FAILED", 3: "OUTCOME_DEADLINE_EXCEEDED"}
-TEXT_BLOCKS = ("text", "input_text", "output_text")
 _FOREIGN_SERVER_TOOLS = re.compile(
     r"server_tool_call_chunk|(?!image_generation_)\w+_(call|call_output|tool_use|tool_result)"
     r"|server_tool_result|mcp_list_tools|mcp_approval_(request|response)"
@@ -58,9 +46,9 @@ def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | 
     if isinstance(block, str):
         return {"text": block} if block else None
     kind = block_type(block)
-    if kind in TEXT_BLOCKS or ("type" not in block and isinstance(block.get("text"), str)):
+    if kind in block_types.TEXTS or ("type" not in block and isinstance(block.get("text"), str)):
         return {"text": str(block["text"])} if block.get("text") else None
-    if kind in MEDIA_TYPES:
+    if kind in block_types.MEDIA:
         return render_media(block)
     if kind == "non_standard" and isinstance(block.get("value"), dict):
         return render_input_block(block["value"], role)
@@ -68,7 +56,9 @@ def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | 
         return cast("gemini.Part", block["part"])
     if "type" not in block and (raw := _render_raw(block)):
         return raw
-    raise UnsupportedBlockError(kind or str(block.get("type")), role, MEDIA_TYPES | {*TEXT_BLOCKS})
+    raise UnsupportedBlockError(
+        kind or str(block.get("type")), role, {*block_types.MEDIA, *block_types.TEXTS}
+    )
 
 
 def block_type(block: dict[str, Any]) -> str:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
+from langchain_gemini_tools import block_types
 from langchain_gemini_tools.capabilities import reads_signatures_of
 from langchain_gemini_tools.errors import UnsupportedBlockError
 from langchain_gemini_tools.wire import history
 from langchain_gemini_tools.wire.blocks import (
-    CALL_BLOCKS,
     block_type,
     render_input_block,
     render_reply_block,
@@ -202,7 +202,7 @@ def _render_reply(reply: Reply, rendered: list[gemini.Part]) -> list[gemini.Part
     parts: list[gemini.Part] = []
     said: list[gemini.Part] = []  # without calls
     for block in _blocks(message):
-        if isinstance(block, dict) and block_type(block) in CALL_BLOCKS:
+        if isinstance(block, dict) and block_type(block) in block_types.CALLS:
             call_id = _block_call_id(block)
             if found := next((item for item in pending if item[0] == call_id), None):
                 pending.remove(found)

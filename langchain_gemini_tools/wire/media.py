@@ -11,6 +11,7 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools import block_types
 from langchain_gemini_tools.errors import RefusedError
 from langchain_gemini_tools.wire.urls import may_be_fetched, shown, why_unreachable
 
@@ -18,28 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_gemini_tools.wire import shapes as gemini
-
-MEDIA_TYPES = frozenset(
-    {
-        # LangChain v1 and v0
-        "image",
-        "audio",
-        "video",
-        "file",
-        "text-plain",
-        # OpenAI
-        "image_url",
-        "input_image",
-        "input_audio",
-        "input_file",
-        # Anthropic
-        "document",
-        # langchain-google-genai, and core's translator for Gemini
-        "media",
-        "file_data",
-    }
-)
-"""The block types that `render_media` takes."""
 
 _TYPES_BY_SUFFIX = {
     "png": "image/png",
@@ -99,7 +78,7 @@ _PART_OPTIONS = {
 
 def has_media(block: Mapping[str, Any]) -> bool:
     """Whether the block is of a media type and holds bytes, a text, or a place to find them."""
-    if block.get("type") not in tuple(MEDIA_TYPES):
+    if block.get("type") not in block_types.MEDIA:
         return False
     source = _source_of(block)
     return any(source.get(key) for key in ("base64", "url", "text", "file_id"))
@@ -107,7 +86,7 @@ def has_media(block: Mapping[str, Any]) -> bool:
 
 def url_to_fetch(block: Mapping[str, Any]) -> str | None:
     """The address on the web that a media block names instead of holding bytes."""
-    if block.get("type") not in tuple(MEDIA_TYPES):
+    if block.get("type") not in block_types.MEDIA:
         return None
     source = _source_of(block)
     url = _text(source.get("url"))

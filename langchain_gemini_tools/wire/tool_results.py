@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import orjson
 
+from langchain_gemini_tools import block_types
 from langchain_gemini_tools.sanity import MAX_DEPTH, is_deep
-from langchain_gemini_tools.wire.blocks import TEXT_BLOCKS
 from langchain_gemini_tools.wire.jsonable import AS_TEXT, LARGE, dump_json
 from langchain_gemini_tools.wire.media import has_media, render_media
 
@@ -103,7 +103,7 @@ def _split_content(content: str | list[str | dict[str, Any]]) -> tuple[Any, list
     for block in content:
         if isinstance(block, str):
             texts.append(block)
-        elif block.get("type") in TEXT_BLOCKS:
+        elif block.get("type") in block_types.TEXTS:
             texts.append(str(block.get("text", "")))
         elif has_media(block):
             part = render_media(block)

@@ -18,14 +18,15 @@ NAME = "langchain_gemini_tools"
 
 ROOMS = {
     "_version": set(),
+    "block_types": set(),
     "capabilities": set(),
     "errors": set(),
     "retry": {"errors"},
     "sanity": {"errors"},
     "client": {"errors", "sanity", "_version"},
-    "wire": {"capabilities", "errors", "sanity"},
+    "wire": {"block_types", "capabilities", "errors", "sanity"},
     "structured_output": {"text_tools"},
-    "text_tools": {"errors"},
+    "text_tools": {"block_types", "errors"},
     "prompted": {"errors", "text_tools", "wire"},
     "credentials": {"client", "errors"},
     "media_fetch": {"errors", "wire"},

@@ -97,8 +97,12 @@ def test_the_reason_of_an_invalid_call_survives_where_its_error_does_not() -> No
             ToolMessage([{"row": 1}, {"row": 2}], tool_call_id="1"),
             'TOOL_RESULT: get_weather #2\n[{"row": 1}, {"row": 2}]\nEND_TOOL_RESULT\n',
         ),
+        (
+            ToolMessage([{"type": "text", "text": "a"}, {"type": ["odd"]}], tool_call_id="1"),
+            'TOOL_RESULT: get_weather #2\na\n{"type": ["odd"]}\nEND_TOOL_RESULT\n',
+        ),
     ],
-    ids=["text", "an error", "nothing", "blocks", "rows"],
+    ids=["text", "an error", "nothing", "blocks", "rows", "an odd type"],
 )
 def test_a_result_stands_between_two_lines(message: ToolMessage, text: str) -> None:
     assert render_result(message, "get_weather", 2) == HumanMessage(text)

@@ -39,11 +39,10 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel, ValidationError
 
+from langchain_gemini_tools import block_types
 from langchain_gemini_tools.client.pool import LIBRARIES
 from langchain_gemini_tools.client.replies import parse_event
 from langchain_gemini_tools.errors import GeminiToolsError, RefusedError
-from langchain_gemini_tools.wire.blocks import CALL_BLOCKS
-from langchain_gemini_tools.wire.media import MEDIA_TYPES
 from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
 from tests.emulator.refusal import Refusal
 from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, sent
@@ -328,8 +327,8 @@ NAMES = st.sampled_from(
 )
 KINDS = st.sampled_from(
     [
-        *sorted(MEDIA_TYPES),
-        *sorted(CALL_BLOCKS),
+        *block_types.MEDIA,
+        *block_types.CALLS,
         *("text", "thinking", "reasoning", "tool_result", "non_standard", "gemini_part", "x"),
         *("executable_code", "code_execution_result", "refusal", "server_tool_call", "citation"),
         *("web_search_call", "redacted_thinking"),

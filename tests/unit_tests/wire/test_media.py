@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools import ChatGemini, block_types
 from langchain_gemini_tools.errors import GeminiToolsError, RefusedError
-from langchain_gemini_tools.wire.media import MEDIA_TYPES
 from tests.unit_tests.wire.asking import GEMINI_3, Json, contents, user
 
 PNG = "iVBORw0KGgo="
@@ -275,7 +274,7 @@ VALUES = st.recursive(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(sorted(MEDIA_TYPES)), st.dictionaries(KEYS, VALUES, max_size=4))
+@given(st.sampled_from(block_types.MEDIA), st.dictionaries(KEYS, VALUES, max_size=4))
 def test_any_block_becomes_a_part_or_is_refused(kind: str, fields: Json) -> None:
     with contextlib.suppress(GeminiToolsError):
         ChatGemini(model=GEMINI_3).preview([HumanMessage([{"type": kind, **fields}])])
