@@ -562,9 +562,15 @@ async def test_no_redirect_takes_the_key_elsewhere(way: str) -> None:
     assert elsewhere.requests == []
 
 
-def test_aiohttp_is_installed_and_changes_nothing() -> None:
-    """With aiohttp importable the SDK prefers it; the other tests here would notice."""
-    pytest.importorskip("aiohttp")
+@pytest.mark.parametrize("way", ["asend", "astream"])
+async def test_nothing_is_sent_by_aiohttp_which_the_sdk_prefers(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[Any] = []
+    monkeypatch.setattr("aiohttp.ClientSession._request", lambda *given, **_: used.append(given))
+    with serving(reply_as_asked) as server:
+        assert await called(client_of(server), way)
+    assert (used, len(server.requests)) == ([], 1)
 
 
 async def test_nothing_blocks_the_event_loop() -> None:
