@@ -200,13 +200,14 @@ def joined(replies: Sequence[JsonObject]) -> JsonObject:
 
 
 def split(reply: JsonObject) -> list[JsonObject]:
-    """A body as a stream with one event a part, the rest on the last one."""
+    """A body as a stream with one event a part, the rest on the last one; all have its id."""
     if not reply.get("candidates"):
         return [reply]
     candidate = reply["candidates"][0]
     content = candidate.get("content") or {}
+    named = {key: reply[key] for key in ("responseId",) if key in reply}
     events = [
-        {"candidates": [{"content": {**content, "parts": [part]}}]}
+        {"candidates": [{"content": {**content, "parts": [part]}}], **named}
         for part in content.get("parts") or ()
     ]
     last = {key: value for key, value in candidate.items() if key != "content"}

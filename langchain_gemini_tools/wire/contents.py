@@ -111,7 +111,7 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
     for reply in turn.replies:
         position, message, calls = reply
         rendered = _render_calls(reply, used_ids, reader)
-        parts = _render_reply(reply, rendered)
+        parts = _render_reply(reply, rendered, conversation.repairs)
         if not reader.reads_signatures_of(message) and (bare := without_signatures(parts)) != parts:
             author = message.response_metadata["model_name"]
             conversation.repairs.append(history.unsigned(position, author))
@@ -187,16 +187,19 @@ def _render_calls(reply: Reply, used_ids: set[str], reader: Reader) -> list[gemi
     return parts
 
 
-def _render_reply(reply: Reply, rendered: list[gemini.Part]) -> list[gemini.Part]:
+def _render_reply(
+    reply: Reply, rendered: list[gemini.Part], repairs: list[Repair]
+) -> list[gemini.Part]:
     """An AI message's parts as the model wrote them, as far as that is known.
 
     Args:
         reply: The message and its calls.
         rendered: The part of each call.
+        repairs: Told here, where it is not known any more.
     """
-    _, message, calls = reply
+    position, message, calls = reply
     log = part_log_of(message)
-    if not log and isinstance(message.content, str):
+    if log is None and isinstance(message.content, str):
         return [{"text": message.content}, *rendered] if message.content else rendered
     pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
     parts: list[gemini.Part] = []
@@ -210,11 +213,12 @@ def _render_reply(reply: Reply, rendered: list[gemini.Part]) -> list[gemini.Part
         elif part := render_reply_block(block, message):
             parts.append(part)
             said.append(part)
-    if log:
+    if log is not None:
         by_id = {call.id: part for call, part in zip(calls, rendered, strict=True)}
         ordered = restore_order(log, said, by_id)
         if ordered is not None and len(by_id) == len(calls):
             return ordered
+        repairs.append(history.changed(position))
     return [*parts, *(part for _, part in pending)]
 
 

@@ -14,6 +14,7 @@ What is mended is told as a `Repair`; nothing is mended in silence, and nothing 
 | an empty message of the user | a short text in its place |
 | an AI message with nothing in it | nothing |
 | thought signatures of another line of models | the same parts without them |
+| an answer that was changed or merged since it came | its parts, those of texts unsigned |
 | a tool that Google's side ran, for a model that takes no such parts | text that tells it |
 | neighbouring messages of one side | one turn with all their parts |
 """
@@ -317,6 +318,15 @@ def unsigned(position: int, model: str) -> Repair:
     """Signatures that the model asked now could not read."""
     explanation = f"Thought signatures of {model} were left out: this model cannot read them."
     return Repair("foreign_signatures", position, explanation, is_harmless=True)
+
+
+def changed(position: int) -> Repair:
+    """An answer that is not what it was: nobody knows which of its texts were signed."""
+    explanation = (
+        "The answer is not as it came: its content was sent before its calls, and signatures of "
+        "its texts were left out."
+    )
+    return Repair("changed_reply", position, explanation, is_harmless=True)
 
 
 def told_in_words(position: int) -> Repair:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import uuid
+import zlib
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages.tool import invalid_tool_call, tool_call
@@ -97,7 +99,9 @@ class PartReader:
         *,
         runs_remote_tools: bool = False,
     ) -> None:
-        self.log = PartLog()
+        self.response_id: Any = None
+        """What the API calls this answer, as soon as it has said so."""
+        self._log = PartLog()
         self._tool_names = tool_names
         self._parameter_names = parameter_names or {}
         self._runs_remote_tools = runs_remote_tools
@@ -136,6 +140,17 @@ class PartReader:
             case _:
                 return self._read_block(part)
 
+    def dump_log(self) -> dict[str, Any]:
+        """What goes into `additional_kwargs`, for the next request; see `replay.py`."""
+        return self._log.dump(self._answer) if self._log.is_needed else {}
+
+    @cached_property
+    def _answer(self) -> str:
+        """A name for this answer: LangChain's tools merge blocks of the same index."""
+        if isinstance(self.response_id, str):
+            return f"{zlib.crc32(self.response_id.encode()):08x}"
+        return uuid.uuid4().hex[:8]
+
     def check_complete(self) -> None:
         """Raise when a call began and never ended."""
         if self._partial:
@@ -153,13 +168,13 @@ class PartReader:
             return self._continue_block("thinking", text, signature)
         if self._block_count:
             return self._continue_block("text", text, signature)
-        self.log.add_text(text, signature)
+        self._log.add_text(text, signature)
         return Piece(text=text) if text else None
 
     def _read_annotated_text(self, text: str, part: Mapping[str, Any]) -> Piece:
         """Text with fields that we do not know: text for the user, a whole part for the API."""
         self._open_block = None
-        self.log.add_block()
+        self._log.add_block()
         fields = {key: value for key, value in part.items() if key != "text"}
         block = {"type": "text", "text": text, "extras": {PART_FIELDS: fields}}
         return Piece(block={**block, "index": self._next_index()})
@@ -170,7 +185,7 @@ class PartReader:
         if block is None or block["type"] != kind or signature is not None:
             block = {"type": kind, "index": self._next_index()}
             self._open_block = None if signature is not None else block
-            self.log.add_block()
+            self._log.add_block()
         piece = {**block, kind: text}
         if signature is not None:
             piece |= {"signature": signature} if kind == "thinking" else _extras(signature)
@@ -181,7 +196,7 @@ class PartReader:
     def _read_block(self, part: Mapping[str, Any]) -> Piece:
         self._open_block = None
         block, signature = _parse_block(part)
-        self.log.add_block(signature)
+        self._log.add_block(signature)
         index = self._next_index()
         # Gemini 2 gives code no id; by one of ours LangChain's blocks of call and result find each
         # other. It is not sent back.
@@ -195,7 +210,7 @@ class PartReader:
     def _next_index(self) -> str:
         # A string, because core numbers blocks without an index itself; "lc_" makes chunks merge.
         self._block_count += 1
-        return f"{OWN_ID}{self._block_count}"
+        return f"{OWN_ID}{self._answer}_{self._block_count}"
 
     # calls
 
@@ -226,7 +241,7 @@ class PartReader:
         wire_name = _text(call.get("name"))
         name = None if wire_name is None else self._user_name(wire_name)
         begun = CallPiece(index=len(self._call_ids), id=self._unique_id(call), name=name)
-        self.log.add_call(begun.id, wire_name if self._is_renamed(wire_name, name) else None)
+        self._log.add_call(begun.id, wire_name if self._is_renamed(wire_name, name) else None)
         args = call.get("args")
         if call.get("willContinue") or "partialArgs" in call:
             if not name:

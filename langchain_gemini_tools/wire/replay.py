@@ -24,7 +24,8 @@ CALL_SIGNATURES = "__gemini_function_call_thought_signatures__"
 """`{tool_call_id: signature}`; the key is shared with langchain-google-genai."""
 
 PART_LOG = "__gemini_parts__"
-"""`{part number: entry}`, only where content and tool calls do not tell the parts by themselves."""
+"""`{"answer.part number": entry}`, only where content and tool calls do not tell the parts by
+themselves. The answer is in it because LangChain merges messages, and their logs with them."""
 
 SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """Documented bypass for calls that never had a signature (another vendor's, or hand-made)."""
@@ -43,13 +44,14 @@ PART_FIELDS = "gemini_part_fields"
 class PartLog:
     """The parts of one reply, in order: `text` by length, `block` one each, `call` by id."""
 
+    is_needed: bool = False
+    """Whether the order is another one than content, then calls, or a part has to be remembered."""
     _entries: list[dict[str, Any]] = field(default_factory=list)
-    _is_needed: bool = False
     _has_call: bool = False
 
     def add_text(self, text: str, signature: str | None) -> None:
         """Note a text part; unsigned neighbours count as one, as the pieces of a stream must."""
-        self._is_needed |= self._has_call or signature is not None
+        self.is_needed |= self._has_call or signature is not None
         last = self._entries[-1] if self._entries else {}
         if "text" in last and "signature" not in last and signature is None:
             last["text"] += len(text)
@@ -58,34 +60,44 @@ class PartLog:
 
     def add_block(self, signature: str | None = None) -> None:
         """Note a part that stands in `content` as a block of its own."""
-        self._is_needed |= self._has_call or signature is not None
+        self.is_needed |= self._has_call or signature is not None
         self._add("block", 1, "signature", signature)
 
     def add_call(self, call_id: str, wire_name: str | None = None) -> None:
         """Note a function call, with the name the model used where that is not the tool's."""
-        self._is_needed |= wire_name is not None
+        self.is_needed |= wire_name is not None
         self._has_call = True
         self._add("call", call_id, "name", wire_name)
 
     def _add(self, kind: str, value: Any, note: str, said: str | None) -> None:
         self._entries.append({kind: value} if said is None else {kind: value, note: said})
 
-    def dump(self) -> dict[str, Any]:
-        """What goes into `additional_kwargs`; nothing where content, then calls, is the order."""
-        if not self._is_needed:
-            return {}
-        return {PART_LOG: {str(number): entry for number, entry in enumerate(self._entries)}}
+    def dump(self, answer: str) -> dict[str, Any]:
+        """What goes into `additional_kwargs`.
+
+        Args:
+            answer: A name that no other answer has.
+        """
+        entries = {f"{answer}.{number}": entry for number, entry in enumerate(self._entries)}
+        return {PART_LOG: entries}
 
 
-def part_log_of(message: AIMessage) -> list[dict[str, Any]]:
-    """The log that came with a message; empty when it has none or it cannot be read."""
+def part_log_of(message: AIMessage) -> list[dict[str, Any]] | None:
+    """The log that came with a message, if any; empty where it is not that of one answer."""
     log = message.additional_kwargs.get(PART_LOG)
-    if not isinstance(log, dict):
-        return []
+    if log is None:
+        return None
     try:
-        return [dict(log[key]) for key in sorted(log, key=int)]
-    except (TypeError, ValueError):
+        entries = {(*_split_key(key), key): dict(entry) for key, entry in log.items()}
+    except (AttributeError, TypeError, ValueError):
         return []
+    is_of_one = len({answer for answer, _, _ in entries}) == 1
+    return [entries[key] for key in sorted(entries)] if is_of_one else []
+
+
+def _split_key(key: str) -> tuple[str, int]:
+    answer, _, number = key.rpartition(".")
+    return answer, int(number)
 
 
 def call_signatures_of(message: AIMessage) -> dict[str, Any]:

@@ -89,6 +89,7 @@ class _Answer:
 
     def read(self, reply: gemini.Reply, candidate: Mapping[str, Any] | None) -> list[Piece]:
         self.ending.read(reply, candidate)
+        self.reader.response_id = self.reader.response_id or reply.get("responseId")
         pieces = [piece for part in _parts(candidate) if (piece := self.reader.read(part))]
         self._pieces += pieces
         return pieces
@@ -121,7 +122,7 @@ class _Answer:
             content=whole.content,
             tool_calls=whole.tool_calls,
             invalid_tool_calls=whole.invalid_tool_calls,
-            additional_kwargs=whole.additional_kwargs | self.reader.log.dump(),
+            additional_kwargs=whole.additional_kwargs | self.reader.dump_log(),
             response_metadata=self.metadata(),
             usage_metadata=self.usage(),
         )
@@ -212,7 +213,7 @@ class StreamParser:
         self._answer.check()
         last = AIMessageChunk(
             content="",
-            additional_kwargs=self._answer.reader.log.dump(),
+            additional_kwargs=self._answer.reader.dump_log(),
             response_metadata=self._answer.metadata(),
             usage_metadata=self._answer.usage(),
             chunk_position="last",

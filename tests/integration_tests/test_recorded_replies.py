@@ -293,8 +293,13 @@ def is_plain(recorded: Recorded) -> bool:
 
 
 def without_invented_ids(message: AIMessage) -> JsonObject:
-    """A message as plain values, its run id left out and ids of calls that we made up numbered."""
+    """A message as plain values, its run id left out, and what we made up replaced.
+
+    That is ids of calls, and the name of an answer to which the API gave no id.
+    """
     dumped = json.dumps(message.model_dump(exclude={"id"}))
+    if "response_id" not in message.response_metadata:
+        dumped = re.sub(r'"(lc_part_)?[0-9a-f]{8}([._][0-9]+)"', r'"\1\2"', dumped)
     for number, call in enumerate(message.tool_calls):
         dumped = dumped.replace(f'"{call["id"]}"', f'"call {number}"')
     plain: JsonObject = json.loads(dumped)

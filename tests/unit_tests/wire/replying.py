@@ -17,6 +17,8 @@ Json = dict[str, Any]
 
 MODEL = "gemini-3-flash-preview"
 CONTEXT = ReplyContext(MODEL, {"search": "search", "weather": "weather"})
+ANSWER = "0d0e09b1"
+"""How blocks and logs of the reply `r1` begin."""
 USAGE = {"promptTokenCount": 7, "candidatesTokenCount": 5, "totalTokenCount": 12}
 
 
@@ -44,7 +46,8 @@ def reply(parts: Sequence[Any], **candidate: Any) -> Json:
 def event(*parts: Any) -> Json:
     """One event in the middle of a stream."""
     content = {"role": "model", "parts": [*parts]}
-    return {"candidates": [{"content": content, "index": 0}], "usageMetadata": USAGE}
+    told = {"usageMetadata": USAGE, "responseId": "r1"}
+    return {"candidates": [{"content": content, "index": 0}], **told}
 
 
 def parse(body: Json, context: ReplyContext = CONTEXT) -> AIMessage:

@@ -367,7 +367,7 @@ MEMORIES = st.fixed_dictionaries(
     optional={
         "__gemini_function_call_thought_signatures__": st.dictionaries(IDS, MARKS) | JSON,
         "__gemini_parts__": st.dictionaries(
-            st.sampled_from(["0", "1", "2", "x"]),
+            st.sampled_from(["a.0", "a.1", "a.2", "b.0", "0", "x"]),
             st.fixed_dictionaries(
                 {},
                 optional={"text": JSON, "call": JSON, "block": JSON, "signature": MARKS},

@@ -7,6 +7,7 @@ import pytest
 from langchain_gemini_tools.errors import MalformedCallError, UnreadableReplyError
 from langchain_gemini_tools.wire.response import ReplyContext
 from tests.unit_tests.wire.replying import (
+    ANSWER,
     CONTEXT,
     Json,
     call,
@@ -26,11 +27,11 @@ LOG = "__gemini_parts__"
 
 
 def block(number: int, kind: str, **fields: Any) -> Json:
-    return {"type": kind, "index": f"lc_part_{number}", **fields}
+    return {"type": kind, "index": f"lc_part_{ANSWER}_{number}", **fields}
 
 
 def _code(number: int, code: str) -> Any:
-    named = f"lc_part_{number}"
+    named = f"lc_part_{ANSWER}_{number}"
     return block(number, "executable_code", executable_code=code, language="PYTHON", id=named)
 
 
@@ -102,9 +103,9 @@ def _code_result(number: int, output: str, **fields: Any) -> Any:
             ],
             [
                 _code(1, "1"),
-                _code_result(2, "no", outcome=2, tool_call_id="lc_part_1"),
+                _code_result(2, "no", outcome=2, tool_call_id=f"lc_part_{ANSWER}_1"),
                 _code(3, "2"),
-                _code_result(4, "2", outcome=1, tool_call_id="lc_part_3"),
+                _code_result(4, "2", outcome=1, tool_call_id=f"lc_part_{ANSWER}_3"),
             ],
             id="code without ids",
         ),
@@ -239,13 +240,13 @@ def test_streamed_calls_are_numbered_over_the_whole_message() -> None:
         pytest.param(
             "default_api.search",
             "search",
-            {LOG: {"0": {"call": "a", "name": "default_api.search"}}},
+            {LOG: {f"{ANSWER}.0": {"call": "a", "name": "default_api.search"}}},
             id="prefix with a dot",
         ),
         pytest.param(
             "default_api:search",
             "search",
-            {LOG: {"0": {"call": "a", "name": "default_api:search"}}},
+            {LOG: {f"{ANSWER}.0": {"call": "a", "name": "default_api:search"}}},
             id="prefix with a colon",
         ),
         pytest.param("default_api.other", "default_api.other", {}, id="prefix of nothing bound"),
@@ -315,7 +316,11 @@ def test_the_order_is_noted_where_content_and_calls_do_not_tell_it() -> None:
     message = parse(reply(parts))
     assert message.additional_kwargs == {
         SIGNATURES: {"a": "U0lH"},
-        LOG: {"0": {"call": "a"}, "1": {"text": 3}, "2": {"call": "b"}},
+        LOG: {
+            f"{ANSWER}.0": {"call": "a"},
+            f"{ANSWER}.1": {"text": 3},
+            f"{ANSWER}.2": {"call": "b"},
+        },
     }
     assert seen(message) == seen(stream(one_by_one(parts)))
 
@@ -330,9 +335,9 @@ def test_signatures_of_text_stay_beside_a_plain_answer() -> None:
     assert message.content == "It is sunny"
     assert message.additional_kwargs == {
         LOG: {
-            "0": {"text": 6},
-            "1": {"text": 5, "signature": "QQ=="},
-            "2": {"text": 0, "signature": "Qg=="},
+            f"{ANSWER}.0": {"text": 6},
+            f"{ANSWER}.1": {"text": 5, "signature": "QQ=="},
+            f"{ANSWER}.2": {"text": 0, "signature": "Qg=="},
         }
     }
 

@@ -9,6 +9,7 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
+    merge_message_runs,
     messages_from_dict,
     messages_to_dict,
 )
@@ -44,7 +45,7 @@ SERVER_CALL = {
 SERVER_RESPONSE = {"toolResponse": {"id": "t", "response": {}}, "thoughtSignature": "Qw=="}
 PICTURE = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}, "thoughtSignature": "RA=="}
 
-REPLIES = {
+REPLIES: dict[str, list[Json]] = {
     "text": [text("Sunny.")],
     "signed text": [text("Sunny.", thoughtSignature="QQ==")],
     "empty signed text": [text("Sunny."), text("", thoughtSignature="QQ==")],
@@ -108,6 +109,46 @@ def echoed(message: BaseMessage, model: str = GEMINI_3) -> list[Json]:
 @pytest.mark.parametrize("parts", REPLIES.values(), ids=REPLIES)
 def test_parts_go_back_as_they_came(parts: list[Json], way: str) -> None:
     assert echoed(WAYS[way](parts)) == parts
+
+
+def another(parts: list[Json]) -> Json:
+    """The same said in another answer, where calls have other ids."""
+    told = reply(json.loads(json.dumps(parts).replace('"id": "', '"id": "2_')))
+    return {**told, "responseId": "r2"}
+
+
+def content_of(part: Json) -> Json:
+    return {key: value for key, value in part.items() if key != "thoughtSignature"}
+
+
+@pytest.mark.parametrize("separator", ["\n", ""], ids=["lines", "joined"])
+@pytest.mark.parametrize("name", [name for name in REPLIES if name != "only a signature"])
+def test_answers_that_langchain_merges_stay_apart(name: str, separator: str) -> None:
+    parts = REPLIES[name]
+    answers = [parse(reply(parts)), parse(another(parts))]
+    (merged,) = merge_message_runs(answers, chunk_separator=separator)
+    sent = echoed(merged)
+    signatures = {part["thoughtSignature"] for part in parts if "thoughtSignature" in part}
+    assert {part["thoughtSignature"] for part in sent if "thoughtSignature" in part} <= signatures
+    said = [*parts, *(another(parts)["candidates"][0]["content"]["parts"])]
+    plain = [part for part in said if "text" not in part or part.get("thought")]
+    kept = [content_of(part) for part in sent if "text" not in part or part.get("thought")]
+    named = json.dumps([content_of(part) for part in plain]).replace("default_api.", "")
+    assert sorted(map(str, kept)) == sorted(map(str, json.loads(named)))
+    texts = "".join(part.get("text", "") for part in said if not part.get("thought"))
+    assert (
+        "".join(part.get("text", "") for part in sent if not part.get("thought")).replace(
+            separator, ""
+        )
+        == texts
+    )
+
+
+def test_answers_of_a_server_that_gives_them_no_id_stay_apart() -> None:
+    parts = [text("hm", thought=True, thoughtSignature="QQ=="), text("So.")]
+    nameless = [{k: v for k, v in reply(parts).items() if k != "responseId"} for _ in range(2)]
+    (merged,) = merge_message_runs([parse(body) for body in nameless])
+    assert echoed(merged) == [*parts, *parts]
 
 
 def test_a_lone_signature_goes_back_with_an_empty_text() -> None:
@@ -175,11 +216,13 @@ def test_a_call_that_was_taken_out_stays_out() -> None:
     [
         pytest.param("x", id="text"),
         pytest.param({"x": {}}, id="no numbers"),
-        pytest.param({"0": 5}, id="no entries"),
-        pytest.param({"0": {"text": "x"}}, id="no length"),
-        pytest.param({"0": {"call": ["a"]}}, id="no id"),
-        pytest.param({"0": {"call": "z"}}, id="another call"),
-        pytest.param({"0": {"text": 99}}, id="another text"),
+        pytest.param({"x.0": 5}, id="no entries"),
+        pytest.param({"x.0": {"text": "x"}}, id="no length"),
+        pytest.param({"x.0": {"call": ["a"]}}, id="no id"),
+        pytest.param({"x.0": {"call": "z"}}, id="another call"),
+        pytest.param({"x.0": {"text": 99}}, id="another text"),
+        pytest.param({"x.0": {"call": "a"}, "y.0": {"text": 7}}, id="of two answers"),
+        pytest.param({"x.0": {"call": "a"}, 5: {"text": 7}}, id="a number for a key"),
         pytest.param({}, id="empty"),
     ],
 )
@@ -187,6 +230,8 @@ def test_a_log_that_does_not_fit_is_no_log(log: Any) -> None:
     message = parse(reply([text("I look."), call("a", sign="QQ==")]))
     message.additional_kwargs[LOG] = log
     assert echoed(message) == [text("I look."), call("a", sign="QQ==")]
+    told = ChatGemini(model=GEMINI_3).preview([ASK, message, result("a", "x")]).repairs
+    assert [repair.kind for repair in told] == ["changed_reply"]
 
 
 # Calls that never had a signature

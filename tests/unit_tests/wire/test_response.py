@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, messages_from_dic
 from langchain_gemini_tools.errors import GeminiToolsError, UnreadableReplyError
 from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
 from tests.unit_tests.wire.replying import (
+    ANSWER,
     CONTEXT,
     MODEL,
     USAGE,
@@ -353,5 +354,9 @@ def test_signatures_and_order_survive_what_core_does_to_content(output_version: 
         message.response_metadata["output_version"] = "v1"
     assert message.additional_kwargs == {
         "__gemini_function_call_thought_signatures__": {"a": "QQ=="},
-        "__gemini_parts__": {"0": {"block": 1}, "1": {"call": "a"}, "2": {"block": 1}},
+        "__gemini_parts__": {
+            f"{ANSWER}.0": {"block": 1},
+            f"{ANSWER}.1": {"call": "a"},
+            f"{ANSWER}.2": {"block": 1},
+        },
     }
