@@ -6,7 +6,7 @@ Tuples, because whatever stands in a block's `type`, a list even, can be looked 
 from __future__ import annotations
 
 TEXTS = ("text", "input_text", "output_text")
-THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
+THOUGHTS = ("thinking", "reasoning", "redacted_thinking", "reasoning_content")
 CALLS = (
     *("tool_call", "tool_call_chunk", "invalid_tool_call"),
     *("tool_use", "input_json_delta"),  # Anthropic

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 _GOOGLE = {"google_genai", "google_vertexai"}
 _OUTCOMES = {1: "OUTCOME_OK", 2: "OUTCOME_FAILED", 3: "OUTCOME_DEADLINE_EXCEEDED"}
 _FOREIGN_SERVER_TOOLS = re.compile(
-    r"server_tool_call_chunk|(?!image_generation_)\w+_(call|call_output|tool_use|tool_result)"
+    r"server_tool_call_chunk|\w+_(call|call_output|tool_use|tool_result)"
     r"|server_tool_result|mcp_list_tools|mcp_approval_(request|response)"
 )
 """Tools that OpenAI or Anthropic ran on their side, whatever they call the next one."""
+_CACHE_MARKS = {"cachePoint", "cache_point"}
+"""Amazon's blocks that only say what to cache."""
 _RAW_PARTS = {
     "inlineData": "inlineData",
     "inline_data": "inlineData",
@@ -45,6 +47,8 @@ def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | 
     """
     if isinstance(block, str):
         return {"text": block} if block else None
+    if len(block) == 1 and block.keys() <= _CACHE_MARKS:
+        return None
     kind = block_type(block)
     if kind in block_types.TEXTS or ("type" not in block and isinstance(block.get("text"), str)):
         return {"text": str(block["text"])} if block.get("text") else None
@@ -71,6 +75,7 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
     """A block of an AI message that is no call; `None` when it holds nothing to send.
 
     Signatures are Gemini's only where Gemini wrote the message: another vendor's must not reach it.
+    What has no part is told as text: an answer that somebody else gave cannot be asked for again.
     """
     if isinstance(block, str):
         return render_input_block(block, "ai")
@@ -82,12 +87,8 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
             return cast("gemini.Part", {"text": text, **fields})
         case {"type": "text", "text": str(text), "extras": {"signature": str(signed)}} if is_ours:
             return {"text": text, "thoughtSignature": signed}
-        case {"type": "thinking", "thinking": str(thought)}:
-            return _render_thought(thought, block.get("signature") if is_ours else None)
-        case {"type": "reasoning"}:
-            return _render_reasoning(block, is_ours=is_ours)
-        case {"type": "redacted_thinking"}:
-            return None  # encrypted by another vendor, for itself alone
+        case {"type": str(kind)} if kind in block_types.THOUGHTS:
+            return _render_thinking(block, is_ours=is_ours)
         case {"type": "refusal", "refusal": str(text)}:
             return {"text": text}
         case {"type": "executable_code", "executable_code": code}:
@@ -102,27 +103,42 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
         case {"type": "server_tool_result", "output": output} if is_ours:
             outcome = _extras(block).get("outcome", 1)
             return _render_code_result(output, outcome, block.get("tool_call_id"))
+        case {"type": "image_generation_call", "result": str(image)} if image:  # OpenAI
+            kind = f"image/{block.get('output_format') or 'png'}"
+            return render_media({"type": "image", "base64": image, "mime_type": kind})
         case {"type": str(kind)} if _FOREIGN_SERVER_TOOLS.fullmatch(kind):
             return _render_foreign(block)
-    return render_input_block(block, "ai")
+    try:
+        return render_input_block(block, "ai")
+    except UnsupportedBlockError:
+        return _render_foreign(block)
 
 
-def _render_thought(text: str, signature: str | None) -> gemini.Part | None:
-    if not text and not signature:
+def _render_thinking(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | None:
+    """LangChain's, Anthropic's, Mistral's, Amazon's or OpenAI's word for what a model thought."""
+    match block:
+        case (
+            {"thinking": str(text)}
+            | {"reasoning": str(text)}
+            | {"reasoning_content": {"text": str(text)}}
+        ):
+            pass
+        case {"thinking": list(texts)} | {"summary": list(texts)}:
+            text = _joined_texts(texts)
+        case {"type": "reasoning" | "redacted_thinking"}:
+            text = ""  # kept, or encrypted, by another vendor for itself alone
+        case _:
+            return _render_foreign(block)
+    signature = block.get("signature") or _extras(block).get("signature")
+    signed = signature if is_ours and isinstance(signature, str) else None
+    if not text and not signed:
         return None
     part: gemini.Part = {"text": text, "thought": True}
-    return {**part, "thoughtSignature": signature} if signature else part
+    return {**part, "thoughtSignature": signed} if signed else part
 
 
-def _render_reasoning(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | None:
-    """LangChain's reasoning block, or OpenAI's with its summary texts."""
-    text = block.get("reasoning")
-    if not isinstance(text, str):
-        summary = block.get("summary")
-        items = summary if isinstance(summary, list) else []
-        text = "\n".join(str(item.get("text", "")) for item in items if isinstance(item, dict))
-    signature = _extras(block).get("signature") if is_ours else None
-    return _render_thought(text, signature)
+def _joined_texts(items: list[Any]) -> str:
+    return "\n".join(str(item.get("text", "")) for item in items if isinstance(item, dict))
 
 
 def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemini.Part:
@@ -133,9 +149,22 @@ def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemin
 
 
 def _render_foreign(block: dict[str, Any]) -> gemini.Part:
-    """A tool that another vendor ran on its side: told as text, since Gemini never ran it."""
+    """What another vendor ran, or wrote in a way of its own: told as text."""
     told = {key: value for key, value in block.items() if key not in {"index", "extras"}}
-    return {"text": dump_json(told, AS_TEXT)}
+    return {"text": dump_json(_without_sealed(told), AS_TEXT)}
+
+
+def _without_sealed(value: Any) -> Any:
+    """The value without what its vendor encrypted for itself alone."""
+    if isinstance(value, list):
+        return [_without_sealed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_sealed(item)
+        for key, item in value.items()
+        if not str(key).startswith("encrypted_")
+    }
 
 
 def _render_raw(block: dict[str, Any]) -> gemini.Part | None:

@@ -31,6 +31,9 @@ ASK = HumanMessage("Look!")
             id="anthropic",
         ),
         pytest.param([{"text": "a"}], [{"text": "a"}], id="a part"),
+        pytest.param(
+            [{"text": "a"}, {"cachePoint": {"type": "default"}}], [{"text": "a"}], id="amazon"
+        ),
         pytest.param([{"type": "text", "text": 5}], [{"text": "5"}], id="a number"),
         pytest.param(
             [{"type": "non_standard", "value": {"type": "text", "text": "a"}}],
@@ -100,6 +103,44 @@ CODED = {"type": "bash_code_execution_tool_result", "tool_use_id": "a", "content
         pytest.param([SEARCHED, "So."], [told(SEARCHED), "So."], id="openai search"),
         pytest.param([FETCHED, "So."], [told(FETCHED), "So."], id="anthropic fetch"),
         pytest.param([CODED, "So."], [told(CODED), "So."], id="anthropic code"),
+        pytest.param(
+            [{"type": "reasoning_content", "reasoning_content": {"text": "hm", "signature": "x"}}],
+            [{"text": "hm", "thought": True}],
+            id="amazon reasoning",
+        ),
+        pytest.param(
+            [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, "So."],
+            [{"text": "hm", "thought": True}, "So."],
+            id="mistral thinking",
+        ),
+        pytest.param(
+            [{"type": "image_generation_call", "id": "i", "result": "AAAA", "status": "completed"}],
+            [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}],
+            id="openai image",
+        ),
+        pytest.param(
+            [{"type": "image_generation_call", "id": "i", "status": "failed"}],
+            [told({"type": "image_generation_call", "id": "i", "status": "failed"})],
+            id="openai image that failed",
+        ),
+        pytest.param(
+            [{"type": "compaction", "content": "We said hello."}, "So."],
+            [told({"type": "compaction", "content": "We said hello."}), "So."],
+            id="a block that nobody knows",
+        ),
+        pytest.param(
+            [{"type": "non_standard", "value": {"seen": 1}}], [told({"seen": 1})], id="wrapped"
+        ),
+        pytest.param(
+            [
+                {
+                    "type": "web_search_tool_result",
+                    "content": [{"url": "https://a.b", "encrypted_content": "x" * 9}],
+                }
+            ],
+            [told({"type": "web_search_tool_result", "content": [{"url": "https://a.b"}]})],
+            id="what is sealed",
+        ),
     ],
 )
 def test_another_vendors_answer_can_be_read(content: list[Any], parts: list[Any]) -> None:
