@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import typing_extensions
 from langchain_core.tools import InjectedToolArg, StructuredTool
-from pydantic import BaseModel, TypeAdapter
+from pydantic import AliasChoices, BaseModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.v1 import BaseModel as BaseModelV1
@@ -65,8 +65,9 @@ def class_schema(cls: type) -> KnownSchema:
 
 def _with_open_root(schema: Schema) -> Schema:
     """A class that holds itself is only a reference at the root; its words are one step away."""
-    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    return {**schema["$defs"][name], "$defs": schema["$defs"]} if name else schema
+    _, _, path = str(schema.get("$ref", "")).partition("#/")
+    keyword, _, name = path.partition("/")  # "definitions" in Pydantic 1
+    return {**schema[keyword][name], keyword: schema[keyword]} if name else schema
 
 
 def arguments_schema(schema: Any) -> Any:
@@ -85,14 +86,34 @@ def _read_class(cls: type) -> Schema:
     if not issubclass(cls, (BaseModel, BaseModelV1)):
         return _read_dataclass(cls)
     visible = _without_injected(cls)
-    schema = visible.model_json_schema() if issubclass(visible, BaseModel) else visible.schema()
-    if visible is cls:
-        return schema
-    # LangChain's copy of the class has its fields, but not its word on other fields, and where
-    # the class holds itself, it holds the whole of itself.
-    if issubclass(cls, BaseModel) and cls.model_config.get("extra"):
+    if not issubclass(cls, BaseModel):
+        return _hide_inside(visible.schema(), cls, _field_names(cls) - _field_names(visible))
+    hidden = {_wire_name(cls, name) for name in _field_names(cls) - _field_names(visible)}
+    try:
+        schema = without_arguments(cls.model_json_schema(), hidden)
+    except PydanticUserError:  # something is injected that JSON has no form for
+        if visible is cls or not issubclass(visible, BaseModel):
+            raise
+        schema = _read_copy(visible, cls)
+    return _hide_inside(schema, cls, hidden)
+
+
+def _read_copy(visible: type[BaseModel], cls: type[BaseModel]) -> Schema:
+    """What LangChain's copy of a class says, which keeps no other names of fields."""
+    schema = visible.model_json_schema()
+    if cls.model_config.get("extra"):
         schema["additionalProperties"] = cls.model_config["extra"] == "allow"
-    return _hide_inside(schema, cls, _field_names(cls) - _field_names(visible))
+    properties = schema.get("properties", {})
+    schema["properties"] = {_wire_name(cls, name): item for name, item in properties.items()}
+    schema["required"] = [_wire_name(cls, name) for name in schema.get("required", [])]
+    return schema
+
+
+def _wire_name(cls: type[BaseModel], name: str) -> str:
+    """The name of a field in JSON: its alias, or the first of them."""
+    alias = cls.model_fields[name].validation_alias
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    return next((choice for choice in choices if isinstance(choice, str)), name)
 
 
 def _hide_inside(schema: Schema, cls: type, names: set[str]) -> Schema:
@@ -259,6 +280,10 @@ def read_function(function: Callable[..., Any]) -> Specification:
     """
     if isinstance(function, functools.partial):
         return _read_partial(function)
+    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        raise InvalidToolError(
+            f"{function!r} is no tool: nothing says on which object it is called."
+        )
     if not inspect.isroutine(function):
         call = read_function(type(function).__call__)  # an object that can be called
         words = call.description or inspect.getdoc(type(function))
@@ -282,10 +307,11 @@ def _inspect_function(function: Callable[..., Any]) -> Specification:
 def _inspect_as_tool(function: Callable[..., Any]) -> Specification:
     """What LangChain reads in any function."""
     try:
-        tool = _as_tool(function, parse_docstring=True)
-    except ValueError:  # the docstring speaks of arguments that are not there
-        tool = _as_tool(function, parse_docstring=False)
-    except (PydanticUserError, PydanticSchemaGenerationError, NameError, TypeError) as error:
+        tool = _as_tool(function)
+    except (
+        *(PydanticUserError, PydanticSchemaGenerationError),
+        *(NameError, TypeError, ValueError),
+    ) as error:
         raise InvalidToolError(
             f"The function {function.__name__!r} is no tool: {error} Annotate its arguments with "
             "types that JSON can hold."
@@ -295,14 +321,18 @@ def _inspect_as_tool(function: Callable[..., Any]) -> Specification:
     return Specification(tool.name, words, _without_self(function, schema))
 
 
-def _as_tool(function: Callable[..., Any], *, parse_docstring: bool) -> StructuredTool:
+def _as_tool(function: Callable[..., Any]) -> StructuredTool:
     is_async = inspect.iscoroutinefunction(function)
-    return StructuredTool.from_function(
+    make = functools.partial(
+        StructuredTool.from_function,
         func=None if is_async else function,
         coroutine=function if is_async else None,
         description=None if function.__doc__ else "-",  # it insists on one
-        parse_docstring=parse_docstring,
     )
+    try:
+        return make(parse_docstring=True)
+    except ValueError:  # the docstring speaks of arguments that are not there
+        return make(parse_docstring=False)
 
 
 def _read_partial(function: functools.partial[Any]) -> Specification:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_origin
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, StructuredTool, Tool
@@ -49,7 +49,7 @@ def read_tool(tool: Any) -> list[dict[str, Any]]:
         return [_bind(Specification(name, schema.get("description"), schema))]
     if not isinstance(tool, type) and callable(getattr(tool, "model_dump", None)):
         return _bind_model(tool)
-    if callable(tool) and not isinstance(tool, (type, Runnable)):
+    if callable(tool) and not isinstance(tool, (type, Runnable)) and get_origin(tool) is None:
         return [_bind(read_function(tool))]
     raise InvalidToolError(
         f"{tool!r} is no tool. Give a function, a LangChain tool, a Pydantic class, a TypedDict or "

@@ -146,6 +146,56 @@ def test_an_injected_field_is_hidden_wherever_its_class_holds_itself() -> None:
         }
 
 
+class Unusual:
+    """Something that JSON cannot hold."""
+
+
+class Aliased(BaseModel):
+    """Look it up."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, title="Look")
+    place: str = Field(alias="city", description="Which one.", examples=["Oslo"])
+    secret: Annotated[str, InjectedToolArg] = Field("s", alias="hidden")
+
+
+class AliasedBesideUnusual(Aliased):
+    unusual: Annotated[Unusual, InjectedToolArg]
+
+
+@pytest.mark.parametrize("cls", [Aliased, AliasedBesideUnusual])
+def test_a_field_keeps_its_alias_where_others_are_injected(cls: type[BaseModel]) -> None:
+    given = StructuredTool(name="f", description="F.", args_schema=cls)
+    for bound in (bound_function(given), bound_function(cls)):
+        city = bound["parameters"]["properties"].pop("city")
+        assert city["type"] == "string"
+        assert city["description"].startswith("Which one.")
+        assert bound["parameters"] == {"type": "object", "properties": {}, "required": ["city"]}
+
+
+class Twig(BaseModelV1):
+    """Grow it."""
+
+    name: str
+    twigs: list[Twig] = []
+
+
+Twig.update_forward_refs()
+
+
+def test_an_old_class_may_hold_itself() -> None:
+    parameters = bound_function(Twig)["parameters"]
+    assert parameters["required"] == ["name"]
+    assert parameters["properties"]["twigs"]["items"] == {"$ref": "#/$defs/Twig"}
+    assert parameters["$defs"]["Twig"]["properties"]["name"] == {"type": "string"}
+
+
+def test_a_method_of_a_builtin_type_is_a_tool_or_refused() -> None:
+    assert bound_function(len)["name"] == "len"
+    for refused in (str.upper, max):
+        with pytest.raises(InvalidToolError, match=refused.__name__):
+            bind_tool(refused)
+
+
 class Desk:
     """A desk that answers."""
 

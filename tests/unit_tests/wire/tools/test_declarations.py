@@ -6,7 +6,7 @@ import copy
 import json
 import pickle
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.tools import StructuredTool
@@ -90,7 +90,10 @@ def test_a_tools_extras_may_define_a_builtin_tool() -> None:
     assert bind_tool(given) == [{"googleSearch": {}}]
 
 
-@pytest.mark.parametrize("given", [None, 5, "weather", object(), int, [WEATHER]])
+@pytest.mark.parametrize(
+    "given",
+    [None, 5, "weather", object(), int, [WEATHER], list[int], int | None, Annotated[int, 5]],
+)
 def test_what_is_no_tool_is_refused_with_what_is_one(given: Any) -> None:
     with pytest.raises(InvalidToolError, match=r"is no tool\. Give a function, a LangChain tool"):
         bind_tool(given)
