@@ -199,7 +199,17 @@ def calls_of(message: AIMessage) -> list[Call]:
     if isinstance(message.content, list) and (found := list(_block_calls(message.content))):
         known = {call.id for call in calls}
         calls += [call for call in found if call.id not in known]
+    if not calls and "function_call" in message.additional_kwargs:
+        calls = _legacy_calls(message.additional_kwargs["function_call"])
     return calls
+
+
+def _legacy_calls(call: Any) -> list[Call]:
+    """OpenAI's one call without an id, from before there were tools: its result has its name."""
+    match call:
+        case {"name": str(name), "arguments": args}:
+            return [Call(name, name, _object(args))]
+    return []
 
 
 def _block_calls(content: list[str | dict[str, Any]]) -> Iterator[Call]:

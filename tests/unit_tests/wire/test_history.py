@@ -268,6 +268,23 @@ EMPTY = "(empty message)"
             [("orphan_result", 1)],
             id="a function message",
         ),
+        pytest.param(
+            [
+                ASK,
+                AIMessage(
+                    "",
+                    additional_kwargs={"function_call": {"name": "search", "arguments": '{"q":1}'}},
+                ),
+                FunctionMessage(content="x", name="search"),
+            ],
+            [
+                user("Look!"),
+                model(call("search", sign=SKIP, q=1)),
+                user(response("search", "x")),
+            ],
+            [],
+            id="a call from before there were tools",
+        ),
     ],
 )
 def test_any_history_becomes_turns_that_gemini_takes(
