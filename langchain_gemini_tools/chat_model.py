@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
+from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import ConfigDict, PrivateAttr
 
 from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.credentials import check_given_again
-from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
+from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
 from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
@@ -36,7 +37,6 @@ from langchain_gemini_tools.wire.request import (
 from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unusable_tools
-from langchain_gemini_tools.wire.tools.names import function_names
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -415,8 +415,8 @@ class ChatGemini(GeminiOptions):
     def with_structured_output(
         self,
         schema: Any = None,
+        method: Literal["function_calling", "json_schema", "json_mode"] | None = None,
         *,
-        method: Literal["function_calling", "json_schema", "json_mode"] = "function_calling",
         include_raw: bool = False,
         strict: bool | None = None,
         **kwargs: Any,
@@ -424,38 +424,42 @@ class ChatGemini(GeminiOptions):
         """This model, answering with an instance of a schema.
 
         Args:
-            schema: A Pydantic class, a TypedDict, or a JSON schema.
-            method: A forced call of the schema, the API's JSON output with the schema, or JSON
-                output alone, described in your prompt. A model without function calling or JSON
-                output is asked for either in words.
+            schema: A Pydantic class, a TypedDict, a JSON schema, or a function's specification.
+            method: `"function_calling"`, a forced call of the schema; `"json_schema"`, the API's
+                JSON output with the schema; `"json_mode"`, the same, and without a schema JSON as
+                your prompt describes it. By default a call, where the schema can be one: an object
+                with a name. A model without function calling or JSON output is asked for either
+                in words.
             include_raw: Return `{"raw", "parsed", "parsing_error"}`: what cannot be parsed is told,
                 not raised. An answer without the forced call is none; see `on_malformed`.
-            strict: Accepted; Gemini holds itself to the schema in both of the first two methods.
+            strict: Accepted; Gemini holds itself to the schema in all methods.
             **kwargs: Any option of a call.
         """
         from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
         from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
 
-        noted: Any = {
-            "ls_structured_output_format": {"kwargs": {"method": method}, "schema": schema}
-        }
-        if schema is None and method != "json_mode":
-            raise ValueError(f"method={method!r} needs a schema.")
-        if method == "function_calling":
-            name = function_names(bind_tools([schema]))[0]
-            model = self.bind_tools([schema], tool_choice=name, **noted, **kwargs)
-            parser = tools_parser(schema, name)
-        elif method == "json_schema":
-            form = render_response_schema(schema)
-            model = self.bind(response_schema=form, **noted, **kwargs)
-            parser = json_parser(schema, form if self._calls_by_prompt(kwargs) else None)
-        elif method == "json_mode":
-            model = self.bind(response_mime_type="application/json", **noted, **kwargs)
-            parser = json_parser(schema)
-        else:
+        if method not in {None, "function_calling", "json_schema", "json_mode"}:
             raise ValueError(
                 f"method={method!r} is unknown; there are function_calling, json_schema, json_mode."
             )
+        if schema is None and method != "json_mode":
+            raise ValueError(f"method={method!r} needs a schema.")
+        options = dict(kwargs)
+        if tool := _as_function(schema, method):
+            name = tool["function"]["name"]
+            options["ls_structured_output_format"] = _noted("function_calling", schema, tool)
+            model = self.bind_tools([tool], tool_choice=name, **options)
+            parser = tools_parser(schema, name)
+        elif schema is None:
+            model = self.bind(response_mime_type="application/json", **options)
+            parser = json_parser(None)
+        else:
+            form = render_response_schema(schema)
+            title = getattr(schema, "__name__", None) or "answer"
+            read = {"title": title, **form}
+            options["ls_structured_output_format"] = _noted(method or "json_schema", schema, read)
+            model = self.bind(response_schema=form, **options)
+            parser = json_parser(schema, form if self._calls_by_prompt(kwargs) else None)
         return with_raw(model, parser) if include_raw else model | parser
 
     # Tools by prompt
@@ -548,3 +552,27 @@ class ChatGemini(GeminiOptions):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _as_function(schema: Any, method: str | None) -> dict[str, Any] | None:
+    """The schema as a tool to be called, unless JSON output is wanted, or is the way for it."""
+    if method not in {None, "function_calling"}:
+        return None
+    try:
+        tools = [tool for tool in bind_tools([schema]) if "function" in tool]
+    except InvalidToolError:
+        if method is None:
+            return None
+        raise
+    if not tools:
+        raise InvalidToolError(f"{schema!r} is no schema that an answer could fit.")
+    return tools[0]
+
+
+def _noted(method: str, schema: Any, read: dict[str, Any]) -> dict[str, Any]:
+    """What tracers show: the schema, or what we have read where langchain-core cannot read it."""
+    try:
+        convert_to_json_schema(schema)
+    except Exception:  # noqa: BLE001 - it would end the call, for the sake of a trace
+        schema = read
+    return {"kwargs": {"method": method}, "schema": schema}

@@ -32,6 +32,7 @@ _SYNONYMS = {
     "gemini_api_key": "google_api_key",
     "enterprise": "vertexai",
     "max_completion_tokens": "max_output_tokens",
+    "response_json_schema": "response_schema",
 }
 """Names that other integrations use, beside the fields' own aliases."""
 

@@ -26,6 +26,7 @@ from langchain_gemini_tools.wire.schema.references import (
 )
 from langchain_gemini_tools.wire.schema.rules import KEPT, RULES, allow_null, write_out_all_of
 from langchain_gemini_tools.wire.schema.titles import is_generated_title
+from langchain_gemini_tools.wire.tools.dialects import is_specification, read_specification
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
@@ -63,10 +64,21 @@ def _takes_nothing(schema: Schema) -> bool:
 def render_response_schema(schema: Any) -> gemini.JsonSchema:
     """The schema of an answer: of the model's, or of a function's.
 
+    Args:
+        schema: A schema, or a function's specification, whose arguments are meant.
+
     Raises:
         InvalidToolError: It is no schema.
     """
-    return clean_schema(schema)
+    if isinstance(schema, Mapping) and is_specification(schema):
+        specified = read_specification(schema)
+        if specified.parameters is None:
+            raise InvalidToolError(f"{specified.name!r} has no schema that an answer could fit.")
+        schema = specified.parameters
+    cleaned = clean_schema(schema)
+    if isinstance(schema, Mapping) and schema and not cleaned:
+        raise InvalidToolError(f"{schema!r} is no schema: Gemini knows none of its keywords.")
+    return cleaned
 
 
 def clean_schema(schema: Any) -> gemini.JsonSchema:

@@ -4,6 +4,7 @@
 |------------------|--------------------------------------|----------------------------------|
 | OpenAI Chat      | `function.name`                      | `function.parameters`            |
 | OpenAI Responses | `name`, beside `type: function`      | `parameters`                     |
+| OpenAI's formats | `json_schema.name`, or `name`        | `json_schema.schema`, `schema`   |
 | Anthropic        | `name`                               | `input_schema`                   |
 | MCP              | `name`                               | `inputSchema`                    |
 | Amazon Bedrock   | `toolSpec.name`                      | `inputSchema.json`               |
@@ -34,7 +35,10 @@ class Specification:
     response: Any = None
 
 
-_WRAPPERS = ("toolSpec", "toolSpecification", "tool_spec", "tool_specification")
+_WRAPPERS = (
+    *("toolSpec", "toolSpecification", "tool_spec", "tool_specification"),
+    *("function", "json_schema"),
+)
 _PARAMETERS = (
     "parametersJsonSchema",
     "parameters_json_schema",
@@ -42,6 +46,7 @@ _PARAMETERS = (
     "inputSchema",
     "parameters",
     "args_schema",
+    "schema",
 )
 _RESPONSES = (
     "response_schema",  # ours, on a bound tool
@@ -51,7 +56,8 @@ _RESPONSES = (
     "output_schema",
     "response",
 )
-_JSON_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+_JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+_SCHEMA_WORDS = {"properties", "$ref", "anyOf", "any_of", "allOf", "oneOf", "enum", "const"}
 
 
 def read_specification(tool: Mapping[str, Any]) -> Specification:
@@ -63,8 +69,6 @@ def read_specification(tool: Mapping[str, Any]) -> Specification:
     for wrapper in _WRAPPERS:
         if isinstance(inner := tool.get(wrapper), Mapping):
             return read_specification(inner)
-    if isinstance(inner := tool.get("function"), Mapping):
-        return read_specification(inner)
     if "name" in tool:
         return _read_named(tool)
     if "title" in tool and isinstance(tool["title"], str):
@@ -77,6 +81,19 @@ def read_specification(tool: Mapping[str, Any]) -> Specification:
     raise foreign_tool(kind) if isinstance(kind, str) else unknown_tool(list(tool))
 
 
+def is_specification(given: Mapping[str, Any]) -> bool:
+    """Whether this specifies a function, or a named schema, and is no schema itself."""
+    if any(isinstance(given.get(wrapper), Mapping) for wrapper in _WRAPPERS):
+        return True
+    return isinstance(given.get("name"), str) and not _is_schema(given)
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, Mapping) and (
+        value.get("type") in _JSON_TYPES or not _SCHEMA_WORDS.isdisjoint(value)
+    )
+
+
 def _read_named(tool: Mapping[str, Any]) -> Specification:
     name = tool["name"]
     if not isinstance(name, str) or not name:
@@ -85,6 +102,10 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
     kind = tool.get("type")
     if isinstance(kind, str) and kind not in ("function", *_JSON_TYPES) and key is None:
         raise foreign_tool(kind)
+    if key is None and "properties" in tool:  # a JSON schema with a name for a title
+        return Specification(name, tool.get("description"), {**tool, "title": name})
+    if key is None:
+        _refuse_lost_schema(name, tool)
     if str(tool.get("behavior") or "").upper().endswith("NON_BLOCKING"):
         raise InvalidToolError(
             f"Tool {name!r} asks for the behavior NON_BLOCKING, which only the Live API has."
@@ -101,6 +122,17 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
         raise InvalidToolError(
             f"Tool {name!r}: its schema is a text, and no JSON: {error}."
         ) from error
+
+
+def _refuse_lost_schema(name: str, tool: Mapping[str, Any]) -> None:
+    """A function without arguments is declared as one; not so one whose schema is misspelled."""
+    for key, value in tool.items():
+        holds = [value, *(value.values() if isinstance(value, Mapping) else ())]
+        if key not in _RESPONSES and any(map(_is_schema, holds)):
+            raise InvalidToolError(
+                f"Tool {name!r}: its arguments would be lost, since no vendor writes them under "
+                f"{key!r}. Call it 'parameters'."
+            )
 
 
 def _unwrap(schema: Any) -> Any:

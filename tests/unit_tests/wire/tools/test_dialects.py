@@ -99,6 +99,9 @@ DIALECTS: dict[str, Any] = {
             {"name": "days", "type": "integer", "minimum": 1, "maximum": 7, "required": False},
         ],
     },
+    "openai format": {"type": "json_schema", "json_schema": {**NAMED, "schema": SCHEMA}},
+    "openai format, responses": {"type": "json_schema", **NAMED, "schema": SCHEMA, "strict": True},
+    "json schema with a name": {**SCHEMA, **NAMED},
     "gemini, json schema": {"functionDeclarations": [{**NAMED, "parametersJsonSchema": SCHEMA}]},
     "gemini, snake case": {"function_declarations": [{**NAMED, "parameters_json_schema": SCHEMA}]},
     "gemini, schema": {"function_declarations": [{**NAMED, "parameters": GEMINI_SCHEMA}]},
@@ -220,6 +223,11 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
         ({"name": "f", "behavior": "NON_BLOCKING"}, "only the Live API"),
         ({"name": "f", "parameters": [{"type": "string"}]}, "needs a 'name'"),
         ({"name": "f", "parameters": {"type": "string"}}, "Tool 'f': its parameters are of type"),
+        (
+            {"name": "f", "parameter": {"type": "object"}},
+            "Tool 'f'.*under 'parameter'.*'parameters'",
+        ),
+        ({"name": "f", "args": {"a": {"type": "string"}}}, "Tool 'f'.*under 'args'"),
         ({"name": "f", "parameters": {"$ref": "#/$defs/X"}}, "Tool 'f': The schema refers to"),
     ],
 )

@@ -1,0 +1,142 @@
+"""Structured output: what is sent for each kind of schema and method, and what comes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NotRequired
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from pydantic import BaseModel, RootModel
+from typing_extensions import TypedDict
+
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.errors import InvalidToolError
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeModel
+    from tests.emulator import Emulator
+
+QUESTION = '"Oslo" has 700000 people'
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    people: int
+
+
+class Note(TypedDict):
+    """A note."""
+
+    name: str
+    note: NotRequired[str]
+
+
+class Place(TypedDict):
+    """A place."""
+
+    name: str
+    inside: NotRequired[Place]
+
+
+class Cities(RootModel[list[City]]):
+    """Cities."""
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+}
+SENT = SCHEMA
+SPECIFICATIONS: dict[str, dict[str, Any]] = {
+    "openai": {"type": "function", "function": {"name": "City", "parameters": SCHEMA}},
+    "openai format": {"type": "json_schema", "json_schema": {"name": "City", "schema": SCHEMA}},
+    "named schema": {"name": "City", "schema": SCHEMA, "strict": True},
+    "anthropic": {"name": "City", "description": "A city.", "input_schema": SCHEMA},
+    "function": {"name": "City", "description": "A city.", "parameters": SCHEMA},
+}
+
+
+class Seen(BaseCallbackHandler):
+    """What a tracer is told of the format."""
+
+    def __init__(self) -> None:
+        self.formats: list[Any] = []
+
+    def on_chat_model_start(self, *_: Any, **told: Any) -> None:
+        self.formats.append(told["options"]["ls_structured_output_format"])
+
+
+@pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
+@pytest.mark.parametrize("schema", [Note, Place], ids=["NotRequired", "recursive"])
+def test_a_typed_dict_may_leave_keys_out_and_hold_itself(
+    make_model: MakeModel, schema: Any, method: Any
+) -> None:
+    seen = Seen()
+    chain = make_model().with_structured_output(schema, method)
+    assert chain.invoke(QUESTION, {"callbacks": [seen]})["name"] == "Oslo"
+    assert list(chain.stream(QUESTION))[-1]["name"] == "Oslo"
+    (told,) = seen.formats
+    assert told["schema"]["title"] == schema.__name__
+    assert told["kwargs"] == {"method": method}
+
+
+@pytest.mark.parametrize("method", ["json_schema", "json_mode"])
+@pytest.mark.parametrize("given", SPECIFICATIONS.values(), ids=SPECIFICATIONS)
+def test_the_schema_in_a_specification_is_sent_as_the_format(
+    make_model: MakeModel, emulator: Emulator, given: dict[str, Any], method: Any
+) -> None:
+    answer = make_model().with_structured_output(given, method=method).invoke(QUESTION)
+    assert answer == {"name": "Oslo"}
+    assert emulator.last.body["generationConfig"]["responseJsonSchema"] == SENT
+
+
+@pytest.mark.parametrize("given", SPECIFICATIONS.values(), ids=SPECIFICATIONS)
+def test_a_specification_is_called_by_default(
+    make_model: MakeModel, emulator: Emulator, given: dict[str, Any]
+) -> None:
+    assert make_model().with_structured_output(given).invoke(QUESTION) == {"name": "Oslo"}
+    (tool,) = emulator.last.body["tools"]
+    (declared,) = tool["functionDeclarations"]
+    assert (declared["name"], declared["parametersJsonSchema"]) == ("City", SENT)
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, Cities], ids=["without a title", "a list"])
+def test_what_cannot_be_a_function_is_json_output_by_default(
+    make_model: MakeModel, emulator: Emulator, schema: Any
+) -> None:
+    assert make_model().with_structured_output(schema).invoke(QUESTION)
+    assert "tools" not in emulator.last.body
+    assert "responseJsonSchema" in emulator.last.body["generationConfig"]
+    with pytest.raises(InvalidToolError):
+        make_model().with_structured_output(schema, method="function_calling")
+
+
+def test_json_mode_sends_a_schema_that_is_there(make_model: MakeModel, emulator: Emulator) -> None:
+    chain = make_model().with_structured_output(City, method="json_mode")
+    assert chain.invoke(QUESTION) == City(name="Oslo", people=700000)
+    sent = emulator.last.body["generationConfig"]
+    assert sent["responseMimeType"] == "application/json"
+    assert set(sent["responseJsonSchema"]["properties"]) == {"name", "people"}
+    make_model().with_structured_output(method="json_mode").invoke("[1]")
+    assert emulator.last.body["generationConfig"] == {"responseMimeType": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "method", "reason"),
+    [
+        pytest.param({"googleSearch": {}}, "function_calling", "no schema", id="a builtin tool"),
+        pytest.param({"what": "ever"}, "json_schema", "none of its keywords", id="other keys"),
+        pytest.param({"name": "f"}, "json_schema", "'f' has no schema", id="only a name"),
+    ],
+)
+def test_a_schema_that_says_nothing_is_refused(schema: Any, method: Any, reason: str) -> None:
+    with pytest.raises(InvalidToolError, match=reason):
+        ChatGemini(model="gemini-3-flash-preview").with_structured_output(schema, method=method)
+
+
+def test_the_other_name_of_a_schema_is_taken(make_model: MakeModel, emulator: Emulator) -> None:
+    make_model().invoke(QUESTION, response_json_schema=SCHEMA)
+    assert emulator.last.body["generationConfig"]["responseJsonSchema"] == SENT
