@@ -202,7 +202,8 @@ class GeminiOptions(BaseChatModel):
     `finish_reason`.
 
     By prompt, malformed is an answer without the call that `tool_choice` demands. An answer that
-    holds nothing but invalid calls is asked for once more, too, and then handed over.
+    holds nothing but invalid calls is asked for once more, too, and then handed over; where nobody
+    asks, it raises.
     """
 
     _left_out: tuple[str, ...] = PrivateAttr(default=())

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.wire import shapes as gemini
 
+_FOREIGN_FILE = re.compile(r"file[-_]\w+")
+"""Ids of OpenAI and Anthropic; those of the Files API are paths."""
+
 _TYPES_BY_SUFFIX = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -182,6 +185,11 @@ def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemin
     if isinstance(text := source.get("text"), str):
         return {"text": text}
     if file_id := _text(source.get("file_id")):
+        if _FOREIGN_FILE.fullmatch(file_id):
+            raise RefusedError(
+                f"A {kind!r} block names {file_id!r}, a file that another vendor keeps. Send its "
+                "bytes as base64, or give it to Gemini's Files API and name its URI."
+            )
         return _render_uri(file_id, mime_type)
     keys = ", ".join(sorted(map(str, block)))
     raise RefusedError(

@@ -199,6 +199,8 @@ def test_a_type_that_nobody_told_is_read_from_the_bytes(data: str, mime_type: st
             {"type": "image", "base64": 5}, "no bytes and no place", id="a number as data"
         ),
         pytest.param({"type": "file", "file": {"file_id": "f"}}, "no bytes", id="openai's file id"),
+        pytest.param({"type": "file", "file_id": "file-8Zq"}, "another vendor", id="openai's id"),
+        pytest.param({"type": "image", "file_id": "file_01A"}, "another vendor", id="anthropic's"),
         pytest.param(
             {"type": "image_url", "image_url": "data:image/png;base64,"}, "data URI", id="empty URI"
         ),
