@@ -5,7 +5,7 @@ One question, one file:
 - `loop`: the two ways of running, sync and async. Start reading here
 - `run`: how far a run has come and what is next; `turn`: the same for the calls of one turn
 - `running`: threads and tasks
-- `answers`: what the model is told about a call
+- `answers`: what the model is told about a call; `injected`: and what it is not told
 - `toolbox`, `settings`: the tools and the options, checked once
 - `exchange`, `events`, `text`: what the caller sees
 """

@@ -11,16 +11,19 @@ from pydantic import ValidationError
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.tool_loop.injected import conceal, conceal_in_message
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from langchain_core.messages import InvalidToolCall, ToolCall
     from langchain_core.tools import BaseTool
 
 
-def render_result(output: Any, call: ToolCall, limit: int | None) -> ToolMessage:
-    """What a tool gave back as the answer to its call.
+def render_result(
+    output: Any, call: ToolCall, limit: int | None, injected: Mapping[str, Any]
+) -> ToolMessage:
+    """What a tool gave back as the answer to its call; a failure without what was injected.
 
     Raises:
         InvalidToolError: It is nothing that can be told to a model.
@@ -44,6 +47,8 @@ def render_result(output: Any, call: ToolCall, limit: int | None) -> ToolMessage
             )
     # A tool that builds its own message may have been written for another call.
     message = message.model_copy(update={"tool_call_id": call["id"], "name": call["name"]})
+    if message.status == "error":
+        message = conceal_in_message(message, injected)
     return _cut(message, limit)
 
 
@@ -53,13 +58,22 @@ def render_error(call: ToolCall, text: str, limit: int | None = None) -> ToolMes
     return _cut(message, limit)
 
 
-def render_failure(error: BaseException, tool: BaseTool, hidden: Collection[str]) -> str:
-    """What went wrong in a tool, in words."""
+def render_failure(
+    error: BaseException, tool: BaseTool, hidden: Collection[str], injected: Mapping[str, Any]
+) -> str:
+    """What went wrong in a tool, in words that show nothing of what was injected.
+
+    Args:
+        error: What the tool raised.
+        tool: The tool.
+        hidden: Its arguments that the model does not see.
+        injected: The values that nobody but the tools may see.
+    """
     if isinstance(error, ToolException):
-        return _said(error) or "The tool failed without an explanation."
+        return conceal(_said(error), injected) or "The tool failed without an explanation."
     if isinstance(error, ValidationError | ValidationErrorV1) and is_about_arguments(error, tool):
         told = [
-            _problem(found)
+            _problem(found, hidden, injected)
             for found in error.errors()
             if found["loc"][:1] not in [(name,) for name in hidden]
         ]
@@ -67,14 +81,14 @@ def render_failure(error: BaseException, tool: BaseTool, hidden: Collection[str]
             return f"Invalid arguments for {tool.name!r}: {'; '.join(told)}. Correct them."
         # The error shows what was injected, which the model is not to see.
         return f"Tool {tool.name!r} failed: it does not take what it is given besides the arguments"
-    return f"Tool {tool.name!r} failed: {_described(error)}"
+    return f"Tool {tool.name!r} failed: {_described(error, injected)}"
 
 
-def _described(error: BaseException) -> str:
+def _described(error: BaseException, injected: Mapping[str, Any]) -> str:
     """Kind and words of an error; of a group, those of what is in it."""
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(map(_described, error.exceptions))
-    words = " ".join(_said(error).split())
+        return "; ".join(_described(one, injected) for one in error.exceptions)
+    words = " ".join(conceal(_said(error), injected).split())
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
@@ -89,8 +103,9 @@ def is_about_arguments(error: BaseException, tool: BaseTool) -> bool:
     """Whether a validation error is about the call, not about something inside of the tool."""
     if isinstance(error, ValidationErrorV1):
         return error.model is tool.args_schema
-    schema = tool.get_input_schema()
-    return isinstance(error, ValidationError) and error.title == schema.__name__
+    # Not the name of the class: a schema may have a title of its own.
+    validator = getattr(tool.get_input_schema(), "__pydantic_validator__", None)
+    return isinstance(error, ValidationError) and error.title == getattr(validator, "title", None)
 
 
 def render_timeout(tool: BaseTool, seconds: float) -> str:
@@ -120,16 +135,22 @@ def render_denial(reason: str | None) -> str:
     return f"This call was denied: {reason}" if reason else "This call was denied."
 
 
-def _problem(found: Any) -> str:
+def _problem(found: Any, hidden: Collection[str], injected: Mapping[str, Any]) -> str:
     path = ".".join(map(str, found["loc"])) or "arguments"
-    given = "" if found["type"] in ("missing", "value_error.missing") else _given(found)
-    return f"{path}: {found['msg']}{given}"
+    is_missing = found["type"] in ("missing", "value_error.missing")
+    given = "" if is_missing else _given(found, hidden, injected)
+    return conceal(f"{path}: {found['msg']}", injected) + given
 
 
-def _given(found: Any) -> str:
+def _given(found: Any, hidden: Collection[str], injected: Mapping[str, Any]) -> str:
     if "input" not in found:
         return ""
-    shown = repr(found["input"])
+    value = found["input"]
+    if not found["loc"] and hidden:  # about all arguments together, the hidden ones among them
+        if not isinstance(value, dict):
+            return ""
+        value = {name: item for name, item in value.items() if name not in hidden}
+    shown = conceal(repr(value), injected)
     return f" (given: {shown if len(shown) <= 100 else shown[:100] + '…'})"
 
 

@@ -119,7 +119,8 @@ class ToolLoop(Runnable[Any, Any]):
         cache: Whether a call that was answered in this run is not run again when it is repeated
             word for word; or the names of the tools for which it is so.
         inject: Values for arguments that are marked as `InjectedToolArg`. The model never sees
-            these arguments, and what it makes up for them is dropped.
+            these arguments, and what it makes up for them is dropped. What a failure quotes of the
+            values is taken out of what the model is told; the error on the call's record has it.
         hold_back: How many characters of a turn `stream` holds back; see above.
     """
 

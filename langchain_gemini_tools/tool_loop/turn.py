@@ -195,7 +195,9 @@ class Turn:
                 raise outcome.error
             self._fail(slot, "failed", outcome.error)
             return
-        message = answers.render_result(outcome.output, slot.call, self.settings.max_output_chars)
+        message = answers.render_result(
+            outcome.output, slot.call, self.settings.max_output_chars, self.settings.inject
+        )
         if message.status == "error":
             self._end(slot, "failed", message)
             return
@@ -307,7 +309,8 @@ class Turn:
         if status == "timed_out":
             text = answers.render_timeout(tool, self.settings.timeout_of(tool.name) or 0)
         else:
-            text = answers.render_failure(error, tool, self.settings.box.hidden[tool.name])
+            hidden = self.settings.box.hidden[tool.name]
+            text = answers.render_failure(error, tool, hidden, self.settings.inject)
         self._end_with_error(slot, status, text, error)
 
     def _end_with_error(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+from urllib.parse import quote
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
@@ -18,7 +20,7 @@ from langchain_core.tools import (
     tool,
 )
 from langgraph.types import Command
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
 from pydantic.v1 import BaseModel as BaseModelV1
 
 from langchain_gemini_tools import ToolLoop, exchange_of
@@ -316,6 +318,167 @@ def test_an_injected_value_that_does_not_fit_is_not_shown_to_the_model() -> None
         )
     ]
     assert "secret-4711" in str(exchange.calls[0].error)  # for the program
+
+
+class Titled(BaseModel):
+    """A schema that is not called what its class is called."""
+
+    model_config = ConfigDict(title="Arguments of a search")
+    count: int
+    token: Annotated[str, InjectedToolArg]
+
+
+class Checked(BaseModel):
+    """A schema that looks at all arguments together."""
+
+    count: int
+    token: Annotated[str, InjectedToolArg]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        raise ValueError("count is too small")
+
+
+class CheckedFirst(BaseModel):
+    """One that looks at them before anything else does."""
+
+    count: int
+    token: Annotated[str, InjectedToolArg]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, given: dict[str, Any]) -> Any:
+        raise ValueError(f"not with {given['token']}")
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (
+            Titled,
+            "count: Input should be a valid integer, unable to parse string as an integer "
+            "(given: '7x')",
+        ),
+        (Checked, "arguments: Value error, count is too small (given: {'count': '7'})"),
+        (CheckedFirst, "arguments: Value error, not with [hidden] (given: {'count': '7'})"),
+    ],
+)
+@pytest.mark.parametrize("secret", ["S3CRET", "tk-" + "0123456789" * 12], ids=["short", "long"])
+def test_wrong_arguments_are_told_without_what_was_injected(
+    schema: type[BaseModel], words: str, secret: str
+) -> None:
+    @tool(args_schema=schema)
+    def search(count: int, token: str) -> str:
+        """Search."""
+        return "found"
+
+    count = "7x" if schema is Titled else "7"
+    asked = calls(call("search", count=count))
+    loop = _loop([search], asked, inject={"token": secret}, repeatable=["search"])
+    exchange = loop.invoke("Hi")
+    assert told(exchange) == [
+        ("1", "error", f"Invalid arguments for 'search': {words}. Correct them.")
+    ]
+    assert exchange.calls[0].attempts == 1
+
+
+class Login(BaseModel):
+    """Something that a tool makes of what it is given."""
+
+    name: str
+    token: int
+
+
+@dataclass(frozen=True)
+class Account:
+    """A value with a secret in it."""
+
+    owner: str
+    keys: list[SecretStr]
+
+
+TOKEN = "tk/0123456789" + "abcdefghij" * 8
+
+
+def _login(token: str) -> None:
+    Login.model_validate({"name": "eve", "token": token})
+
+
+def _login_in_other_words(token: str) -> None:
+    try:
+        _login(token)
+    except ValueError as error:
+        raise ToolException(f"No login: {error}") from error
+
+
+def _say(kind: type[Exception], words: str) -> Any:
+    def fail(token: str) -> None:
+        raise kind(words.format(token=token, quoted=quote(token, safe="")))
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("fail", "words"),
+    [
+        (_say(ValueError, "bad token {token}!"), "ValueError: bad token [hidden]!"),
+        (_say(KeyError, "{token}"), "KeyError: '[hidden]'"),
+        (_say(OSError, "401 for https://a.b/?key={quoted}"), "401 for https://a.b/?key=[hidden]"),
+        (_say(ToolException, "Not with {token}."), "Not with [hidden]."),
+        (_login, "token Input should be a valid integer"),
+        (_login_in_other_words, "No login: 1 validation error for Login"),
+    ],
+    ids=["words", "key", "address", "tool exception", "validation", "validation in other words"],
+)
+@pytest.mark.parametrize(
+    "injected", [TOKEN, SecretStr(TOKEN), Account("eve", [SecretStr(TOKEN)])], ids=type
+)
+def test_a_failure_is_told_without_what_was_injected(fail: Any, words: str, injected: Any) -> None:
+    @tool
+    def search(text: str, token: Annotated[Any, InjectedToolArg]) -> str:
+        """Search."""
+        value = token.keys[0] if isinstance(token, Account) else token
+        fail(value.get_secret_value() if isinstance(value, SecretStr) else value)
+        return ""
+
+    ((_, status, answer),) = _told([search], call("search", text="x"), inject={"token": injected})
+    assert status == "error"
+    assert words in answer
+    assert not any(part in answer for part in (TOKEN[3:13], TOKEN[-8:]))
+
+
+def test_a_failure_that_the_tool_puts_into_words_is_told_without_what_was_injected() -> None:
+    @tool
+    def search(text: str, token: Annotated[str, InjectedToolArg]) -> str:
+        """Search."""
+        raise ToolException(f"Not with {token}.")
+
+    @tool
+    def look(text: str, token: Annotated[str, InjectedToolArg]) -> ToolMessage:
+        """Look."""
+        block = {"type": "text", "text": f"Not with {token}."}
+        return ToolMessage([block], tool_call_id="", status="error")
+
+    search.handle_tool_error = lambda error: f"Sorry: {error}"
+    asked = [call("search", text="x"), call("look", "2", text="x")]
+    assert _told([search, look], *asked, inject={"token": TOKEN}) == [
+        ("1", "error", "Sorry: Not with [hidden]."),
+        ("2", "error", "Not with [hidden]."),
+    ]
+
+
+def test_a_short_value_that_was_injected_tears_up_no_words() -> None:
+    @tool
+    def search(text: str, place: Annotated[str, InjectedToolArg]) -> str:
+        """Search."""
+        raise ToolException("The product in prod is unproductive.")
+
+    assert _told([search], call("search", text="x"), inject={"place": "prod"}) == [
+        ("1", "error", "The product in [hidden] is unproductive.")
+    ]
+    assert _told([search], call("search", text="x"), inject={"place": "in"}) == [
+        ("1", "error", "The product in prod is unproductive.")
+    ]
 
 
 def test_a_tool_may_change_its_arguments_without_changing_the_history() -> None:
