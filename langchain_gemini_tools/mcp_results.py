@@ -8,6 +8,7 @@ are mended where they arise, so that every executor sees the same.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ async def mcp_interceptor(
     if not isinstance(result, CallToolResult):
         return result  # another interceptor has answered in LangChain's words
     content = [_without_sound(block) for block in result.content]
-    return result.model_copy(update={"content": _with_structure(content, result)})
+    with suppress(ValueError, RecursionError):  # too deep to be compared or written
+        content = _with_structure(content, result)
+    return result.model_copy(update={"content": content})
 
 
 def _failures_of_a_server(error: Exception) -> list[str]:
@@ -123,5 +126,5 @@ def _with_structure(content: Sequence[ContentBlock], result: CallToolResult) -> 
 def _parse(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

@@ -101,6 +101,33 @@ async def test_structured_content_is_one_json_value(given: CallToolResult, conte
     assert await pass_on(given) == given.model_copy(update={"content": content})
 
 
+def deep(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+UNREADABLE = "[" * 100_000
+ODD = {
+    "nested too deep": {"result": deep(100_000)},
+    "a number with too many digits": {"count": 10**5_000},
+}
+
+
+@pytest.mark.parametrize("structure", ODD.values(), ids=ODD)
+async def test_a_structure_that_cannot_be_written_changes_nothing(structure: Any) -> None:
+    given = result(text("Found one."), IMAGE)
+    passed_on = await pass_on(given.model_copy(update={"structuredContent": structure}))
+    assert passed_on.content == given.content
+
+
+async def test_a_text_that_cannot_be_read_as_json_is_text() -> None:
+    passed_on = await pass_on(result(text(UNREADABLE), structured=A))
+    words = f'{{"content": "{UNREADABLE}", "structuredContent": {{"name": "Å"}}}}'
+    assert passed_on.content == [text(words)]
+
+
 async def test_sound_is_a_file_of_its_type() -> None:
     passed_on = await pass_on(result(AudioContent(type="audio", data="AAAA", mimeType="audio/wav")))
     blob = BlobResourceContents(uri=AnyUrl("data:sound"), mimeType="audio/wav", blob="AAAA")
