@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.bodies import streamed_text
+from langchain_gemini_tools.testing.bodies import joined_text
 from langchain_gemini_tools.testing.errors import CassetteFileError
 from langchain_gemini_tools.testing.files import FIRST_KEY, deserialize, load, recorded_against
 from langchain_gemini_tools.testing.secrets import (
@@ -90,8 +90,9 @@ def _secrets(found: JsonObject) -> Iterator[str]:
                 yield f"{side}: the header {name!r} is not one of {', '.join(sorted(allowed))}"
     scrubber = Scrubber(credentials_of_the_environment())
     yield from scrubber.leaks(found)
-    together = streamed_text(found["response"].get("body"))
-    yield from scrubber.leaks(together, "response.events together")
+    for side in ("request", "response"):
+        together = joined_text(found[side].get("body"))
+        yield from scrubber.leaks(together, f"{side}.texts together")
     uri = found["request"]["uri"]
     if scrubber.uri(uri) != uri and "/projects/" not in uri:
         yield "request: the address holds a credential"

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 from langchain_gemini_tools.testing.errors import CassetteFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 JsonObject = dict[str, Any]
 
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _PIECES = ("text", "stringValue")  # of answers, and of arguments that come in pieces
+_WRITTEN_PIECE = re.compile(rf'"(?:{"|".join(_PIECES)})"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
+"""A piece in what is no JSON: in a stream that was cut, for one."""
 _MAX_DEPTH = 64  # deeper values stay text: a YAML loader walks them on the stack
 
 
@@ -72,9 +74,20 @@ def read_body(form: Any) -> bytes:
     )
 
 
-def streamed_text(form: Any) -> str:
-    """What a stream says when its pieces are put together; they may be cut anywhere."""
-    return "".join(_texts(form["events"])) if isinstance(form, dict) and "events" in form else ""
+def joined_text(form: Any) -> str:
+    """What a body says when its pieces are put together; they may be cut anywhere."""
+    match form:
+        case {"json": value}:
+            return "".join(_texts(value))
+        case {"events": list(events)}:
+            return "".join(text for event in events for text in _texts_of_event(event))
+        case {"text": str(text)}:
+            return "".join(_WRITTEN_PIECE.findall(text))
+    return ""
+
+
+def _texts_of_event(event: Any) -> Iterable[str]:
+    return _WRITTEN_PIECE.findall(event) if isinstance(event, str) else _texts(event)
 
 
 def _texts(value: Any) -> Iterator[str]:

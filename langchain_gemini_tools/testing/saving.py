@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from vcr.request import Request
 from vcr.serialize import serialize
 
-from langchain_gemini_tools.testing.bodies import read_body, streamed_text, write_body
+from langchain_gemini_tools.testing.bodies import joined_text, read_body, write_body
 from langchain_gemini_tools.testing.errors import SecretFoundError
 from langchain_gemini_tools.testing.files import LOOPBACK
 from langchain_gemini_tools.testing.matching import (
@@ -112,14 +112,19 @@ def _decompressed(response: JsonObject) -> tuple[bytes, JsonObject]:
 def _refuse_secrets(requests: list[Any], responses: list[JsonObject], scrubber: Scrubber) -> None:
     found: list[str] = []
     for number, (request, response) in enumerate(zip(requests, responses, strict=True), start=1):
+        question = write_body(request.body)
         answer = write_body(response["body"]["string"])
         sides = {
-            "request": {"uri": request.uri, "body": write_body(request.body)},
+            "request": {
+                "uri": request.uri,
+                "body": question,
+                "texts together": joined_text(question),
+            },
             "response": {
                 "status": response["status"],
                 "headers": response["headers"],
                 "body": answer,
-                "events together": streamed_text(answer),
+                "texts together": joined_text(answer),
             },
         }
         found += [f"interaction {number}, {leak}" for leak in scrubber.leaks(sides)]

@@ -11,6 +11,8 @@ import base64
 import json
 import os
 import re
+import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsplit, urlunsplit
 
@@ -68,6 +70,14 @@ _HTML_SIGNS = re.compile("[<>&='\"]")
 PROJECT = re.compile(r"(?<=/projects/)[^/]+(?=/locations/)")
 """The project in an address of Vertex AI. Other APIs have projects that they serve."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_BASE64_LINES = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{20,}+\s++)++[A-Za-z0-9+/]*+")
+_HEX = re.compile(r"[0-9a-fA-F]{30,}")
+_WIDE = re.compile(r"(?:[ -~]\0{1,3}){7,}[ -~]?")  # UTF-16 and UTF-32, from either end
+_ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/nrt]))')
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+_GZIP = b"\x1f\x8b"
+_MAX_INFLATED = 16_000_000
+_MAX_LAYERS = 2  # a file in base64 may hold base64
 _MIN_LENGTH = 8  # shorter values are no secrets, and would tear up unrelated words
 
 
@@ -127,12 +137,14 @@ class Scrubber:
                     yield from self.leaks(item, f"{place}[{number}]")
 
     def _kinds_in(self, text: str) -> Iterator[str]:
+        found: dict[str, str] = {}
         for how, read in _readings(text):
             for kind, shapes in SHAPES.items():
-                if any(shape.search(read) for shape in shapes):
-                    yield kind + how
+                if kind not in found and any(shape.search(read) for shape in shapes):
+                    found[kind] = how
             if any(form in read for form in self._forms):
-                yield f"the credential that was used{how}"
+                found.setdefault("the credential that was used", how)
+        yield from (kind + how for kind, how in found.items())
 
 
 def checked_secrets(values: Collection[str]) -> list[str]:
@@ -180,10 +192,12 @@ def credentials_of_the_environment() -> list[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """The secret as it is, as JSON may write it, in an address, and inside base64."""
+    """The secret as it is, as JSON may write it, in an address, as hex, and inside base64."""
     as_html = _HTML_SIGNS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", secret)
-    yield from (secret, as_html, secret.replace("/", "\\/"), json.dumps(secret)[1:-1])
+    for written in (secret, as_html, secret.replace("/", "\\/"), json.dumps(secret)[1:-1]):
+        yield from (written, json.dumps(written)[1:-1])  # and as JSON inside JSON
     yield from (quote(secret, safe=""), quote(secret), quote_plus(secret))
+    yield from (secret.encode().hex(), secret.encode().hex().upper())
     for shift in range(3):
         # Three bytes are four letters. The letters at both ends also depend on their neighbours.
         raw = b"\0" * shift + secret.encode()
@@ -195,13 +209,60 @@ def _forms(secret: str) -> Iterator[str]:
 
 def _readings(text: str) -> Iterator[tuple[str, str]]:
     """The text, and what it hides from a simple search."""
-    yield "", text
+    views = {text: ""}
     if "%" in text:
-        yield " (in an address)", unquote(text)
-    if "\\u" in text:
-        escape = re.compile(r"\\u([0-9a-fA-F]{4})")
-        yield " (escaped)", escape.sub(lambda found: chr(int(found[1], 16)), text)
-    for encoded in _BASE64.findall(text):
-        standard = encoded.rstrip("=").replace("-", "+").replace("_", "/")
-        raw = base64.b64decode(standard[: len(standard) // 4 * 4])
-        yield " (inside base64)", raw.decode("latin-1")
+        views.setdefault(unquote(text), " (in an address)")
+    if "\\" in text:
+        views.setdefault(_unescaped(text), " (escaped)")
+    for view, how in views.items():
+        yield how, view
+        yield from _hidden_in(view, _MAX_LAYERS)
+
+
+def _unescaped(text: str) -> str:
+    """The text as JSON means it, also where JSON stands inside of JSON."""
+    for _ in range(3):
+        text = _ESCAPE.sub(_meant, text)
+    return text
+
+
+def _meant(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else _ESCAPED.get(escape[2], escape[2])
+
+
+def _hidden_in(text: str, layers: int) -> Iterator[tuple[str, str]]:
+    """What is encoded in a text, and what is encoded in that."""
+    for found in _WIDE.findall(text):
+        yield " (in UTF-16)", found.replace("\0", "")
+    for how, raw in _decoded(text):
+        inside = raw.decode("latin-1")
+        yield how, inside
+        if layers > 1:
+            yield from _hidden_in(inside, layers - 1)
+
+
+def _decoded(text: str) -> Iterator[tuple[str, bytes]]:
+    """The bytes that are written as base64 or hex in a text."""
+    lines = ["".join(found.split()) for found in _BASE64_LINES.findall(text)]
+    for encoded in (*_BASE64.findall(text), *lines):
+        raw = _from_base64(encoded)
+        yield " (inside base64)", raw
+        if raw.startswith(_GZIP):
+            yield " (compressed)", _inflated(raw)
+    for encoded in _HEX.findall(text):
+        for start in (0, 1):
+            whole = encoded[start : start + (len(encoded) - start) // 2 * 2]
+            yield " (as hex)", bytes.fromhex(whole)
+
+
+def _from_base64(encoded: str) -> bytes:
+    standard = encoded.rstrip("=").replace("-", "+").replace("_", "/")
+    if len(standard) % 4 == 1:  # a letter of something else
+        standard = standard[:-1]
+    return base64.b64decode(standard + "=" * (-len(standard) % 4))
+
+
+def _inflated(raw: bytes) -> bytes:
+    with suppress(zlib.error):
+        return zlib.decompressobj(wbits=31).decompress(raw, _MAX_INFLATED)
+    return b""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_gemini_tools.errors import UnreadableReplyError
+from langchain_gemini_tools.errors import GeminiToolsError, UnreadableReplyError
 from langchain_gemini_tools.testing import (
     CassetteError,
     CassetteFileError,
@@ -101,17 +105,47 @@ def test_a_credential_in_binary_data_is_not_saved(model: ChatGemini, emulator: E
     assert not FILE.exists()
 
 
-def test_a_credential_in_the_pieces_of_a_stream_is_not_saved(
-    model: ChatGemini, emulator: Emulator
+def _body(*texts: str) -> bytes:
+    parts = [{"text": text} for text in texts]
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
+    return json.dumps({"candidates": [candidate]}).encode()
+
+
+HALVES = (API_KEY[:9], API_KEY[9:])
+EVENTS = b"".join(b"data: " + _body(half) + b"\r\n\r\n" for half in HALVES)
+IN_PIECES = {
+    "parts": (_body(*HALVES), "texts together: the credential that was used"),
+    "events": (EVENTS, "texts together: the credential that was used"),
+    "events, cut": (EVENTS + b"data: {", "texts together: the credential that was used"),
+    "lines of base64": (
+        _body(base64.encodebytes(b"x" * 46 + API_KEY.encode()).decode()),
+        "the credential that was used (inside base64)",
+    ),
+    "UTF-16": (_body(API_KEY).decode().encode("utf-16"), "that was used (in UTF-16)"),
+    "gzip": (gzip.compress(_body(API_KEY)), "that was used (compressed)"),
+}
+
+
+@pytest.mark.parametrize(("body", "words"), IN_PIECES.values(), ids=IN_PIECES)
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+async def test_a_credential_in_pieces_or_encoded_is_not_saved(
+    way: str, body: bytes, words: str, model: ChatGemini, emulator: Emulator
 ) -> None:
-    half = len(API_KEY) // 2
-    emulator.reply(parts=[{"text": f"It is {API_KEY[:half]}"}, {"text": API_KEY[half:]}])
+    emulator.reply(fault=raw(200, body))
     with (
-        pytest.raises(SecretFoundError, match=r"events together: the credential that was used"),
+        pytest.raises(SecretFoundError, match=re.escape(words)),
         cassette("weather", record_mode="all"),
+        suppress(GeminiToolsError),  # what the model makes of it does not matter here
     ):
-        list(model.stream(QUESTION))
+        await ask(model, way)
     assert not FILE.exists()
+
+
+def test_the_key_is_taken_out_of_hex(model: ChatGemini, emulator: Emulator) -> None:
+    emulator.reply(f"It is {API_KEY.encode().hex()}.")
+    with cassette("weather", record_mode="all"):
+        model.invoke(QUESTION)
+    assert "It is [redacted]." in FILE.read_text()
 
 
 def test_two_cassettes_at_once_are_refused(model: ChatGemini) -> None:

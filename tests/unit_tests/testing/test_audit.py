@@ -88,8 +88,13 @@ def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ),
         pytest.param(
             {"response": {"body": {"events": [{"text": KEY[:9]}, {"text": KEY[9:]}]}}},
-            ["interaction 1, response.events together: a Google API key"],
+            ["interaction 1, response.texts together: a Google API key"],
             id="a key in the pieces of a stream",
+        ),
+        pytest.param(
+            {"request": {"body": {"json": {"parts": [{"text": KEY[:9]}, {"text": KEY[9:]}]}}}},
+            ["interaction 1, request.texts together: a Google API key"],
+            id="a key in the parts of a question",
         ),
         pytest.param(
             {"response": {"body": {"text": "the key is key-of-this-machine"}}},

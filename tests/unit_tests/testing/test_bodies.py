@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_gemini_tools.testing.bodies import read_body, write_body
+from langchain_gemini_tools.testing.bodies import joined_text, read_body, write_body
 from langchain_gemini_tools.testing.errors import CassetteFileError
 from langchain_gemini_tools.testing.files import dump, load
 
@@ -126,3 +126,19 @@ def through_a_file(form: Any) -> Any:
 def _typed(value: Any) -> str:
     """Told apart by type as well: to Python, 1 and 1.0 and True are equal."""
     return json.dumps(value, sort_keys=True)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"parts": [{"text": "one "}, {"functionCall": {"name": "x"}}, {"text": "two"}]}',
+        b'data: {"parts": [{"text": "one "}]}\n\ndata: {"parts": [{"text": "two"}]}\n\n',
+        b'data: {"parts": [{"text": "one "}]}\n\ndata: {"parts": [{"text" : "two"}]}\n\ndata: {',
+        b'data: {"parts": [{"text": "one "}]}\n\ndata: {"parts": [{"text": "two',
+        b'data: {"parts":\ndata: [{"text": "one "}]}\n\ndata: {"parts": [{"text": "two"}]}\n\n',
+        b'{"parts": [{"text": "one "}, {"text": "two"}',
+    ],
+    ids=["parts", "events", "a cut stream", "a cut event", "an event in lines", "a cut body"],
+)
+def test_the_pieces_of_a_body_are_put_together(raw: bytes) -> None:
+    assert joined_text(write_body(raw)) == "one two"

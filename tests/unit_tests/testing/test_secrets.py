@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
+import time
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -40,6 +42,9 @@ SHAPED = {
         quote(KEY),
         quote(KEY, safe=""),
         quote_plus(KEY),
+        json.dumps(KEY.replace("/", "\\/")),
+        KEY.encode().hex(),
+        KEY.encode().hex().upper(),
         f"https://api.example/?k={quote_plus(KEY)}&x=1",
     ],
 )
@@ -95,6 +100,56 @@ def test_what_a_simple_search_does_not_see_is_found() -> None:
         "b: a Google API key (in an address)",
         ", a field's name: a Google API key",
     ]
+
+
+IN_LINES = base64.encodebytes(b"key: " * 10 + GOOGLE.encode()).decode()
+ENCODED = {
+    "base64 in lines": (IN_LINES, " (inside base64)"),
+    "base64 in lines, with other words": (f"The file:\r\n{IN_LINES}\r\nEnd", " (inside base64)"),
+    "base64 in lines, escaped": (json.dumps(IN_LINES), " (inside base64)"),
+    "base64 in base64": (
+        base64.b64encode(b"a: " + base64.b64encode(GOOGLE.encode())).decode(),
+        " (inside base64)",
+    ),
+    "base64 in an address": (
+        quote(base64.b64encode(b"\xff" * 9 + GOOGLE.encode()), safe=""),
+        " (inside base64)",
+    ),
+    "compressed": (base64.b64encode(gzip.compress(GOOGLE.encode())).decode(), " (compressed)"),
+    "hex": (GOOGLE.encode().hex(), " (as hex)"),
+    "hex after another digit": ("0" + GOOGLE.encode().hex(), " (as hex)"),
+    "UTF-16": (GOOGLE.encode("utf-16-le").decode("latin-1"), " (in UTF-16)"),
+    "UTF-16 from the other end": (GOOGLE.encode("utf-16-be").decode("latin-1"), " (in UTF-16)"),
+    "UTF-16 in base64": (base64.b64encode(GOOGLE.encode("utf-16")).decode(), " (in UTF-16)"),
+    "UTF-32 in base64": (base64.b64encode(GOOGLE.encode("utf-32")).decode(), " (in UTF-16)"),
+}
+
+
+@pytest.mark.parametrize(("written", "how"), ENCODED.values(), ids=ENCODED)
+def test_what_is_encoded_in_a_usual_way_is_found(written: str, how: str) -> None:
+    assert [*Scrubber().leaks(written)] == [f"the text: a Google API key{how}"]
+
+
+@pytest.mark.parametrize(
+    "encode", [base64.encodebytes, gzip.compress, lambda raw: raw.decode().encode("utf-16")]
+)
+@pytest.mark.parametrize("before", range(40, 60))
+def test_the_key_that_was_used_is_found_wherever_it_stands_in_a_file(
+    encode: Any, before: int
+) -> None:
+    file = base64.b64encode(encode(b"x" * before + KEY.encode())).decode()
+    assert len([*Scrubber([KEY]).leaks(file)]) == 1
+    lines = base64.encodebytes(b"x" * before + KEY.encode()).decode()
+    scrubber = Scrubber([KEY])
+    assert "[redacted]" in scrubber.text(lines) or [*scrubber.leaks(lines)]
+
+
+def test_a_large_file_is_searched_in_time_that_grows_with_it() -> None:
+    begun = time.process_time()
+    assert [*Scrubber([KEY]).leaks("QUJD" * 1_000_000)] == []
+    assert [*Scrubber([KEY]).leaks("QUJD\n" * 500_000)] == []
+    assert [*Scrubber([KEY]).leaks("0\\u00" * 500_000)] == []
+    assert time.process_time() - begun < 20
 
 
 def test_a_signature_is_not_taken_for_a_key() -> None:
