@@ -10,11 +10,11 @@ from urllib.parse import urlsplit, urlunsplit
 from vcr.request import Request
 from vcr.serialize import serialize
 
+from langchain_gemini_tools.testing.addresses import credentials_in_address, is_gemini
 from langchain_gemini_tools.testing.bodies import joined_text, read_body, write_body
 from langchain_gemini_tools.testing.errors import SecretFoundError
 from langchain_gemini_tools.testing.files import LOOPBACK
 from langchain_gemini_tools.testing.matching import (
-    GEMINI_PATH,
     body_bytes,
     ids_of_calls,
     made_up,
@@ -43,8 +43,9 @@ def render_file(kept: tuple[JsonObject, Any], secrets: Iterable[str] = ()) -> st
     cassette, serializer = kept
     values = [*secrets, *credentials_of_the_environment()]
     for request in cassette["requests"]:
-        values += credentials_in(request.headers, request.uri)
-    scrubber = Scrubber(values)
+        values += credentials_in(request.headers)
+    maybe = [v for request in cassette["requests"] for v in credentials_in_address(request.uri)]
+    scrubber = Scrubber(values, maybe)
     responses = [_clean_response(response, scrubber) for response in cassette["responses"]]
     answered = b"".join(response["body"]["string"] for response in responses)
     requests = [_clean_request(request, scrubber, answered) for request in cassette["requests"]]
@@ -140,6 +141,6 @@ def _refuse_secrets(requests: list[Any], responses: list[JsonObject], scrubber: 
 def _without_local_port(uri: str) -> str:
     """An address of this machine without its port, which is another one in each run."""
     split = urlsplit(uri)
-    if GEMINI_PATH.search(split.path) and LOOPBACK.fullmatch(split.hostname or ""):
+    if is_gemini(uri) and LOOPBACK.fullmatch(split.hostname or ""):
         return urlunsplit((split.scheme, "127.0.0.1", split.path, split.query, ""))
     return uri

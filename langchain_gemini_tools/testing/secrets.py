@@ -16,12 +16,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsplit, urlunsplit
 
+from langchain_gemini_tools.testing.addresses import (
+    MIN_LENGTH,
+    PROJECT,
+    REDACTED,
+    credentials_in_address,
+    is_gemini,
+    may_be_credential,
+    redacted,
+)
 from langchain_gemini_tools.testing.errors import CassetteError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-REDACTED = "[redacted]"
 KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 
 REQUEST_HEADERS = frozenset({"content-type"})
@@ -64,11 +72,8 @@ SHAPES = {
 """Strings that are taken for credentials wherever they stand."""
 
 _SECRET_NAMES = re.compile(r"auth|key|token|cookie|secret|password|signature", re.IGNORECASE)
-_SECRET_PARAMETERS = frozenset({"key", "api_key", "apikey", "access_token", "token", "signature"})
 _SCHEME = re.compile(r"^[A-Za-z-]+ +(?=\S+$)")  # "Bearer ", "Basic "
 _HTML_SIGNS = re.compile("[<>&='\"]")
-PROJECT = re.compile(r"(?<=/projects/)[^/]+(?=/locations/)")
-"""The project in an address of Vertex AI. Other APIs have projects that they serve."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 _BASE64_LINES = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{20,}+\s++)++[A-Za-z0-9+/]*+")
 _HEX = re.compile(r"[0-9a-fA-F]{30,}")
@@ -78,15 +83,20 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 _GZIP = b"\x1f\x8b"
 _MAX_INFLATED = 16_000_000
 _MAX_LAYERS = 2  # a file in base64 may hold base64
-_MIN_LENGTH = 8  # shorter values are no secrets, and would tear up unrelated words
 
 
 class Scrubber:
     """Takes credentials out of anything that is about to be written."""
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
-        long_enough = {value.strip() for value in values if len(value.strip()) >= _MIN_LENGTH}
-        forms = {form for value in long_enough for form in _forms(value)}
+    def __init__(self, values: Iterable[str] = (), maybe: Iterable[str] = ()) -> None:
+        """Take out these values.
+
+        Args:
+            values: Credentials.
+            maybe: What may be one, or what is asked for; in an address it is marked.
+        """
+        self._known = _long_enough(values)
+        forms = {form for value in self._known | _long_enough(maybe) for form in _forms(value)}
         self._forms = sorted(forms, key=len, reverse=True)
 
     def text(self, text: str) -> str:
@@ -114,13 +124,19 @@ class Scrubber:
         """The address without credentials, and without the project that pays for the call."""
         split = urlsplit(uri)
         kept = [
-            (name, self.text(value))
+            (name, self._parameter(name, value, uri))
             for name, value in parse_qsl(split.query, keep_blank_values=True)
-            if not _is_secret(name, value)
+            if not (is_gemini(uri) and may_be_credential(name, value, uri))
         ]
         host = split.netloc.rpartition("@")[2]
         path = self.text(PROJECT.sub("project", split.path))
         return urlunsplit((split.scheme, host, path, urlencode(kept, safe="$"), ""))
+
+    def _parameter(self, name: str, value: str, uri: str) -> str:
+        if not may_be_credential(name, value, uri):
+            return self.text(value)
+        is_known = value.strip() in self._known or _is_shaped(value)
+        return REDACTED if is_known else redacted(name, value, uri)
 
     def leaks(self, value: Any, place: str = "") -> Iterator[str]:
         """Where something is left that looks like a credential, and what it looks like."""
@@ -157,9 +173,9 @@ def checked_secrets(values: Collection[str]) -> list[str]:
         raise CassetteError("secrets has to be a list of values: put a single one into a list.")
     given = [value for value in values if value]
     for value in given:
-        if len(value.strip()) < _MIN_LENGTH:
+        if len(value.strip()) < MIN_LENGTH:
             raise CassetteError(
-                f"One of secrets has {len(value)} characters. It takes {_MIN_LENGTH} to tell a "
+                f"One of secrets has {len(value)} characters. It takes {MIN_LENGTH} to tell a "
                 "secret from other text: keep a shorter one out of what the program sends."
             )
     return given
@@ -173,13 +189,15 @@ def credentials_in(headers: Mapping[str, Any], uri: str = "") -> list[str]:
         if _SECRET_NAMES.search(_as_text(name))
         for text in map(_as_text, value if isinstance(value, (list, tuple)) else [value])
     ]
-    found += [value for name, value in parse_qsl(urlsplit(uri).query) if _is_secret(name, value)]
-    return [_SCHEME.sub("", value) for value in found]
+    return [_SCHEME.sub("", value) for value in [*found, *credentials_in_address(uri)]]
 
 
-def _is_secret(parameter: str, value: str) -> bool:
-    """Whether a parameter is a credential; `?key=oslo` says which value is asked for."""
-    return parameter.lower() in _SECRET_PARAMETERS and len(value) >= _MIN_LENGTH
+def _long_enough(values: Iterable[str]) -> set[str]:
+    return {value.strip() for value in values if len(value.strip()) >= MIN_LENGTH}
+
+
+def _is_shaped(value: str) -> bool:
+    return any(shape.fullmatch(value) for shapes in SHAPES.values() for shape in shapes)
 
 
 def _as_text(given: Any) -> str:
@@ -203,7 +221,7 @@ def _forms(secret: str) -> Iterator[str]:
         raw = b"\0" * shift + secret.encode()
         whole = base64.b64encode(raw[: len(raw) // 3 * 3]).decode()
         core = whole[4:] if shift else whole
-        if len(core) >= _MIN_LENGTH:
+        if len(core) >= MIN_LENGTH:
             yield from (core, core.replace("+", "-").replace("/", "_"))
 
 

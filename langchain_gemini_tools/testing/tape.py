@@ -18,9 +18,10 @@ from vcr.record_mode import RecordMode
 from vcr.serialize import deserialize
 
 from langchain_gemini_tools.testing import files
+from langchain_gemini_tools.testing.addresses import GEMINI_PATH, PROJECT
 from langchain_gemini_tools.testing.errors import StaleCassetteError
-from langchain_gemini_tools.testing.matching import GEMINI_PATH, matchers, place_of
-from langchain_gemini_tools.testing.secrets import PROJECT, Scrubber
+from langchain_gemini_tools.testing.matching import matchers, place_of
+from langchain_gemini_tools.testing.secrets import Scrubber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

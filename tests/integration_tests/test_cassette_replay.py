@@ -303,6 +303,25 @@ def test_other_apis_are_recorded_too_and_known_by_their_hosts(
             httpx.get("http://weather.example/weather?city=Oslo")
 
 
+def test_a_tools_own_request_is_known_by_its_key_and_its_credential_is_not_saved(
+    emulator: Emulator,
+) -> None:
+    place, order = (f"{emulator.url}/weather?key={key}" for key in ("san-francisco", "order-4711"))
+    credential = "api_key=hunter22-hunter22"
+    with cassette("weather", record_mode="all"):
+        for uri in (place, order, f"{emulator.url}/weather?{credential}"):
+            httpx.get(uri)
+    text = FILE.read_text()
+    assert [found for found in ("hunter22", "order-4711") if found in text] == []
+    others = ("key=reykjavik-town", "key=order-4712", "key=", "")
+    with cassette("weather"):
+        for query in others:
+            with pytest.raises(StaleCassetteError):
+                httpx.get(f"{emulator.url}/weather?{query}")
+        for uri in (place, order, f"{emulator.url}/weather?api_key=another-one"):
+            httpx.get(uri)
+
+
 def test_projects_of_another_api_do_not_stand_for_a_key(
     model: ChatGemini, emulator: Emulator
 ) -> None:

@@ -46,6 +46,31 @@ def turn(*parts: Any) -> Any:
         pytest.param(ask(uri=URI + "?alt=sse&x=1"), ask(uri=URI + "?x=1&alt=sse"), id="order"),
         pytest.param(ask(uri=URI + "?key=AIza1234"), ask(uri=URI), id="a key in the address"),
         pytest.param(
+            ask(uri="https://maps.example/?api_key=a-dummy-one"),
+            ask(uri="https://maps.example/?api_key=%5Bredacted%5D"),
+            id="a credential of another API",
+        ),
+        pytest.param(
+            ask(uri="https://maps.googleapis.com/?key=a-dummy-one"),
+            ask(uri="https://maps.googleapis.com/?key=%5Bredacted%5D"),
+            id="a key of another API of Google",
+        ),
+        pytest.param(
+            ask(uri="https://maps.example/?key=some-other-key-1"),
+            ask(uri="https://maps.example/?key=%5Bredacted%5D"),
+            id="what was known to be a credential",
+        ),
+        pytest.param(
+            ask(uri="https://maps.example/?key=order-4711"),
+            ask(uri="https://maps.example/?key=%5Bredacted-173d%5D"),
+            id="the same value",
+        ),
+        pytest.param(
+            ask(uri="https://maps.example/?api_key=a-dummy-one"),
+            ask(uri="https://maps.example/"),
+            id="a credential that a recording left out",
+        ),
+        pytest.param(
             ask(uri="http://127.0.0.1:4711/v1beta/models/m:generateContent"),
             ask(),
             id="another host",
@@ -159,6 +184,34 @@ def test_the_same_question_is_known_again(now: Any, recorded: Any) -> None:
             ask(uri="https://values.example/?key=oslo"),
             ("query", "recorded [('key', 'oslo')], now [('key', 'rome')]"),
             id="a key that is no credential",
+        ),
+        pytest.param(
+            ask(uri="https://values.example/?key=reykjavik-town"),
+            ask(uri="https://values.example/?key=san-francisco"),
+            ("query", "recorded [('key', 'san-francisco')], now [('key', 'reykjavik-town')]"),
+            id="a long key that is no credential",
+        ),
+        pytest.param(
+            ask(uri="https://values.example/?key=order-4711"),
+            ask(uri="https://values.example/?key=order-4712"),
+            (
+                "query",
+                "recorded [('key', '[redacted-183e]')], now [('key', '[redacted-173d]')] "
+                "(a credential that may differ is named in `secrets` when it is recorded)",
+            ),
+            id="a key that may be a credential",
+        ),
+        pytest.param(
+            ask(uri="https://values.example/"),
+            ask(uri="https://values.example/?api_key=%5Bredacted%5D"),
+            ("query", "recorded [('api_key', '[redacted]')], now []"),
+            id="no credential",
+        ),
+        pytest.param(
+            ask(uri="https://values.example/?key=order-4711"),
+            ask(uri="https://values.example/"),
+            ("query", "recorded [], now [('key', '[redacted-173d]')]"),
+            id="a key that was not recorded",
         ),
         pytest.param(
             ask(uri=URI + "?alt=sse"),

@@ -171,8 +171,21 @@ def test_nothing_in_recorded_traffic_is_taken_for_a_credential() -> None:
 @pytest.mark.parametrize(
     ("uri", "clean"),
     [
-        ("https://h/v1/models/m:x?key=abcdefgh&alt=sse", "https://h/v1/models/m:x?alt=sse"),
-        ("https://h/x?access_token=abcdefgh", "https://h/x"),
+        (
+            "https://h/v1/models/m:generateContent?key=abcdefgh&alt=sse",
+            "https://h/v1/models/m:generateContent?alt=sse",
+        ),
+        ("https://h/x?access_token=abcdefgh", "https://h/x?access_token=%5Bredacted%5D"),
+        ("https://maps.googleapis.com/x?key=a-dummy", "https://maps.googleapis.com/x?key=a-dummy"),
+        (
+            "https://maps.googleapis.com/x?key=some-dummy",
+            "https://maps.googleapis.com/x?key=%5Bredacted%5D",
+        ),
+        (f"https://h/x?key={GOOGLE}", "https://h/x?key=%5Bredacted%5D"),
+        ("https://h/x?key=abcdefgh-1", "https://h/x?key=%5Bredacted-77e3%5D"),
+        ("https://h/x?token=kAbCdEfGh", "https://h/x?token=%5Bredacted-1e60%5D"),
+        ("https://h/x?key=qwertyuiopasdfgh", "https://h/x?key=%5Bredacted-c912%5D"),
+        ("https://h/x?key=san-francisco", "https://h/x?key=san-francisco"),
         ("https://me:password@h:8080/x", "https://h:8080/x"),
         (
             "https://h/v1/projects/my-project/locations/l",
@@ -186,6 +199,13 @@ def test_nothing_in_recorded_traffic_is_taken_for_a_credential() -> None:
 )
 def test_an_address_keeps_no_credential(uri: str, clean: str) -> None:
     assert Scrubber().uri(uri) == clean
+    assert Scrubber().uri(clean) == clean
+
+
+def test_a_value_that_is_known_to_be_a_credential_gets_no_mark() -> None:
+    uri = "https://h/x?key=my-own-key-1"
+    assert Scrubber(["my-own-key-1"]).uri(uri) == "https://h/x?key=%5Bredacted%5D"
+    assert Scrubber((), ["my-own-key-1"]).uri(uri) != "https://h/x?key=%5Bredacted%5D"
 
 
 def test_credentials_are_known_by_the_names_of_their_headers() -> None:
