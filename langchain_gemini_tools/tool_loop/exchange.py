@@ -154,10 +154,13 @@ def exchange_of(error: BaseException) -> Exchange | None:
 
     Its messages can be handed to another run, which goes on where this one stopped.
     """
-    link: BaseException | None = error
-    while link is not None:
+    waiting, seen = [error], set[int]()
+    while waiting:
+        link = waiting.pop()
+        seen.add(id(link))
         found = getattr(link, "exchange", None)
         if isinstance(found, Exchange):
             return found
-        link = link.__cause__ or link.__context__  # `asyncio.timeout` raises another error
+        links = (link.__context__, link.__cause__)  # `asyncio.timeout` raises another error
+        waiting += [each for each in links if each is not None and id(each) not in seen]
     return None

@@ -39,6 +39,7 @@ from langchain_gemini_tools.tool_loop.settings import (
 )
 from langchain_gemini_tools.tool_loop.text import AnswerText, TextOnly
 from langchain_gemini_tools.tool_loop.toolbox import LoopTool, collect_tools
+from langchain_gemini_tools.tool_loop.turn import copy_call
 
 Pick = Callable[[LoopEvent], Sequence[Any]]
 
@@ -107,9 +108,9 @@ class ToolLoop(Runnable[Any, Any]):
             with the tools switched off; `stop_reason` is `answered_at_limit`.
         forced_first: Whether the first turn has to call a tool, or the name of the one; the others
             are free, so that a forced call does not repeat for ever.
-        approve: For tools by name, a function that gets the call and answers `True`, `False`,
-            `Deny(reason)`, `Edit(args)` or `Pause()`; it may be async. The calls of a turn are put
-            to it in order, before any call of that turn is run.
+        approve: For tools by name, a function that gets a copy of the call and answers `True`,
+            `False`, `Deny(reason)`, `Edit(args)` or `Pause()`; it may be async. The calls of a turn
+            are put to it in order, before any call of that turn is run.
         repeatable: Names of tools that may be repeated when they raise or take too long. Tools can
             say it themselves: `metadata` or `extras` with `idempotent` (or MCP's `idempotentHint`,
             `readOnlyHint`) set to True. A `ToolException` is an answer, and not repeated.
@@ -258,7 +259,7 @@ class ToolLoop(Runnable[Any, Any]):
                     continue
                 for slot in run.calls.to_approve():
                     hook = settings.approve[slot.call["name"]]
-                    run.calls.decide(slot, running.ask(hook, slot.call))
+                    run.calls.decide(slot, running.ask(hook, copy_call(slot.call)))
                 if not run.calls.is_paused:
                     yield from running.run_turn(run.calls, self._threads, config)
                 yield from run.finish_calls()
@@ -280,7 +281,7 @@ class ToolLoop(Runnable[Any, Any]):
                     continue
                 for slot in run.calls.to_approve():
                     hook = settings.approve[slot.call["name"]]
-                    run.calls.decide(slot, await running.aask(hook, slot.call))
+                    run.calls.decide(slot, await running.aask(hook, copy_call(slot.call)))
                 if not run.calls.is_paused:
                     told = running.arun_turn(run.calls, self._threads, config)
                     async with aclosing(told):

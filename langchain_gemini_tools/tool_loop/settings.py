@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import ToolCall
@@ -31,9 +32,16 @@ class Deny:
 
 @dataclass(frozen=True)
 class Edit:
-    """The call is run with other arguments."""
+    """The call is run with other arguments: with these, and none of the model's."""
 
     args: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Refuse at once what would run with other arguments than were meant."""
+        if not isinstance(self.args, dict):
+            raise TypeError(
+                f"Edit takes a dict of all arguments, not a {type(self.args).__name__}."
+            )
 
 
 @dataclass(frozen=True)
@@ -74,22 +82,56 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse what cannot work, by its name."""
         for name in ("max_turns", "max_concurrency"):
+            self._check(name, _is_whole(getattr(self, name)), "has to be a whole number")
             self._check(name, getattr(self, name) >= 1, "has to be at least 1")
+        self._check("max_retries", _is_whole(self.max_retries), "has to be a whole number")
+        for name in ("max_output_chars", "hold_back"):
+            value = getattr(self, name)
+            is_whole = value is None or _is_whole(value)
+            self._check(name, is_whole, "has to be a whole number, or None")
         for name in ("max_retries", "max_output_chars", "hold_back"):
             value = getattr(self, name)
             self._check(name, value is None or value >= 0, "may not be negative")
-        timeouts = self.tool_timeout
-        each = timeouts.values() if isinstance(timeouts, Mapping) else [timeouts]
-        positive = all(seconds is None or seconds > 0 for seconds in each)
-        self._check("tool_timeout", positive, "has to be positive, or None for no limit")
         known = ("raise", "return", "answer")
         self._check("on_limit", self.on_limit in known, f"has to be one of {', '.join(known)}")
-        self._check_names("approve", self.approve)
+        self._check("backoff", callable(self.backoff), "has to be a function")
+        if not isinstance(self.inject, Mapping):  # which is shown nowhere
+            kind = type(self.inject).__name__
+            raise InvalidOptionError(
+                f"inject has to be a dict of values by argument; it is a {kind}."
+            )
+        self._check_timeouts()
+        self._check_approve()
         self._check_names("repeatable", self.repeatable)
+        if not isinstance(self.cache, bool):
+            is_names = isinstance(self.cache, Collection)
+            self._check("cache", is_names, "has to be True, False or names of tools")
+            self._check_names("cache", self.cache)
+        self._check_forced_first()
+
+    def _check_timeouts(self) -> None:
+        timeouts = self.tool_timeout
+        each = timeouts.values() if isinstance(timeouts, Mapping) else [timeouts]
+        numbers = [seconds for seconds in each if seconds is not None]
+        self._check(
+            "tool_timeout",
+            all(isinstance(seconds, Real) and not isinstance(seconds, bool) for seconds in numbers),
+            "has to be seconds, None for no limit, or a dict of these by tool name",
+        )
+        is_positive = all(seconds > 0 for seconds in numbers)
+        self._check("tool_timeout", is_positive, "has to be positive, or None for no limit")
         if isinstance(timeouts, Mapping):
             self._check_names("tool_timeout", timeouts)
-        if not isinstance(self.cache, bool):
-            self._check_names("cache", self.cache)
+
+    def _check_approve(self) -> None:
+        hooks = self.approve
+        is_good = isinstance(hooks, Mapping) and all(map(callable, hooks.values()))
+        self._check("approve", is_good, "has to be a dict of functions by tool name")
+        self._check_names("approve", hooks)
+
+    def _check_forced_first(self) -> None:
+        is_good = isinstance(self.forced_first, bool | str)
+        self._check("forced_first", is_good, "has to be True, False or the name of a tool")
         if isinstance(self.forced_first, str):
             self._check_names("forced_first", [self.forced_first])
         if self.forced_first and not self.box.declared:
@@ -114,10 +156,14 @@ class Settings:
             raise InvalidOptionError(f"{name}={getattr(self, name)!r}: it {rule}.")
 
     def _check_names(self, option: str, names: Collection[str]) -> None:
-        if isinstance(names, str):
+        if isinstance(names, str) or not isinstance(names, Collection):
             raise InvalidOptionError(f"{option}={names!r}: give a set or a list of names.")
         if unknown := [name for name in names if name not in self.box.tools]:
             raise InvalidOptionError(
                 f"{option} names {', '.join(map(repr, unknown))}, which is none of the tools. "
                 f"Tools: {self.box.names()}."
             )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

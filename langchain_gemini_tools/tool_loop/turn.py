@@ -7,7 +7,6 @@ and tasks are in `running`, which drives it in a sync and in an async way.
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 from asyncio import CancelledError
 from dataclasses import dataclass, field
@@ -278,7 +277,7 @@ class Turn:
             return None
         try:
             return json.dumps([name, slot.call["args"]], sort_keys=True)
-        except (TypeError, ValueError):  # arguments that an approval hook made of other things
+        except (TypeError, ValueError, RecursionError):  # what an approval hook made, or too deep
             return None
 
     def _start(self, slot: Slot) -> Attempt:
@@ -357,8 +356,26 @@ def as_call(broken: InvalidToolCall) -> ToolCall:
 
 def prepare(attempt: Attempt, settings: Settings) -> ToolCall:
     """The call as the tool gets it: a copy, with what is injected and nothing that is hidden."""
-    call = attempt.slot.call
+    call = copy_call(attempt.slot.call)
     hidden = settings.box.hidden[call["name"]]
-    args = {key: copy.deepcopy(value) for key, value in call["args"].items() if key not in hidden}
+    args = {key: value for key, value in call["args"].items() if key not in hidden}
     given = {key: value for key, value in settings.inject.items() if key in hidden}
     return {"name": call["name"], "args": args | given, "id": call["id"], "type": "tool_call"}
+
+
+def copy_call(call: ToolCall) -> ToolCall:
+    """The call for somebody who may change it; what is in it besides JSON stays itself."""
+    try:
+        return {**call, "args": _copy_json(call["args"])}
+    except RecursionError:
+        return {**call, "args": {**call["args"]}}
+
+
+def _copy_json(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _copy_json(item) for key, item in value.items()}
+        case list():
+            return [_copy_json(item) for item in value]
+        case _:
+            return value

@@ -301,6 +301,15 @@ def test_a_failing_model_leaves_what_was_said_on_its_error() -> None:
     assert exchange_of(ValueError()) is None
 
 
+def test_the_run_is_found_behind_errors_that_name_each_other() -> None:
+    one, other = ValueError(), KeyError()
+    one.__cause__, other.__cause__ = other, one
+    assert exchange_of(one) is None
+    found = Exchange(messages=[], new_messages=[], stop_reason="failed", turns=0)
+    other.__context__ = IncompleteAnswerError(found)
+    assert exchange_of(one) is found
+
+
 async def test_a_failing_model_leaves_what_was_said_on_its_error_in_async_code() -> None:
     model = _model(calls(call("echo", "1", text="x")), ConnectionError("gone"))
     with pytest.raises(ConnectionError) as caught:

@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
@@ -31,7 +32,7 @@ from langchain_gemini_tools import (
     ToolLoop,
     exchange_of,
 )
-from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, told
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, human, told
 from tests.unit_tests.tool_loop.virtual_time import run_virtually
 
 if TYPE_CHECKING:
@@ -768,6 +769,78 @@ def test_a_hook_that_answers_with_something_else_is_an_error() -> None:
     loop = _loop([echo], call("echo", text="x"), approve={"echo": lambda _: "yes"})
     with pytest.raises(TypeError, match="hook of 'echo' has to return a bool, Deny, Edit or Pause"):
         loop.invoke("Hi")
+
+
+async def test_a_hook_that_changes_the_call_changes_nothing() -> None:
+    def decide(asked: Any) -> bool:
+        asked["args"]["text"] += "!"
+        asked["args"]["list"].append(1)
+        asked["name"] = "other"
+        return True
+
+    def repeat(text: str, list: list[int]) -> str:  # noqa: A002
+        """Repeat."""
+        return f"{text} {list}"
+
+    def asked() -> Any:
+        return call("repeat", text="x", list=[])
+
+    for is_async in (False, True):
+        loop = _loop([repeat], asked(), approve={"repeat": decide})
+        exchange = await loop.ainvoke("Hi") if is_async else loop.invoke("Hi")
+        assert told(exchange) == [("1", "success", "x []")]
+        assert exchange.messages[1].tool_calls == [asked()]  # type: ignore[attr-defined]
+        assert exchange.calls[0].call == asked()
+
+
+async def test_a_call_may_be_edited_to_hold_what_cannot_be_copied() -> None:
+    lock = threading.Lock()
+
+    @tool
+    def hold(text: str, lock: Any = None) -> str:
+        """Hold."""
+        return f"{text} {type(lock).__name__} {id(lock)}"
+
+    hooks = {"hold": lambda _: Edit({"text": "y", "lock": lock})}
+    answer = ("1", "success", f"y lock {id(lock)}")
+    for cache in (False, True):
+        loop = _loop([hold], call("hold", text="x"), approve=hooks, cache=cache)
+        assert told(await loop.ainvoke("Hi")) == [answer]
+    assert told(_loop([hold], call("hold", text="x"), approve=hooks).invoke("Hi")) == [answer]
+
+
+@pytest.mark.parametrize("args", [None, "text", [("text", "y")]])
+def test_an_edit_without_arguments_is_an_error_and_nothing_runs(args: Any) -> None:
+    ran = []
+
+    def act(text: str) -> str:
+        """Act."""
+        ran.append(text)
+        return text
+
+    loop = _loop([act], call("act", text="x"), approve={"act": lambda _: Edit(args)})
+    with pytest.raises(TypeError, match="Edit takes a dict of all arguments, not a"):
+        loop.invoke("Hi")
+    assert ran == []
+
+
+@pytest.mark.parametrize("cache", [False, True])
+async def test_a_call_that_is_nested_too_deep_does_not_end_the_run(cache: bool) -> None:
+    nested: Any = []
+    for _ in range(5_000):
+        nested = [nested]
+
+    def count(value: Any) -> str:
+        """Count."""
+        return "counted"
+
+    message = AIMessage.model_construct(content="", tool_calls=[call("count", value=nested)])
+    asked = [human("Hi"), message]
+    for is_async in (False, True):
+        loop = ToolLoop(ScriptedModel(replies=["Done."]), [count], cache=cache)
+        exchange = await loop.ainvoke(asked) if is_async else loop.invoke(asked)
+        assert [record.call["name"] for record in exchange.calls] == ["count"]
+        assert exchange.text == "Done."
 
 
 async def test_a_hook_that_fails_ends_the_run_and_keeps_what_was_said() -> None:

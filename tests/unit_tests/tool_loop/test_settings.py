@@ -114,11 +114,36 @@ def test_what_cannot_be_run_is_refused_by_name(tools: Any, words: str) -> None:
         ({"repeatable": "echo"}, "repeatable='echo': give a set or a list of names"),
         ({"cache": ["ehco"]}, "cache names 'ehco'"),
         ({"forced_first": "ehco"}, "forced_first names 'ehco'"),
+        ({"max_turns": None}, "max_turns=None: it has to be a whole number"),
+        ({"max_turns": "5"}, "max_turns='5': it has to be a whole number"),
+        ({"max_turns": 2.5}, "max_turns=2.5: it has to be a whole number"),
+        ({"max_turns": True}, "max_turns=True: it has to be a whole number"),
+        ({"max_concurrency": None}, "max_concurrency=None: it has to be a whole number"),
+        ({"max_retries": None}, "max_retries=None: it has to be a whole number"),
+        ({"max_output_chars": "9"}, "max_output_chars='9': it has to be a whole number, or None"),
+        ({"hold_back": 0.5}, "hold_back=0.5: it has to be a whole number, or None"),
+        ({"tool_timeout": "5"}, "tool_timeout='5': it has to be seconds, None for no limit, or a"),
+        ({"tool_timeout": {"echo": "5"}}, "tool_timeout={'echo': '5'}: it has to be seconds"),
+        ({"tool_timeout": float("nan")}, "tool_timeout=nan: it has to be positive"),
+        ({"approve": {"echo": True}}, "approve={'echo': True}: it has to be a dict of functions"),
+        ({"approve": ["echo"]}, "approve=..echo..: it has to be a dict of functions by tool name"),
+        ({"backoff": 2}, "backoff=2: it has to be a function"),
+        ({"repeatable": None}, "repeatable=None: give a set or a list of names"),
+        ({"repeatable": (n for n in ["echo"])}, "repeatable=<.*: give a set or a list of names"),
+        ({"cache": None}, "cache=None: it has to be True, False or names of tools"),
+        ({"cache": 1}, "cache=1: it has to be True, False or names of tools"),
+        ({"cache": "echo"}, "cache='echo': give a set or a list of names"),
+        ({"forced_first": echo}, "forced_first=<.*: it has to be True, False or the name of a"),
     ],
 )
 def test_options_that_cannot_work_are_refused_by_name(options: Any, words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         ToolLoop(ScriptedModel(replies=[]), [echo], **options)
+
+
+def test_what_is_injected_is_not_shown_when_it_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match=r"inject has to be a dict.*is a list\.$"):
+        ToolLoop(ScriptedModel(replies=[]), [echo], inject=["secret-4711"])  # type: ignore[arg-type]
 
 
 def test_a_forced_call_needs_a_tool() -> None:
