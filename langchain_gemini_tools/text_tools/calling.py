@@ -36,6 +36,8 @@ _INVALID = 1_000
 _UNDECLARED = 10_000
 """Away from the numbers of other calls, and of blocks: equal numbers would be merged."""
 
+_MAX_REASONS = 5
+
 
 @dataclass(frozen=True)
 class TextTools:
@@ -143,11 +145,18 @@ def find_failure(calls: Sequence[ReadCall], choice: Choice) -> str | None:
     """Why an answer with these calls does not do what was asked for; `None` where it does."""
     if choice.mode == "NONE" or any(call.is_valid for call in calls):
         return None
-    reasons = " ".join(call.reason for call in calls if call.reason)
+    reasons = _told_once([call.reason for call in calls if call.reason])
     if choice.mode == "AUTO":
         return reasons or None
     wanted = " or ".join(map(written_name, choice.names)) or "a tool"
     return f"It had to call {wanted}. {reasons or f'There is no {CALL} line in it.'}"
+
+
+def _told_once(reasons: Sequence[str]) -> str:
+    """Each reason once, and not too many: a model that repeats itself makes hundreds of calls."""
+    told = list(dict.fromkeys(reasons))
+    more = f" And {len(told) - _MAX_REASONS} more." if len(told) > _MAX_REASONS else ""
+    return " ".join(told[:_MAX_REASONS]) + more
 
 
 def read_message(message: AIMessage, tools: TextTools) -> tuple[AIMessage, list[ReadCall]]:

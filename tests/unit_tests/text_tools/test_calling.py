@@ -140,7 +140,23 @@ def test_arguments_nested_too_deep_are_an_invalid_call() -> None:
             "The arguments do not fit now. It takes no arguments: 'a'. It was not executed.",
         ),
         (f'{OSLO}\nTOOL_CALL: now({{"a": 1}})', Choice("ANY"), None),
+        (
+            "\n".join([OSLO] * 300),
+            Choice("ANY", ("now",)),
+            "It had to call now. get_weather may not be called now. You may call: now.",
+        ),
+        (
+            "\n".join(f'TOOL_CALL: now({{"a{number}": 1}})' for number in range(300)),
+            Choice(),
+            " ".join(
+                f"The arguments do not fit now. It takes no arguments: 'a{number}'. It was not "
+                "executed."
+                for number in range(5)
+            )
+            + " And 295 more.",
+        ),
     ],
+    ids=lambda value: str(value)[:30],
 )
 def test_an_answer_fails_that_does_not_do_what_was_asked(
     text: str, choice: Choice, failure: str | None
