@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 from uuid import UUID
@@ -72,17 +73,15 @@ def _texts(values: Iterable[Any]) -> set[str]:
         if id(value) in seen:
             continue
         seen[id(value)] = value
-        match value:
-            case str():
+        with suppress(Exception):  # a stranger's value may be closed, or too long to be written
+            if isinstance(value, str):
                 found.add(value.strip())
-            case bytes() | bytearray():
-                found.add(repr(bytes(value))[2:-1])
-            case bool():
-                pass
-            case int() | UUID():
+            elif isinstance(value, int | UUID) and not isinstance(value, bool):
                 found.add(str(value))
-            case _:
-                waiting.extend(_parts(value))
+            elif isinstance(value, bytes | bytearray):
+                found.add(repr(bytes(value))[2:-1])
+            else:
+                waiting.extend(islice(_parts(value), _MAX_VALUES))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 from urllib.parse import quote
@@ -465,6 +466,34 @@ def test_a_failure_that_the_tool_puts_into_words_is_told_without_what_was_inject
         ("1", "error", "Sorry: Not with [hidden]."),
         ("2", "error", "Not with [hidden]."),
     ]
+
+
+class Closed(Mapping[str, str]):
+    """Something injected that can no longer be looked into."""
+
+    def __getitem__(self, key: str) -> str:
+        raise OSError("closed")
+
+    def __iter__(self) -> Iterator[str]:
+        raise OSError("closed")
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_what_was_injected_may_be_anything() -> None:
+    @tool
+    def search(text: str, store: Annotated[Any, InjectedToolArg]) -> str:
+        """Search."""
+        raise ToolException("Not with tk-0815-4711.")
+
+    endless: dict[str, Any] = {"numbers": range(10**9), "many": [1] * 1_000_000}
+    endless["self"] = endless
+    for store in (Closed(), endless, object(), 10**5_000, True, b"\xff"):
+        injected = {"store": [store, {"token": "tk-0815-4711"}]}
+        assert _told([search], call("search", text="x"), inject=injected) == [
+            ("1", "error", "Not with [hidden].")
+        ]
 
 
 def test_a_short_value_that_was_injected_tears_up_no_words() -> None:
