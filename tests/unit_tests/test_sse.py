@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 
 import pytest
 
+from langchain_gemini_tools.client import sse
 from langchain_gemini_tools.client.sse import EventReader
+from langchain_gemini_tools.errors import UnreadableReplyError
 
 ERROR = b'{\n  "error": {\n    "code": 503\n  }\n}\n'
 
@@ -41,7 +44,17 @@ def read(*chunks: bytes) -> list[bytes]:
         pytest.param(b'{"error": {}}', [b'{"error": {}}'], id="bare-line"),
         pytest.param(b'[{"error": {}}]\n', [b'[{"error": {}}]'], id="bare-list"),
         pytest.param(b'[{\n "a": 1\n}\n,\n{\n}]', [b'[{\n "a": 1\n}\n,\n{\n}]'], id="long-list"),
+        pytest.param(
+            b'{\n "a": "}]\\"{",\n "b": [1,\n 2] }\ndata: 1\n\n',
+            [b'{\n "a": "}]\\"{",\n "b": [1,\n 2] }', b"1"],
+            id="brackets-in-strings",
+        ),
+        pytest.param(b"{\n}\n{}\n", [b"{\n}", b"{}"], id="two-bare-texts"),
+        pytest.param(b" \n{\n}\ndata: 1\n\n", [b"{\n}", b"1"], id="white-space-before-it"),
+        pytest.param(b"{\n]\n", [b"{\n]"], id="bare-text-of-wrong-brackets"),
+        pytest.param(b'{"a": "\\', [b'{"a": "\\'], id="bare-string-without-end"),
         pytest.param(b"<html>\n<p>no</p>", [b"<html>\n<p>no</p>"], id="page"),
+        pytest.param(b"}\n{}\n}", [b"}\n{}\n}"], id="no-json-at-all"),
     ],
 )
 def test_what_is_read_does_not_depend_on_the_cuts(stream: bytes, texts: list[bytes]) -> None:
@@ -69,3 +82,44 @@ def test_a_large_event_is_joined_once() -> None:
     (text,) = read(b'data: "', *[piece] * 1280, b'"\r\n\r\n')
     assert len(text) == 1280 * 16384 + 2
     assert time.process_time() - started < 1.0
+
+
+HOSTILE = {
+    "brackets": b"}\n" * 200_000,
+    "an-object-and-brackets": b'{"a": [\n' + b"]\n[\n" * 100_000,
+    "openings": b"[\n" * 200_000,
+    "quotes": b"[" + b'\\"' * 200_000 + b"\n",
+    "strings": (b'{"' + b'\\"' * 500 + b"\n") * 400,
+    "deep": b"[" * 400_000 + b"\n",
+    "white-space-first": b" " * 400_000 + b"[\n" + b"1\n" * 100_000,
+}
+
+
+@pytest.mark.parametrize("stream", HOSTILE.values(), ids=HOSTILE)
+def test_a_bare_text_is_read_once(stream: bytes) -> None:
+    started = time.process_time()
+    read(*(stream[start : start + 16384] for start in range(0, len(stream), 16384)))
+    assert time.process_time() - started < 3.0
+
+
+@pytest.mark.parametrize("line", [b"ab\n", b"data:xy\n", b"{\n"])
+def test_lines_without_end_are_refused(monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
+    monkeypatch.setattr(sse, "MAX_LINES", 1000)
+    assert len(read(line * 1000)) == 1
+    with pytest.raises(UnreadableReplyError, match="more than 1000 lines") as raised:
+        read(line * 1001)
+    assert not raised.value.is_retryable
+
+
+def test_many_events_in_one_piece_are_no_lines_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_LINES", 10)
+    assert read(b"data: 1\n\n" * 50 + b"{\n}\n" * 50) == [b"1"] * 50 + [b"{\n}"] * 50
+
+
+def test_a_huge_piece_is_not_cut_into_lines_all_at_once() -> None:
+    """A few kilobytes that a server compressed may be many megabytes of line ends."""
+    piece = b"\n" * 20_000_000
+    tracemalloc.start()
+    assert read(piece + b"data: 1\n\n") == [b"1"]
+    assert tracemalloc.get_traced_memory()[1] < 3 * len(piece)
+    tracemalloc.stop()
