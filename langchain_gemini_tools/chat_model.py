@@ -37,6 +37,7 @@ from langchain_gemini_tools.wire.request import (
 from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unusable_tools
+from langchain_gemini_tools.wire.usage import parse_count
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -517,7 +518,7 @@ class ChatGemini(GeminiOptions):
                 request.context.model, body, timeout_seconds=self._timeout(kwargs)
             )
         )
-        return int(counted.get("totalTokens", 0))
+        return parse_count(counted)
 
     # The client
 

@@ -32,7 +32,7 @@ def mend(value: JsonContainer) -> None:
     try:
         told = marshal.dumps(value, 2)
     except ValueError:
-        raise _too_deep() from None
+        raise too_deep() from None
     refuse_deep(value, told)
     if b"\xed" in told and _HALF_CHARACTER.search(told):
         _mend_characters(value)
@@ -49,7 +49,7 @@ def refuse_deep(value: JsonContainer, written: bytes) -> None:
         UnreadableReplyError: It is.
     """
     if written.count(b"{") + written.count(b"[") > MAX_DEPTH and is_deep(value):
-        raise _too_deep()
+        raise too_deep()
 
 
 def is_deep(value: JsonContainer) -> bool:
@@ -63,7 +63,8 @@ def is_deep(value: JsonContainer) -> bool:
     return True
 
 
-def _too_deep() -> UnreadableReplyError:
+def too_deep() -> UnreadableReplyError:
+    """The error for a reply that is nested too deep; another try would bring the same."""
     error = UnreadableReplyError(f"The reply is nested more than {MAX_DEPTH} levels deep.")
     error.is_retryable = False
     return error

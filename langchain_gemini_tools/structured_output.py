@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from langchain_gemini_tools.text_tools.validation import find_misfit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.messages import AIMessage
     from langchain_core.outputs import Generation
@@ -46,8 +49,9 @@ class _WholeJsonParser(JsonOutputParser):
     checked_schema: dict[str, Any] | None = None
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        _check_whole(result[0])
-        value = super().parse_result(result, partial=partial)
+        with _refusing_deep(result[0]):
+            _check_whole(result[0])
+            value = super().parse_result(result, partial=partial)
         misfit = find_misfit(value, self.checked_schema) if self.checked_schema else None
         if misfit and not partial:
             text = f"The answer does not fit its schema. {misfit}"
@@ -57,8 +61,9 @@ class _WholeJsonParser(JsonOutputParser):
 
 class _WholePydanticParser(PydanticOutputParser[Any]):
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        _check_whole(result[0])
-        return super().parse_result(result, partial=partial)
+        with _refusing_deep(result[0]):
+            _check_whole(result[0])
+            return super().parse_result(result, partial=partial)
 
 
 def _check_whole(answer: Generation) -> None:
@@ -71,6 +76,16 @@ def _check_whole(answer: Generation) -> None:
         json.loads(answer.text)
     except ValueError:
         text = f"The answer ended with {reason} before its JSON did: {answer.text}"
+        raise OutputParserException(text, llm_output=answer.text) from None
+
+
+@contextmanager
+def _refusing_deep(answer: Generation) -> Iterator[None]:
+    """JSON that is nested too deep for Python is as unreadable as text that is none."""
+    try:
+        yield
+    except RecursionError:
+        text = "The answer's JSON is nested too deep to be read."
         raise OutputParserException(text, llm_output=answer.text) from None
 
 

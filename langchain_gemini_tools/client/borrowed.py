@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.client.redaction import scrub
 from langchain_gemini_tools.errors import UnreadableReplyError, holds_error, map_api_error
-from langchain_gemini_tools.sanity import mend
+from langchain_gemini_tools.sanity import mend, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
@@ -123,6 +123,8 @@ def _parse(reply: Any) -> JsonObject:
         parsed = json.loads(text)
     except ValueError:
         parsed = None
+    except RecursionError:
+        raise too_deep() from None
     if holds_error(parsed):
         raise map_api_error(None, json.loads(scrub(text)))
     if not isinstance(parsed, dict):
@@ -153,6 +155,8 @@ def _sdk_errors() -> Iterator[None]:
         raise map_api_error(error.code, details, _shown(error.response)) from None
     except sdk_errors.UnknownApiResponseError as error:
         raise UnreadableReplyError(scrub(str(error))[:300]) from None
+    except RecursionError:
+        raise too_deep() from None
 
 
 def _shown(response: Any) -> Any:

@@ -17,7 +17,7 @@ from langchain_gemini_tools.errors import (
     map_api_error,
     parse_error_body,
 )
-from langchain_gemini_tools.sanity import mend, refuse_deep
+from langchain_gemini_tools.sanity import mend, refuse_deep, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -33,7 +33,7 @@ def parse_reply(response: Any, body: bytes) -> JsonObject:
         raise_api_error(response, body)
     try:
         reply = _read_json(body)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise _unreadable(response, body) from None
     if holds_error(reply):
         raise_api_error(response, body)
@@ -96,7 +96,7 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
         return []
     try:
         reply = _read_json(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         if is_last and text.lstrip().startswith((b"{", b"[")):
             raise TruncatedStreamError("The connection ended inside an event.") from None
         raise _unreadable(response, text) from None
@@ -128,7 +128,10 @@ def _read_json(text: bytes) -> Any:
         else:
             refuse_deep(value, text)
             return value
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise too_deep() from None
     if isinstance(value, (dict, list)):
         mend(value)
     return value

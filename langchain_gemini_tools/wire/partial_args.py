@@ -12,13 +12,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import UnreadableReplyError
+from langchain_gemini_tools.sanity import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _STEP = re.compile(
     r"""\.(?P<name>[^.\[\]]+)                                  # .name
-      | \[(?P<index>\d+)\]                                     # [0]
+      | \[(?P<index>\d{1,9})\]                                 # [0]
       | \[(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')\]    # ['any name']
     """,
     re.VERBOSE,
@@ -125,9 +126,9 @@ class _Container:
     def advance_to(self, step: str | int, path: _Path) -> str:
         """The text before a new member: a comma where one is due, and the member's name."""
         if isinstance(step, int) != (self.brackets == "[]") or step in self._seen:
-            raise UnreadableReplyError(f"Streamed arguments are out of order at {path!r}.")
+            raise UnreadableReplyError(f"Streamed arguments are out of order at {path!r:.200}.")
         if isinstance(step, int) and step != len(self._seen):
-            raise UnreadableReplyError(f"Streamed arguments leave a gap before {path!r}.")
+            raise UnreadableReplyError(f"Streamed arguments leave a gap before {path!r:.200}.")
         comma = "," if self._seen else ""
         self._seen.add(step)
         self.current = step
@@ -138,7 +139,7 @@ def _parse_path(path: Any) -> _Path:
     steps: list[str | int] = []
     position = 1
     if isinstance(path, str) and path.startswith("$"):
-        while match := _STEP.match(path, position):
+        while len(steps) <= MAX_DEPTH and (match := _STEP.match(path, position)):
             position = match.end()
             if (index := match["index"]) is not None:
                 steps.append(int(index))
@@ -146,6 +147,8 @@ def _parse_path(path: Any) -> _Path:
                 steps.append(name)
             else:
                 steps.append(re.sub(r"\\(.)", r"\1", match["quoted"][1:-1]))
-        if steps and position == len(path):
+        if 0 < len(steps) <= MAX_DEPTH and position == len(path):
             return tuple(steps)
-    raise UnreadableReplyError(f"Streamed arguments name a place that cannot be read: {path!r}.")
+    raise UnreadableReplyError(
+        f"Streamed arguments name a place that cannot be read: {path!r:.200}."
+    )

@@ -346,7 +346,7 @@ def _add_calls(whole: Assembly, calls: Iterable[CallPiece]) -> None:
 def _parse_fragment(text: str) -> dict[str, Any] | None:
     try:
         args = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return args if isinstance(args, dict) else None
 

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 
+from langchain_gemini_tools.errors import UnreadableReplyError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+_DIGITS = re.compile(r"\d{1,18}")
+
+
+def parse_count(reply: Mapping[str, Any]) -> int:
+    """How many tokens `:countTokens` counted.
+
+    Raises:
+        UnreadableReplyError: It tells something else.
+    """
+    told = reply.get("totalTokens", 0)  # a zero is left out
+    count = _parse_count(told)
+    if count is None or count < 0:
+        raise UnreadableReplyError(f"The reply's `totalTokens` are no count: {told!r:.80}")
+    return count
 
 
 def parse_usage(usage: Mapping[str, Any]) -> UsageMetadata | None:
@@ -53,12 +72,16 @@ def _modalities(details: Any) -> dict[str, int]:
 
 
 def _count(counts: Mapping[str, Any], key: str) -> int:
+    return _parse_count(counts.get(key)) or 0
+
+
+def _parse_count(told: Any) -> int | None:
     """A count; proto JSON may also write a number as text."""
-    match counts.get(key):
+    match told:
         case bool():
-            return 0
+            return None
         case int(count):
             return count
-        case str(digits) if digits.isdecimal():
+        case str(digits) if _DIGITS.fullmatch(digits):
             return int(digits)
-    return 0
+    return None

@@ -690,11 +690,13 @@ class TestAClientOfTheUsers:
         with serving(answer(r'{"text": "a\ud83d"}')) as server:
             result = await called(self.client(server), way)
         assert "{'text': 'a\ufffd'}" in str(result)
-        with (
-            serving(answer('{"deep": ' + "[" * 150 + "]" * 150 + "}")) as server,
-            pytest.raises(UnreadableReplyError, match="more than 100 levels deep"),
-        ):
-            await called(self.client(server), way)
+        for levels in (150, 20_000):
+            with (
+                serving(answer('{"deep": ' + "[" * levels + "]" * levels + "}")) as server,
+                pytest.raises(UnreadableReplyError, match="more than 100 levels deep") as raised,
+            ):
+                await called(self.client(server), way)
+            assert not raised.value.is_retryable
 
     def test_counts_tokens_and_is_never_closed(self) -> None:
         with serving(lambda c, _: c.sendall(whole(b'{"totalTokens": 3}'))) as server:

@@ -39,6 +39,19 @@ def test_a_stream_of_json_that_was_cut_ends_with_an_error(schema: Any) -> None:
 
 
 @every_schema
+@pytest.mark.parametrize("reason", ["STOP", "MAX_TOKENS"])
+def test_json_too_deep_to_read_is_an_answer_that_cannot_be_parsed(schema: Any, reason: str) -> None:
+    text = "[" * 100_000
+    parser = json_parser(schema)
+    answer = AIMessage(text, response_metadata={"finish_reason": reason})
+    with pytest.raises(OutputParserException) as raised:
+        parser.invoke(answer)
+    assert raised.value.llm_output == text
+    with pytest.raises(OutputParserException):
+        list(parser.transform(iter([AIMessageChunk(content=text)])))
+
+
+@every_schema
 @pytest.mark.parametrize("metadata", [{}, {"finish_reason": "STOP"}, {"finish_reason": "NEW"}])
 def test_whole_json_is_read_whatever_it_ended_with(schema: Any, metadata: Any) -> None:
     found = json_parser(schema).invoke(AIMessage(OSLO, response_metadata=metadata))

@@ -86,6 +86,18 @@ def test_one_of_each_is_counted_as_one() -> None:
             id="one of several",
         ),
         pytest.param(
+            {"name": "deep", "parameters": "[" * 100_000},
+            "deep",
+            "its schema is a text, and no JSON: ",
+            id="a text too deep to read",
+        ),
+        pytest.param(
+            {"name": "long", "parameters": '{"maximum": ' + "1" * 5000 + "}"},
+            "long",
+            "its schema is a text, and no JSON: ",
+            id="a text with a number too long to read",
+        ),
+        pytest.param(
             {"type": "web_search_20250305", "name": "web"}, "web", "web_search", id="foreign"
         ),
         pytest.param({"properties": {}}, "{'properties': {}}", "needs a 'title'", id="nameless"),

@@ -6,6 +6,7 @@ where a name, and every walk over a schema goes through them.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -13,6 +14,8 @@ from langchain_gemini_tools.errors import InvalidToolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+_INDEX = re.compile(r"\d{1,9}")
 
 ONE_SCHEMA = frozenset(
     {
@@ -65,7 +68,7 @@ def _step(node: Any, key: str, reference: str) -> Any:
         for spelling in (key, f"${key}"):
             if spelling in node:
                 return node[spelling]
-    if isinstance(node, list) and key.isdigit() and int(key) < len(node):
+    if isinstance(node, list) and _INDEX.fullmatch(key) and int(key) < len(node):
         return node[int(key)]
     raise InvalidToolError(f"The schema refers to {reference!r}, which it does not define.")
 

@@ -123,7 +123,7 @@ def _as_numbers(values: list[Any]) -> list[Any]:
     # Gemini's Schema message has strings only: `{"type": "INTEGER", "enum": ["1", "2"]}`.
     try:
         return [json.loads(value) if isinstance(value, str) else value for value in values]
-    except ValueError:
+    except (ValueError, RecursionError):
         return values
 
 

@@ -118,7 +118,9 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
             parameters=_unwrap(tool[key]) if key else None,
             response=_unwrap(response),
         )
-    except json.JSONDecodeError as error:
+    except InvalidToolError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise InvalidToolError(
             f"Tool {name!r}: its schema is a text, and no JSON: {error}."
         ) from error

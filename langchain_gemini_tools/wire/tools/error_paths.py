@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _PLACE = re.compile(
-    r"tools\[(?P<tool>\d+)\]\.function_?[dD]eclarations\[(?P<function>\d+)\]"
+    r"tools\[(?P<tool>\d{1,9})\]\.function_?[dD]eclarations\[(?P<function>\d{1,9})\]"
     r"(?P<rest>(?:\.\w+(?:\[[^\]]*\])?)*)"
 )
 _STEP = re.compile(r"\.(?P<field>\w+)(?:\[(?P<key>[^\]]*)\])?")
+_INDEX = re.compile(r"\d{1,9}")
 _PARAMETERS = ("parameters", "parametersJsonSchema")
 _RESPONSE = ("response", "responseJsonSchema")
 _SCHEMAS = {
@@ -69,10 +70,11 @@ def _parameter_steps(rest: str, declaration: Mapping[str, Any]) -> Iterator[str]
         elif field == "items":
             yield "[]"
             schema = schema.get("items") or {}
-        elif field in {"any_of", "anyOf"} and key is not None and key.isdigit():
+        elif field in {"any_of", "anyOf"} and key is not None and _INDEX.fullmatch(key):
             choices = schema.get("anyOf") or schema.get("oneOf") or []
             schema = choices[int(key)] if int(key) < len(choices) else {}
 
 
 def _is_position(key: str, properties: Mapping[str, Any]) -> bool:
-    return key.isdigit() and key not in properties and int(key) < len(properties)
+    is_index = key not in properties and _INDEX.fullmatch(key) is not None
+    return is_index and int(key) < len(properties)

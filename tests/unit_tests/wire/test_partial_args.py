@@ -75,13 +75,17 @@ def test_pieces_add_up_to_the_arguments(pieces: list[Json], args: Json) -> None:
         pytest.param([at("$.a.b", 1), at("$.c", 1), at("$.a.d", 2)], id="back to a closed object"),
         pytest.param([at("$.a[1]", 1)], id="a gap in a list"),
         pytest.param([at("$.a[0]", 1), at("$.a.b", 1)], id="a list that is an object"),
+        pytest.param([at("$.a[" + "1" * 5000 + "]", 1)], id="an index that is no number"),
+        pytest.param([at("$" + ".a" * 101, 1)], id="deeper than a message may be"),
+        pytest.param([at("$" + "[0]" * 100_000, 1)], id="deeper than Python reads"),
         pytest.param(["x"], id="no objects"),
         pytest.param("x", id="no list"),
     ],
 )
 def test_what_cannot_be_written_in_order_is_refused(pieces: Any) -> None:
-    with pytest.raises(UnreadableReplyError, match="Streamed arguments"):
+    with pytest.raises(UnreadableReplyError, match="Streamed arguments") as raised:
         written(pieces)
+    assert len(str(raised.value)) < 400
 
 
 def test_whole_arguments_stand_for_themselves() -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from langchain_gemini_tools.errors import UnreadableReplyError
+from langchain_gemini_tools.wire.usage import parse_count
 from tests.unit_tests.wire.replying import call, event, parse, reply, stream, text
 
 
@@ -97,6 +99,26 @@ def test_counts_are_langchains(usage: Any, expected: Any) -> None:
     body = {**reply([text("a")]), "usageMetadata": usage}
     assert parse(body).usage_metadata == expected
     assert stream([body]).usage_metadata == expected
+
+
+def test_a_count_that_no_number_could_hold_is_none() -> None:
+    body = {**reply([text("a")]), "usageMetadata": {"promptTokenCount": "9" * 5000}}
+    assert parse(body).usage_metadata == {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+
+
+@pytest.mark.parametrize(("told", "count"), [(3, 3), ("3", 3), (0, 0)])
+def test_counted_tokens_may_be_written_as_text(told: Any, count: int) -> None:
+    assert parse_count({"totalTokens": told}) == count
+
+
+def test_no_count_is_no_tokens() -> None:
+    assert parse_count({}) == 0  # proto JSON leaves a zero out
+
+
+@pytest.mark.parametrize("told", [None, "three", [3], {}, True, -1, "9" * 5000])
+def test_what_is_no_count_is_refused(told: Any) -> None:
+    with pytest.raises(UnreadableReplyError, match="`totalTokens`"):
+        parse_count({"totalTokens": told})
 
 
 def test_a_stream_tells_the_last_value_of_each_count_once() -> None:

@@ -75,6 +75,12 @@ def test_a_reference_to_nowhere_is_named() -> None:
         clean_schema({"properties": {"x": {"$ref": "#/$defs/Gone"}}})
 
 
+@pytest.mark.parametrize("index", ["²", "1" * 5000, "7"])
+def test_a_reference_to_no_item_of_a_list_is_named(index: str) -> None:
+    with pytest.raises(InvalidToolError, match="which it does not define"):
+        clean_schema({"properties": {"x": {"$ref": f"#/anyOf/{index}"}}, "anyOf": [{}]})
+
+
 def test_a_reference_to_another_document_is_refused_with_the_way_out() -> None:
     with pytest.raises(InvalidToolError, match=r"put the definition under '\$defs'"):
         clean_schema({"properties": {"x": {"$ref": "https://example.com/schema.json"}}})

@@ -151,6 +151,12 @@ def test_a_rule(given: Any, sent: Schema) -> None:
     assert clean_schema(given) == sent
 
 
+@pytest.mark.parametrize("value", ["[" * 100_000, "1" * 5000], ids=["deep", "long"])
+def test_a_text_that_is_no_number_is_no_value_of_a_number(value: str) -> None:
+    sent = clean_schema({"type": "integer", "enum": [value]})
+    assert sent["type"] == "integer"
+
+
 def test_numbers_that_json_cannot_hold_are_refused_as_values() -> None:
     with pytest.raises(InvalidToolError, match="JSON has no form"):
         clean_schema({"enum": [1.0, float("nan")]})

@@ -73,6 +73,10 @@ TOOLS: list[dict[str, Any]] = [
             ".parametersJsonSchema.properties.query", "", id="a path of another form is left alone"
         ),
         pytest.param(".response.properties[0].value", ", parameter 'hits'", id="the response"),
+        pytest.param(".parameters.properties[²]", ", parameter '²'", id="a digit that counts not"),
+        pytest.param(
+            ".parameters.properties[1].value.any_of[²].type", ", parameter 'filters'", id="nor here"
+        ),
     ],
 )
 @pytest.mark.parametrize(("number", "name"), [(1, "find"), (2, "find_old")])
@@ -93,6 +97,7 @@ def test_a_place_is_named(rest: str, named: str, number: int, name: str) -> None
         "tools[1].function_declarations[3].name: bad",
         "tools[0].function_declarations[0].name: bad",
         "tools[2].function_declarations[0].name: bad",
+        f"tools[{'1' * 5000}].function_declarations[0].name: bad",
         "contents[1].parts[0].function_response.name: Name cannot be empty.",
     ],
 )
