@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
@@ -23,7 +24,12 @@ from pydantic import ConfigDict, PrivateAttr
 from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.credentials import check_given_again
-from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError, InvalidToolError
+from langchain_gemini_tools.errors import (
+    FAILED_ANSWERS,
+    InvalidOptionError,
+    InvalidToolError,
+    ReplyError,
+)
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
 from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
@@ -44,13 +50,28 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
     from pydantic import SecretStr
 
-    from langchain_gemini_tools.errors import ReplyError
     from langchain_gemini_tools.wire.history import Repair
 
 logger = logging.getLogger(__name__)
 
 _CLIENT_LOCK = threading.Lock()
 _MAX_TOLD = 1000
+
+
+class _HidingSecrets:
+    """What an error quotes of a reply is shown without the model's credentials."""
+
+    # Not a generator: that would put the frames back, whose locals hold the reply.
+
+    def __init__(self, redact: Callable[[ReplyError], None]) -> None:
+        self._redact = redact
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if isinstance(error, ReplyError):
+            self._redact(error)
 
 
 class ChatGemini(GeminiOptions):
@@ -223,10 +244,10 @@ class ChatGemini(GeminiOptions):
         retries = self._retries(kwargs, run_manager)
         while True:
             ask = partial(self._client.send, **self._sending(request, kwargs))
-            with request.naming_tools():
-                reply = retries.call(ask)
             try:
-                return request.parse(reply)
+                # The reply has no name here: frames would show it, and what it may quote.
+                with request.naming_tools(), _HidingSecrets(self._redact):
+                    return request.parse(retries.call(ask))
             except FAILED_ANSWERS as failure:
                 request = self._second_try(request, failure, retries, kwargs)
 
@@ -241,10 +262,9 @@ class ChatGemini(GeminiOptions):
         retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
         while True:
             ask = partial(self._client.asend, **self._sending(request, kwargs))
-            with request.naming_tools():
-                reply = await retries.acall(ask)
             try:
-                return request.parse(reply)
+                with request.naming_tools(), _HidingSecrets(self._redact):
+                    return request.parse(await retries.acall(ask))
             except FAILED_ANSWERS as failure:
                 request = self._second_try(request, failure, retries, kwargs)
 
@@ -278,9 +298,13 @@ class ChatGemini(GeminiOptions):
         replies = self._client.stream(
             **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
         )
-        with request.naming_tools(), parser.keeping_partial(), closing(replies):
-            for reply in replies:
-                yield from parser.feed(reply)
+        with (
+            request.naming_tools(),
+            _HidingSecrets(self._redact),
+            parser.keeping_partial(),
+            closing(replies),
+        ):
+            yield from chain.from_iterable(map(parser.feed, replies))
             yield from parser.finish()
 
     async def _astream(
@@ -313,13 +337,20 @@ class ChatGemini(GeminiOptions):
         replies = self._client.astream(
             **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
         )
-        with request.naming_tools(), parser.keeping_partial():
+        with request.naming_tools(), _HidingSecrets(self._redact), parser.keeping_partial():
             async with aclosing(replies):
-                async for reply in replies:
-                    for chunk in parser.feed(reply):
-                        yield chunk
+                reply: Any = None
+                try:
+                    async for reply in replies:
+                        for chunk in parser.feed(reply):
+                            yield chunk
+                finally:
+                    reply = None  # as in `_generate`
             for chunk in parser.finish():
                 yield chunk
+
+    def _redact(self, error: ReplyError) -> None:
+        self._client.redact(error)
 
     def _retries(
         self, kwargs: Mapping[str, Any], run_manager: CallbackManagerForLLMRun | None = None
@@ -513,12 +544,14 @@ class ChatGemini(GeminiOptions):
         options |= {"tools": tools} if tools else {}
         request = self._render_quietly(self._fetched(messages, kwargs), None, options)
         body = render_counting(request, vertexai=self._uses_vertexai)
-        counted = self._retries(kwargs).call(
-            lambda: self._client.count_tokens(
-                request.context.model, body, timeout_seconds=self._timeout(kwargs)
-            )
+        count = partial(
+            self._client.count_tokens,
+            request.context.model,
+            body,
+            timeout_seconds=self._timeout(kwargs),
         )
-        return parse_count(counted)
+        with _HidingSecrets(self._redact):
+            return parse_count(self._retries(kwargs).call(count))
 
     # The client
 

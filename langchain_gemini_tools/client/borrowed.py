@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.client.redaction import scrub
+from langchain_gemini_tools.client.redaction import scrub, scrub_json
 from langchain_gemini_tools.errors import UnreadableReplyError, holds_error, map_api_error
-from langchain_gemini_tools.sanity import mend, too_deep
+from langchain_gemini_tools.sanity import is_deep, mend, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
@@ -126,9 +126,9 @@ def _parse(reply: Any) -> JsonObject:
     except RecursionError:
         raise too_deep() from None
     if holds_error(parsed):
-        raise map_api_error(None, json.loads(scrub(text)))
+        raise map_api_error(None, _details(parsed))
     if not isinstance(parsed, dict):
-        shown = scrub(text[:4000])[:200]
+        shown = scrub(text[:1_000_000])[:200]
         raise UnreadableReplyError(f"The API answered with no JSON object: {shown!r}", body=shown)
     mend(parsed)
     return parsed
@@ -151,12 +151,19 @@ def _sdk_errors() -> Iterator[None]:
         yield
     except sdk_errors.APIError as error:
         # Not chained: the SDK's text repeats the whole body, which may quote the key.
-        details = json.loads(scrub(json.dumps(error.details, default=str)))
+        details = _details(error.details)
         raise map_api_error(error.code, details, _shown(error.response)) from None
     except sdk_errors.UnknownApiResponseError as error:
         raise UnreadableReplyError(scrub(str(error))[:300]) from None
     except RecursionError:
         raise too_deep() from None
+
+
+def _details(body: Any) -> Any:
+    """An error's body, as the error may show it."""
+    if isinstance(body, (dict, list)) and is_deep(body):
+        return {"error": {"message": "The explanation is nested too deep to be read."}}
+    return scrub_json(body)
 
 
 def _shown(response: Any) -> Any:

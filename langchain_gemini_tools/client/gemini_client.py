@@ -12,25 +12,24 @@ import os
 import threading
 import traceback
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools.client import borrowed
 from langchain_gemini_tools.client.limits import Patience
-from langchain_gemini_tools.client.redaction import scrub
+from langchain_gemini_tools.client.redaction import scrub, scrub_error
 from langchain_gemini_tools.client.replies import aread_events, parse_reply, read_events
 from langchain_gemini_tools.client.sdk import open_sdk
 from langchain_gemini_tools.client.transport import Call, map_transport_error
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Generator, Iterator
 
     from langchain_gemini_tools.client.sdk import OpenedSdk
     from langchain_gemini_tools.client.settings import ClientSettings
+    from langchain_gemini_tools.errors import ReplyError
 
     JsonObject = dict[str, Any]
-
-_Error = TypeVar("_Error", bound=BaseException)
 
 
 class GeminiClient:
@@ -166,6 +165,11 @@ class GeminiClient:
                 async for reply in replies:
                     yield reply
 
+    def redact(self, error: ReplyError) -> None:
+        """Take our secrets out of an error about a reply, wherever the server quoted them."""
+        scrub_error(error, self.settings.secrets)
+        _without_frames(error)  # which hold the reply
+
     def close(self) -> None:
         """Close the connections of the sync methods. The next call opens new ones."""
         if opened := self._opened_here():
@@ -218,11 +222,21 @@ class _OurErrors:
     def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
         if error is None:
             return
-        if not isinstance(error, Exception):  # cancelled or interrupted
-            _without_frames(error)
+        ours = self._explain(error)
+        _without_frames(error)
+        if ours is None:
             return
-        if isinstance(error, GeminiToolsError):
-            raise _without_frames(error)
+        try:
+            raise ours
+        finally:
+            # What was caught here would stay beside it, in its context and in this frame.
+            ours.__context__ = None
+            del error, frames, ours
+
+    def _explain(self, error: BaseException) -> GeminiToolsError | None:
+        """The error of ours to raise in its place; None where it goes on as it is."""
+        if not isinstance(error, Exception) or isinstance(error, GeminiToolsError):
+            return None  # cancelled or interrupted, or one of ours already
         shown = scrub(str(error), self._settings.secrets)
         ours = map_transport_error(error, shown, self._timeout_seconds)
         if ours is None and isinstance(error, ValueError):
@@ -230,19 +244,34 @@ class _OurErrors:
             ours = InvalidOptionError(shown)
         if ours is not None:
             # A traceback prints the cause too: an illegal header, for one, is quoted in its text.
-            quotes = shown != str(error) or isinstance(error, UnicodeError)
-            cause = _without_frames(error)
-            raise ours from (None if quotes else cause)
-        if not getattr(error, "explains_itself", False):  # as those of recorded cassettes do
+            ours.__cause__ = None if self._is_quoted_by(error) else error
+        elif not getattr(error, "explains_itself", False):  # as those of recorded cassettes do
             # Nobody foresaw it, so it is told where it was: in words, which show no locals.
             error.add_note("".join(["It came from:\n", *traceback.format_tb(error.__traceback__)]))
-        _without_frames(error)
+        return ours
+
+    def _is_quoted_by(self, error: BaseException) -> bool:
+        """Whether a text of the error, or of what it came from, has a secret of ours in it."""
+        secrets = self._settings.secrets
+        texts = [(link, str(link)) for link in _chain(error)]
+        return any(
+            isinstance(link, UnicodeError) or scrub(text, secrets) != text for link, text in texts
+        )
 
 
-def _without_frames(error: _Error) -> _Error:
-    """The error, and what it came from, as messages alone."""
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it came from."""
     link: BaseException | None = error
-    while link is not None and link.__traceback__ is not None:
-        link.__traceback__ = None
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
         link = link.__cause__ or link.__context__
-    return error
+
+
+def _without_frames(error: BaseException) -> None:
+    """Leave of the error, and of what it came from, the messages alone."""
+    for link in _chain(error):
+        link.__traceback__ = None
+        if link.__suppress_context__:
+            link.__context__ = None  # not shown, but there: such as the whole body that is no JSON

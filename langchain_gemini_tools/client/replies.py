@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import orjson
 
 from langchain_gemini_tools.client.limits import Intake
-from langchain_gemini_tools.client.redaction import scrub, secrets_in
+from langchain_gemini_tools.client.redaction import scrub, scrub_json, secrets_in
 from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.errors import (
     TruncatedStreamError,
@@ -17,7 +17,7 @@ from langchain_gemini_tools.errors import (
     map_api_error,
     parse_error_body,
 )
-from langchain_gemini_tools.sanity import mend, refuse_deep, too_deep
+from langchain_gemini_tools.sanity import is_deep, mend, refuse_deep, too_deep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -110,6 +110,7 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
 
 
 _LARGE = 1_000_000
+_SHOWN_LENGTH = 200
 _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_NUMBER = b"0" * 19
 
@@ -139,10 +140,13 @@ def _read_json(text: bytes) -> Any:
 
 def raise_api_error(response: Any, body: bytes) -> NoReturn:
     """Raise the error that an answer is: by its status, or at 200 by the one in its body."""
+    secrets = secrets_in(response.request.headers)
     text = _shown(response, body)
-    details = parse_error_body(text, response.reason_phrase)
+    details = parse_error_body(text, scrub(response.reason_phrase, secrets))
+    if is_deep(details):
+        details = {"error": {"message": text[:_SHOWN_LENGTH]}}
     code = None if response.status_code == 200 else response.status_code
-    raise map_api_error(code, details, without_request(response, text))
+    raise map_api_error(code, scrub_json(details, secrets), without_request(response, text))
 
 
 def without_request(response: Any, text: str) -> Any:
@@ -157,13 +161,16 @@ def without_request(response: Any, text: str) -> Any:
 
 
 def _unreadable(response: Any, body: bytes) -> UnreadableReplyError:
-    # Cut twice: a secret that the first cut halves is not recognised any more.
-    shown = _shown(response, body[:4000])[:200]
+    shown = _shown(response, body)[:_SHOWN_LENGTH]
     kind = response.headers.get("content-type", "no content type")
+    kind = scrub(kind, secrets_in(response.request.headers))
     return UnreadableReplyError(
         f"The API answered with something that is not a JSON object ({kind}): {shown!r}", body=shown
     )
 
 
 def _shown(response: Any, body: bytes) -> str:
-    return scrub(body.decode("utf-8", errors="replace"), secrets_in(response.request.headers))
+    text = body[:_LARGE].decode("utf-8", errors="replace")
+    shown = scrub(text, secrets_in(response.request.headers))
+    # Cut twice: a secret that the first cut halves is not recognised any more.
+    return shown if len(body) <= _LARGE else shown[:_SHOWN_LENGTH]

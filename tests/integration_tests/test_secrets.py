@@ -90,6 +90,14 @@ def _as_google_escapes(text: str) -> bytes:
     return body.replace("=", "\\u003d").replace("'", "\\u0027").replace("/", "\\/").encode()
 
 
+def _as_nobody_has_to_escape(text: str) -> str:
+    return "".join(f"\\u{ord(char):04X}" for char in text)
+
+
+def _candidate(**fields: Any) -> Fault:
+    return raw(200, {"candidates": [{"finishReason": "STOP", **fields}]})
+
+
 def _quoted(secret: str) -> dict[str, Fault]:
     """Servers that repeat a secret, and some that only fail."""
     words = f"You sent '{secret}'."
@@ -98,9 +106,27 @@ def _quoted(secret: str) -> dict[str, Fault]:
         "details": faults.http_error(400, "No.", details=[{"@type": "x", "metadata": words}]),
         "header": raw(500, {}, x_echo=words, location=f"https://x/?key={secret}"),
         "escaped": raw(400, _as_google_escapes(words)),
+        "escaped-throughout": raw(400, f'{{"error": "{_as_nobody_has_to_escape(words)}"}}'),
+        "escaped-twice": raw(400, {"error": {"message": _as_nobody_has_to_escape(words)}}),
+        "escaped-page": raw(502, f"<p>{_as_nobody_has_to_escape(words)}"),
+        "content-type": raw(200, "no", content_type=f"text/{secret}"),
         "page": raw(502, f"<html><p>{words}</html>"),
         "page-with-200": raw(200, f"<html><p>{words}</html>"),
         "page-cut-inside-it": raw(200, "." * (200 - len(secret) // 2) + secret),
+        "secrets-all-through": raw(200, secret * (2_000_000 // max(len(secret), 1))),
+        "secrets-all-through-an-error": raw(500, secret * (2_000_000 // max(len(secret), 1))),
+        "deep": raw(400, f'{{"error": "{secret}", "a": {"[" * 900 + "]" * 900}}}'),
+        "blocked": raw(200, {"promptFeedback": {"blockReason": "X", "blockReasonMessage": words}}),
+        "withheld": _candidate(finishReason="OTHER", finishMessage=words),
+        "malformed": _candidate(finishReason="MALFORMED_FUNCTION_CALL", finishMessage=words),
+        "empty": _candidate(finishMessage=words),
+        "no-candidates": raw(200, {"candidates": [words]}),
+        "no-parts": _candidate(content={"parts": words}),
+        "no-part": _candidate(content={"parts": [words]}),
+        "no-call": _candidate(content={"parts": [{"functionCall": words}]}),
+        "no-arguments": _candidate(
+            content={"parts": [{"functionCall": {"name": "f", "partialArgs": words}}]}
+        ),
         "error-with-200": raw(200, {"error": {"code": 503, "message": words}}),
         "inside-a-stream": faults.error_in_stream("tail", message=words),
         "cut": faults.cut_connection(),
@@ -153,12 +179,14 @@ def shown(error: BaseException) -> Iterator[str]:
     for stack in trace.stacks:
         for frame in stack.frames:
             yield from (f"{name} = {node}" for name, node in (frame.locals or {}).items())
-    link: BaseException | None = error
-    while link is not None:
+    links = [error]
+    for link in links:
         yield f"{link} {link!r} {link.args} {getattr(link, '__notes__', [])} {vars(link)}"
         if response := getattr(link, "response", None):
             yield f"{response.headers.raw} {response.text} {vars(response)}"
-        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        # What is suppressed is there all the same: some loggers go through everything.
+        others = [each for each in (link.__cause__, link.__context__) if each is not None]
+        links += [each for each in others if each not in links]
 
 
 def search(caller: Caller, *found: object) -> None:
@@ -242,7 +270,8 @@ async def test_a_failure_shows_no_secret_anywhere(
         search(caller, *shown(pickle.loads(pickle.dumps(raised.value))))
         emulator._replies.clear()
     # What a server writes into its headers, httpcore repeats at DEBUG.
-    logged = [r for r in caplog.records if name != "header" or not r.name.startswith("httpcore")]
+    is_header = name in {"header", "content-type"}
+    logged = [r for r in caplog.records if not (is_header and r.name.startswith("httpcore"))]
     search(caller, [record.getMessage() for record in logged], handler.told, runs.runs)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import subprocess
 import sys
@@ -228,6 +229,20 @@ def test_a_key_with_a_line_break_is_taken_out_however_it_is_quoted(own: str) -> 
     quoted = f"Illegal header value {own.encode()!r}; {own.strip()}"
     assert scrub(quoted, [own]).count("[redacted]") == 2
     assert "gateway" not in scrub(quoted, [own])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (r"\u006d\u0079-own-gateway-ke\u0079", "[redacted]"),
+        (r"\u006D\u0079-own-gateway-ke\u0079", "[redacted]"),
+        (r"a \\u0041 \\\u0041 \u0022 \u005c \/ \n", r"a \\u0041 \\A \u0022 \u005c / \n"),
+    ],
+)
+def test_a_secret_may_be_escaped_and_json_stays_what_it_is(text: str, shown: str) -> None:
+    assert scrub(text, ["my-own-gateway-key"]) == shown
+    if shown != "[redacted]":
+        assert json.loads(f'"{text}"') == json.loads(f'"{shown}"')
 
 
 def test_importing_the_errors_does_not_load_the_sdk() -> None:
