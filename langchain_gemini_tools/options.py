@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator,
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
+from langchain_gemini_tools.client.settings import odd_character
 from langchain_gemini_tools.credentials import check_address, split_credentials
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchLimits
@@ -208,6 +209,13 @@ class GeminiOptions(BaseChatModel):
 
     _left_out: tuple[str, ...] = PrivateAttr(default=())
     """Fields that a pickle did not carry."""
+
+    @field_validator("google_api_key")
+    @classmethod
+    def _refuse_odd_keys(cls, key: SecretStr | None) -> SecretStr | None:
+        if key and (fault := odd_character(key.get_secret_value())):
+            raise ValueError(f"The key does not work: {fault}. Copy it anew.")
+        return key
 
     @field_validator("base_url")
     @classmethod

@@ -10,7 +10,7 @@ from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.client.borrowed import generating_config
 from langchain_gemini_tools.client.pool import HttpPool
 from langchain_gemini_tools.client.redaction import scrub
-from langchain_gemini_tools.client.settings import KEY_VARIABLES
+from langchain_gemini_tools.client.settings import KEY_VARIABLES, odd_character
 from langchain_gemini_tools.client.transport import stand_ins
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
@@ -74,6 +74,7 @@ class OpenedSdk:
 
 def open_sdk(settings: ClientSettings) -> OpenedSdk:
     """Load the SDK and build its client; nothing is sent."""
+    _refuse_odd_characters(settings)
     pool = HttpPool(settings.client_args, settings.async_client_args, settings.base_url)
     version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
     try:
@@ -86,6 +87,19 @@ def open_sdk(settings: ClientSettings) -> OpenedSdk:
     except ValueError as error:
         raise _explain_refused_settings(settings, error) from None
     return OpenedSdk(sdk, pool, _arguments())
+
+
+def _refuse_odd_characters(settings: ClientSettings) -> None:
+    """Refuse what copying leaves in keys: the HTTP library would quote the whole of it."""
+    key = "google_api_key (api_key, or GOOGLE_API_KEY in the environment)"
+    sent = {f"The header {name!r}": value for name, value in settings.headers.items()}
+    if settings.api_key:
+        sent[key] = settings.api_key.get_secret_value()
+    elif not settings.vertexai:
+        sent |= {name: os.environ.get(name, "") for name in KEY_VARIABLES}
+    for name, value in sent.items():
+        if fault := odd_character(value):
+            raise InvalidOptionError(f"{name} does not work: {fault}. Copy it anew.")
 
 
 def _arguments() -> JsonObject:

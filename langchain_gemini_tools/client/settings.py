@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
 KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+
+_NOT_IN_A_HEADER = re.compile(r"[^\t -~]|^\s|\s\Z")
+
+
+def odd_character(value: str) -> str | None:
+    """Where a value has a character that no header can carry, and which; never the value."""
+    if not (found := _NOT_IN_A_HEADER.search(value)):
+        return None
+    from unicodedata import name
+
+    told = f"U+{ord(found[0]):04X}, {name(found[0], 'a control character')}"
+    return f"its character {found.start() + 1} of {len(value)} is {told}, which cannot be sent"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import importlib
 import json
 import logging
 import pickle
+import re
 import socket
 import traceback
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from google.oauth2.credentials import Credentials
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
 from langchain_core.tracers.base import BaseTracer
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 from rich.traceback import Traceback
 
 from langchain_gemini_tools import ChatGemini, errors
@@ -336,6 +337,59 @@ async def test_a_password_of_a_proxy_is_not_told(
             await ask(chat, way)
         search(caller, *shown(raised.value), pickle.dumps(raised.value), caplog.text)
     search(caller, repr(chat), dumps(chat), chat.model_dump())
+
+
+ODD = {
+    "zero-width-space": ("\u200b", "U+200B, ZERO WIDTH SPACE"),
+    "letter": ("é", "U+00E9, LATIN SMALL LETTER E WITH ACUTE"),
+    "nul": ("\x00", "U+0000, a control character"),
+    "line-break": ("\n", "U+000A, a control character"),
+    "half": ("\ud800", "U+D800, a control character"),
+}
+
+
+@pytest.mark.parametrize(("odd", "named"), ODD.values(), ids=ODD)
+@pytest.mark.parametrize("place", [8, len(API_KEY)], ids=["middle", "end"])
+async def test_a_key_with_a_stray_character_is_refused_by_its_place(
+    emulator: Emulator, make_model: MakeModel, odd: str, named: str, place: int
+) -> None:
+    key = API_KEY[:place] + odd + API_KEY[place:]
+    told = rf"character {place + 1} of {len(key)} is {re.escape(named)}, which cannot be sent"
+    with pytest.raises(ValidationError, match=rf"google_api_key\n.*{told}") as refused:
+        make_model(api_key=key)
+    search(CALLERS["developer"], refused.value, repr(refused.value))
+    chat = make_model().model_copy(update={"api_key": key})  # as from the environment, unchecked
+    for way in WAYS:
+        with pytest.raises(errors.InvalidOptionError, match=f"google_api_key .*{told}") as raised:
+            await ask(chat, way)
+        search(CALLERS["developer"], *shown(raised.value), pickle.dumps(raised.value))
+    assert emulator.requests == []
+
+
+@pytest.mark.parametrize("odd", ["\u200b", "é", "\n", " "])
+async def test_a_key_of_the_environment_with_a_stray_character_is_refused(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", API_KEY + odd)
+    chat = ChatGemini(model="gemini-3-flash-preview", base_url=emulator.url)
+    for way in WAYS:
+        with pytest.raises(errors.InvalidOptionError, match="GOOGLE_API_KEY") as raised:
+            await ask(chat, way)
+        search(CALLERS["developer"], *shown(raised.value), pickle.dumps(raised.value))
+    assert emulator.requests == []
+
+
+async def test_a_header_with_a_stray_character_is_refused_by_its_name(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    chat = make_model(additional_headers={"X-Gateway-Token": f"{GATEWAY}\u200b"})
+    for way in WAYS:
+        with pytest.raises(
+            errors.InvalidOptionError, match="The header 'X-Gateway-Token'"
+        ) as raised:
+            await ask(chat, way)
+        search(CALLERS["gateway"], *shown(raised.value), pickle.dumps(raised.value))
+    assert emulator.requests == []
 
 
 PICKLED: dict[str, tuple[dict[str, Any], list[str]]] = {
