@@ -19,7 +19,7 @@ from langchain_gemini_tools.client.limits import Patience
 from langchain_gemini_tools.client.redaction import scrub, scrub_error
 from langchain_gemini_tools.client.replies import aread_events, parse_reply, read_events
 from langchain_gemini_tools.client.sdk import open_sdk
-from langchain_gemini_tools.client.transport import Call, map_transport_error
+from langchain_gemini_tools.client.transport import Call, map_transport_error, shorter
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError
 
 if TYPE_CHECKING:
@@ -119,13 +119,15 @@ class GeminiClient:
             timeout_seconds: For connecting and for each wait between two events.
             total_seconds: For all waits together.
         """
-        with self._our_errors(timeout_seconds):
+        with self._our_errors(timeout_seconds, total_seconds):
             if theirs := self.settings.sdk_client:
                 yield from borrowed.stream(theirs, model, body, timeout_seconds)
                 return
-            call = Call(body, timeout_seconds, ends_at_deadline=False)
-            self._open().send(call, model, is_stream=True)
+            opened = self._open()
+            call = Call(body, timeout_seconds, is_stream=True, total_seconds=total_seconds)
             patience = Patience(timeout_seconds, total_seconds)
+            opened.send(call, model, is_stream=True)
+            patience.answer_came()
             yield from read_events(call.kept_response, patience)
 
     async def asend(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
@@ -148,7 +150,7 @@ class GeminiClient:
         total_seconds: float | None = None,
     ) -> AsyncGenerator[JsonObject]:
         """`stream` for the running event loop."""
-        with self._our_errors(timeout_seconds):
+        with self._our_errors(timeout_seconds, total_seconds):
             if theirs := self.settings.sdk_client:
                 async with aclosing(
                     borrowed.astream(theirs, model, body, timeout_seconds)
@@ -157,10 +159,11 @@ class GeminiClient:
                         yield reply
                 return
             opened = await self._aopen()
-            call = Call(body, timeout_seconds, ends_at_deadline=False)
-            async with asyncio.timeout(timeout_seconds):
-                await opened.asend(call, model, is_stream=True)
+            call = Call(body, timeout_seconds, is_stream=True, total_seconds=total_seconds)
             patience = Patience(timeout_seconds, total_seconds)
+            async with asyncio.timeout(shorter(timeout_seconds, total_seconds)):
+                await opened.asend(call, model, is_stream=True)
+            patience.answer_came()
             async with aclosing(aread_events(call.kept_response, patience)) as replies:
                 async for reply in replies:
                     yield reply
@@ -202,8 +205,10 @@ class GeminiClient:
             return opened
         return await asyncio.to_thread(self._open)
 
-    def _our_errors(self, timeout_seconds: float | None) -> _OurErrors:
-        return _OurErrors(self.settings, timeout_seconds)
+    def _our_errors(
+        self, timeout_seconds: float | None, total_seconds: float | None = None
+    ) -> _OurErrors:
+        return _OurErrors(self.settings, timeout_seconds, total_seconds)
 
 
 class _OurErrors:
@@ -212,9 +217,9 @@ class _OurErrors:
     Their locals are headers and bodies, some with the key in it, and a traceback may show locals.
     """
 
-    def __init__(self, settings: ClientSettings, timeout_seconds: float | None) -> None:
+    def __init__(self, settings: ClientSettings, *limits: float | None) -> None:
         self._settings = settings
-        self._timeout_seconds = timeout_seconds
+        self._limits = limits
 
     def __enter__(self) -> None:
         pass
@@ -238,7 +243,7 @@ class _OurErrors:
         if not isinstance(error, Exception) or isinstance(error, GeminiToolsError):
             return None  # cancelled or interrupted, or one of ours already
         shown = scrub(str(error), self._settings.secrets)
-        ours = map_transport_error(error, shown, self._timeout_seconds)
+        ours = map_transport_error(error, shown, *self._limits)
         if ours is None and isinstance(error, ValueError):
             # The SDK's word for arguments it does not take, such as a model called "a?b".
             ours = InvalidOptionError(shown)

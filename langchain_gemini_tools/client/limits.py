@@ -46,8 +46,19 @@ class Intake:
         return b"".join(self._pieces)
 
 
+def stream_timed_out(total_seconds: float) -> GeminiTimeoutError:
+    """The error for a stream that keeps its reader waiting too long in all."""
+    return GeminiTimeoutError(
+        f"The stream did not end within {total_seconds:g} s (stream_timeout)."
+    )
+
+
 class Patience:
-    """Adds up the time that a stream keeps us waiting; what the caller takes does not count."""
+    """Adds up the time that a stream keeps us waiting; what the caller takes does not count.
+
+    It is asked when something arrives. Silence ends by the HTTP library's limit for a single read,
+    which is the shorter of the two.
+    """
 
     def __init__(self, between_seconds: float | None, total_seconds: float | None) -> None:
         self._between_seconds = between_seconds
@@ -75,9 +86,12 @@ class Patience:
                 f"No event of the stream within {self._between_seconds:g} s (deadline)."
             )
         if self._total_seconds is not None and self._in_all > self._total_seconds:
-            raise GeminiTimeoutError(
-                f"The stream did not end within {self._total_seconds:g} s (stream_timeout)."
-            )
+            raise stream_timed_out(self._total_seconds)
+
+    def answer_came(self) -> None:
+        """The stream has begun: the wait for its first event is yet to come."""
+        self._in_all += time.monotonic() - self._since
+        self.begin()
 
     def event_came(self) -> None:
         """An event is whole: the wait for the next one begins at nothing."""

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from langchain_gemini_tools.client.limits import Intake
+from langchain_gemini_tools.client.limits import Intake, stream_timed_out
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
@@ -65,13 +65,19 @@ class Call:
     """One request on its way through the SDK; `with` it, the SDK's HTTP client knows the body."""
 
     def __init__(
-        self, body: bytes, timeout_seconds: float | None, *, ends_at_deadline: bool = True
+        self,
+        body: bytes,
+        timeout_seconds: float | None,
+        *,
+        is_stream: bool = False,
+        total_seconds: float | None = None,
     ) -> None:
         self.body = body
         self.timeout_seconds = timeout_seconds
+        self.total_seconds = total_seconds
         self.deadline = (
             time.monotonic() + timeout_seconds
-            if timeout_seconds is not None and ends_at_deadline
+            if timeout_seconds is not None and not is_stream
             else None
         )
         self.response: Any = None
@@ -144,12 +150,20 @@ class Call:
         )
 
     def _extensions(self) -> JsonObject:
-        if self.timeout_seconds is None:
+        longest = shorter(self.timeout_seconds, self.total_seconds)
+        if longest is None:
             return {}
+        if self.timeout_seconds is None:
+            return {"timeout": {"read": longest}}
         if self.deadline is not None:
             return {"timeout": _TimeLeft(self.timeout_seconds, self.deadline)}
-        phases = dict.fromkeys(_PHASES, self.timeout_seconds)
-        return {"timeout": phases | {"connect": min(self.timeout_seconds, CONNECT_SECONDS)}}
+        phases = dict.fromkeys(_PHASES, longest)
+        return {"timeout": phases | {"connect": min(longest, CONNECT_SECONDS)}}
+
+
+def shorter(seconds: float | None, total_seconds: float | None) -> float | None:
+    """The limit that is reached first."""
+    return min((each for each in (seconds, total_seconds) if each is not None), default=None)
 
 
 _current_call: ContextVar[Call | None] = ContextVar("gemini_call", default=None)
@@ -214,15 +228,16 @@ def _refuse(request: Any) -> Any:
 
 
 def map_transport_error(
-    error: Exception, text: str, timeout_seconds: float | None
+    error: Exception, text: str, seconds: float | None, total_seconds: float | None = None
 ) -> GeminiToolsError | None:
     """Our error, with this text, for a failure on the way to the API; None for anything else."""
     reason = text or type(error).__name__
+    limit = shorter(seconds, total_seconds)
     for library in filter(None, map(sys.modules.get, LIBRARIES)):
-        if isinstance(error, library.ConnectTimeout) and (timeout_seconds or 0) > CONNECT_SECONDS:
+        if isinstance(error, library.ConnectTimeout) and (limit or 0) > CONNECT_SECONDS:
             return GeminiConnectionError(f"No connection to the API within {CONNECT_SECONDS:g} s.")
         if isinstance(error, library.TimeoutException):
-            return _timed_out(type(error).__name__, timeout_seconds)
+            return _timed_out(type(error).__name__, seconds, total_seconds)
         if isinstance(error, (library.UnsupportedProtocol, library.LocalProtocolError)):
             return InvalidOptionError(f"The request cannot be sent: {reason}")
         if isinstance(error, library.InvalidURL):
@@ -230,7 +245,7 @@ def map_transport_error(
         if isinstance(error, library.HTTPError):
             return GeminiConnectionError(f"The connection to the API failed: {reason}")
     if isinstance(error, TimeoutError):
-        return _timed_out("deadline", timeout_seconds)
+        return _timed_out("deadline", seconds, total_seconds)
     if _is_of(error, "google.auth.exceptions", "TransportError"):
         return GeminiConnectionError(f"Google's credentials could not be refreshed: {reason}")
     if _is_of(error, "google.auth.exceptions", "GoogleAuthError"):
@@ -247,8 +262,12 @@ def _is_of(error: Exception, module: str, name: str) -> bool:
     return loaded is not None and isinstance(error, getattr(loaded, name))
 
 
-def _timed_out(phase: str, timeout_seconds: float | None) -> GeminiTimeoutError:
-    limit = "in time" if timeout_seconds is None else f"within {timeout_seconds:g} s"
+def _timed_out(
+    phase: str, seconds: float | None, total_seconds: float | None
+) -> GeminiTimeoutError:
+    if total_seconds is not None and total_seconds < (math.inf if seconds is None else seconds):
+        return stream_timed_out(total_seconds)
+    limit = "in time" if seconds is None else f"within {seconds:g} s"
     return GeminiTimeoutError(f"No answer from the API {limit} ({phase}).")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,38 @@ async def test_a_stream_that_never_ends_is_ended(
         await ask(make_model(max_retries=2, stream_timeout=0.3), way, seen)
     assert raised.value.partial is not None
     assert raised.value.partial.text == "".join(chunk.text for chunk in seen) != ""
+    assert len(emulator.requests) == 1
+
+
+@pytest.mark.parametrize("way", STREAMS)
+@pytest.mark.parametrize("between", [20.0, None])
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (faults.slow_first_byte(30), ""),
+        (faults.stall(30, after=0), ""),
+        (faults.stall(30, 1), "Sunny"),
+    ],
+    ids=["head", "body", "stall"],
+)
+async def test_a_silent_stream_ends_with_the_stream_timeout(
+    *,
+    emulator: Emulator,
+    make_model: MakeModel,
+    library: str,
+    fault: Fault,
+    text: str,
+    between: float | None,
+    way: str,
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=fault)
+    chat = make_model(max_retries=2, timeout=between, stream_timeout=0.5)
+    seen: list[Any] = []
+    started = time.monotonic()
+    with pytest.raises(errors.GeminiTimeoutError, match=r"0\.5 s \(stream_timeout\)"):
+        await ask(chat, way, seen)
+    assert time.monotonic() - started < 10
+    assert "".join(chunk.text for chunk in seen) == text
     assert len(emulator.requests) == 1
 
 
