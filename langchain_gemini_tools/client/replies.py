@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     JsonObject = dict[str, Any]
 
 
+_CODINGS = re.compile(r"\b(?:gzip|deflate|br|zstd)\b")
+"""What HTTP libraries unpack; any other word, such as a charset, they pass over."""
+_BEARABLE: tuple[list[str], ...] = ([], ["gzip"], ["deflate"])
+
+
 def parse_reply(response: Any, body: bytes) -> JsonObject:
     """The object that the body of a whole response is."""
     if response.status_code != 200:
@@ -47,6 +53,7 @@ def read_events(response: Any, patience: Patience) -> Generator[JsonObject]:
     reader, intake = EventReader(), Intake()
     is_error = response.status_code != 200
     try:
+        refuse_packed(response)
         patience.begin()
         for chunk in response.iter_bytes():
             patience.end()
@@ -70,6 +77,7 @@ async def aread_events(response: Any, patience: Patience) -> AsyncGenerator[Json
     reader, intake = EventReader(), Intake()
     is_error = response.status_code != 200
     try:
+        refuse_packed(response)
         patience.begin()
         async for chunk in response.aiter_bytes():
             patience.end()
@@ -88,6 +96,26 @@ async def aread_events(response: Any, patience: Patience) -> AsyncGenerator[Json
             yield reply
     finally:
         await response.aclose()
+
+
+def refuse_packed(response: Any) -> None:
+    """Refuse to unpack what was not asked for, or packed twice, before any of it is read.
+
+    The HTTP library unpacks what it has received in one go. One layer makes of that some megabytes,
+    which are counted; two layers, or a newer coding, make gigabytes.
+
+    Raises:
+        UnreadableReplyError: It is packed like that.
+    """
+    packed = response.headers.get("content-encoding")
+    if packed is None or _CODINGS.findall(packed.lower()) in _BEARABLE:
+        return
+    told = scrub(packed, secrets_in(response.request.headers))
+    error = UnreadableReplyError(
+        f"The API answered in an encoding that nobody asked for ({told!r:.80}); it was not read."
+    )
+    error.is_retryable = False
+    raise error
 
 
 def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[JsonObject]:

@@ -139,7 +139,8 @@ def _headers(settings: ClientSettings) -> dict[str, str]:
     given = {name.lower(): value for name, value in settings.headers.items()}
     ours = f"langchain-gemini-tools/{__version__}"
     names = ("user-agent", "x-goog-api-client")
-    return {**dict.fromkeys(names, ours), **given}  # the SDK puts itself before ours
+    # The SDK puts itself before ours. Of what is packed in other ways, nobody limits the size.
+    return {**dict.fromkeys(names, ours), "accept-encoding": "gzip, deflate", **given}
 
 
 def _explain_refused_settings(settings: ClientSettings, error: ValueError) -> GeminiToolsError:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.client.limits import Intake, stream_timed_out
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
+from langchain_gemini_tools.client.replies import refuse_packed
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiConnectionError,
@@ -109,6 +110,7 @@ class Call:
         """The whole body of the response, which is closed then."""
         response, intake = self.kept_response, Intake()
         try:
+            refuse_packed(response)
             for chunk in response.iter_bytes():
                 intake.take(chunk)
                 # A server that drips bytes keeps each single read alive.
@@ -122,6 +124,7 @@ class Call:
         """`read` for the running event loop, under the `asyncio.timeout` of the caller."""
         response, intake = self.kept_response, Intake()
         try:
+            refuse_packed(response)
             async for chunk in response.aiter_bytes():
                 intake.take(chunk)
         finally:

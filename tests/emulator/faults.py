@@ -332,6 +332,11 @@ def wrong_content_type(content_type: str = "text/plain") -> Fault:
     return lambda outgoing: outgoing.with_headers(content_type=content_type)
 
 
+def packed(coding: str, body: bytes) -> Fault:
+    """This body, said to be packed like that."""
+    return lambda _: whole(200, body).with_headers(content_encoding=coding)
+
+
 def gzipped() -> Fault:
     """Compressed; a stream keeps its writes, one for each event."""
 

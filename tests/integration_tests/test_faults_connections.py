@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import threading
 import time
+import tracemalloc
+import zlib
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +22,7 @@ from tests.emulator import API_KEY, Emulator, faults
 from tests.integration_tests.asking import STREAMS, TWICE, WAYS, ask, raw, retries_told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tests.conftest import MakeModel
     from tests.emulator.script import Fault
@@ -158,6 +161,59 @@ async def test_an_answer_without_an_end_is_not_taken_in(
     with pytest.raises(errors.UnreadableReplyError, match="longer than 100 MB"):
         await ask(make_model(max_retries=2), way)
     assert len(emulator.requests) == 1
+
+
+def _gzip(pieces: Iterable[bytes]) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join(map(packer.compress, pieces)) + packer.flush()
+
+
+@functools.cache
+def _twice(size: int) -> bytes:
+    return _gzip([_gzip([b" " * 1_000_000] * (size // 1_000_000))])
+
+
+def _zstd(size: int) -> bytes:
+    """A frame of blocks that repeat one byte: four bytes for 128 kB each."""
+    blocks = size // 131_072
+    head = bytes.fromhex("28b52ffd") + b"\x00" + b"\x38"
+    block = [((131_072 << 3) | 2 | (n == blocks - 1)).to_bytes(3, "little") for n in range(blocks)]
+    return head + b"".join(each + b" " for each in block)
+
+
+BOMB_BYTES = 300_000_000
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "gzip, gzip": lambda: _twice(BOMB_BYTES),
+    "GZIP,deflate": lambda: b"",
+    "zstd": lambda: _zstd(BOMB_BYTES),
+    "br": lambda: b"",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("coding", BOMBS)
+async def test_a_small_answer_does_not_unpack_to_a_huge_one(
+    emulator: Emulator, make_model: MakeModel, library: str, coding: str, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=faults.packed(coding, BOMBS[coding]()))
+    tracemalloc.start()
+    with pytest.raises(errors.UnreadableReplyError, match="nobody asked for") as raised:
+        await ask(make_model(max_retries=2), way)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not raised.value.is_retryable
+    assert emulator.last.headers["accept-encoding"] == "gzip, deflate"
+    assert len(emulator.requests) == 1
+    assert peak < BOMB_BYTES / 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("word", ["utf-8", "identity", "", "none"])
+async def test_a_word_that_packs_nothing_is_passed_over(
+    emulator: Emulator, make_model: MakeModel, library: str, word: str, way: str
+) -> None:
+    emulator.reply("Sunny in Oslo.", fault=lambda o: o.with_headers(content_encoding=word))
+    assert (await ask(make_model(), way)).text == "Sunny in Oslo."
 
 
 # Connections.
