@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
 from langchain_gemini_tools.client.redaction import secrets_in
 from langchain_gemini_tools.errors import GeminiAuthenticationError
 
@@ -19,6 +22,8 @@ _SECRET_ARGUMENTS = frozenset(
     {"auth", "cert", "cookies", "event_hooks", "headers", "mounts", "params", "transport"}
 )
 """Arguments of an HTTP client that are credentials, or objects that may hold some."""
+
+_NOT_SHOWN = "[not shown]"
 
 _ENVIRONMENT_GIVES = {"credentials"}
 """Left out without a question: Vertex AI then asks the environment who is calling."""
@@ -59,6 +64,27 @@ def check_given_again(model: Any, left_out: Sequence[str]) -> None:
             f"{', '.join(missing)} stayed behind. Set GOOGLE_API_KEY (for the key), or give "
             'them again: model.model_copy(update={"' + missing[0] + '": ...}).'
         )
+
+
+def without_inputs(error: ValidationError) -> ValidationError:
+    """The same refusal without what was given, which is often all of it: the key, too.
+
+    Numbers stay: they are no secrets, and tell what is wrong.
+    """
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(told["type"], told["msg"], _plain(told.get("ctx", {}))),
+            loc=told["loc"],
+            input=told["input"] if isinstance(told["input"], (int, float)) else _NOT_SHOWN,
+        )
+        for told in error.errors(include_url=False)
+    ]
+    return ValidationError.from_exception_data(error.title, details, hide_input=True)
+
+
+def _plain(context: Mapping[str, Any]) -> dict[str, Any]:
+    """What an error type tells of its limits, but no exception: its frames hold what was given."""
+    return {name: each for name, each in context.items() if not isinstance(each, Exception)}
 
 
 def check_address(address: str | dict[str, Any] | None) -> None:

@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import secret_from_env
-from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.client.settings import odd_character
-from langchain_gemini_tools.credentials import check_address, split_credentials
+from langchain_gemini_tools.credentials import check_address, split_credentials, without_inputs
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchLimits
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
@@ -209,6 +217,16 @@ class GeminiOptions(BaseChatModel):
 
     _left_out: tuple[str, ...] = PrivateAttr(default=())
     """Fields that a pickle did not carry."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        refused: ValidationError | None = None
+        try:
+            super().__init__(*args, **given)
+        except ValidationError as error:
+            refused = without_inputs(error)
+        if refused:
+            del args, given  # a traceback may show locals
+            raise refused
 
     @field_validator("google_api_key")
     @classmethod

@@ -339,6 +339,47 @@ async def test_a_password_of_a_proxy_is_not_told(
     search(caller, repr(chat), dumps(chat), chat.model_dump())
 
 
+MY_KEY = "a-key-of-my-own"
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no-model": ({"model": ...}, "model\n  Field required"),
+    "unknown": ({"fooo": 1}, "has no option 'fooo'"),
+    "misspelt": ({"api_kye": MY_KEY}, "Did you mean 'api_key'"),
+    "twice": ({"google_api_key": "another"}, "given twice"),
+    "odd-key": ({"api_key": MY_KEY + "\n"}, "character 16 of 16"),
+    "no-key": ({"api_key": [MY_KEY]}, "google_api_key\n  Input should be a valid string"),
+    "address": ({"base_url": f"https://me:{MY_KEY}@gateway.example"}, "base_url holds a user"),
+    "headers": ({"additional_headers": {"Authorization": [MY_KEY]}}, "valid string"),
+    "metadata": ({"default_metadata": [("x-token", MY_KEY, 1)]}, "default_metadata"),
+    "client-args": ({"client_args": [("proxy", f"http://me:{MY_KEY}@x")]}, "valid dictionary"),
+    "model-kwargs": ({"model_kwargs": {"api_key": MY_KEY}}, "A call has no option 'api_key'"),
+    "limit": ({"temperature": 7}, "less than or equal to 2"),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("make", [ChatGemini, lambda **given: ChatGemini.model_validate(given)])
+def test_a_refused_argument_is_told_without_the_key_beside_it(
+    make: Any, given: dict[str, Any], words: str
+) -> None:
+    settings = {"model": "gemini-3-flash-preview", "api_key": MY_KEY, **given}
+    settings = {name: value for name, value in settings.items() if value is not ...}
+    with pytest.raises(ValidationError, match=re.escape(words)) as raised:
+        make(**settings)
+    error = raised.value
+    told = (error.errors(), error.json(), pickle.dumps(error.errors()))
+    search(Caller({}, {}, [MY_KEY]), *told, error.args, error.__cause__, error.__context__)
+    if make is ChatGemini:
+        search(Caller({}, {}, [MY_KEY]), *shown(error))
+
+
+def test_a_refused_number_is_told() -> None:
+    with pytest.raises(ValidationError) as raised:
+        ChatGemini(model="gemini-3-flash-preview", temperature=7)
+    (told,) = raised.value.errors()
+    assert (told["type"], told["loc"], told["input"]) == ("less_than_equal", ("temperature",), 7)
+    assert told["ctx"] == {"le": 2.0}
+
+
 ODD = {
     "zero-width-space": ("\u200b", "U+200B, ZERO WIDTH SPACE"),
     "letter": ("é", "U+00E9, LATIN SMALL LETTER E WITH ACUTE"),
