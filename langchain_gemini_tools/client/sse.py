@@ -14,6 +14,7 @@ MAX_LINES = 1_000_000
 """Of one event. The API writes one; each that is kept takes forty bytes, however short it is."""
 
 _IGNORED_FIELDS = (b":", b"event:", b"id:", b"retry:")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LARGE = 1_000_000
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
 """A string of JSON, which ends with its line at the latest."""
@@ -25,6 +26,8 @@ class EventReader:
     Lines end at LF only. Python's `splitlines`, and so the `iter_lines` of HTTP libraries, also cut
     at U+2028 and U+0085, which JSON strings may hold as they are.
 
+    A byte order mark at the start, as some proxies write it, is passed over once.
+
     An error may follow the events as a bare JSON text over several lines, without any `data:`. It
     comes out as one more text.
     """
@@ -33,6 +36,7 @@ class EventReader:
         self._line: list[bytes] = []
         self._data: list[bytes] = []
         self._bare: list[bytes] = []
+        self._had_mark = False
         self._bare_is_json = False
         self._bare_depth = 0
 
@@ -71,6 +75,9 @@ class EventReader:
             return None if len(self._data) <= MAX_LINES else _refuse_lines()
         if line in {b"", b"\r"}:
             return self._event()
+        if line.startswith(_BYTE_ORDER_MARK) and not self._had_mark:
+            self._had_mark = True
+            return self._take(line[len(_BYTE_ORDER_MARK) :])
         if not line.startswith(_IGNORED_FIELDS):
             return self._take_bare(line)
         return None

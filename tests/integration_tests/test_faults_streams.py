@@ -277,6 +277,7 @@ HARMLESS: dict[str, Fault] = {
     "wrong-content-type": faults.wrong_content_type(),
     "everything-in-one-piece": lambda outgoing: outgoing.with_steps(outgoing.payload),
     "no-blank-line-at-the-end": lambda outgoing: outgoing.with_steps(outgoing.payload.rstrip()),
+    "byte-order-mark": lambda outgoing: outgoing.with_steps(b"\xef\xbb\xbf" + outgoing.payload),
     "gzip-in-pieces": faults.both(faults.gzipped(), faults.split_anywhere(3)),
 }
 UMLAUTS = "Sonnig in Tromsø: 🌞 23 °C, schön."

@@ -10,6 +10,7 @@ from langchain_gemini_tools.client import sse
 from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.errors import UnreadableReplyError
 
+MARK = "\ufeff".encode()
 ERROR = b'{\n  "error": {\n    "code": 503\n  }\n}\n'
 
 
@@ -34,6 +35,11 @@ def read(*chunks: bytes) -> list[bytes]:
             id="comments-and-other-fields",
         ),
         pytest.param(b'data: {"a":1}', [b'{"a":1}'], id="no-end"),
+        pytest.param(MARK + b'data: {"a":1}\n\n', [b'{"a":1}'], id="byte-order-mark"),
+        pytest.param(MARK + b"\r\n: ping\n\ndata: 1\n\n", [b"1"], id="mark-alone"),
+        pytest.param(MARK + b": ping\ndata: 1", [b"1"], id="mark-before-a-comment"),
+        pytest.param(MARK + b"{\n}\n", [b"{\n}"], id="mark-before-a-bare-text"),
+        pytest.param(MARK * 2 + b"data: 1\n\n", [MARK + b"data: 1"], id="two-marks"),
         pytest.param(b'data: {"a":1}\n', [b'{"a":1}'], id="no-blank-line"),
         pytest.param(b"\n\n\n", [], id="blank"),
         pytest.param(
