@@ -7,6 +7,7 @@ travels as `HttpOptions.extra_body`, and what this costs is:
 * `send` returns the server's JSON as it is. A stream does not: the SDK offers its parsed chunks
   only, so fields and kinds of parts it does not know are missing, `finishMessage` among them, and
   a comment or a U+2028 in the stream is an `UnreadableReplyError`.
+* The time of a stream is not added up: its total limits each single wait, no more than that.
 * Connections, redirects, retries and TLS are that client's affair, and it is never closed here.
 
 Everything else works as with a client of ours. Where those costs matter, give `ClientSettings` the

@@ -121,7 +121,8 @@ class GeminiClient:
         """
         with self._our_errors(timeout_seconds, total_seconds):
             if theirs := self.settings.sdk_client:
-                yield from borrowed.stream(theirs, model, body, timeout_seconds)
+                longest = timeout_seconds and shorter(timeout_seconds, total_seconds)
+                yield from borrowed.stream(theirs, model, body, longest)
                 return
             opened = self._open()
             call = Call(body, timeout_seconds, is_stream=True, total_seconds=total_seconds)
@@ -152,9 +153,8 @@ class GeminiClient:
         """`stream` for the running event loop."""
         with self._our_errors(timeout_seconds, total_seconds):
             if theirs := self.settings.sdk_client:
-                async with aclosing(
-                    borrowed.astream(theirs, model, body, timeout_seconds)
-                ) as replies:
+                longest = timeout_seconds and shorter(timeout_seconds, total_seconds)
+                async with aclosing(borrowed.astream(theirs, model, body, longest)) as replies:
                     async for reply in replies:
                         yield reply
                 return

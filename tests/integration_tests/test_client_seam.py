@@ -197,7 +197,9 @@ def client_of(server: Server, **settings: Any) -> GeminiClient:
     return GeminiClient(ClientSettings(base_url=server.url, **settings))
 
 
-async def called(client: GeminiClient, way: str, timeout_seconds: float | None = 10) -> Any:
+async def called(
+    client: GeminiClient, way: str, timeout_seconds: float | None = 10, **limits: float
+) -> Any:
     """What one of the four methods gives; sync ones run beside the loop, as LangChain runs them."""
     match way:
         case "send":
@@ -205,9 +207,10 @@ async def called(client: GeminiClient, way: str, timeout_seconds: float | None =
         case "asend":
             return await client.asend("m", BODY, timeout_seconds=timeout_seconds)
         case "stream":
-            stream = client.stream("m", BODY, timeout_seconds=timeout_seconds)
+            stream = client.stream("m", BODY, timeout_seconds=timeout_seconds, **limits)
             return await asyncio.to_thread(list, stream)
-    return [r async for r in client.astream("m", BODY, timeout_seconds=timeout_seconds)]
+    stream_here = client.astream("m", BODY, timeout_seconds=timeout_seconds, **limits)
+    return [reply async for reply in stream_here]
 
 
 @every_way
@@ -668,6 +671,21 @@ class TestAClientOfTheUsers:
             await called(self.client(server), way)
         assert raised.value.retry_after == 4.0
         assert raised.value.__cause__ is None
+
+    @pytest.mark.parametrize("way", ["stream", "astream"])
+    async def test_ends_a_silent_stream_with_the_shorter_limit(self, way: str) -> None:
+        over = threading.Event()
+
+        def fall_silent(connection: socket.socket, _: Request) -> None:
+            connection.sendall(STREAM_HEAD + chunked(events(self.KNOWN)))
+            over.wait(30)
+
+        with serving(fall_silent) as server:
+            started = time.monotonic()
+            with pytest.raises(GeminiTimeoutError, match="stream_timeout"):
+                await called(self.client(server), way, timeout_seconds=20, total_seconds=0.5)
+            assert time.monotonic() - started < 10
+            over.set()
 
     @pytest.mark.parametrize("way", ["send", "asend"])
     async def test_tells_unreadable_replies_apart(self, way: str) -> None:
