@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from itertools import chain
@@ -24,12 +24,7 @@ from pydantic import ConfigDict, PrivateAttr
 from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.credentials import check_given_again
-from langchain_gemini_tools.errors import (
-    FAILED_ANSWERS,
-    InvalidOptionError,
-    InvalidToolError,
-    ReplyError,
-)
+from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
 from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
@@ -50,28 +45,13 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
     from pydantic import SecretStr
 
+    from langchain_gemini_tools.errors import ReplyError
     from langchain_gemini_tools.wire.history import Repair
 
 logger = logging.getLogger(__name__)
 
 _CLIENT_LOCK = threading.Lock()
 _MAX_TOLD = 1000
-
-
-class _HidingSecrets:
-    """What an error quotes of a reply is shown without the model's credentials."""
-
-    # Not a generator: that would put the frames back, whose locals hold the reply.
-
-    def __init__(self, redact: Callable[[ReplyError], None]) -> None:
-        self._redact = redact
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
-        if isinstance(error, ReplyError):
-            self._redact(error)
 
 
 class ChatGemini(GeminiOptions):
@@ -242,11 +222,12 @@ class ChatGemini(GeminiOptions):
     ) -> ChatResult:
         request = self._render(self._fetched(messages, kwargs), stop, kwargs)
         retries = self._retries(kwargs, run_manager)
+        client = self._client
         while True:
-            ask = partial(self._client.send, **self._sending(request, kwargs))
+            ask = partial(client.send, **self._sending(request, kwargs))
             try:
                 # The reply has no name here: frames would show it, and what it may quote.
-                with request.naming_tools(), _HidingSecrets(self._redact):
+                with request.naming_tools(), client.hiding_secrets():
                     return request.parse(retries.call(ask))
             except FAILED_ANSWERS as failure:
                 request = self._second_try(request, failure, retries, kwargs)
@@ -260,10 +241,11 @@ class ChatGemini(GeminiOptions):
     ) -> ChatResult:
         request = self._render(await self._afetched(messages, kwargs), stop, kwargs)
         retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
+        client = self._client
         while True:
-            ask = partial(self._client.asend, **self._sending(request, kwargs))
+            ask = partial(client.asend, **self._sending(request, kwargs))
             try:
-                with request.naming_tools(), _HidingSecrets(self._redact):
+                with request.naming_tools(), client.hiding_secrets():
                     return request.parse(await retries.acall(ask))
             except FAILED_ANSWERS as failure:
                 request = self._second_try(request, failure, retries, kwargs)
@@ -294,13 +276,13 @@ class ChatGemini(GeminiOptions):
     def _read_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> Iterator[ChatGenerationChunk]:
-        parser = request.stream_parser()
-        replies = self._client.stream(
+        parser, client = request.stream_parser(), self._client
+        replies = client.stream(
             **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
         )
         with (
             request.naming_tools(),
-            _HidingSecrets(self._redact),
+            client.hiding_secrets(),
             parser.keeping_partial(),
             closing(replies),
         ):
@@ -333,11 +315,11 @@ class ChatGemini(GeminiOptions):
     async def _aread_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
     ) -> AsyncIterator[ChatGenerationChunk]:
-        parser = request.stream_parser()
-        replies = self._client.astream(
+        parser, client = request.stream_parser(), self._client
+        replies = client.astream(
             **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
         )
-        with request.naming_tools(), _HidingSecrets(self._redact), parser.keeping_partial():
+        with request.naming_tools(), client.hiding_secrets(), parser.keeping_partial():
             async with aclosing(replies):
                 reply: Any = None
                 try:
@@ -348,9 +330,6 @@ class ChatGemini(GeminiOptions):
                     reply = None  # as in `_generate`
             for chunk in parser.finish():
                 yield chunk
-
-    def _redact(self, error: ReplyError) -> None:
-        self._client.redact(error)
 
     def _retries(
         self, kwargs: Mapping[str, Any], run_manager: CallbackManagerForLLMRun | None = None
@@ -544,13 +523,14 @@ class ChatGemini(GeminiOptions):
         options |= {"tools": tools} if tools else {}
         request = self._render_quietly(self._fetched(messages, kwargs), None, options)
         body = render_counting(request, vertexai=self._uses_vertexai)
+        client = self._client
         count = partial(
-            self._client.count_tokens,
+            client.count_tokens,
             request.context.model,
             body,
             timeout_seconds=self._timeout(kwargs),
         )
-        with _HidingSecrets(self._redact):
+        with client.hiding_secrets():
             return parse_count(self._retries(kwargs).call(count))
 
     # The client

@@ -20,14 +20,13 @@ from langchain_gemini_tools.client.redaction import scrub, scrub_error
 from langchain_gemini_tools.client.replies import aread_events, parse_reply, read_events
 from langchain_gemini_tools.client.sdk import open_sdk
 from langchain_gemini_tools.client.transport import Call, map_transport_error, shorter
-from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError
+from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ReplyError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
 
     from langchain_gemini_tools.client.sdk import OpenedSdk
     from langchain_gemini_tools.client.settings import ClientSettings
-    from langchain_gemini_tools.errors import ReplyError
 
     JsonObject = dict[str, Any]
 
@@ -168,10 +167,9 @@ class GeminiClient:
                 async for reply in replies:
                     yield reply
 
-    def redact(self, error: ReplyError) -> None:
-        """Take our secrets out of an error about a reply, wherever the server quoted them."""
-        scrub_error(error, self.settings.secrets)
-        _without_frames(error)  # which hold the reply
+    def hiding_secrets(self) -> HidingSecrets:
+        """`with` it, an error about a reply shows no secret of ours that the server quoted."""
+        return HidingSecrets(self.settings)
 
     def close(self) -> None:
         """Close the connections of the sync methods. The next call opens new ones."""
@@ -209,6 +207,23 @@ class GeminiClient:
         self, timeout_seconds: float | None, total_seconds: float | None = None
     ) -> _OurErrors:
         return _OurErrors(self.settings, timeout_seconds, total_seconds)
+
+
+class HidingSecrets:
+    """Takes secrets out of an error about a reply, and the frames that hold the reply."""
+
+    # Not a generator: that would put the frames back.
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if isinstance(error, ReplyError):
+            scrub_error(error, self._settings.secrets)
+            _without_frames(error)
 
 
 class _OurErrors:
