@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _PROVIDERS = {
     "google_genai": "google",
@@ -27,6 +27,9 @@ _PROVIDERS = {
 
 Who runs a model makes its price: one that runs at home, in Ollama, has none.
 """
+
+
+_IMAGES = "output_image_tokens"
 
 
 @dataclass(frozen=True)
@@ -64,13 +67,13 @@ def find_cost(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about details of usage that it has no price for
-            counted = Usage(**_counts(usage))
+            counted, is_all = _read_usage(Usage, _counts(usage))
             runs_it = str(provider) if provider else None
             provider_id = _PROVIDERS.get(runs_it, runs_it) if runs_it else None
             price = calc_price(counted, name, provider_id=provider_id)
     except (LookupError, ValueError, TypeError):
         return Cost()
-    return Cost(Decimal(price.total_price), is_partial=uses_server_tools)
+    return Cost(Decimal(price.total_price), is_partial=uses_server_tools or not is_all)
 
 
 def sum_costs(costs: Iterable[Cost]) -> Cost:
@@ -83,6 +86,16 @@ def sum_costs(costs: Iterable[Cost]) -> Cost:
     return Cost(sum(known, Decimal(0)), is_partial=is_partial)
 
 
+def _read_usage(make: Callable[..., Any], counts: dict[str, int]) -> tuple[Any, bool]:
+    """The usage as the tables take it, and whether that is all of it: old ones know no images."""
+    try:
+        return make(**counts), True
+    except TypeError:
+        if _IMAGES not in counts:
+            raise
+    return make(**{key: count for key, count in counts.items() if key != _IMAGES}), False
+
+
 def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
     incoming = usage.get("input_token_details") or {}
     outgoing = usage.get("output_token_details") or {}
@@ -93,6 +106,7 @@ def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
         "cache_write_tokens": incoming.get("cache_creation"),
         "input_audio_tokens": incoming.get("audio"),
         "output_audio_tokens": outgoing.get("audio"),
+        _IMAGES: outgoing.get("image"),
     }
     return {key: count for key, count in counts.items() if isinstance(count, int) and count}
 

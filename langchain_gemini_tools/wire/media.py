@@ -10,6 +10,7 @@ import base64
 import binascii
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from langchain_gemini_tools import block_types
 from langchain_gemini_tools.errors import RefusedError
@@ -60,16 +61,28 @@ _TYPES_BY_MAGIC = (
     (b"GIF8", "image/gif"),
     (b"%PDF", "application/pdf"),
     (b"ID3", "audio/mp3"),
+    *((bytes([0xFF, second]), "audio/mp3") for second in (0xFB, 0xF3, 0xF2)),
+    *((bytes([0xFF, second]), "audio/aac") for second in (0xF1, 0xF9)),
     (b"fLaC", "audio/flac"),
     (b"OggS", "audio/ogg"),
 )
 _RIFF_TYPES = {b"WAVE": "audio/wav", b"WEBP": "image/webp"}
+_FTYP_TYPES = {
+    **dict.fromkeys((b"M4A ", b"M4B "), "audio/m4a"),
+    **dict.fromkeys((b"heic", b"heix", b"hevc", b"heim"), "image/heic"),
+    **dict.fromkeys((b"mif1", b"msf1"), "image/heif"),
+    **dict.fromkeys((b"avif", b"avis"), "image/avif"),
+    b"qt  ": "video/mov",
+}
+"""By the brand of an ISO file; every other one is a video."""
 
 _KINDS = {
     **dict.fromkeys(("image", "image_url", "input_image"), "image/*"),
     **dict.fromkeys(("audio", "input_audio"), "audio/*"),
     "video": "video/*",
 }
+
+_EXAMPLES = {"image/*": "image/png", "audio/*": "audio/mp3", "video/*": "video/mp4"}
 
 _PART_OPTIONS = {
     "video_metadata": "videoMetadata",
@@ -143,9 +156,11 @@ def _source_of(block: Mapping[str, Any]) -> dict[str, Any]:
         case {"type": "input_audio", "input_audio": {"data": data, "format": str(ending)}}:
             return {"base64": data, "mime_type": _TYPES_BY_SUFFIX.get(ending, f"audio/{ending}")}
         case {"type": "file", "file": {"file_data": str(data), **rest}}:
-            return {"url": data, "name": rest.get("filename")}
+            return {"base64": data, "name": rest.get("filename")}
+        case {"type": "input_file", "file_data": str(data), **rest} if data:
+            return {"base64": data, **_name(rest)}
         case {"type": "input_file", **rest}:
-            return {"url": rest.get("file_data") or rest.get("file_url"), **_name(rest)}
+            return {"url": rest.get("file_url"), **_name(rest)}
         case {"source": {"type": "text", "data": str(text)}}:
             return {"text": text}
         case {"source": {"type": "base64", "data": data, **rest}}:
@@ -177,7 +192,7 @@ def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemin
     if isinstance(data := source.get("base64"), (str, bytes, bytearray)) and data:
         return _render_inline(kind, data, mime_type or _type_of_name(_text(source.get("name"))))
     if url := _text(source.get("url")):
-        if url.startswith("data:"):
+        if _is_data_uri(url):
             return _render_data_uri(kind, url, mime_type)
         if reason := why_unreachable(url):
             raise RefusedError(_unreachable(kind, url, reason))
@@ -214,23 +229,40 @@ def _text(value: Any) -> str | None:
 def _render_inline(kind: str, data: str | bytes | bytearray, mime_type: str | None) -> gemini.Part:
     if isinstance(data, (bytes, bytearray)):
         data = base64.b64encode(data).decode("ascii")
+    if _is_data_uri(data):
+        return _render_data_uri(kind, data, mime_type)
+    if any(space in data for space in " \n\r\t"):  # as in mails
+        data = "".join(data.split())
     mime_type = mime_type or _type_of_bytes(data)
     if not mime_type:
+        example = _EXAMPLES.get(_KINDS.get(kind, ""), "application/pdf")
         raise RefusedError(
             f"A {kind!r} block does not say of which type it is. "
-            'Add "mime_type", for instance "image/png".'
+            f'Add "mime_type", for instance "{example}".'
         )
-    return {"inlineData": {"mimeType": mime_type, "data": data}}
+    return {"inlineData": {"mimeType": _plain_type(mime_type), "data": data}}
+
+
+def _is_data_uri(text: str) -> bool:
+    return text[:32].lstrip()[:5].lower() == "data:"
 
 
 def _render_data_uri(kind: str, uri: str, mime_type: str | None) -> gemini.Part:
-    header, _, data = uri.partition(",")
-    if not data or not header.endswith(";base64"):
+    header, _, data = uri.lstrip().partition(",")
+    named, _, coding = header[len("data:") :].rpartition(";")
+    if not data or coding.strip().lower() != "base64" or _is_data_uri(data):
         raise RefusedError(
             f"A {kind!r} block holds a data URI without base64 data: {header[:60]!r}. "
             "Write it as data:<mime type>;base64,<data>."
         )
-    return _render_inline(kind, data, header[len("data:") : -len(";base64")] or mime_type)
+    return _render_inline(kind, unquote(data) if "%" in data else data, named or mime_type)
+
+
+def _plain_type(mime_type: str) -> str:
+    """The type as the API takes it: small letters, and parameters only of sound."""
+    name, semicolon, parameters = mime_type.strip().partition(";")
+    name = name.strip().lower()
+    return f"{name}{semicolon}{parameters}" if name.startswith("audio/") else name
 
 
 def _render_uri(uri: str, mime_type: str | None) -> gemini.Part:
@@ -258,5 +290,5 @@ def _type_of_bytes(data: str) -> str | None:
     if head.startswith(b"RIFF"):
         return _RIFF_TYPES.get(head[8:12])
     if head[4:8] == b"ftyp":
-        return "video/mp4"
+        return _FTYP_TYPES.get(head[8:12], "video/mp4")
     return next((kind for magic, kind in _TYPES_BY_MAGIC if head.startswith(magic)), None)

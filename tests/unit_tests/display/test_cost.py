@@ -25,6 +25,14 @@ def test_cached_tokens_are_cheaper() -> None:
     assert Decimal("0.00008") < cached.dollars < Decimal("0.00018")
 
 
+def test_pictures_are_dearer_than_words_or_the_price_says_that_it_is_not_all() -> None:
+    details = {"image": 1290}
+    cost = _cost("gemini-2.5-flash-image", output_tokens=1300, output_token_details=details)
+    if cost.dollars is not None:  # tables from before the model have none
+        assert cost.is_partial or cost.dollars > Decimal("0.03")
+    assert not _cost("gemini-2.0-flash").is_partial
+
+
 @pytest.mark.parametrize("model", ["gemini-99", "", "../../x"])
 def test_an_unknown_model_has_none_which_is_not_nothing(model: str) -> None:
     assert _cost(model) == Cost(None)

@@ -190,9 +190,66 @@ def test_a_type_that_nobody_told_is_read_from_the_bytes(data: str, mime_type: st
 
 
 @pytest.mark.parametrize(
+    ("head", "mime_type"),
+    [
+        (b"\0\0\0\x20ftypM4A \0\0", "audio/m4a"),
+        (b"\0\0\0\x20ftypheic\0\0", "image/heic"),
+        (b"\0\0\0\x20ftypavif\0\0", "image/avif"),
+        (b"\0\0\0\x20ftypqt  \0\0", "video/mov"),
+        (b"\0\0\0\x20ftypisom\0\0", "video/mp4"),
+        (b"\xff\xfb\x90\x64" + b"\0" * 12, "audio/mp3"),
+        (b"\xff\xf1\x50\x80" + b"\0" * 12, "audio/aac"),
+    ],
+)
+def test_files_of_one_family_are_told_apart(head: bytes, mime_type: str) -> None:
+    [turn] = contents([HumanMessage([{"type": "file", "base64": head}])])
+    assert turn["parts"][0]["inlineData"]["mimeType"] == mime_type
+
+
+LINES = f"{PNG[:8]}\n{PNG[8:]}\r\n"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;charset=utf-8;base64,{PNG}"}},
+        {"type": "image_url", "image_url": f"data:image/png;name=a.png;base64,{PNG}"},
+        {"type": "image_url", "image_url": f" DATA:image/PNG;BASE64,{PNG}"},
+        {"type": "image_url", "image_url": f"data:image/png;base64,{PNG.replace('=', '%3D')}"},
+        {"type": "image_url", "image_url": f"data:image/png;base64,{LINES}"},
+        {"type": "image", "base64": f"data:image/png;base64,{PNG}", "mime_type": "image/png"},
+        {"type": "image", "base64": LINES, "mime_type": "IMAGE/PNG"},
+        {"type": "image", "base64": PNG, "mime_type": "image/png; charset=binary"},
+        {
+            "type": "image",
+            "source": {
+                "type": "base64",
+                "media_type": "image/png",
+                "data": f"data:image/png;base64,{PNG}",
+            },
+        },
+        {"type": "file", "file": {"file_data": PNG, "filename": "a.png"}},
+        {"type": "input_file", "file_data": PNG, "filename": "a.png"},
+    ],
+)
+def test_a_picture_is_read_however_it_was_written(block: Json) -> None:
+    assert contents([HumanMessage([block])]) == [user(inline("image/png", PNG))]
+
+
+def test_sound_keeps_the_parameters_of_its_type() -> None:
+    block = {"type": "audio", "base64": "AAAA", "mime_type": "audio/L16;rate=24000"}
+    assert contents([HumanMessage([block])]) == [user(inline("audio/l16;rate=24000", "AAAA"))]
+
+
+@pytest.mark.parametrize(
     ("block", "words"),
     [
         pytest.param({"type": "image"}, "no bytes and no place", id="empty"),
+        pytest.param(
+            {"type": "image", "base64": "data:image/png;base64," * 2000 + PNG},
+            "data URI",
+            id="a URI in a URI",
+        ),
         pytest.param({"type": "image", "url": 5}, "no bytes and no place", id="a number as URL"),
         pytest.param({"type": "image", "base64": ""}, "no bytes and no place", id="no data"),
         pytest.param(
