@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_gemini_tools import block_types
@@ -125,8 +126,10 @@ def _render_thinking(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | N
             pass
         case {"thinking": list(texts)} | {"summary": list(texts)}:
             text = _joined_texts(texts)
-        case {"type": "reasoning" | "redacted_thinking"}:
+        case {"type": "reasoning" | "reasoning_content" | "redacted_thinking"}:
             text = ""  # kept, or encrypted, by another vendor for itself alone
+        case {"type": "thinking"} if "thinking" not in block:
+            text = ""  # somebody took it out
         case _:
             return _render_foreign(block)
     signature = block.get("signature") or _extras(block).get("signature")
@@ -143,7 +146,9 @@ def _joined_texts(items: list[Any]) -> str:
 
 def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemini.Part:
     # Code that prints nothing has no `output`: the API leaves out what is empty.
-    word = _OUTCOMES.get(outcome, outcome) if isinstance(outcome, int) else outcome
+    # And stores that know no integers give a number back as another kind of number.
+    is_number = isinstance(outcome, (int, float, Decimal))
+    word = next((w for n, w in _OUTCOMES.items() if n == outcome), None) if is_number else outcome
     told = {"outcome": word, "output": output, **_kept({"id": call_id}, "id")}
     return {"codeExecutionResult": {key: value for key, value in told.items() if value}}
 

@@ -196,7 +196,7 @@ def calls_of(message: AIMessage) -> list[Call]:
         if invalid.get("id") and invalid.get("name"):
             args = {"invalid_arguments": invalid.get("args") or ""}
             calls.append(Call(invalid["id"] or "", invalid["name"] or "", args))
-    if isinstance(message.content, list) and (found := list(_block_calls(message.content))):
+    if isinstance(message.content, list) and (found := list(_block_calls(message))):
         known = {call.id for call in calls}
         calls += [call for call in found if call.id not in known]
     if not calls and "function_call" in message.additional_kwargs:
@@ -212,9 +212,13 @@ def _legacy_calls(call: Any) -> list[Call]:
     return []
 
 
-def _block_calls(content: list[str | dict[str, Any]]) -> Iterator[Call]:
-    for block in content:
+def _block_calls(message: AIMessage) -> Iterator[Call]:
+    # Core has put the calls of its own blocks into `tool_calls`: one that is missing was taken out.
+    is_v1 = message.response_metadata.get("output_version") == "v1"
+    for block in message.content:
         match block:
+            case {"type": "tool_call"} if is_v1:
+                continue
             case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": args}:
                 yield Call(call_id, name, _object(args))
             case {"type": "tool_call", "id": str(call_id), "name": str(name), "args": args}:

@@ -109,6 +109,8 @@ def _jsonable(value: Any) -> Any:
             return value.value
         case date() | datetime() | time():
             return value.isoformat()
+        case Decimal() if value.is_finite() and value.as_tuple().exponent == 0:
+            return int(value)  # as some stores give every number back
         case UUID() | Decimal():
             return str(value)
         case set() | frozenset():

@@ -24,6 +24,7 @@ from langchain_gemini_tools.wire.replay import (
     PART_FIELDS,
     PartLog,
 )
+from langchain_gemini_tools.wire.tools.names import render_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -147,7 +148,7 @@ class PartReader:
     @cached_property
     def _answer(self) -> str:
         """A name for this answer: LangChain's tools merge blocks of the same index."""
-        if isinstance(self.response_id, str):
+        if isinstance(self.response_id, str) and self.response_id:
             return f"{zlib.crc32(self.response_id.encode()):08x}"
         return uuid.uuid4().hex[:8]
 
@@ -196,7 +197,8 @@ class PartReader:
     def _read_block(self, part: Mapping[str, Any]) -> Piece:
         self._open_block = None
         block, signature = _parse_block(part)
-        self._log.add_block(signature)
+        kind = next((key for key in part if key not in _TEXT_FIELDS), "")
+        self._log.add_block(signature, kind)
         index = self._next_index()
         # Gemini 2 gives code no id; by one of ours LangChain's blocks of call and result find each
         # other. It is not sent back.
@@ -241,7 +243,10 @@ class PartReader:
         wire_name = _text(call.get("name"))
         name = None if wire_name is None else self._user_name(wire_name)
         begun = CallPiece(index=len(self._call_ids), id=self._unique_id(call), name=name)
-        self._log.add_call(begun.id, wire_name if self._is_renamed(wire_name, name) else None)
+        if name and self._is_renamed(wire_name, name):
+            self._log.add_call(begun.id, wire_name, render_name(name))
+        else:
+            self._log.add_call(begun.id)
         args = call.get("args")
         if call.get("willContinue") or "partialArgs" in call:
             if not name:

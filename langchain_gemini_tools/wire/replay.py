@@ -10,6 +10,7 @@ chunk merging, checkpoints and JSON.
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
@@ -55,22 +56,26 @@ class PartLog:
         last = self._entries[-1] if self._entries else {}
         if "text" in last and "signature" not in last and signature is None:
             last["text"] += len(text)
+        elif signature is None:
+            self._entries.append({"text": len(text)})
         else:
-            self._add("text", len(text), "signature", signature)
+            entry = {"text": len(text), "signature": signature, "sum": _check_sum(text)}
+            self._entries.append(entry)
 
-    def add_block(self, signature: str | None = None) -> None:
-        """Note a part that stands in `content` as a block of its own."""
+    def add_block(self, signature: str | None = None, kind: str = "") -> None:
+        """Note a part that stands in `content` as a block of its own, and of what kind it is."""
         self.is_needed |= self._has_call or signature is not None
-        self._add("block", 1, "signature", signature)
+        signed = {} if signature is None else {"signature": signature, "kind": kind}
+        self._entries.append({"block": 1, **signed})
 
-    def add_call(self, call_id: str, wire_name: str | None = None) -> None:
+    def add_call(
+        self, call_id: str, wire_name: str | None = None, tool_name: str | None = None
+    ) -> None:
         """Note a function call, with the name the model used where that is not the tool's."""
         self.is_needed |= wire_name is not None
         self._has_call = True
-        self._add("call", call_id, "name", wire_name)
-
-    def _add(self, kind: str, value: Any, note: str, said: str | None) -> None:
-        self._entries.append({kind: value} if said is None else {kind: value, note: said})
+        renamed = {} if wire_name is None else {"name": wire_name, "tool": tool_name}
+        self._entries.append({"call": call_id, **renamed})
 
     def dump(self, answer: str) -> dict[str, Any]:
         """What goes into `additional_kwargs`.
@@ -126,6 +131,10 @@ def tell_server_part(part: gemini.Part) -> gemini.Part:
     return {"text": json.dumps(told, ensure_ascii=False)}
 
 
+def _check_sum(text: str) -> str:
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
 class _DoesNotFitError(Exception):
     """The message was changed since the log was written."""
 
@@ -151,12 +160,12 @@ def restore_order(
     try:
         for entry in log:
             if "call" in entry:
-                ordered.append(_named(pending.pop(entry["call"]), entry.get("name")))
+                ordered.append(_named(pending.pop(entry["call"]), entry))
             elif "text" in entry:
-                ordered.append(_signed({"text": rest.take_text(entry["text"])}, entry))
+                ordered.append(_signed({"text": rest.take_text(int(entry["text"]))}, entry))
             else:
                 ordered.append(_signed(rest.take_part(), entry))
-    except (_DoesNotFitError, KeyError, TypeError):
+    except (_DoesNotFitError, KeyError, TypeError, ValueError, OverflowError):
         return None
     return None if pending or rest.has_more() else ordered
 
@@ -188,14 +197,25 @@ class _Remaining:
 
 
 def _signed(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
+    """The part with its signature, which belongs to what it was given for, and to nothing else."""
     signature = entry.get("signature")
-    return {**part, "thoughtSignature": signature} if _is_told(signature) else part
+    if not _is_told(signature):
+        return part
+    if "text" in entry:
+        is_same = entry.get("sum", _check_sum(part["text"])) == _check_sum(part["text"])
+    else:
+        is_same = entry["kind"] in part if _is_told(entry.get("kind")) else "text" not in part
+    if not is_same:
+        raise _DoesNotFitError
+    return {**part, "thoughtSignature": signature}
 
 
-def _named(part: gemini.Part, name: Any) -> gemini.Part:
-    return (
-        {**part, "functionCall": {**part["functionCall"], "name": name}} if _is_told(name) else part
-    )
+def _named(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
+    """The call under the model's own name for the tool, unless it is another tool's by now."""
+    name, call = entry.get("name"), part["functionCall"]
+    if not _is_told(name) or entry.get("tool", call["name"]) != call["name"]:
+        return part
+    return {**part, "functionCall": {**call, "name": name}}
 
 
 def _is_told(value: Any) -> TypeGuard[str]:

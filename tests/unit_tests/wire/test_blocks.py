@@ -113,6 +113,12 @@ CODED = {"type": "bash_code_execution_tool_result", "tool_use_id": "a", "content
             [{"text": "hm", "thought": True}, "So."],
             id="mistral thinking",
         ),
+        pytest.param([{"type": "thinking", "signature": "x"}, "So."], ["So."], id="a bare thought"),
+        pytest.param(
+            [{"type": "reasoning_content", "reasoning_content": {"redacted": "x"}}, "So."],
+            ["So."],
+            id="amazon, sealed",
+        ),
         pytest.param(
             [{"type": "image_generation_call", "id": "i", "result": "AAAA", "status": "completed"}],
             [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}],

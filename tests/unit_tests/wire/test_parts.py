@@ -240,13 +240,13 @@ def test_streamed_calls_are_numbered_over_the_whole_message() -> None:
         pytest.param(
             "default_api.search",
             "search",
-            {LOG: {f"{ANSWER}.0": {"call": "a", "name": "default_api.search"}}},
+            {LOG: {f"{ANSWER}.0": {"call": "a", "name": "default_api.search", "tool": "search"}}},
             id="prefix with a dot",
         ),
         pytest.param(
             "default_api:search",
             "search",
-            {LOG: {f"{ANSWER}.0": {"call": "a", "name": "default_api:search"}}},
+            {LOG: {f"{ANSWER}.0": {"call": "a", "name": "default_api:search", "tool": "search"}}},
             id="prefix with a colon",
         ),
         pytest.param("default_api.other", "default_api.other", {}, id="prefix of nothing bound"),
@@ -336,8 +336,8 @@ def test_signatures_of_text_stay_beside_a_plain_answer() -> None:
     assert message.additional_kwargs == {
         LOG: {
             f"{ANSWER}.0": {"text": 6},
-            f"{ANSWER}.1": {"text": 5, "signature": "QQ=="},
-            f"{ANSWER}.2": {"text": 0, "signature": "Qg=="},
+            f"{ANSWER}.1": {"text": 5, "signature": "QQ==", "sum": "b45f5437"},
+            f"{ANSWER}.2": {"text": 0, "signature": "Qg==", "sum": "00000000"},
         }
     }
 

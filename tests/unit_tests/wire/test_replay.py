@@ -144,10 +144,11 @@ def test_answers_that_langchain_merges_stay_apart(name: str, separator: str) -> 
     )
 
 
-def test_answers_of_a_server_that_gives_them_no_id_stay_apart() -> None:
+@pytest.mark.parametrize("nothing", [{}, {"responseId": ""}], ids=["none", "empty"])
+def test_answers_of_a_server_that_gives_them_no_id_stay_apart(nothing: Json) -> None:
     parts = [text("hm", thought=True, thoughtSignature="QQ=="), text("So.")]
-    nameless = [{k: v for k, v in reply(parts).items() if k != "responseId"} for _ in range(2)]
-    (merged,) = merge_message_runs([parse(body) for body in nameless])
+    body = {key: value for key, value in reply(parts).items() if key != "responseId"}
+    (merged,) = merge_message_runs([parse({**body, **nothing}) for _ in range(2)])
     assert echoed(merged) == [*parts, *parts]
 
 
@@ -232,6 +233,65 @@ def test_a_log_that_does_not_fit_is_no_log(log: Any) -> None:
     assert echoed(message) == [text("I look."), call("a", sign="QQ==")]
     told = ChatGemini(model=GEMINI_3).preview([ASK, message, result("a", "x")]).repairs
     assert [repair.kind for repair in told] == ["changed_reply"]
+
+
+def told(message: AIMessage) -> list[str]:
+    return [repair.kind for repair in ChatGemini(model=GEMINI_3).preview([ASK, message]).repairs]
+
+
+@pytest.mark.parametrize(
+    ("parts", "content", "sent"),
+    [
+        pytest.param([PICTURE], "[removed]", [text("[removed]")], id="a picture"),
+        pytest.param([CODE, OUTPUT], ["a", "b"], [text("a"), text("b")], id="code"),
+        pytest.param([text("Paris", thoughtSignature="QQ==")], "Milan", [text("Milan")], id="text"),
+    ],
+)
+def test_a_signature_is_not_put_on_what_stands_in_its_place(
+    parts: list[Json], content: Any, sent: list[Json]
+) -> None:
+    message = parse(reply(parts))
+    changed = message.model_copy(update={"content": content})
+    assert echoed(changed) == sent
+    assert "changed_reply" in told(changed)
+    assert "changed_reply" not in told(message)
+
+
+def test_logs_from_before_kinds_were_noted_still_fit() -> None:
+    message = parse(reply([PICTURE, text("So.", thoughtSignature="QQ==")]))
+    signed = {"block": 1, "signature": PICTURE["thoughtSignature"]}
+    message.additional_kwargs[LOG] = {"0": signed, "1": {"block": 1}}
+    assert echoed(message) == [PICTURE, text("So.", thoughtSignature="QQ==")]
+    assert echoed(message.model_copy(update={"content": ["a", "b"]})) == [text("a"), text("b")]
+
+
+def test_a_call_that_is_another_tools_by_now_goes_under_that_tools_name() -> None:
+    message = parse(reply([call("a", "default_api.search", sign="QQ==")]))
+    message.tool_calls[0]["name"] = "weather"
+    assert echoed(message)[0]["functionCall"]["name"] == "weather"
+
+
+def as_floats(value: Any) -> Any:
+    """What a store makes of JSON that knows no integers."""
+    if isinstance(value, dict):
+        return {key: as_floats(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_floats(item) for item in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@pytest.mark.parametrize("way", ["whole", "v1"])
+@pytest.mark.parametrize("name", ["code", "signed texts", "call, text, call", "code, call"])
+def test_a_store_may_know_no_integers(name: str, way: str) -> None:
+    message = WAYS[way](REPLIES[name])
+    [restored] = messages_from_dict(as_floats(messages_to_dict([message])))
+    assert echoed(restored) == REPLIES[name]
+
+
+def test_a_call_that_was_taken_out_of_a_v1_answer_stays_out() -> None:
+    message = as_v1(parse(reply([call("a", sign="QQ=="), call("b")])))
+    kept = message.model_copy(update={"tool_calls": message.tool_calls[:1]})
+    assert echoed(kept) == [call("a", sign="QQ==")]
 
 
 # Calls that never had a signature

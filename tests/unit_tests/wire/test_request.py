@@ -63,6 +63,7 @@ def argument(value: Any) -> Any:
         pytest.param(dt.date(2026, 1, 2), "2026-01-02", id="date"),
         pytest.param(dt.time(1, 2), "01:02:00", id="time"),
         pytest.param(Decimal("1.10"), "1.10", id="decimal"),
+        pytest.param(Decimal(5), 5, id="whole decimal"),
         pytest.param(uuid.UUID(int=1), str(uuid.UUID(int=1)), id="uuid"),
         pytest.param(Scalar(3), 3, id="numpy scalar"),
         pytest.param(Scalar([1.5, float("nan")]), [1.5, "nan"], id="numpy array"),
