@@ -22,6 +22,7 @@ from langchain_gemini_tools.wire.blocks import (
     render_reply_block,
 )
 from langchain_gemini_tools.wire.replay import (
+    VERTEXAI,
     call_signatures_of,
     is_server_part,
     part_log_of,
@@ -65,6 +66,7 @@ class Reader:
     capabilities: Capabilities
     model: str = ""
     """Its name, which tells whose thought signatures it reads."""
+    vertexai: bool = False
     parameter_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Parameters with another name on the wire: tool's name -> the user's -> the wire's."""
     declared: Collection[str] | None = None
@@ -79,6 +81,9 @@ class Reader:
     def reads_signatures_of(self, reply: AIMessage) -> bool:
         """Whether it takes the reply's signatures, by the names its author goes by."""
         metadata = reply.response_metadata
+        backend = metadata.get(VERTEXAI)
+        if isinstance(backend, bool) and backend is not self.vertexai:
+            return False
         if "model_name" not in metadata:
             return True
         for key in ("model_name", "requested_model"):
@@ -113,7 +118,7 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
         rendered = _render_calls(reply, used_ids, reader)
         parts = _render_reply(reply, rendered, conversation.repairs)
         if not reader.reads_signatures_of(message) and (bare := without_signatures(parts)) != parts:
-            author = message.response_metadata["model_name"]
+            author = message.response_metadata.get("model_name", "another backend")
             conversation.repairs.append(history.unsigned(position, author))
             parts = bare
         if isinstance(message.content, list) and any(map(is_server_part, parts)):

@@ -13,7 +13,7 @@ What is mended is told as a `Repair`; nothing is mended in silence, and nothing 
 | a history that starts with the model, or ends with it | a short user text before, or after it |
 | an empty message of the user | a short text in its place |
 | an AI message with nothing in it | nothing |
-| thought signatures of another line of models | the same parts without them |
+| thought signatures of another line of models, or backend | the same parts without them |
 | an answer that was changed or merged since it came | its parts, those of texts unsigned |
 | a tool that Google's side ran, for a model that takes no such parts | text that tells it |
 | neighbouring messages of one side | one turn with all their parts |
@@ -329,8 +329,8 @@ def unanswered(position: int, call: Call) -> Repair:
 
 
 def unsigned(position: int, model: str) -> Repair:
-    """Signatures that the model asked now could not read."""
-    explanation = f"Thought signatures of {model} were left out: this model cannot read them."
+    """Signatures that the model or backend asked now could not read."""
+    explanation = f"Thought signatures of {model} were left out: they cannot be read here."
     return Repair("foreign_signatures", position, explanation, is_harmless=True)
 
 

@@ -28,6 +28,9 @@ PART_LOG = "__gemini_parts__"
 """`{"answer.part number": entry}`, only where content and tool calls do not tell the parts by
 themselves. The answer is in it because LangChain merges messages, and their logs with them."""
 
+VERTEXAI = "vertexai"
+"""In `response_metadata`: whether Vertex AI answered, or the Developer API."""
+
 SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """Documented bypass for calls that never had a signature (another vendor's, or hand-made)."""
 

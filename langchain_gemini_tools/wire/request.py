@@ -174,6 +174,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     reader = Reader(
         options.capabilities,
         options.model,
+        vertexai=options.vertexai,
         parameter_names=renamed,
         declared=function_names(tools) if any(map(uses_computer, tools)) else None,
         takes_server_parts=options.circulates_server_tools,
@@ -224,6 +225,7 @@ def _reply_context(
     """What leads back from the wire's names to the user's, and what counts as an answer."""
     return ReplyContext(
         model=options.model,
+        vertexai=options.vertexai,
         tool_names=names_by_wire_name(tools),
         parameter_names={
             tool: {wire: name for name, wire in names.items()} for tool, names in renamed.items()

@@ -33,7 +33,7 @@ from langchain_gemini_tools.wire.parts import (
     merge_calls,
     spoken,
 )
-from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
+from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, VERTEXAI
 from langchain_gemini_tools.wire.usage import parse_usage
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class ReplyContext:
     """Bound tools: name on the wire -> the user's name."""
     parameter_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Parameters with another name on the wire: tool's name -> the wire's -> the user's."""
+    vertexai: bool = False
     runs_remote_tools: bool = False
     """Whether the API may call MCP servers by itself."""
     returns_failures: bool = False
@@ -114,7 +115,9 @@ class _Answer:
 
     def metadata(self) -> dict[str, Any]:
         flag = {"empty_response": True} if self.is_empty() else {}
-        return {"model_provider": PROVIDER, **self.ending.metadata(spoken(self._pieces)), **flag}
+        # Thought signatures are read by the backend that gave them, and by no other.
+        said = {"model_provider": PROVIDER, VERTEXAI: self._context.vertexai}
+        return {**said, **self.ending.metadata(spoken(self._pieces)), **flag}
 
     def message(self) -> AIMessage:
         whole = assemble(self._pieces)

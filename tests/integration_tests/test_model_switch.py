@@ -8,10 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.oauth2.credentials import Credentials
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.messages import HumanMessage, ToolMessage
 
+from langchain_gemini_tools import ChatGemini
+from tests.emulator.server import ACCESS_TOKEN
 from tests.integration_tests.play import call, get_weather, model, request, result, text, user
 from tests.integration_tests.test_what_is_sent import SKIP
 
@@ -133,3 +136,29 @@ def test_a_name_that_another_generation_answers_keeps_its_signatures(
     rendered = older.preview(history)
     assert rendered.body["contents"][1] == model(text("Hello.", SIGNATURE))
     assert rendered.repairs == []
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("starts_on_vertex", [False, True], ids=["to Vertex AI", "from Vertex AI"])
+def test_the_other_backend_goes_on_with_a_conversation(
+    emulator: Emulator, make_model: MakeModel, starts_on_vertex: bool, is_streamed: bool
+) -> None:
+    """The same model, but what one backend signed, the other refuses as corrupted."""
+    developer = make_model()
+    token: Any = Credentials(ACCESS_TOKEN)  # type: ignore[no-untyped-call]
+    place: Any = {"project": "p", "location": "global", "credentials": token}
+    vertex = ChatGemini(
+        model=developer.model, vertexai=True, base_url=emulator.url, max_retries=0, **place
+    )
+    first, second = (vertex, developer) if starts_on_vertex else (developer, vertex)
+    emulator.reply(parts=[call("get_weather", OSLO, "first", SIGNATURE)])
+    emulator.reply("Sunny.")
+    emulator.reply("Still sunny.")
+    history: list[Any] = [HumanMessage("Weather?")]
+    history.append(_ask(first, history, is_streamed=is_streamed))
+    history.append(ToolMessage("Sunny", tool_call_id="first"))
+    assert _ask(first, history).content == "Sunny."
+    sent = emulator.last.body["contents"][1]["parts"]
+    assert sent == [call("get_weather", OSLO, "first", SIGNATURE)]
+    assert _ask(second, history).content == "Still sunny."
+    assert emulator.last.body["contents"][1]["parts"] == [call("get_weather", OSLO, "first", SKIP)]

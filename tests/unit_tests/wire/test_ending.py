@@ -170,6 +170,7 @@ def test_metadata_is_everything_the_api_told() -> None:
     body |= {"createTime": "now", "modelStatus": None}
     assert parse(body).response_metadata == {
         "model_provider": "google_genai",
+        "vertexai": False,
         "model_name": MODEL,
         "finish_reason": "STOP",
         "finish_message": "Done.",

@@ -51,6 +51,7 @@ def test_a_whole_reply_becomes_a_message() -> None:
         "additional_kwargs": {"__gemini_function_call_thought_signatures__": {"a": "U0lH"}},
         "response_metadata": {
             "model_provider": "google_genai",
+            "vertexai": False,
             "model_name": MODEL,
             "finish_reason": "STOP",
             "response_id": "r1",
