@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_gemini_tools import block_types
-from langchain_gemini_tools.errors import UnsupportedBlockError
+from langchain_gemini_tools.errors import RefusedError, UnsupportedBlockError
 from langchain_gemini_tools.wire import replay
 from langchain_gemini_tools.wire.jsonable import AS_TEXT, dump_json
 from langchain_gemini_tools.wire.media import render_media
@@ -29,6 +29,7 @@ _FOREIGN_SERVER_TOOLS = re.compile(
     r"|server_tool_result|mcp_list_tools|mcp_approval_(request|response)"
 )
 """Tools that OpenAI or Anthropic ran on their side, whatever they call the next one."""
+_LONGEST_WORD = 2_000
 _CACHE_MARKS = {"cachePoint", "cache_point"}
 """Amazon's blocks that only say what to cache."""
 _RAW_PARTS = {
@@ -111,7 +112,7 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
             return _render_foreign(block)
     try:
         return render_input_block(block, "ai")
-    except UnsupportedBlockError:
+    except RefusedError:
         return _render_foreign(block)
 
 
@@ -160,9 +161,11 @@ def _render_foreign(block: dict[str, Any]) -> gemini.Part:
 
 
 def _without_sealed(value: Any) -> Any:
-    """The value without what its vendor encrypted for itself alone."""
+    """The value without what its vendor encrypted for itself alone, and without bytes of files."""
     if isinstance(value, list):
         return [_without_sealed(item) for item in value]
+    if isinstance(value, str) and len(value) > _LONGEST_WORD and " " not in value:
+        return f"({len(value)} characters)"
     if not isinstance(value, dict):
         return value
     return {

@@ -135,6 +135,16 @@ CODED = {"type": "bash_code_execution_tool_result", "tool_use_id": "a", "content
             id="a block that nobody knows",
         ),
         pytest.param(
+            [{"type": "audio", "id": "audio_1", "transcript": "Hello."}],
+            [told({"type": "audio", "id": "audio_1", "transcript": "Hello."})],
+            id="sound that another vendor keeps",
+        ),
+        pytest.param(
+            [{"type": "image", "base64": "AAAA" * 1000}],
+            [told({"type": "image", "base64": "(4000 characters)"})],
+            id="a picture whose type nobody knows",
+        ),
+        pytest.param(
             [{"type": "non_standard", "value": {"seen": 1}}], [told({"seen": 1})], id="wrapped"
         ),
         pytest.param(
