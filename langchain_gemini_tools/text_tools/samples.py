@@ -134,6 +134,10 @@ def _number(schema: Schema) -> float:
         return float(schema["multipleOf"])
     low = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
     high = schema.get("maximum", schema.get("exclusiveMaximum", low + 2) - 1)
+    if low > high and {"exclusiveMinimum", "exclusiveMaximum"} & schema.keys():
+        least = schema.get("exclusiveMinimum", schema.get("minimum", high))
+        most = schema.get("exclusiveMaximum", schema.get("maximum", high))
+        return float(least + most) / 2
     number: float = min(max(low, 1), high)
     return number
 

@@ -53,6 +53,7 @@ _TOLD = {
     "uniqueItems",
     "propertyOrdering",
     "examples",
+    "deprecated",
     "$ref",
     "$defs",
     "definitions",
@@ -89,7 +90,7 @@ def _properties(schema: Schema, depth: int) -> list[str]:
 
 
 def _sentence(schema: Any, mark: str = "") -> str:
-    """Type, limits, mark and default of one value, then its description."""
+    """Type, limits, mark and default of one value, then its description and examples."""
     if not isinstance(schema, dict):
         return f"{_type(schema)}{f', {mark}' if mark else ''}."
     said = [_type(schema), *([mark] if mark else [])]
@@ -98,7 +99,9 @@ def _sentence(schema: Any, mark: str = "") -> str:
     text = f"{', '.join(said)}."
     if description := _one_line(schema.get("description")):
         text += f" {description}"
-    return text
+    if examples := schema.get("examples"):
+        text += f" Examples: {', '.join(harmless(_json(example)) for example in examples)}."
+    return f"{text} Deprecated." if schema.get("deprecated") else text
 
 
 def _type(schema: Any) -> str:

@@ -182,8 +182,9 @@ def render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
 def _response_schema(schema: Any) -> gemini.JsonSchema:
     # With it come LangChain's tools and Pydantic's ways to read a class: not for plain answers.
     from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
+    from langchain_gemini_tools.wire.schema.words import tell_in_words
 
-    return render_response_schema(schema)
+    return tell_in_words(render_response_schema(schema))
 
 
 def _is_json_schema(value: Any) -> bool:

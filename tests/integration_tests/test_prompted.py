@@ -338,6 +338,50 @@ async def test_an_answer_of_invalid_calls_alone_is_asked_for_once_more(
     assert "do not fit get_weather. 'city' is a required property." in told
 
 
+ORDER = {
+    "name": "order",
+    "description": "Order something.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "gift": {"type": "boolean"},
+            "message": {"type": "string"},
+            "express": {"oneOf": [{"const": True}, {"const": False}]},
+            "price": {"$ref": "#/$defs/price", "description": "What it may cost."},
+            "terms": {"const": True, "description": "That the terms are accepted."},
+            "age": {"not": {"exclusiveMinimum": 2}},
+        },
+        "if": {"properties": {"gift": {"const": True}}, "required": ["gift"]},
+        "then": {"required": ["message"]},
+        "$defs": {"price": {"type": "number", "exclusiveMinimum": 0}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fits"),
+    [
+        ('{"gift": false}', True),
+        ('{"gift": true}', False),
+        ('{"gift": true, "message": "Hi"}', True),
+        ('{"express": false}', True),
+        ('{"price": 0.5}', True),
+        ('{"price": 0}', False),
+        ('{"terms": true}', True),
+        ('{"terms": false}', False),
+        ('{"age": 2}', True),
+        ('{"age": 3}', False),
+    ],
+)
+def test_arguments_are_checked_by_the_schema_that_the_user_gave(
+    emulator: Emulator, make_model: MakeModel, arguments: str, fits: bool
+) -> None:
+    emulator.reply(f"TOOL_CALL: order({arguments})")
+    chat = make_model(model=GEMMA, on_malformed="return")
+    message = chat.bind_tools([ORDER]).invoke(QUESTION)
+    assert (len(message.tool_calls), len(message.invalid_tool_calls)) == (fits, not fits)
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_second_invalid_answer_is_handed_over(
     emulator: Emulator, make_model: MakeModel, way: str
@@ -552,6 +596,16 @@ def test_json_that_does_not_fit_its_schema_is_an_error(
     chain = gemma.with_structured_output(schema, method="json_schema")
     with pytest.raises(OutputParserException, match="degrees: 'cold' is not of type 'integer'"):
         chain.invoke(QUESTION)
+
+
+def test_json_beyond_an_exclusive_limit_is_an_error(emulator: Emulator, gemma: ChatGemini) -> None:
+    emulator.reply('{"price": 0}')
+    price = {"type": "number", "exclusiveMinimum": 0}
+    schema = {"title": "Price", "type": "object", "properties": {"price": price}}
+    chain = gemma.with_structured_output(schema, method="json_schema")
+    with pytest.raises(OutputParserException, match="price: 0 is less than or equal to"):
+        chain.invoke(QUESTION)
+    assert "Must be greater than 0." in emulator.last.raw.decode()
 
 
 @pytest.mark.parametrize("way", STREAMS)

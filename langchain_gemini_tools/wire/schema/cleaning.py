@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.schema.merging import ANNOTATIONS
 from langchain_gemini_tools.wire.schema.python_types import class_schema, is_described_class
 from langchain_gemini_tools.wire.schema.reading import read_schema, schema_text
 from langchain_gemini_tools.wire.schema.references import (
@@ -57,8 +58,7 @@ def render_parameters(schema: Any) -> gemini.JsonSchema | None:
 def _takes_nothing(schema: Schema) -> bool:
     # "should be non-empty for OBJECT type": a function without arguments has no schema at all.
     # `additionalProperties: true` alone is another matter: it takes what the model likes.
-    said = {key for key, value in schema.items() if value} - {"type", "description", "default"}
-    return not said
+    return {key for key, value in schema.items() if value} <= {"type", *ANNOTATIONS}
 
 
 def render_response_schema(schema: Any) -> gemini.JsonSchema:
@@ -82,7 +82,7 @@ def render_response_schema(schema: Any) -> gemini.JsonSchema:
 
 
 def clean_schema(schema: Any) -> gemini.JsonSchema:
-    """The schema as Gemini takes it: a copy, equal for equal input.
+    """The schema in keywords that Gemini takes, which the same values fit: a copy.
 
     Raises:
         InvalidToolError: It is no schema, or refers to something outside itself.

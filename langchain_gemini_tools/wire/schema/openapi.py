@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.wire.schema.merging import merge_schemas
 from langchain_gemini_tools.wire.schema.openapi_words import tell_the_rest
+from langchain_gemini_tools.wire.schema.words import tell_in_words
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
@@ -56,6 +57,7 @@ def render_openapi_parameters(schema: gemini.JsonSchema) -> gemini.JsonSchema | 
 
 def render_openapi_schema(schema: gemini.JsonSchema) -> gemini.JsonSchema:
     """The Schema message for a cleaned schema."""
+    schema = tell_in_words(schema)
     definitions = schema.get("$defs") or {}
     for depth in _DEPTHS:
         try:

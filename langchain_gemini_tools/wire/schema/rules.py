@@ -6,9 +6,10 @@ supported: $id $defs $ref $anchor type format title description enum (for string
 prefixItems minItems maxItems minimum maximum anyOf oneOf (interpreted the same as anyOf) properties
 additionalProperties required", and `propertyOrdering`. "If $ref is set on a sub-schema, no other
 properties, except for than those starting as a $, may be set." So a keyword outside the list is
-said with keywords inside it where that is possible (`RULES`, one function a rule), told in the
-description where it is an exclusive limit or an example, and otherwise sent as it is: recorded
-requests with `pattern`, `minLength`, `uniqueItems`, `default` and the like were answered with 200.
+said with keywords inside it where that is possible (`RULES`, one function a rule), and otherwise
+sent as it is: recorded requests with `pattern`, `minLength`, `uniqueItems`, `default` and the like
+were answered with 200. No rule changes which values fit, so that all of them hold below `not` and
+`if`, too. What can only be told in words is kept here, and told when it is sent: see `words`.
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ KEPT = frozenset(
 )  # fmt: skip
 
 
-def _tell(schema: Schema, sentence: str) -> None:
+def tell(schema: Schema, sentence: str) -> None:
     """Say in words what no keyword says."""
     description = schema.get("description", "")
     if sentence and sentence not in description:
         schema["description"] = f"{description} {sentence}".lstrip()
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """A value as a description shows it."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -63,18 +65,22 @@ def _replace_const(schema: Schema) -> None:
 _TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
 
 
-def _type_of(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """JSON Schema's name for the type of a value."""
     return "null" if value is None else _TYPE_NAMES.get(type(value), "array")
 
 
 def _fits_type(value: Any, names: list[str]) -> bool:
-    name = _type_of(value)
+    name = type_of(value)
     whole = name == "integer" or (name == "number" and value == int(value))
     return not names or name in names or (whole and bool({"integer", "number"} & set(names)))
 
 
 def _split_enum(schema: Schema) -> None:
-    """`enum` holds strings and numbers, and has a type; other values stand beside it as types."""
+    """`enum` holds strings and numbers, and has a type; every other value has a schema of its own.
+
+    Null is a type then, and so are both booleans.
+    """
     if not isinstance(values := schema.get("enum"), list):
         return
     if not is_finite(values):
@@ -91,9 +97,7 @@ def _split_enum(schema: Schema) -> None:
     schema.pop("type", None)
     branches = _enum_branches(possible, names)
     if len(branches) == 1:
-        told = branches[0].pop("description", "")
         schema.update(branches[0])
-        _tell(schema, told)
     elif "anyOf" in schema:
         schema["allOf"] = [*schema.get("allOf", []), {"anyOf": branches}]
     else:
@@ -102,20 +106,20 @@ def _split_enum(schema: Schema) -> None:
 
 def _enum_branches(values: list[Any], names: list[str]) -> list[Schema]:
     branches: list[Schema] = []
-    listed = [value for value in values if _type_of(value) in {"string", "integer", "number"}]
+    listed = [value for value in values if type_of(value) in {"string", "integer", "number"}]
     if listed:
         branch: Schema = {}
-        kinds = names or sorted({_type_of(value) for value in listed})
+        kinds = names or sorted({type_of(value) for value in listed})
         _set_types(branch, [name for name in kinds if name in {"string", "integer", "number"}])
         branches.append({**branch, "enum": listed})
     if booleans := [value for value in values if isinstance(value, bool)]:
-        branches.append({"type": "boolean"})
-        if len(set(booleans)) == 1:
-            _tell(branches[-1], f"Must be {_written(booleans[0])}.")
-    for value in values:
-        if isinstance(value, (dict, list)):
-            branches.append({"type": _type_of(value)})
-            _tell(branches[-1], f"Must be {_written(value)}.")
+        is_one = len(set(booleans)) == 1
+        branches.append({"type": "boolean"} | ({"enum": booleans[:1]} if is_one else {}))
+    branches += [
+        {"type": type_of(value), "enum": [value]}
+        for value in values
+        if isinstance(value, (dict, list))
+    ]
     return [*branches, {"type": "null"}] if None in values else branches
 
 
@@ -160,14 +164,11 @@ def allow_null(schema: Schema) -> None:
     schema["anyOf"] = [*branches, *null]
 
 
-def _include_limits(schema: Schema) -> None:
-    """`exclusiveMinimum` -> the next integer as `minimum`, or the same number and a word about it.
-
-    Peers drop exclusive limits, as they are not followed; that loses the limit altogether.
-    """
-    for exclusive, inclusive, step, word, tighter in (
-        ("exclusiveMinimum", "minimum", 1, "greater", max),
-        ("exclusiveMaximum", "maximum", -1, "less", min),
+def settle_limits(schema: Schema) -> None:
+    """One lower and one upper limit, the tighter; `exclusiveMinimum` of integers is a `minimum`."""
+    for exclusive, inclusive, step, tighter in (
+        ("exclusiveMinimum", "minimum", 1, max),
+        ("exclusiveMaximum", "maximum", -1, min),
     ):
         limit = schema.pop(exclusive, None)
         if limit is True:  # draft 4: a flag beside the limit
@@ -176,18 +177,21 @@ def _include_limits(schema: Schema) -> None:
             continue
         if set(_types(schema)) - {"null"} == {"integer"}:
             limit = (math.floor(limit) if step > 0 else math.ceil(limit)) + step
+            schema[inclusive] = tighter(limit, schema.get(inclusive, limit))
         elif tighter(limit, schema.get(inclusive, limit)) == limit:
-            _tell(schema, f"Must be {word} than {_written(limit)}.")
-        schema[inclusive] = tighter(limit, schema.get(inclusive, limit))
+            schema.pop(inclusive, None)
+            schema[exclusive] = limit
 
 
 def _drop_infinity(schema: Schema) -> None:
-    """Infinity is no limit, and as a default it can only be told: JSON has no such number."""
+    """Infinity is no limit, and elsewhere it can only be told: JSON has no such number."""
     for keyword in ("minimum", "maximum"):
         if not is_finite(schema.get(keyword)):
             del schema[keyword]
     if not is_finite(schema.get("default")):
-        _tell(schema, f"Default: {_written(schema.pop('default'))}.")
+        tell(schema, f"Default: {written(schema.pop('default'))}.")
+    if not is_finite(schema.get("examples")):
+        tell_examples(schema)
 
 
 def _close_tuple(schema: Schema) -> None:
@@ -200,12 +204,18 @@ def _close_tuple(schema: Schema) -> None:
         schema["items"] = {}
 
 
-def _tell_examples(schema: Schema) -> None:
-    """`examples` and `deprecated` are not read, but a model learns from them."""
-    if isinstance(examples := schema.pop("examples", None), list) and examples:
-        _tell(schema, f"Examples: {', '.join(map(_written, examples))}.")
-    if schema.pop("deprecated", False) is True:
-        _tell(schema, "Deprecated.")
+def tell_examples(schema: Schema) -> None:
+    """`examples` are not read, but a model learns from them."""
+    if examples := schema.pop("examples", None):
+        tell(schema, f"Examples: {', '.join(map(written, examples))}.")
+
+
+def _drop_empty_words(schema: Schema) -> None:
+    """Examples that are no list, or none, and `deprecated: false` say nothing."""
+    if not isinstance(examples := schema.get("examples"), list) or not examples:
+        schema.pop("examples", None)
+    if schema.get("deprecated") is not True:
+        schema.pop("deprecated", None)
 
 
 def write_out_all_of(schema: Schema) -> None:
@@ -237,10 +247,10 @@ RULES: tuple[Callable[[Schema], None], ...] = (
     write_out_all_of,
     _replace_const,
     _split_enum,
-    _include_limits,
+    settle_limits,
+    _drop_empty_words,
     _drop_infinity,
     _close_tuple,
-    _tell_examples,
     _drop_empty_required,
     allow_null,
 )

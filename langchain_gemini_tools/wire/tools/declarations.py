@@ -14,6 +14,7 @@ from langchain_gemini_tools.wire.schema.openapi import (
     render_openapi_parameters,
     render_openapi_schema,
 )
+from langchain_gemini_tools.wire.schema.words import tell_in_words
 from langchain_gemini_tools.wire.tools.names import render_name, render_parameter_name
 
 if TYPE_CHECKING:
@@ -110,9 +111,9 @@ def render_declaration(
             declaration["response"] = render_openapi_schema(response)
         return declaration
     if parameters:
-        declaration["parametersJsonSchema"] = loosen_loops(parameters)
+        declaration["parametersJsonSchema"] = loosen_loops(tell_in_words(parameters))
     if response:
-        declaration["responseJsonSchema"] = loosen_loops(response)
+        declaration["responseJsonSchema"] = loosen_loops(tell_in_words(response))
     return declaration
 
 

@@ -45,6 +45,16 @@ CASES: dict[str, tuple[Json, list[str]]] = {
             "- never: nothing is allowed, optional.",
         ],
     ),
+    "examples": (
+        {
+            "c": {"type": "string", "description": "A city.", "examples": ["Rome", "Oslo"]},
+            "old": {"type": "string", "deprecated": True},
+        },
+        [
+            '- c: string, optional. A city. Examples: "Rome", "Oslo".',
+            "- old: string, optional. Deprecated.",
+        ],
+    ),
     "unions": (
         {
             "u": {"anyOf": [STRING, {"type": "null"}], "default": None, "description": "Maybe."},

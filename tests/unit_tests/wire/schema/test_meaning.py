@@ -1,17 +1,21 @@
-"""The same values fit the schema that was given and the schema that is sent."""
+"""The same values fit the schema that was given and the one that is kept; all fit what is sent."""
 
 from __future__ import annotations
 
 import copy
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from langchain_gemini_tools.wire.schema.cleaning import clean_schema
+from langchain_gemini_tools.wire.schema.words import tell_in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 Schema = dict[str, Any]
 
@@ -59,10 +63,17 @@ SCALARS = st.one_of(
         exclusiveMaximum=NUMBERS,
         multipleOf=st.integers(1, 3),
     ),
-    some({"type": "number"}, minimum=NUMBERS, maximum=NUMBERS),
+    some(
+        {"type": "number"},
+        minimum=NUMBERS,
+        maximum=NUMBERS,
+        exclusiveMinimum=NUMBERS,
+        exclusiveMaximum=NUMBERS,
+    ),
     some({"type": "boolean"}),
     some({"type": "null"}),
-    some({}, const=st.none() | TEXTS | NUMBERS),
+    some({}, const=st.none() | st.booleans() | TEXTS | NUMBERS),
+    some({}, enum=st.just([{"a": 1}, [1], True, "a"])),
     some({}, enum=st.just([True, "a", False, None, 2])),
     some({}, enum=st.lists(st.none() | TEXTS | NUMBERS, min_size=1, max_size=4, unique_by=repr)),
     some({"type": ["string", "null"]}, enum=st.just(["a", None]), maxLength=st.integers(0, 3)),
@@ -100,6 +111,7 @@ def compound(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
         some({}, oneOf=branches),
         some({}, allOf=branches),
         some({"type": "object"}, allOf=branches, required=st.just(["a"])),
+        some({"type": "array"}, contains=inner, maxContains=st.integers(0, 1)),
         some({}, **{"not": inner}),
         some({}, **{"if": inner, "then": inner, "else": inner}),
         some({"type": "object"}, patternProperties=st.dictionaries(st.just("^t"), inner)),
@@ -141,6 +153,9 @@ thorough = settings(
 )
 
 
+CONDITIONS = {"not", "if", "contains"}
+
+
 def fits(value: Any, schema: Schema) -> bool:
     return bool(Draft202012Validator(schema).is_valid(value))
 
@@ -152,9 +167,46 @@ def fits(value: Any, schema: Schema) -> bool:
 def test_a_value_fits_what_is_sent_exactly_when_it_fits_what_was_given(
     schema: Schema, values: list[Any]
 ) -> None:
-    sent = clean_schema(schema)
+    kept = clean_schema(schema)
     for value in values:
-        assert fits(value, sent) == fits(value, schema), (value, sent)
+        assert fits(value, kept) == fits(value, schema), (value, kept)
+
+
+@thorough
+@given(DOCUMENTS, st.lists(VALUES, min_size=1, max_size=12))
+@example(
+    {
+        "if": {"properties": {"a": {"const": True}}, "required": ["a"]},
+        "then": {"required": ["b"]},
+    },
+    [{"a": False}],
+)
+@example({"not": {"exclusiveMinimum": 2}}, [2])
+@example({"not": {"enum": [{"a": 1}]}}, [{"a": 2}])
+@example({"oneOf": [{"const": True}, {"const": False}]}, [True, False])
+def test_a_value_that_fits_what_was_given_fits_what_is_sent_as_gemini_reads_it(
+    schema: Schema, values: list[Any]
+) -> None:
+    sent = tell_in_words(clean_schema(schema))
+    assume("$defs" not in sent)  # a definition is sent once, for conditions and for all else
+    for value in values:
+        if fits(value, schema):
+            assert fits(value, read_by_gemini(sent)), (value, sent)
+
+
+def read_by_gemini(sent: Any) -> Any:
+    """`oneOf` outside of conditions as `anyOf`: "interpreted the same"."""
+    if isinstance(sent, list):
+        return [read_by_gemini(item) for item in sent]
+    if not isinstance(sent, dict):
+        return sent
+    read = {
+        key: value if key in CONDITIONS else read_by_gemini(value) for key, value in sent.items()
+    }
+    if isinstance(choices := read.get("oneOf"), list):
+        del read["oneOf"]
+        read["allOf"] = [*read.get("allOf", []), {"anyOf": choices}]
+    return read
 
 
 @thorough
@@ -189,23 +241,31 @@ def spoil(value: Any) -> None:
 @thorough
 @given(DOCUMENTS)
 def test_nothing_stands_beside_a_reference(schema: Schema) -> None:
-    for found in schemas_in(clean_schema(schema)):
+    for found in schemas_in(tell_in_words(clean_schema(schema))):
         if "$ref" in found:
             assert set(found) <= {"$ref", "$defs"}
+
+
+@thorough
+@given(DOCUMENTS)
+def test_only_conditions_hold_what_gemini_cannot_read(schema: Schema) -> None:
+    for found in schemas_in(tell_in_words(clean_schema(schema)), CONDITIONS):
         assert not found.keys() & {"const", "exclusiveMinimum", "exclusiveMaximum", "examples"}
 
 
-def schemas_in(schema: Any) -> list[Schema]:
+def schemas_in(schema: Any, but_below: Collection[str] = ()) -> list[Schema]:
     found = [schema] if isinstance(schema, dict) else []
     for keyword, value in schema.items() if found else ():
-        if keyword in {"properties", "$defs", "patternProperties"}:
+        if keyword in but_below:
+            children: list[Any] = []
+        elif keyword in {"properties", "$defs", "patternProperties"}:
             children = list(value.values())
         elif keyword in {"anyOf", "oneOf", "allOf", "prefixItems"}:
             children = value
-        elif keyword in {"items", "additionalProperties", "not", "if", "then", "else"}:
+        elif keyword in {"items", "additionalProperties", "not", "if", "then", "else", "contains"}:
             children = [value]
         else:
             children = []
         for child in children:
-            found += schemas_in(child)
+            found += schemas_in(child, but_below)
     return found

@@ -58,7 +58,7 @@ SPELLINGS: dict[str, tuple[Any, Schema]] = {
                 "t": {"type": "array", "items": {"type": "string"}, "minItems": 1},
                 "u": {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]},
                 "p": {"type": ["string", "null"]},
-                "e": {"type": "string", "description": 'Examples: "x".'},
+                "e": {"type": "string", "examples": ["x"]},
                 "any": {},
             },
             "propertyOrdering": ["n", "t"],

@@ -8,6 +8,7 @@ import pytest
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.cleaning import clean_schema
+from langchain_gemini_tools.wire.schema.words import tell_in_words
 
 Schema = dict[str, Any]
 
@@ -65,6 +66,41 @@ RULES: dict[str, tuple[Any, Schema]] = {
     "what is not listed but may be sent stays": (
         {"type": "integer", "multipleOf": 5, "not": {"const": 10}},
         {"type": "integer", "multipleOf": 5, "not": {"type": "integer", "enum": [10]}},
+    ),
+    "a condition stays exact": (
+        {"if": {"properties": {"gift": {"const": True}}}, "then": {"required": ["message"]}},
+        {
+            "if": {"properties": {"gift": {"type": "boolean", "const": True}}},
+            "then": {"required": ["message"]},
+        },
+    ),
+    "a limit that is denied stays exact": (
+        {"not": {"type": "number", "exclusiveMinimum": 2}},
+        {"not": {"type": "number", "exclusiveMinimum": 2}},
+    ),
+    "an object that is denied stays exact": (
+        {"not": {"enum": [{"a": 1}, "b"]}},
+        {
+            "not": {
+                "anyOf": [
+                    {"type": "string", "enum": ["b"]},
+                    {"type": "object", "const": {"a": 1}},
+                ]
+            }
+        },
+    ),
+    "an item that is counted stays exact": (
+        {"contains": {"const": False}, "maxContains": 1},
+        {"contains": {"type": "boolean", "const": False}, "maxContains": 1},
+    ),
+    "choices that Gemini reads as anyOf are told": (
+        {"oneOf": [{"const": True}, {"type": "number", "exclusiveMaximum": 1}]},
+        {
+            "oneOf": [
+                {"type": "boolean", "description": "Must be true."},
+                {"type": "number", "maximum": 1, "description": "Must be less than 1."},
+            ]
+        },
     ),
     "type lists stay": ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
     "a typed map stays": (
@@ -148,7 +184,7 @@ RULES: dict[str, tuple[Any, Schema]] = {
 
 @pytest.mark.parametrize(("given", "sent"), RULES.values(), ids=RULES)
 def test_a_rule(given: Any, sent: Schema) -> None:
-    assert clean_schema(given) == sent
+    assert tell_in_words(clean_schema(given)) == sent
 
 
 @pytest.mark.parametrize("value", ["[" * 100_000, "1" * 5000], ids=["deep", "long"])
