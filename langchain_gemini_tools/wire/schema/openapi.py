@@ -17,6 +17,8 @@ from langchain_gemini_tools.wire.schema.openapi_words import tell_the_rest
 from langchain_gemini_tools.wire.schema.words import tell_in_words
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from langchain_gemini_tools.wire import shapes as gemini
 
 Schema = dict[str, Any]
@@ -165,6 +167,10 @@ class _Renderer:
 
     def _render_any_key(self, schema: Schema) -> Schema:
         others = schema.get("additionalProperties", True)
+        if others is False and (patterns := schema.get("patternProperties")):
+            words = {"description": f"Stands for any key that matches {' or '.join(patterns)}."}
+            kinds = [self.render(schema) for schema in patterns.values()]
+            return _join(_branches(kinds), words, is_nullable=False)
         if others is False:
             return {"type": "STRING", "description": "Leave it out: this object has no keys."}
         if others in (True, {}):
@@ -248,8 +254,28 @@ def _as_one_object(choices: list[Schema]) -> Schema:
                 properties[name] = {"anyOf": either}
     needed = [set(choice.get("required", ())) for choice in objects]
     required = [name for name in properties if all(name in names for names in needed)]
-    sets = [json.dumps(list(choice["properties"]), ensure_ascii=False) for choice in objects]
     told = [choice["description"] for choice in objects if "description" in choice]
-    words = " ".join([*told, f"Give the keys of one of these: {' or '.join(sets)}."])
-    merged: Schema = {"type": "OBJECT", "properties": properties, "description": words}
+    merged: Schema = {"type": "OBJECT", "properties": properties}
+    if words := " ".join(filter(None, [*dict.fromkeys(told), _tell_keys(objects, required)])):
+        merged["description"] = words
     return merged | ({"required": required} if required else {})
+
+
+def _tell_keys(objects: list[Schema], always: list[str]) -> str:
+    """Which keys belong together; where all choices have the same, which of them are needed."""
+    if all(choice["properties"].keys() == objects[0]["properties"].keys() for choice in objects):
+        needed = [_names(choice.get("required", [])) for choice in objects]
+        is_free = any(set(choice.get("required", [])) <= set(always) for choice in objects)
+        return "" if is_free else f"Give at least the keys of one of these: {' or '.join(needed)}."
+    sets = " or ".join(_tell_set(choice, always) for choice in objects)
+    return f"Give the keys of one of these: {sets}."
+
+
+def _tell_set(choice: Schema, always: list[str]) -> str:
+    keys, needed = choice["properties"], choice.get("required", [])
+    is_said = set(needed) <= set(always) or len(needed) == len(keys)
+    return _names(keys) if is_said else f"{_names(keys)}, at least {_names(needed)}"
+
+
+def _names(names: Iterable[str]) -> str:
+    return json.dumps(list(names), ensure_ascii=False)

@@ -237,6 +237,31 @@ def test_every_array_has_items(array: Schema, sent: Schema) -> None:
             {"type": "object", "additionalProperties": {}}, FREE_OBJECT, id="open, as Pydantic says"
         ),
         pytest.param(
+            {
+                "type": "object",
+                "patternProperties": {"^x": {"type": "string"}, "^n": {"type": "integer"}},
+                "additionalProperties": False,
+            },
+            {
+                "type": "OBJECT",
+                "properties": {
+                    "any_key": {
+                        "anyOf": [
+                            {
+                                "type": "STRING",
+                                "description": "Stands for any key that matches ^x or ^n.",
+                            },
+                            {"type": "INTEGER"},
+                        ]
+                    }
+                },
+                "description": (
+                    'Keys by pattern: {"^x": {"type": "string"}, "^n": {"type": "integer"}}.'
+                ),
+            },
+            id="closed but for patterns",
+        ),
+        pytest.param(
             {"type": "object", "additionalProperties": False},
             {
                 "type": "OBJECT",
@@ -680,6 +705,34 @@ def test_a_function_that_takes_what_it_is_given_has_parameters() -> None:
     assert render_openapi_parameters({"type": "object", "additionalProperties": True}) == (
         FREE_OBJECT
     )
+
+
+STRINGS = {"id": {"type": "string"}, "email": {"type": "string"}, "by": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        pytest.param(
+            [{"required": ["id"]}, {"required": ["email", "by"]}],
+            'Give at least the keys of one of these: ["id"] or ["email", "by"].',
+            id="each needs others",
+        ),
+        pytest.param([{"required": ["id"]}, {"maxProperties": 1}], None, id="one needs none"),
+        pytest.param(
+            [{"required": ["id", "by"]}, {"properties": {"x": {}}, "required": ["by", "x"]}],
+            'Give the keys of one of these: ["id", "email", "by"], at least ["id", "by"] or '
+            '["id", "email", "by", "x"], at least ["by", "x"].',
+            id="one has more keys",
+        ),
+    ],
+)
+def test_choices_of_parameters_say_what_each_of_them_needs(
+    choices: list[Schema], words: str | None
+) -> None:
+    schema = {"type": "object", "properties": STRINGS, "anyOf": choices}
+    sent = render_openapi_parameters(render_parameters(schema) or {}) or {}
+    assert sent.get("description") == words
 
 
 def test_a_choice_between_sets_of_parameters_becomes_one_object() -> None:
