@@ -77,6 +77,10 @@ def read_schema(schema: Any, place: str = "") -> Schema | bool:
         refuse_wrong_kind(keyword, value, place)
         _read_keyword(read, keyword, value, place)
     _lift_required(read)
+    # Drafts 4 to 2019-09 say so what follows a tuple; it means nothing without one.
+    others = read.pop("additionalItems", None)
+    if others is not None and "prefixItems" in read:
+        read.setdefault("items", others)
     return read
 
 
@@ -100,7 +104,7 @@ def _read_keyword(read: Schema, keyword: str, value: Any, place: str) -> None:
             # drafts 4 to 2019-09
             read["prefixItems"] = [read_schema(item, f"{place}[]") for item in value]
         case "additionalItems":
-            read.setdefault("items", read_schema(value, f"{place}[]"))
+            read[keyword] = read_schema(value, f"{place}[]")
         case "dependencies" if isinstance(value, Mapping):
             _read_dependencies(read, value)
         case "example":

@@ -21,6 +21,18 @@ SPELLINGS: dict[str, tuple[Any, Schema]] = {
         {"type": "array", "items": [{"type": "string"}], "additionalItems": False},
         {"type": "array", "prefixItems": [{"type": "string"}], "maxItems": 1},
     ),
+    "more items than a tuple of draft 7 has": (
+        {"additionalItems": {"type": "integer"}, "items": [{"type": "string"}]},
+        {"prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
+    ),
+    "no more items, and no tuple that they could follow": (
+        {"type": "array", "additionalItems": False},
+        {"type": "array"},
+    ),
+    "no more items beside items of one kind": (
+        {"type": "array", "additionalItems": False, "items": {"type": "string"}},
+        {"type": "array", "items": {"type": "string"}},
+    ),
     "required of draft 3": (
         {"properties": {"a": {"required": True}, "b": {"required": False}}, "required": ["c"]},
         {"properties": {"a": {}, "b": {}}, "required": ["c", "a"]},
