@@ -12,7 +12,8 @@ from typing import Any
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.references import LIST_OF_SCHEMAS, MAP_OF_SCHEMAS
 
-_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_NUMBERS = ("minimum", "maximum", "multipleOf")
+_EXCLUSIVE = ("exclusiveMinimum", "exclusiveMaximum")
 _TEXTS = ("$ref", "pattern", "format", "description", "title")
 _LISTS = (list, tuple, set, frozenset)
 
@@ -26,7 +27,11 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))  # a flag, too: draft 4 has some
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_exclusive_limit(value: Any) -> bool:
+    return isinstance(value, (int, float))  # a flag, too: draft 4 has these
 
 
 def _is_text(value: Any) -> bool:
@@ -41,6 +46,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(MAP_OF_SCHEMAS, ("an object", _is_map)),
     **dict.fromkeys(LIST_OF_SCHEMAS, ("a list of schemas", _is_list)),
     **dict.fromkeys(_NUMBERS, ("a number", _is_number)),
+    **dict.fromkeys(_EXCLUSIVE, ("a number", _is_exclusive_limit)),
     **dict.fromkeys(_TEXTS, ("a text", _is_text)),
     "enum": ("a list", _is_list),
     "type": ("a text, or a list of texts", lambda value: _is_text(value) or _are_texts(value)),

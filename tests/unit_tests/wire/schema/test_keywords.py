@@ -29,6 +29,8 @@ from langchain_gemini_tools.wire.tools.declarations import bind_tools
         ),
         ({"$ref": 3}, "'$ref' is 3, and has to be a text."),
         ({"minimum": "1"}, "'minimum' is '1', and has to be a number."),
+        ({"minimum": True}, "'minimum' is True, and has to be a number."),
+        ({"multipleOf": False}, "'multipleOf' is False, and has to be a number."),
         ({"description": ["x"]}, "'description' is ['x'], and has to be a text."),
         (3, "3 stands where a JSON schema is expected."),
     ],
