@@ -45,14 +45,28 @@ def render_parameters(schema: Any) -> gemini.JsonSchema | None:
     Its own title and description go: the function's name and description say as much.
 
     Raises:
-        InvalidToolError: It describes something else than an object.
+        InvalidToolError: It describes something else than an object, or is no schema.
     """
     cleaned = clean_schema({} if schema is None else schema)
+    if isinstance(schema, Mapping) and not cleaned.keys() - ANNOTATIONS and _says_more(schema):
+        raise InvalidToolError(
+            f"{schema!r} is no schema: Gemini knows none of its keywords. Parameters are described "
+            "under 'properties'."
+        )
     cleaned.pop("title", None)
+    if cleaned.get("additionalProperties") == {}:
+        cleaned["additionalProperties"] = True
     if "object" not in (types := cleaned.get("type", "object")):
         raise InvalidToolError(f"its parameters are of type {types!r}, and have to be an object.")
     cleaned = {"type": "object", **cleaned} | {"type": "object"}
     return None if _takes_nothing(cleaned) else cleaned
+
+
+def _says_more(schema: Mapping[str, Any]) -> bool:
+    """Whether there is anything in it that is no keyword, and no word about the schema itself."""
+    read = read_schema(schema)
+    others = () if isinstance(read, bool) else read.keys() - KEPT - {"definitions"}
+    return any(not keyword.startswith(("$", "x-")) for keyword in others)
 
 
 def _takes_nothing(schema: Schema) -> bool:

@@ -17,6 +17,7 @@ from langchain_gemini_tools.wire.schema.cleaning import (
     render_parameters,
     render_response_schema,
 )
+from langchain_gemini_tools.wire.tools.declarations import bind_tools
 
 Schema = dict[str, Any]
 
@@ -174,6 +175,9 @@ def test_a_pydantic_v1_class_is_taken() -> None:
         {"type": "object"},
         {"type": "object", "properties": {}, "required": []},
         {"type": "object", "properties": {}, "additionalProperties": False, "title": "Args"},
+        {"title": "Args", "description": "None.", "$schema": "http://json-schema.org/schema#"},
+        {"all_of": [], "any_of": None, "required": []},
+        {"$defs": {}, "definitions": {}, "x-order": 1},
     ],
 )
 def test_a_function_without_arguments_has_no_schema(nothing: Any) -> None:
@@ -183,6 +187,7 @@ def test_a_function_without_arguments_has_no_schema(nothing: Any) -> None:
 def test_a_function_that_takes_what_the_model_likes_has_one() -> None:
     free = {"type": "object", "additionalProperties": True}
     assert render_parameters(free) == free
+    assert render_parameters({"type": "object", "additionalProperties": {}}) == free
 
 
 def test_arguments_are_an_object_even_where_it_is_not_said() -> None:
@@ -190,6 +195,13 @@ def test_arguments_are_an_object_even_where_it_is_not_said() -> None:
         "type": "object",
         "properties": {"a": {"type": "string"}},
     }
+
+
+@pytest.mark.parametrize("described", [{}, {"description": "Where."}])
+def test_parameters_outside_of_properties_are_refused(described: dict[str, Any]) -> None:
+    tool = {"name": "find", "parameters": {"city": {"type": "string"}, **described}}
+    with pytest.raises(InvalidToolError, match=r"Tool 'find': .*'city'.* is no schema"):
+        bind_tools([tool])
 
 
 def test_arguments_of_another_type_are_refused() -> None:
