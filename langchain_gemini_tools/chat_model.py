@@ -28,7 +28,13 @@ from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError, In
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
 from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
-from langchain_gemini_tools.retry import RetryPolicy, tell_callbacks, tell_surrounding_run
+from langchain_gemini_tools.retry import (
+    RetryPolicy,
+    atell_callbacks,
+    atell_surrounding_run,
+    tell_callbacks,
+    tell_surrounding_run,
+)
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.request import (
     RenderedRequest,
@@ -230,7 +236,8 @@ class ChatGemini(GeminiOptions):
                 with request.naming_tools(), client.hiding_secrets():
                     return request.parse(retries.call(ask))
             except FAILED_ANSWERS as failure:
-                request = self._second_try(request, failure, retries, kwargs)
+                request = self._second_try(request, failure, kwargs)
+                retries.announce(1, failure, 0.0)
 
     async def _agenerate(
         self,
@@ -240,7 +247,7 @@ class ChatGemini(GeminiOptions):
         **kwargs: Any,
     ) -> ChatResult:
         request = self._render(await self._afetched(messages, kwargs), stop, kwargs)
-        retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
+        retries = self._aretries(kwargs, run_manager)
         client = self._client
         while True:
             ask = partial(client.asend, **self._sending(request, kwargs))
@@ -248,7 +255,8 @@ class ChatGemini(GeminiOptions):
                 with request.naming_tools(), client.hiding_secrets():
                     return request.parse(await retries.acall(ask))
             except FAILED_ANSWERS as failure:
-                request = self._second_try(request, failure, retries, kwargs)
+                request = self._second_try(request, failure, kwargs)
+                await retries.aannounce(1, failure, 0.0)
 
     def _stream(
         self,
@@ -271,7 +279,8 @@ class ChatGemini(GeminiOptions):
                         yield chunk
                 return
             except FAILED_ANSWERS as failure:
-                request = self._second_try(request, failure, retries, kwargs, is_final=has_begun)
+                request = self._second_try(request, failure, kwargs, is_final=has_begun)
+                retries.announce(1, failure, 0.0)
 
     def _read_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
@@ -297,7 +306,7 @@ class ChatGemini(GeminiOptions):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         request = self._render_for_stream(await self._afetched(messages, kwargs), stop, kwargs)
-        retries = self._retries(kwargs, run_manager.get_sync() if run_manager else None)
+        retries = self._aretries(kwargs, run_manager)
         while True:
             has_begun = False
             ask = partial(self._aread_stream, request, kwargs)
@@ -310,7 +319,8 @@ class ChatGemini(GeminiOptions):
                         yield chunk
                 return
             except FAILED_ANSWERS as failure:
-                request = self._second_try(request, failure, retries, kwargs, is_final=has_begun)
+                request = self._second_try(request, failure, kwargs, is_final=has_begun)
+                await retries.aannounce(1, failure, 0.0)
 
     async def _aread_stream(
         self, request: RenderedRequest, kwargs: Mapping[str, Any]
@@ -336,8 +346,17 @@ class ChatGemini(GeminiOptions):
     ) -> RetryPolicy:
         # langchain-core streams without handing over its run manager.
         tell = partial(tell_callbacks, run_manager) if run_manager else tell_surrounding_run
+        return RetryPolicy(**self._retry_limits(kwargs), on_retry=tell)
+
+    def _aretries(
+        self, kwargs: Mapping[str, Any], run_manager: AsyncCallbackManagerForLLMRun | None
+    ) -> RetryPolicy:
+        tell = partial(atell_callbacks, run_manager) if run_manager else atell_surrounding_run
+        return RetryPolicy(**self._retry_limits(kwargs), aon_retry=tell)
+
+    def _retry_limits(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         longest = self._option("max_retry_delay", kwargs)
-        return RetryPolicy(self._max_retries(kwargs), max_delay_seconds=longest, on_retry=tell)
+        return {"max_retries": self._max_retries(kwargs), "max_delay_seconds": longest}
 
     def _sending(self, request: RenderedRequest, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What the client is called with."""
@@ -351,7 +370,6 @@ class ChatGemini(GeminiOptions):
         self,
         request: RenderedRequest,
         failure: ReplyError,
-        retries: RetryPolicy,
         kwargs: Mapping[str, Any],
         *,
         is_final: bool = False,
@@ -360,7 +378,6 @@ class ChatGemini(GeminiOptions):
         if is_final or request.is_second_try or not self._may_ask_again(kwargs):
             raise failure
         logger.warning("Asking once more, with feedback: %s", str(failure))
-        retries.announce(1, failure, 0.0)
         return request.with_feedback(failure)
 
     def _render_for_stream(

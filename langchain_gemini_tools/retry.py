@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         Iterator,
     )
 
-    from langchain_core.callbacks import CallbackManagerForLLMRun
+    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+    from tenacity import RetryCallState
 
 Result = TypeVar("Result")
 
@@ -50,6 +51,8 @@ class RetryPolicy:
     initial_delay_seconds: float = 1.0
     on_retry: Callable[[int, Exception, float], object] | None = None
     """Called before each pause with the number of the retry, the failure, and the seconds."""
+    aon_retry: Callable[[int, Exception, float], Awaitable[object]] | None = None
+    """The same for `acall` and `aopen_stream`: awaited on their event loop."""
     sleep: Callable[[float], object] = time.sleep
     asleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
@@ -57,20 +60,24 @@ class RetryPolicy:
 
     def call(self, function: Callable[[], Result]) -> Result:
         """The result of the function, called again while its failure allows it."""
-        for attempt in range(self.max_retries):
+        for attempt in range(1, self.max_retries + 1):
             try:
                 return function()
             except ModelError as error:
-                self.sleep(self._pause_after(error, attempt + 1))
+                delay = self._pause_after(error, attempt)
+                self.announce(attempt, error, delay)
+            self.sleep(delay)
         return function()
 
     async def acall(self, function: Callable[[], Awaitable[Result]]) -> Result:
         """`call` for a coroutine function."""
-        for attempt in range(self.max_retries):
+        for attempt in range(1, self.max_retries + 1):
             try:
                 return await function()
             except ModelError as error:
-                await self.asleep(self._pause_after(error, attempt + 1))
+                delay = self._pause_after(error, attempt)
+                await self.aannounce(attempt, error, delay)
+            await self.asleep(delay)
         return await function()
 
     def open_stream(self, function: Callable[[], Iterator[Result]]) -> Generator[Result]:
@@ -110,25 +117,23 @@ class RetryPolicy:
                 f"{self.max_delay_seconds:g} s."
             )
             raise error
-        if _is_replayed(error):
-            self._tell(attempt, error, 0.0)
-            return 0.0
         # Full jitter: many clients that failed together do not come back together.
         ceiling = min(self.initial_delay_seconds * 2.0 ** (attempt - 1), self.max_delay_seconds)
-        delay = max(asked or 0.0, self.jitter() * ceiling)
-        self._tell(attempt, error, delay)
-        return delay
-
-    def _tell(self, attempt: int, error: ModelError, delay: float) -> None:
+        delay = 0.0 if _is_replayed(error) else max(asked or 0.0, self.jitter() * ceiling)
         # In words: a handler that keeps the error keeps its frames, and so the model.
         told = (attempt, self.max_retries, delay, str(error))
         _logger.warning("Retry %d of %d in %.1f s: %s", *told)
-        self.announce(attempt, error, delay)
+        return delay
 
     def announce(self, attempt: int, error: Exception, delay: float) -> None:
         """Tell whoever wants to know that there is one request more."""
         if self.on_retry is not None:
             self.on_retry(attempt, error, delay)
+
+    async def aannounce(self, attempt: int, error: Exception, delay: float) -> None:
+        """`announce`, for `aon_retry`."""
+        if self.aon_retry is not None:
+            await self.aon_retry(attempt, error, delay)
 
 
 def _is_replayed(error: ModelError) -> bool:
@@ -141,13 +146,24 @@ def tell_callbacks(
     run_manager: CallbackManagerForLLMRun, attempt: int, error: Exception, delay: float
 ) -> None:
     """Tell LangChain's callbacks (`on_retry`) of a retry, in the form that they expect."""
+    run_manager.on_retry(_retry_state(attempt, error, delay))
+
+
+async def atell_callbacks(
+    run_manager: AsyncCallbackManagerForLLMRun, attempt: int, error: Exception, delay: float
+) -> None:
+    """`tell_callbacks` on the running loop: a handler may wait for something of this loop."""
+    await run_manager.on_retry(_retry_state(attempt, error, delay))
+
+
+def _retry_state(attempt: int, error: Exception, delay: float) -> RetryCallState:
     from tenacity import RetryCallState, Retrying
 
     state = RetryCallState(Retrying(), fn=None, args=(), kwargs={})
     state.attempt_number = attempt
     state.upcoming_sleep = delay
     state.set_exception((type(error), error, error.__traceback__))
-    run_manager.on_retry(state)
+    return state
 
 
 RETRY_EVENT = "gemini_retry"
@@ -162,9 +178,20 @@ def tell_surrounding_run(attempt: int, error: Exception, delay: float) -> None:
     """
     from langchain_core.callbacks import dispatch_custom_event
 
-    told = {"attempt": attempt, "delay_seconds": delay, "error": str(error)}
     with contextlib.suppress(RuntimeError):  # there is no surrounding run
-        dispatch_custom_event(RETRY_EVENT, told)
+        dispatch_custom_event(RETRY_EVENT, _retry_event(attempt, error, delay))
+
+
+async def atell_surrounding_run(attempt: int, error: Exception, delay: float) -> None:
+    """`tell_surrounding_run` on the running loop."""
+    from langchain_core.callbacks import adispatch_custom_event
+
+    with contextlib.suppress(RuntimeError):  # there is no surrounding run
+        await adispatch_custom_event(RETRY_EVENT, _retry_event(attempt, error, delay))
+
+
+def _retry_event(attempt: int, error: Exception, delay: float) -> dict[str, Any]:
+    return {"attempt": attempt, "delay_seconds": delay, "error": str(error)}
 
 
 def _begin(items: Iterator[Result]) -> tuple[Iterator[Result], list[Result]]:

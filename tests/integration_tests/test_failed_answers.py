@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import operator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.runnables import RunnableLambda
 
 from langchain_gemini_tools.errors import (
     EmptyReplyError,
@@ -237,6 +239,61 @@ async def test_callbacks_of_an_agent_see_each_retry_of_its_streams(
         list(agent.stream(*asked, stream_mode="messages"))
     assert emulator.last.is_stream
     assert seen.seen == [("gemini_retry", RETRY)]
+
+
+class WaitsForItsLoop(AsyncCallbackHandler):
+    """Does what a client of a database does: it waits for something of the caller's loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.ready = asyncio.Event()
+        self.seen: list[str] = []
+
+    async def _wait(self, kind: str) -> None:
+        self.loop.call_soon_threadsafe(self.ready.set)
+        await asyncio.wait_for(self.ready.wait(), 2)
+        self.seen.append(kind)
+
+    async def on_retry(self, *_: Any, **__: Any) -> None:
+        await self._wait("retry")
+
+    async def on_custom_event(self, name: str, *_: Any, **__: Any) -> None:
+        await self._wait(name)
+
+
+AGAIN: dict[str, dict[str, Any]] = {
+    "too many requests": {"fault": faults.too_many_requests(retry_seconds=0.01)},
+    "empty": {"parts": []},
+}
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("scripted", AGAIN.values(), ids=AGAIN)
+async def test_an_async_callback_of_a_retry_may_wait_for_its_own_loop(
+    emulator: Emulator, make_model: MakeModel, scripted: dict[str, Any]
+) -> None:
+    emulator.reply(**scripted)
+    emulator.reply("Sunny.")
+    handler = WaitsForItsLoop()
+    answer = await make_model(max_retries=1).ainvoke("Weather?", {"callbacks": [handler]})
+    assert answer.text == "Sunny."
+    assert handler.seen == ["retry"]
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("scripted", AGAIN.values(), ids=AGAIN)
+async def test_an_async_callback_of_a_streams_retry_may_wait_for_its_own_loop(
+    emulator: Emulator, make_model: MakeModel, scripted: dict[str, Any]
+) -> None:
+    async def stream(question: str) -> str:
+        return "".join([chunk.text async for chunk in model.astream(question)])
+
+    emulator.reply(**scripted)
+    emulator.reply("Sunny.")
+    model, handler = make_model(max_retries=1), WaitsForItsLoop()
+    answer = await RunnableLambda(stream).ainvoke("Weather?", {"callbacks": [handler]})
+    assert answer == "Sunny."
+    assert handler.seen == ["gemini_retry"]
 
 
 @pytest.mark.parametrize("way", WAYS)

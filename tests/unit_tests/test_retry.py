@@ -223,12 +223,21 @@ async def test_an_abandoned_stream_is_closed() -> None:
     assert scripted.closed == 2
 
 
-def test_each_retry_is_logged_once_and_told(caplog: pytest.LogCaptureFixture) -> None:
+@both_ways
+async def test_each_retry_is_logged_once_and_told(
+    caplog: pytest.LogCaptureFixture, way: str
+) -> None:
     told: list[tuple[int, Exception, float]] = []
     tell: Callable[..., None] = lambda *retry: told.append(retry)  # noqa: E731
+
+    async def atell(*retry: Any) -> None:
+        told.append(retry)
+
     scripted = Scripted([BUSY, BUSY, "ok"])
     with caplog.at_level(logging.WARNING):
-        scripted.policy(on_retry=tell).call(scripted)
+        await called(
+            scripted, way, **({"on_retry": tell} if way == "sync" else {"aon_retry": atell})
+        )
     assert told == [(1, BUSY, 1.0), (2, BUSY, 2.0)]
     assert caplog.record_tuples == [
         ("langchain_gemini_tools.retry", logging.WARNING, "Retry 1 of 3 in 1.0 s: 503: busy"),
