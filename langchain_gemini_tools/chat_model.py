@@ -459,9 +459,12 @@ class ChatGemini(GeminiOptions):
                 with a name. A model without function calling or JSON output is asked for either
                 in words.
             include_raw: Return `{"raw", "parsed", "parsing_error"}`: what cannot be parsed is told,
-                not raised. An answer without the forced call is none; see `on_malformed`.
+                not raised.
             strict: Accepted; Gemini holds itself to the schema in all methods.
             **kwargs: Any option of a call.
+
+        An answer that cannot be parsed, or comes without the forced call, is an
+        `OutputParserException` of langchain-core, also at the end of a stream.
         """
         from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
         from langchain_gemini_tools.wire.schema.cleaning import render_response_schema

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage, BaseMessageChunk
 from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.output_parsers.openai_tools import JsonOutputKeyToolsParser, PydanticToolsParser
 from langchain_core.outputs import ChatGeneration
-from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_gemini_tools.text_tools.validation import find_misfit
@@ -20,15 +20,59 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from langchain_core.language_models import LanguageModelInput
-    from langchain_core.messages import AIMessage
     from langchain_core.outputs import Generation
 
 
 def tools_parser(schema: Any, tool_name: str) -> Runnable[AIMessage, Any]:
-    """Reads the arguments of the first call of `tool_name`."""
+    """Reads the arguments of the first call of `tool_name`; an answer without one is an error."""
     if _is_pydantic(schema):
-        return PydanticToolsParser(tools=[schema], first_tool_only=True)
-    return JsonOutputKeyToolsParser(key_name=tool_name, first_tool_only=True)
+        return _PydanticCallParser(tools=[schema], first_tool_only=True, tool_name=tool_name)
+    return _CallParser(key_name=tool_name, first_tool_only=True)
+
+
+class _CallParser(JsonOutputKeyToolsParser):
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        answer = _whole_message(result[0])
+        partial = partial and not _ending(answer)
+        value = super().parse_result([answer], partial=partial)
+        if value is None and not partial:
+            raise _missing_call(self.key_name, answer)
+        return value
+
+
+class _PydanticCallParser(PydanticToolsParser):
+    tool_name: str
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        answer = _whole_message(result[0])
+        partial = partial and not _ending(answer)
+        value = super().parse_result([answer], partial=partial)
+        if value is None and not partial:
+            raise _missing_call(self.tool_name, answer)
+        return value
+
+
+def _whole_message(answer: Generation) -> Generation:
+    """The answer as core's parsers can read it: of one that is not streamed they lose the calls."""
+    message = getattr(answer, "message", None)
+    if not isinstance(message, BaseMessageChunk) or isinstance(message, AIMessage):
+        return answer
+    return ChatGeneration(message=AIMessage(**message.model_dump()))
+
+
+def _missing_call(tool_name: str, answer: Generation) -> OutputParserException:
+    said = f"The answer ended with {_ending(answer) or 'STOP'} and without a call of {tool_name!r}"
+    for call in getattr(getattr(answer, "message", None), "invalid_tool_calls", ()):
+        reason = call.get("error") or "the arguments are no JSON object"
+        said += f"; its call of {call.get('name') or 'nothing'!r} is invalid: {reason}"
+    said += f": {answer.text}" if answer.text else "."
+    return OutputParserException(said, llm_output=answer.text)
+
+
+def _ending(answer: Generation) -> str:
+    """The reason for which the answer ended; none as long as there is more of a stream to come."""
+    metadata = answer.message.response_metadata if isinstance(answer, ChatGeneration) else {}
+    return str(metadata.get("finish_reason") or "")
 
 
 def json_parser(
@@ -68,8 +112,7 @@ class _WholePydanticParser(PydanticOutputParser[Any]):
 
 def _check_whole(answer: Generation) -> None:
     """Core's parsers complete any JSON; that is right only as long as the rest is still to come."""
-    metadata = answer.message.response_metadata if isinstance(answer, ChatGeneration) else {}
-    reason = metadata.get("finish_reason") or "STOP"
+    reason = _ending(answer) or "STOP"
     if reason == "STOP":
         return
     try:
@@ -93,11 +136,24 @@ def with_raw(
     model: Runnable[LanguageModelInput, AIMessage], parser: Runnable[AIMessage, Any]
 ) -> Runnable[LanguageModelInput, dict[str, Any]]:
     """`{"raw", "parsed", "parsing_error"}`: a failure to parse is told, not raised."""
-    parsed = RunnablePassthrough.assign(
-        parsed=itemgetter("raw") | parser, parsing_error=lambda _: None
-    )
-    failed = RunnablePassthrough.assign(parsed=lambda _: None)
-    return RunnableMap(raw=model) | parsed.with_fallbacks([failed], exception_key="parsing_error")
+
+    def parse(answer: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return _outcome(answer, parser.invoke(answer["raw"]))
+        except Exception as error:  # noqa: BLE001 - whatever a validator of the user raises
+            return _outcome(answer, None, error)
+
+    async def aparse(answer: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return _outcome(answer, await parser.ainvoke(answer["raw"]))
+        except Exception as error:  # noqa: BLE001
+            return _outcome(answer, None, error)
+
+    return RunnableMap(raw=model) | RunnableLambda(parse, aparse)
+
+
+def _outcome(answer: dict[str, Any], parsed: Any, error: Exception | None = None) -> dict[str, Any]:
+    return {"raw": answer["raw"], "parsed": parsed, "parsing_error": error}
 
 
 def _is_pydantic(schema: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NotRequired
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.exceptions import OutputParserException
 from pydantic import BaseModel, RootModel
 from typing_extensions import TypedDict
 
@@ -122,6 +123,61 @@ def test_json_mode_sends_a_schema_that_is_there(make_model: MakeModel, emulator:
     assert set(sent["responseJsonSchema"]["properties"]) == {"name", "people"}
     make_model().with_structured_output(method="json_mode").invoke("[1]")
     assert emulator.last.body["generationConfig"] == {"responseMimeType": "application/json"}
+
+
+WITHOUT_A_CALL: dict[str, tuple[dict[str, Any], str]] = {
+    "only thoughts": (
+        {"parts": [{"text": "Hm.", "thought": True}], "finish_reason": "MAX_TOKENS"},
+        "MAX_TOKENS and without a call of 'City'",
+    ),
+    "a text": (
+        {"parts": [{"text": "A fine city."}]},
+        "STOP and without a call of 'City': A fine city.",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize("schema", [City, City.model_json_schema()], ids=["class", "dict"])
+@pytest.mark.parametrize("kind", WITHOUT_A_CALL)
+async def test_an_answer_without_the_forced_call_is_an_error(
+    make_model: MakeModel, emulator: Emulator, kind: str, schema: Any, way: str
+) -> None:
+    scripted, told = WITHOUT_A_CALL[kind]
+    model = make_model(on_malformed="return")
+    emulator.reply(**scripted)
+    with pytest.raises(OutputParserException, match=told) as raised:
+        await answers(model.with_structured_output(schema), way)
+    assert raised.value.llm_output == ("A fine city." if kind == "a text" else "")
+    emulator.reply(**scripted)
+    (answer,) = await answers(model.with_structured_output(schema, include_raw=True), way)
+    assert set(answer) == {"raw", "parsed", "parsing_error"}
+    assert answer["parsed"] is None
+    assert told in str(answer["parsing_error"])
+
+
+async def answers(chain: Any, way: str) -> list[Any]:
+    match way:
+        case "invoke":
+            return [chain.invoke(QUESTION)]
+        case "ainvoke":
+            return [await chain.ainvoke(QUESTION)]
+        case "stream":
+            return list(chain.stream(QUESTION))
+        case _:
+            return [answer async for answer in chain.astream(QUESTION)]
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize("disable_streaming", [False, True])
+async def test_a_call_is_read_however_it_comes(
+    make_model: MakeModel, way: str, disable_streaming: bool
+) -> None:
+    model = make_model(disable_streaming=disable_streaming)
+    city = City(name="Oslo", people=700000)
+    assert await answers(model.with_structured_output(City), way) == [city]
+    (answer,) = await answers(model.with_structured_output(City, include_raw=True), way)
+    assert (answer["parsed"], answer["parsing_error"]) == (city, None)
 
 
 @pytest.mark.parametrize(

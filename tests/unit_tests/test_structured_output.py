@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk
-from pydantic import BaseModel
+from langchain_core.messages.tool import tool_call_chunk
+from pydantic import BaseModel, ValidationError
 
-from langchain_gemini_tools.structured_output import json_parser
+from langchain_gemini_tools.structured_output import json_parser, tools_parser
 
 
 class City(BaseModel):
@@ -56,3 +57,19 @@ def test_json_too_deep_to_read_is_an_answer_that_cannot_be_parsed(schema: Any, r
 def test_whole_json_is_read_whatever_it_ended_with(schema: Any, metadata: Any) -> None:
     found = json_parser(schema).invoke(AIMessage(OSLO, response_metadata=metadata))
     assert dict(found) == {"name": "Oslo", "people": 7}
+
+
+@every_schema
+def test_a_call_that_cannot_be_read_is_named(schema: Any) -> None:
+    call = {"type": "invalid_tool_call", "name": "City", "args": "{", "id": "1", "error": "Cut."}
+    answer = AIMessage("", invalid_tool_calls=[call])
+    with pytest.raises(OutputParserException, match="its call of 'City' is invalid: Cut"):
+        tools_parser(schema, "City").invoke(answer)
+
+
+def test_a_stream_of_a_call_that_does_not_fit_its_class_ends_with_an_error() -> None:
+    call = tool_call_chunk(name="City", args="{}", id="1", index=0)
+    chunk = AIMessageChunk(content="", tool_call_chunks=[call])
+    ending = AIMessageChunk(content="", response_metadata={"finish_reason": "STOP"})
+    with pytest.raises(ValidationError):
+        list(tools_parser(City, "City").transform(iter([chunk, ending])))
