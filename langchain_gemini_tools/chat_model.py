@@ -605,8 +605,14 @@ def _as_function(schema: Any, method: str | None) -> dict[str, Any] | None:
 
 def _noted(method: str, schema: Any, read: dict[str, Any]) -> dict[str, Any]:
     """What tracers show: the schema, or what we have read where langchain-core cannot read it."""
+    bare = {"title": str(read.get("title") or "answer"), "type": "object", "properties": {}}
+    shown = next((form for form in (schema, read) if _is_readable(form)), bare)
+    return {"kwargs": {"method": method}, "schema": shown}
+
+
+def _is_readable(schema: Any) -> bool:
     try:
         convert_to_json_schema(schema)
     except Exception:  # noqa: BLE001 - it would end the call, for the sake of a trace
-        schema = read
-    return {"kwargs": {"method": method}, "schema": schema}
+        return False
+    return True

@@ -84,6 +84,22 @@ def test_a_typed_dict_may_leave_keys_out_and_hold_itself(
     assert told["kwargs"] == {"method": method}
 
 
+@pytest.mark.parametrize("title", [{}, {"title": "City"}], ids=["without a title", "with a title"])
+def test_an_object_may_be_null(
+    make_model: MakeModel, emulator: Emulator, title: dict[str, str]
+) -> None:
+    seen = Seen()
+    schema = {**SCHEMA, **title, "type": ["object", "null"]}
+    chain = make_model().with_structured_output(schema, method="json_schema")
+    emulator.reply("null")
+    assert chain.invoke(QUESTION, {"callbacks": [seen]}) is None
+    assert chain.invoke(QUESTION) == {"name": "Oslo"}
+    sent = emulator.last.body["generationConfig"]["responseJsonSchema"]
+    assert sent["type"] == ["object", "null"]
+    (told,) = seen.formats
+    assert told["schema"]["title"] == title.get("title", "answer")
+
+
 @pytest.mark.parametrize("method", ["json_schema", "json_mode"])
 @pytest.mark.parametrize("given", SPECIFICATIONS.values(), ids=SPECIFICATIONS)
 def test_the_schema_in_a_specification_is_sent_as_the_format(
