@@ -12,6 +12,7 @@ from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.output_parsers.openai_tools import JsonOutputKeyToolsParser, PydanticToolsParser
 from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap
+from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_gemini_tools.text_tools.validation import find_misfit
@@ -93,8 +94,9 @@ class _WholeJsonParser(JsonOutputParser):
     checked_schema: dict[str, Any] | None = None
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        partial = partial and not _ending(result[0])
         with _refusing_deep(result[0]):
-            _check_whole(result[0])
+            _check_whole(result[0], partial=partial)
             value = super().parse_result(result, partial=partial)
         misfit = find_misfit(value, self.checked_schema) if self.checked_schema else None
         if misfit and not partial:
@@ -105,21 +107,27 @@ class _WholeJsonParser(JsonOutputParser):
 
 class _WholePydanticParser(PydanticOutputParser[Any]):
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        partial = partial and not _ending(result[0])
         with _refusing_deep(result[0]):
-            _check_whole(result[0])
+            _check_whole(result[0], partial=partial)
             return super().parse_result(result, partial=partial)
 
 
-def _check_whole(answer: Generation) -> None:
+def _check_whole(answer: Generation, *, partial: bool) -> None:
     """Core's parsers complete any JSON; that is right only as long as the rest is still to come."""
-    reason = _ending(answer) or "STOP"
-    if reason == "STOP":
+    if partial:
         return
     try:
-        json.loads(answer.text)
+        parse_json_markdown(answer.text.strip(), parser=_parse_first)
     except ValueError:
+        reason = _ending(answer) or "STOP"
         text = f"The answer ended with {reason} before its JSON did: {answer.text}"
         raise OutputParserException(text, llm_output=answer.text) from None
+
+
+def _parse_first(text: str) -> Any:
+    """The whole JSON value that a text begins with; core's parsers do not mind what follows."""
+    return json.JSONDecoder(strict=False).raw_decode(text)[0]
 
 
 @contextmanager

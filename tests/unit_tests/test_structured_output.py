@@ -24,19 +24,65 @@ every_schema = pytest.mark.parametrize(
 
 
 @every_schema
-@pytest.mark.parametrize("reason", ["MAX_TOKENS", "SAFETY"])
-def test_json_that_was_cut_is_not_completed(schema: Any, reason: str) -> None:
-    answer = AIMessage(CUT, response_metadata={"finish_reason": reason})
+@pytest.mark.parametrize("reason", ["MAX_TOKENS", "SAFETY", "STOP"])
+@pytest.mark.parametrize(
+    "cut", [CUT, OSLO[:-1], f"```json\n{CUT}", f"Here:\n```\n{OSLO[:-1]}\n```"]
+)
+def test_json_that_was_cut_is_not_completed(schema: Any, reason: str, cut: str) -> None:
+    answer = AIMessage(cut, response_metadata={"finish_reason": reason})
     with pytest.raises(OutputParserException, match=f"ended with {reason} before its JSON did"):
         json_parser(schema).invoke(answer)
 
 
 @every_schema
-def test_a_stream_of_json_that_was_cut_ends_with_an_error(schema: Any) -> None:
-    ending = AIMessageChunk(content="", response_metadata={"finish_reason": "MAX_TOKENS"})
+@pytest.mark.parametrize("reason", ["MAX_TOKENS", "STOP"])
+def test_a_stream_of_json_that_was_cut_ends_with_an_error(schema: Any, reason: str) -> None:
+    ending = AIMessageChunk(content="", response_metadata={"finish_reason": reason})
     objects = json_parser(schema).transform(iter([AIMessageChunk(content=CUT), ending]))
-    with pytest.raises(OutputParserException, match="MAX_TOKENS"):
+    with pytest.raises(OutputParserException, match=reason):
         list(objects)
+
+
+@every_schema
+def test_json_without_a_reason_has_to_be_whole_as_well(schema: Any) -> None:
+    with pytest.raises(OutputParserException):
+        json_parser(schema).invoke(AIMessage(CUT))
+
+
+@every_schema
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\n{OSLO}\n```",
+        f"Here it is:\n```json\n{OSLO}\n```\nAnything else?",
+        f"```\n{OSLO}",
+        f"{OSLO}\n\nAnything else?",
+        f"\n  {OSLO}  ",
+    ],
+)
+def test_whole_json_may_stand_in_a_fence_or_before_other_text(schema: Any, text: str) -> None:
+    answer = AIMessage(text, response_metadata={"finish_reason": "STOP"})
+    assert dict(json_parser(schema).invoke(answer)) == {"name": "Oslo", "people": 7}
+
+
+@every_schema
+def test_a_line_break_inside_of_a_json_text_is_taken(schema: Any) -> None:
+    found = json_parser(schema).invoke(AIMessage('{"name": "Os\nlo", "people": 7}'))
+    assert dict(found) == {"name": "Os\nlo", "people": 7}
+
+
+@every_schema
+def test_a_stream_shows_json_as_it_grows(schema: Any) -> None:
+    pieces = [AIMessageChunk(content=OSLO[:-2]), AIMessageChunk(content=OSLO[-2:])]
+    ending = AIMessageChunk(content="", response_metadata={"finish_reason": "STOP"})
+    objects = list(json_parser(schema).transform(iter([*pieces, ending])))
+    assert dict(objects[-1]) == {"name": "Oslo", "people": 7}
+
+
+def test_a_stream_of_json_that_does_not_fit_its_class_ends_with_an_error() -> None:
+    ending = AIMessageChunk(content="{}", response_metadata={"finish_reason": "STOP"})
+    with pytest.raises(OutputParserException, match="name"):
+        list(json_parser(City).transform(iter([ending])))
 
 
 @every_schema
