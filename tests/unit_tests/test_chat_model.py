@@ -6,10 +6,11 @@ import sys
 from typing import Any
 
 import pytest
+from google.genai import types
 from langchain_core.load import dumpd, dumps, load
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableBinding
-from pydantic import SecretStr, ValidationError
+from langchain_core.runnables import RunnableBinding, RunnableLambda, RunnableSequence
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
@@ -578,3 +579,40 @@ def test_what_is_no_schema_is_refused_before_a_call() -> None:
     model = ChatGemini(model="gemini-3-flash-preview")
     with pytest.raises(InvalidToolError, match="is no schema"):
         model.with_structured_output(int | str, method="json_schema")
+
+
+class Town(BaseModel):
+    name: str
+    people: int = 0
+
+
+class Sights(BaseModel):
+    found: list[str] = []
+
+
+@pytest.mark.parametrize("method", [None, "function_calling", "json_schema", "json_mode"])
+@pytest.mark.parametrize("given", [Town(name="Oslo"), Sights()], ids=["with a name", "without"])
+def test_an_instance_in_place_of_its_class_is_refused_as_a_schema(given: Any, method: Any) -> None:
+    model = ChatGemini(model=GEMINI_3)
+    with pytest.raises(InvalidToolError, match=f"Give the class {type(given).__name__} itself"):
+        model.with_structured_output(given, method)
+
+
+@pytest.mark.parametrize("given", [Town(name="Oslo"), Sights()], ids=["with a name", "without"])
+def test_an_instance_in_place_of_its_class_is_refused_as_a_tool(given: Any) -> None:
+    with pytest.raises(InvalidToolError, match=f"Give the class {type(given).__name__} itself"):
+        ChatGemini(model=GEMINI_3).bind_tools([given])
+
+
+def test_a_chain_with_a_name_is_no_tool_yet() -> None:
+    chain: Any = RunnableSequence(RunnableLambda(str), RunnableLambda(str), name="f")
+    with pytest.raises(InvalidToolError, match="as_tool"):
+        ChatGemini(model=GEMINI_3).bind_tools([chain])
+
+
+@pytest.mark.parametrize("method", ["json_schema", "json_mode"])
+def test_a_schema_of_the_sdk_is_an_instance_that_is_taken(method: Any) -> None:
+    text = types.Schema(type=types.Type.STRING)
+    schema = types.Schema(type=types.Type.OBJECT, properties={"a": text})
+    chain: Any = ChatGemini(model=GEMINI_3).with_structured_output(schema, method)
+    assert set(chain.first.kwargs["response_schema"]["properties"]) == {"a"}

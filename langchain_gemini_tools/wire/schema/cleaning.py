@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.merging import ANNOTATIONS
-from langchain_gemini_tools.wire.schema.python_types import class_schema, is_described_class
+from langchain_gemini_tools.wire.schema.python_types import (
+    class_schema,
+    instance_error,
+    is_described_class,
+)
 from langchain_gemini_tools.wire.schema.reading import read_schema, schema_text
 from langchain_gemini_tools.wire.schema.references import (
     LIST_OF_SCHEMAS,
@@ -126,6 +130,8 @@ def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
     if is_described_class(schema):
         return {key: value for key, value in class_schema(schema).items() if key != "title"}
     if not isinstance(schema, type) and callable(getattr(schema, "model_dump", None)):
+        if not hasattr(schema, "properties"):
+            raise instance_error(schema)
         dumped: dict[str, Any] = schema.model_dump(mode="json", by_alias=True, exclude_none=True)
         return dumped  # the SDK's `types.Schema`
     if isinstance(schema, (Mapping, bool)):

@@ -49,6 +49,14 @@ def is_described_class(value: Any) -> bool:
     )
 
 
+def instance_error(value: Any) -> InvalidToolError:
+    """The error for an object of a described class, which says nothing of what may be in others."""
+    name = type(value).__name__
+    return InvalidToolError(
+        f"{value!r} is one {name}, and no schema. Give the class {name} itself."
+    )
+
+
 def class_schema(cls: type) -> KnownSchema:
     """The JSON schema of a described class, without its injected fields. Not to be changed."""
     try:

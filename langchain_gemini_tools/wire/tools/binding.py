@@ -19,6 +19,7 @@ from langchain_gemini_tools.wire.schema.cleaning import (
 from langchain_gemini_tools.wire.schema.python_types import (
     arguments_schema,
     class_schema,
+    instance_error,
     is_described_class,
     read_function,
     without_arguments,
@@ -30,7 +31,11 @@ from langchain_gemini_tools.wire.tools.builtin import (
     unknown_tool,
 )
 from langchain_gemini_tools.wire.tools.declarations import BoundTool, bind_tool, bind_tools
-from langchain_gemini_tools.wire.tools.dialects import Specification, read_specification
+from langchain_gemini_tools.wire.tools.dialects import (
+    Specification,
+    may_specify,
+    read_specification,
+)
 
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 
@@ -47,7 +52,7 @@ def read_tool(tool: Any) -> list[dict[str, Any]]:
         schema = class_schema(tool)
         name = schema.get("title") or tool.__name__
         return [_bind(Specification(name, schema.get("description"), schema))]
-    if not isinstance(tool, type) and callable(getattr(tool, "model_dump", None)):
+    if not isinstance(tool, (type, Runnable)) and callable(getattr(tool, "model_dump", None)):
         return _bind_model(tool)
     if callable(tool) and not isinstance(tool, (type, Runnable)) and get_origin(tool) is None:
         return [_bind(read_function(tool))]
@@ -75,6 +80,9 @@ def _bind_mapping(tool: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _bind_model(tool: Any) -> list[dict[str, Any]]:
     """A `types.Tool` or `types.FunctionDeclaration` of google-genai, or an `mcp.types.Tool`."""
+    given = {name for name, _ in tool}
+    if not may_specify(given) and "function_declarations" not in given:
+        raise instance_error(tool)
     # Not dumped deep: a dump would drop the nulls inside of a JSON schema.
     fields = {name: value for name, value in tool if value is not None}
     if "name" in fields:

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,11 @@ def is_specification(given: Mapping[str, Any]) -> bool:
     if any(isinstance(given.get(wrapper), Mapping) for wrapper in _WRAPPERS):
         return True
     return isinstance(given.get("name"), str) and not _is_schema(given)
+
+
+def may_specify(fields: Collection[str]) -> bool:
+    """Whether an object with these fields can hold a function's schema."""
+    return not {*_PARAMETERS, *_WRAPPERS}.isdisjoint(fields)
 
 
 def _is_schema(value: Any) -> bool:
