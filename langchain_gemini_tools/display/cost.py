@@ -57,6 +57,8 @@ def find_cost(
         uses_server_tools: Searches and the like are billed apart from tokens, so the price of
             the tokens is a lower bound.
     """
+    if usage and usage.get("total_cost") == 0:  # langchain-core's mark for a hit of its cache
+        return Cost(Decimal(0))
     try:
         from genai_prices import Usage, calc_price
     except ImportError:

@@ -4,6 +4,9 @@ import sys
 from decimal import Decimal
 
 import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage
 
 from langchain_gemini_tools.display.cost import Cost, find_cost, sum_costs
 
@@ -31,6 +34,18 @@ def test_pictures_are_dearer_than_words_or_the_price_says_that_it_is_not_all() -
     if cost.dollars is not None:  # tables from before the model have none
         assert cost.is_partial or cost.dollars > Decimal("0.03")
     assert not _cost("gemini-2.0-flash").is_partial
+
+
+@pytest.mark.parametrize("uses_server_tools", [False, True])
+def test_an_answer_out_of_langchains_cache_is_free(uses_server_tools: bool) -> None:
+    chat = FakeMessagesListChatModel(
+        responses=[AIMessage("Hi", usage_metadata={**USAGE, "total_tokens": 1200})],
+        cache=InMemoryCache(),
+    )
+    paid, cached = (chat.invoke("Hi").usage_metadata for _ in range(2))
+    tools = {"uses_server_tools": uses_server_tools}
+    assert find_cost(paid, "gemini-2.0-flash", "google_genai", **tools).dollars
+    assert str(find_cost(cached, "gemini-2.0-flash", "google_genai", **tools)) == "free"
 
 
 @pytest.mark.parametrize("model", ["gemini-99", "", "../../x"])
