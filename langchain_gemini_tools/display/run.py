@@ -7,7 +7,6 @@ decided here: see `outline.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.messages import (
@@ -167,7 +166,7 @@ def _find_messages(source: Any, run: Run) -> list[BaseMessage]:
                 run.structured, run.has_structured = source["structured_response"], True
             return convert_to_messages(messages if isinstance(messages, list) else [messages])
         case list() | tuple():
-            return convert_to_messages(list(source))
+            return convert_to_messages([_without_metadata(item) for item in source])
     messages = getattr(source, "messages", None)
     if not isinstance(messages, list | tuple):
         raise TypeError(
@@ -179,18 +178,40 @@ def _find_messages(source: Any, run: Run) -> list[BaseMessage]:
     return convert_to_messages(list(messages))
 
 
+def _without_metadata(item: Any) -> Any:
+    """The message in what `stream_mode="messages"` gives, with and without `subgraphs`."""
+    match item:
+        case (BaseMessage() as message, dict()) | (tuple(), (BaseMessage() as message, dict())):
+            return message
+    return item
+
+
 def _join_chunks(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Neighbouring chunks of one answer as one message."""
-    joined: list[BaseMessage] = []
-    for (_, is_chunk), group in groupby(
-        messages, key=lambda message: (message.id, isinstance(message, AIMessageChunk))
-    ):
-        if not is_chunk:
-            joined.extend(group)
-            continue
-        first, *others = (chunk for chunk in group if isinstance(chunk, AIMessageChunk))
-        joined.append(add_ai_message_chunks(first, *others))
-    return joined
+    """The chunks of each answer as one message, where its first one stands.
+
+    Streams that ran at once are told apart by their ids; chunks without one are neighbours.
+    """
+    groups: list[list[BaseMessage]] = []
+    known: dict[str, list[BaseMessage]] = {}
+    before: BaseMessage | None = None
+    for message in messages:
+        is_chunk = isinstance(message, AIMessageChunk)
+        if is_chunk and message.id in known:
+            known[message.id].append(message)
+        elif is_chunk and not message.id and isinstance(before, AIMessageChunk) and not before.id:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+            if is_chunk and message.id:
+                known[message.id] = groups[-1]
+        before = message
+    return [_join(group) for group in groups]
+
+
+def _join(group: Sequence[BaseMessage]) -> BaseMessage:
+    first, *others = group
+    chunks = [chunk for chunk in others if isinstance(chunk, AIMessageChunk)]
+    return add_ai_message_chunks(first, *chunks) if isinstance(first, AIMessageChunk) else first
 
 
 def _read_turn(message: AIMessage, number: int) -> Turn:

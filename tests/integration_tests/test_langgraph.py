@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import InjectedToolCallId, tool
@@ -12,6 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, create_react_agent, tools_condition
 from langgraph.types import Command
 
+from langchain_gemini_tools import trace
 from tests.integration_tests.play import (
     WEATHER,
     Play,
@@ -147,6 +149,22 @@ def test_each_step_is_sent_the_same_when_tokens_are_streamed(
     assert all(asked.is_stream for asked in play.emulator.requests)
     assert play.sent == _two_steps_on_the_wire(play, messages)
     assert words == "I write it down.Sunny in both."
+
+
+@pytest.mark.parametrize("subgraphs", [False, True])
+def test_a_trace_shows_the_messages_that_an_agent_streamed(play: Play, subgraphs: bool) -> None:
+    play.emulator.reply(calls=[("get_weather", OSLO)])
+    play.emulator.reply("Sunny in Oslo.")
+    agent: Any = create_agent(play.model(), [get_weather])
+    streamed = list(agent.stream(ASKED, stream_mode="messages", subgraphs=subgraphs))
+    _, *lines = str(trace(streamed)).splitlines()
+    assert [line.split("  – ms")[0] for line in lines] == [
+        "├── turn 1",
+        '│   └── get_weather(city="Oslo")',
+        "│       └── result  Sunny in Oslo",
+        "└── turn 2",
+        "    └── Sunny in Oslo.",
+    ]
 
 
 async def test_each_step_is_sent_the_same_under_astream_events(play: Play) -> None:

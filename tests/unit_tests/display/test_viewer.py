@@ -89,6 +89,29 @@ def test_the_chunks_of_a_stream_are_one_answer() -> None:
     ]
 
 
+def test_the_chunks_of_two_streams_at_once_are_two_answers() -> None:
+    texts = [("1", "Good "), ("2", "Good "), ("1", "morn"), ("2", "night"), ("1", "ing")]
+    chunks = [AIMessageChunk(content=text, id=f"run-{number}") for number, text in texts]
+    assert _shown([*chunks[:2], HumanMessage("Hi"), *chunks[2:]]) == [
+        "├── turn 1  – ms · – tokens · n/a",
+        "│   └── Good morning",
+        "├── turn 2  – ms · – tokens · n/a",
+        "│   └── Good night",
+        "└── you  Hi",
+    ]
+
+
+def test_chunks_without_an_id_are_one_answer_as_long_as_nothing_comes_between() -> None:
+    chunks = [AIMessageChunk(content=text) for text in ("Good ", "morning", "Bye")]
+    assert _shown([*chunks[:2], HumanMessage("Hi"), chunks[2]]) == [
+        "├── turn 1  – ms · – tokens · n/a",
+        "│   └── Good morning",
+        "├── you  Hi",
+        "└── turn 2  – ms · – tokens · n/a",
+        "    └── Bye",
+    ]
+
+
 def test_what_holds_no_messages_is_refused_by_its_type() -> None:
     with pytest.raises(TypeError, match="found no messages in a int"):
         trace(3)
