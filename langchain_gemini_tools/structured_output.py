@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessageChunk
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.output_parsers.openai_tools import JsonOutputKeyToolsParser, PydanticToolsParser
 from langchain_core.outputs import ChatGeneration
-from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap
+from langchain_core.runnables import AddableDict, Runnable, RunnableGenerator, RunnableMap
 from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_gemini_tools.text_tools.validation import find_misfit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.outputs import Generation
@@ -143,25 +144,40 @@ def _refusing_deep(answer: Generation) -> Iterator[None]:
 def with_raw(
     model: Runnable[LanguageModelInput, AIMessage], parser: Runnable[AIMessage, Any]
 ) -> Runnable[LanguageModelInput, dict[str, Any]]:
-    """`{"raw", "parsed", "parsing_error"}`: a failure to parse is told, not raised."""
+    """`{"raw", "parsed", "parsing_error"}`: a failure to parse is told, not raised.
 
-    def parse(answer: dict[str, Any]) -> dict[str, Any]:
+    A stream gives the answer as it comes, and the rest at its end.
+    """
+
+    def parse(pieces: Iterator[dict[str, Any]]) -> Iterator[AddableDict]:
+        answers: list[Any] = []
+        for piece in pieces:
+            answers.append(piece["raw"])
+            yield AddableDict(raw=piece["raw"])
         try:
-            return _outcome(answer, parser.invoke(answer["raw"]))
+            yield _outcome(parser.invoke(_sum(answers)))
         except Exception as error:  # noqa: BLE001 - whatever a validator of the user raises
-            return _outcome(answer, None, error)
+            yield _outcome(None, error)
 
-    async def aparse(answer: dict[str, Any]) -> dict[str, Any]:
+    async def aparse(pieces: AsyncIterator[dict[str, Any]]) -> AsyncIterator[AddableDict]:
+        answers: list[Any] = []
+        async for piece in pieces:
+            answers.append(piece["raw"])
+            yield AddableDict(raw=piece["raw"])
         try:
-            return _outcome(answer, await parser.ainvoke(answer["raw"]))
+            yield _outcome(await parser.ainvoke(_sum(answers)))
         except Exception as error:  # noqa: BLE001
-            return _outcome(answer, None, error)
+            yield _outcome(None, error)
 
-    return RunnableMap(raw=model) | RunnableLambda(parse, aparse)
+    return RunnableMap(raw=model) | RunnableGenerator(parse, aparse)
 
 
-def _outcome(answer: dict[str, Any], parsed: Any, error: Exception | None = None) -> dict[str, Any]:
-    return {"raw": answer["raw"], "parsed": parsed, "parsing_error": error}
+def _sum(pieces: list[Any]) -> Any:
+    return pieces[0] if len(pieces) == 1 else add_ai_message_chunks(*pieces)
+
+
+def _outcome(parsed: Any, error: Exception | None = None) -> AddableDict:
+    return AddableDict(parsed=parsed, parsing_error=error)
 
 
 def _is_pydantic(schema: Any) -> bool:

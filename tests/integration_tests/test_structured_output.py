@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import TYPE_CHECKING, Any, NotRequired
 
 import pytest
@@ -166,10 +168,22 @@ async def test_an_answer_without_the_forced_call_is_an_error(
         await answers(model.with_structured_output(schema), way)
     assert raised.value.llm_output == ("A fine city." if kind == "a text" else "")
     emulator.reply(**scripted)
-    (answer,) = await answers(model.with_structured_output(schema, include_raw=True), way)
+    answer = _added(await answers(model.with_structured_output(schema, include_raw=True), way))
     assert set(answer) == {"raw", "parsed", "parsing_error"}
     assert answer["parsed"] is None
     assert told in str(answer["parsing_error"])
+
+
+def test_a_stream_with_raw_gives_the_answer_as_it_comes(make_model: MakeModel) -> None:
+    chain = make_model().with_structured_output(City, "json_schema", include_raw=True)
+    *pieces, end = chain.stream(QUESTION)
+    assert len(pieces) > 1
+    assert all(set(piece) == {"raw"} for piece in pieces)
+    assert end == {"parsed": City(name="Oslo", people=700000), "parsing_error": None}
+
+
+def _added(pieces: list[Any]) -> Any:
+    return functools.reduce(operator.add, pieces)
 
 
 async def answers(chain: Any, way: str) -> list[Any]:
@@ -192,7 +206,7 @@ async def test_a_call_is_read_however_it_comes(
     model = make_model(disable_streaming=disable_streaming)
     city = City(name="Oslo", people=700000)
     assert await answers(model.with_structured_output(City), way) == [city]
-    (answer,) = await answers(model.with_structured_output(City, include_raw=True), way)
+    answer = _added(await answers(model.with_structured_output(City, include_raw=True), way))
     assert (answer["parsed"], answer["parsing_error"]) == (city, None)
 
 
