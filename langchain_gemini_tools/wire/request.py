@@ -30,13 +30,17 @@ from langchain_gemini_tools.wire.jsonable import LARGE, encode_json
 from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.declarations import SchemaForm, bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.declarations import (
+    SchemaForm,
+    bind_tools,
+    names_of_parameters,
+    render_tools,
+)
 from langchain_gemini_tools.wire.tools.error_paths import name_places
 from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
 from langchain_gemini_tools.wire.tools.names import (
     function_names,
     names_by_wire_name,
-    renamed_parameters,
 )
 
 if TYPE_CHECKING:
@@ -170,7 +174,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
         options.tool_choice, tools, options.capabilities, options.tool_config
     )
     system, others = split_system(messages)
-    renamed = renamed_parameters(tools)
+    renamed = names_of_parameters(tools)
     reader = Reader(
         options.capabilities,
         options.model,

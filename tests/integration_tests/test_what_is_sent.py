@@ -244,15 +244,19 @@ def _streamed(runnable: Any, messages: list[Any]) -> Any:
     return whole
 
 
+PAGED = {"type": "object", "properties": {"page-size": {"type": "integer"}}}
+
+
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    "parameters",
+    [PAGED, {"type": "object", "anyOf": [PAGED, {"required": ["all"]}]}],
+    ids=["plain", "in a choice"],
+)
 def test_a_renamed_parameter_has_the_users_name_everywhere_but_on_the_wire(
-    emulator: Emulator, make_model: MakeModel, is_streamed: bool
+    emulator: Emulator, make_model: MakeModel, parameters: Any, is_streamed: bool
 ) -> None:
-    find = {
-        "name": "find",
-        "description": "Find pages.",
-        "parameters": {"type": "object", "properties": {"page-size": {"type": "integer"}}},
-    }
+    find = {"name": "find", "description": "Find pages.", "parameters": parameters}
     chat = make_model().bind_tools([find])
     wire_name = render_parameter_name("page-size")
     emulator.reply(calls=[("find", {wire_name: 5})])
@@ -263,5 +267,5 @@ def test_a_renamed_parameter_has_the_users_name_everywhere_but_on_the_wire(
     chat.invoke([HumanMessage("Go"), answer, ToolMessage("done", tool_call_id=call_id)])
     sent = emulator.last.body["contents"][1]["parts"][0]["functionCall"]
     assert sent["args"] == {wire_name: 5}
-    declared = emulator.last.body["tools"][0]["functionDeclarations"][0]
-    assert list(declared["parametersJsonSchema"]["properties"]) == [wire_name]
+    declared = emulator.last.body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]
+    assert list(declared.get("anyOf", [declared])[0]["properties"]) == [wire_name]

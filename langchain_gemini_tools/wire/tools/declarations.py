@@ -15,7 +15,8 @@ from langchain_gemini_tools.wire.schema.openapi import (
     render_openapi_schema,
 )
 from langchain_gemini_tools.wire.schema.words import tell_in_words
-from langchain_gemini_tools.wire.tools.names import render_name, render_parameter_name
+from langchain_gemini_tools.wire.tools.names import render_name
+from langchain_gemini_tools.wire.tools.parameters import rename_parameters, renamed_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,8 @@ class BoundTool(dict[str, Any]):
         """Its JSON, once somebody has written it: the key to what is found out about it."""
         self.declarations: dict[SchemaForm, gemini.FunctionDeclaration] = {}
         """As they were sent, by their form."""
+        self.renamed: dict[str, str] | None = None
+        """Its parameters with another name on the wire, once somebody has looked for them."""
         self.swallowed: Sequence[str] = ()
         """Names of arguments that will not reach the tool."""
 
@@ -90,20 +93,23 @@ def render_tools(
 def _render_once(tool: Mapping[str, Any], form: SchemaForm) -> gemini.FunctionDeclaration:
     """A bound tool's declaration, found out once: an agent sends the same tools at every step."""
     if not isinstance(tool, BoundTool):
-        return render_declaration(tool["function"], form)
+        return _render_declaration(tool["function"], form, _renamed_once(tool))
     if form not in tool.declarations:
-        tool.declarations[form] = render_declaration(tool["function"], form)
+        declaration = _render_declaration(tool["function"], form, _renamed_once(tool))
+        tool.declarations[form] = declaration
     return tool.declarations[form].copy()
 
 
-def render_declaration(
-    function: Mapping[str, Any], form: SchemaForm = "json_schema"
+def _render_declaration(
+    function: Mapping[str, Any], form: SchemaForm, renamed: Mapping[str, str]
 ) -> gemini.FunctionDeclaration:
-    """One bound function as the wire declares it."""
+    """One bound function as the wire declares it, its parameters under names that the API takes."""
     declaration: gemini.FunctionDeclaration = {"name": render_name(function["name"])}
     if "description" in function:
         declaration["description"] = function["description"]
-    parameters, response = _wire_parameters(function), function.get("response_schema")
+    parameters, response = function.get("parameters"), function.get("response_schema")
+    if parameters and renamed:
+        parameters = rename_parameters(parameters, renamed)
     if form == "openapi":
         if parameters and (schema := render_openapi_parameters(parameters)):
             declaration["parameters"] = schema
@@ -117,14 +123,19 @@ def render_declaration(
     return declaration
 
 
-def _wire_parameters(function: Mapping[str, Any]) -> gemini.JsonSchema | None:
-    """A function's parameters under names that the API takes."""
-    schema: gemini.JsonSchema | None = function.get("parameters")
-    wire = {name: render_parameter_name(name) for name in (schema or {}).get("properties", ())}
-    if schema is None or all(name == said for name, said in wire.items()):
-        return schema
-    renamed = {**schema, "properties": {wire[k]: v for k, v in schema["properties"].items()}}
-    for key in ("required", "propertyOrdering"):
-        if key in schema:
-            renamed[key] = [wire.get(name, name) for name in schema[key]]
-    return renamed
+def names_of_parameters(bound: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Parameters with another name on the wire: tool's name -> the user's -> the wire's."""
+    return {
+        tool["function"]["name"]: names
+        for tool in bound
+        if "function" in tool and (names := _renamed_once(tool))
+    }
+
+
+def _renamed_once(tool: Mapping[str, Any]) -> dict[str, str]:
+    known = tool.renamed if isinstance(tool, BoundTool) else None
+    if known is None:
+        known = renamed_parameters(tool["function"].get("parameters") or {})
+        if isinstance(tool, BoundTool):
+            tool.renamed = known
+    return known

@@ -22,6 +22,7 @@ from langchain_gemini_tools.wire.tools.names import (
     render_name,
     render_parameter_name,
 )
+from langchain_gemini_tools.wire.tools.parameters import parameter_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -207,14 +208,24 @@ def _function_findings(
         message = f"the API does not take this name; the model sees {render_name(name)!r}."
         yield Finding("warning", "renamed", name, None, message)
     schema = function.get("parameters") or {}
-    for parameter in schema.get("properties", {}):
-        if (wire := render_parameter_name(parameter)) != parameter:
-            message = f"the API does not take this name; the model sees {wire!r}."
-            yield Finding("warning", "renamed", name, parameter, message)
+    yield from _parameter_findings(name, schema)
     # What a loop of required parameters becomes in the form that is sent; see `loops`.
     sent = loosen_loops(schema) if takes_json_schema else schema
     yield from _schema_findings(name, sent)
     yield from _constraint_findings(name, schema, takes_json_schema=takes_json_schema)
+
+
+def _parameter_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
+    """What becomes of parameters whose names the API does not take."""
+    sent: dict[str, str] = {}
+    for parameter in parameter_names(schema):
+        wire = render_parameter_name(parameter)
+        if wire != parameter:
+            message = f"the API does not take this name; the model sees {wire!r}."
+            yield Finding("warning", "renamed", name, parameter, message)
+        if (other := sent.setdefault(wire, parameter)) != parameter:
+            message = f"after renaming, {other!r} has the same name ({wire!r}); rename one."
+            yield Finding("error", "duplicate_name", name, parameter, message)
 
 
 def _constraint_findings(

@@ -60,14 +60,3 @@ def function_names(bound: Iterable[Mapping[str, Any]]) -> list[str]:
 def names_by_wire_name(bound: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """For every bound function, its name on the wire and the user's name for it."""
     return {render_name(name): name for name in function_names(bound)}
-
-
-def renamed_parameters(bound: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Parameters with another name on the wire: tool's name -> the user's -> the wire's."""
-    renamed: dict[str, dict[str, str]] = {}
-    for tool in bound:
-        function = tool.get("function") or {}
-        for name in function.get("parameters", {}).get("properties", ()):
-            if (wire := render_parameter_name(name)) != name:
-                renamed.setdefault(function["name"], {})[name] = wire
-    return renamed

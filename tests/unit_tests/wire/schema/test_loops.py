@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from langchain_gemini_tools import check_tools
 from langchain_gemini_tools.wire.schema.cleaning import clean_schema
 from langchain_gemini_tools.wire.schema.loops import loosen_loops
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_declaration
+from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_tools
 from tests.emulator.refusal import Refusal
 from tests.emulator.rules.json_schemas import check_json_schema
 
@@ -101,7 +101,10 @@ def test_a_list_that_has_to_hold_some_is_a_required_way_back(least: float) -> No
 def test_only_what_is_sent_as_json_schema_is_made_optional() -> None:
     [bound] = bind_tools([follow])
     properties = bound["function"]["parameters"]["$defs"]["Link"]["properties"]
-    by_form = [render_declaration(bound["function"], form) for form in ("json_schema", "openapi")]
+    by_form = [
+        render_tools([bound], form=form)[0]["functionDeclarations"][0]
+        for form in ("json_schema", "openapi")
+    ]
     assert "description" not in properties["next"]
     assert bound["function"]["parameters"]["$defs"]["Link"]["required"] == ["url", "next"]
     assert by_form[0]["parametersJsonSchema"]["$defs"]["Link"]["required"] == ["url"]
