@@ -10,18 +10,23 @@
 | Amazon Bedrock   | `toolSpec.name`                      | `inputSchema.json`               |
 | Amazon Q         | `toolSpecification.name`             | the same, `input_schema.schema`  |
 | Gemini           | `name`, in `functionDeclarations`    | `parametersJsonSchema`, `parameters` |
+| Cohere           | `name`                               | `parameter_definitions: {name: ...}` |
+| Bedrock Agents   | `name`                               | `parameters: {name: {type, ...}}` |
 | argument lists   | `name`                               | `parameters: [{name, type, ...}]` |
+| OpenAPI          | `name`                               | the same, `schema`, `content.*.schema` |
 | JSON schema      | `title`                              | the dict itself                  |
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.schema.references import MAP_OF_SCHEMAS, ONE_SCHEMA
 from langchain_gemini_tools.wire.tools.builtin import foreign_tool, unknown_tool
 
 
@@ -39,6 +44,7 @@ _WRAPPERS = (
     *("toolSpec", "toolSpecification", "tool_spec", "tool_specification"),
     *("function", "json_schema"),
 )
+_DEFINITIONS = ("parameter_definitions", "parameterDefinitions")
 _PARAMETERS = (
     "parametersJsonSchema",
     "parameters_json_schema",
@@ -47,6 +53,7 @@ _PARAMETERS = (
     "parameters",
     "args_schema",
     "schema",
+    *_DEFINITIONS,
 )
 _RESPONSES = (
     "response_schema",  # ours, on a bound tool
@@ -58,6 +65,15 @@ _RESPONSES = (
 )
 _JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _SCHEMA_WORDS = {"properties", "$ref", "anyOf", "any_of", "allOf", "oneOf", "enum", "const"}
+_PYTHON_TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+}
+_GENERIC = re.compile(r"(?P<name>\w+)\[(?P<inner>.*)\]")
 
 
 def read_specification(tool: Mapping[str, Any]) -> Specification:
@@ -120,7 +136,7 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
         return Specification(
             name=name,
             description=tool.get("description"),
-            parameters=_unwrap(tool[key]) if key else None,
+            parameters=_read_parameters(key, tool[key]) if key else None,
             response=_unwrap(response),
         )
     except InvalidToolError:
@@ -140,6 +156,65 @@ def _refuse_lost_schema(name: str, tool: Mapping[str, Any]) -> None:
                 f"Tool {name!r}: its arguments would be lost, since no vendor writes them under "
                 f"{key!r}. Call it 'parameters'."
             )
+
+
+def _read_parameters(key: str, parameters: Any) -> Any:
+    """The schema of all arguments, out of any way to write them."""
+    is_mapping = isinstance(parameters, Mapping)
+    if is_mapping and key in _DEFINITIONS:
+        return _object({name: _read_definition(item) for name, item in parameters.items()})
+    if is_mapping and "properties" in parameters:
+        return parameters
+    parameters = _unwrap(parameters)
+    return _object(parameters) if _is_mapping_of_names(parameters) else parameters
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    # `required: true` inside of a property is read with every other schema.
+    return {"type": "object", "properties": dict(properties)}
+
+
+def _is_mapping_of_names(value: Any) -> bool:
+    """Whether this tells arguments by their names, with no schema of an object around them.
+
+    An argument may be called `items`, and a schema may hold nothing but `items`: what decides is a
+    name that is no keyword for a schema.
+    """
+    if not isinstance(value, Mapping) or not MAP_OF_SCHEMAS.isdisjoint(value):
+        return False
+    return bool(value.keys() - ONE_SCHEMA) and all(map(_describes, value.values()))
+
+
+def _describes(value: Any) -> bool:
+    return isinstance(value, Mapping) and (
+        isinstance(value.get("type"), (str, list))
+        or isinstance(value.get("description"), str)
+        or not _SCHEMA_WORDS.isdisjoint(value)
+    )
+
+
+def _read_definition(definition: Any) -> Any:
+    """Cohere's `{"type": "str", "required": true}`; Oracle calls the flag `isRequired`."""
+    if not isinstance(definition, Mapping):
+        return definition  # refused with its name, as every schema is
+    schema = {key: value for key, value in definition.items() if key != "isRequired"}
+    if isinstance(required := definition.get("isRequired"), bool):
+        schema["required"] = required
+    if isinstance(schema.get("type"), str):
+        schema |= _python_type(schema["type"])
+    return schema
+
+
+def _python_type(said: str) -> dict[str, Any]:
+    """`list[str]` as a schema says it; what is no type of Python stays as it is."""
+    generic = _GENERIC.fullmatch(said.strip())
+    name = generic["name"].lower() if generic else said.strip()
+    if generic and name == "optional":
+        return _python_type(generic["inner"])
+    schema: dict[str, Any] = {"type": _PYTHON_TYPES.get(name, name)}
+    if generic and name == "list":
+        schema["items"] = _python_type(generic["inner"])
+    return schema
 
 
 def _unwrap(schema: Any) -> Any:
@@ -163,7 +238,7 @@ def _read_argument_list(arguments: list[Any] | tuple[Any, ...]) -> dict[str, Any
         if not isinstance(argument, Mapping) or not isinstance(argument.get("name"), str):
             raise InvalidToolError(f"An argument of a list needs a 'name': {argument!r}.")
         schema = {key: value for key, value in argument.items() if key not in {"name", "required"}}
-        if isinstance(nested := schema.pop("schema", None), Mapping):  # OpenAPI's parameter object
+        if isinstance(nested := _nested_schema(schema), Mapping):
             schema = {**nested, **schema}
         properties[argument["name"]] = schema
         match argument.get("required"):
@@ -172,3 +247,13 @@ def _read_argument_list(arguments: list[Any] | tuple[Any, ...]) -> dict[str, Any
             case list() as names:
                 schema["required"] = names  # of an object inside
     return {"type": "object", "properties": properties, "required": required}
+
+
+def _nested_schema(parameter: dict[str, Any]) -> Any:
+    """Taken out of OpenAPI's parameter object: its `schema`, or that of its one media type."""
+    content = parameter.pop("content", None)
+    schema = parameter.pop("schema", None)
+    if schema is None and isinstance(content, Mapping):
+        media = [item for item in content.values() if isinstance(item, Mapping)]
+        schema = next((item["schema"] for item in media if "schema" in item), None)
+    return schema

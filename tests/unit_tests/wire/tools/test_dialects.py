@@ -99,6 +99,40 @@ DIALECTS: dict[str, Any] = {
             {"name": "days", "type": "integer", "minimum": 1, "maximum": 7, "required": False},
         ],
     },
+    "names of arguments": {
+        **NAMED,
+        "parameters": {
+            "city": {"type": "string", "description": "Which city.", "required": True},
+            "days": {"type": "integer", "minimum": 1, "maximum": 7, "required": False},
+        },
+    },
+    "cohere": {
+        **NAMED,
+        "parameter_definitions": {
+            "city": {"type": "str", "description": "Which city.", "required": True},
+            "days": {"type": "int", "minimum": 1, "maximum": 7},
+        },
+    },
+    "cohere on oracle": {
+        **NAMED,
+        "parameterDefinitions": {
+            "city": {"type": "str", "description": "Which city.", "isRequired": True},
+            "days": {"type": "int", "minimum": 1, "maximum": 7, "isRequired": False},
+        },
+    },
+    "openapi parameters": {
+        **NAMED,
+        "parameters": [
+            {
+                "name": "city",
+                "in": "query",
+                "required": True,
+                "description": "Which city.",
+                "content": {"text/plain": {"schema": {"type": "string"}}},
+            },
+            {"name": "days", "in": "query", "schema": SCHEMA["properties"]["days"]},
+        ],
+    },
     "openai format": {"type": "json_schema", "json_schema": {**NAMED, "schema": SCHEMA}},
     "openai format, responses": {"type": "json_schema", **NAMED, "schema": SCHEMA, "strict": True},
     "json schema with a name": {**SCHEMA, **NAMED},
@@ -149,6 +183,56 @@ def test_what_is_bound_is_bound_to_itself(given: Any) -> None:
     [bound] = bind_tool(given)
     assert bind_tool(bound) == [bound]
     assert bind_tool(json.loads(json.dumps(bound))) == [bound]
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ("str", {"type": "string"}),
+        ("int", {"type": "integer"}),
+        ("float", {"type": "number"}),
+        ("bool", {"type": "boolean"}),
+        ("list", {"type": "array"}),
+        ("dict", {"type": "object"}),
+        ("List[str]", {"type": "array", "items": {"type": "string"}}),
+        ("list[Optional[int]]", {"type": "array", "items": {"type": "integer"}}),
+        ("Dict[str, int]", {"type": "object"}),
+        ("Optional[float]", {"type": "number"}),
+        ("number", {"type": "number"}),
+    ],
+)
+def test_a_type_in_the_words_of_python_is_read(said: str, sent: Any) -> None:
+    [bound] = bind_tool({"name": "f", "parameter_definitions": {"a": {"type": said}}})
+    assert bound["function"]["parameters"] == {"type": "object", "properties": {"a": sent}}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"type": {"type": "string"}, "description": {"type": "string"}},
+        {"items": {"type": "array", "items": {"type": "string"}}, "city": {"type": "string"}},
+        {"not": {"type": "string"}, "kind": {"enum": ["a", "b"], "type": "string"}},
+        {"default": {"description": "The value to use."}},
+    ],
+)
+def test_arguments_may_have_the_names_of_keywords(names: Any) -> None:
+    [bound] = bind_tool({"name": "f", "parameters": names})
+    assert bound["function"]["parameters"] == {"type": "object", "properties": names}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"type": {"type": "string"}}},
+        {"additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^a": {"type": "string"}}},
+        {"anyOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}]},
+    ],
+)
+def test_a_schema_without_a_type_is_no_mapping_of_names(schema: Any) -> None:
+    assert bind_tool({"name": "f", "parameters": schema}) == bind_tool(
+        {"name": "f", "parameters": {"type": "object", **schema}}
+    )
 
 
 def with_default(days: int) -> dict[str, Any]:
@@ -229,6 +313,12 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
         ),
         ({"name": "f", "args": {"a": {"type": "string"}}}, "Tool 'f'.*under 'args'"),
         ({"name": "f", "parameters": {"$ref": "#/$defs/X"}}, "Tool 'f': The schema refers to"),
+        ({"name": "f", "parameters": {"a": {"type": "str"}}}, "Tool 'f'.*there is no type 'str'"),
+        (
+            {"name": "f", "parameter_definitions": {"a": {"type": "date"}}},
+            "there is no type 'date'",
+        ),
+        ({"name": "f", "parameter_definitions": {"a": "str"}}, "Tool 'f'.*'a'.*'str' stands where"),
     ],
 )
 def test_what_cannot_be_told_is_refused_with_its_name(given: Any, reason: str) -> None:
