@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
@@ -23,6 +24,10 @@ from langchain_gemini_tools.wire.schema.references import (
     LIST_OF_SCHEMAS,
     MAP_OF_SCHEMAS,
     ONE_SCHEMA,
+    leads_to_schema,
+    referring,
+    resolve,
+    without_own_address,
 )
 
 Schema = dict[str, Any]
@@ -42,6 +47,9 @@ _SPELLINGS = {
     "prefix_items": "prefixItems",
     "property_ordering": "propertyOrdering",
     "ref": "$ref",
+    # Inside of one document, these two are the same.
+    "$dynamicRef": "$ref",
+    "$recursiveRef": "$ref",
     "unique_items": "uniqueItems",
 }
 
@@ -54,16 +62,51 @@ _LITERALS = frozenset({"const", "default", "enum", "examples"})
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
-def read_schema(schema: Any, place: str = "") -> Schema | bool:
+def read_schema(schema: Any) -> Schema | bool:
     """A deep copy of `schema` as plain JSON in the words of JSON Schema 2020-12.
-
-    Args:
-        schema: What a user gave.
-        place: The parameter that it is about, for errors.
 
     Raises:
         InvalidToolError: It is no schema, or holds what JSON cannot.
     """
+    document = _read(schema)
+    if isinstance(document, dict):
+        _read_targets(document, schema)
+    return document
+
+
+def _read_targets(document: Schema, given: Mapping[str, Any]) -> None:
+    """See to it that every reference of the document leads to a schema that was read."""
+    read: dict[str, str] = {}
+    pending: list[Any] = [document]
+    while pending:
+        for part in referring(pending.pop()):
+            reference = without_own_address(document, part["$ref"])
+            if reference not in read:
+                read[reference] = _read_target(document, given, reference)
+                pending.append(resolve(document, read[reference]))
+            part["$ref"] = read[reference]
+
+
+def _read_target(document: Schema, given: Mapping[str, Any], reference: str) -> str:
+    """A reference to the same schema, as one of the definitions if it stood elsewhere.
+
+    OpenAPI keeps schemas in `components`, and a path may use a spelling that was not kept.
+    """
+    if leads_to_schema(document, reference):
+        return reference
+    target = resolve(given, reference)
+    if not isinstance(target, (Mapping, bool)):
+        raise InvalidToolError(f"The schema refers to {reference!r}, which is no schema.")
+    definitions = document.setdefault("$defs", {})
+    name = wanted = re.sub(r"\W", "_", reference.rpartition("/")[2])
+    while name in definitions:
+        name = f"{wanted}_{len(definitions)}"
+    definitions[name] = _read(target)
+    return f"#/$defs/{name}"
+
+
+def _read(schema: Any, place: str = "") -> Schema | bool:
+    """One schema at any depth; `place` is the parameter that it is about, for errors."""
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, Mapping):
@@ -102,9 +145,9 @@ def _read_keyword(read: Schema, keyword: str, value: Any, place: str) -> None:
             _read_type(read, value, place)
         case "items" if isinstance(value, (list, tuple)):
             # drafts 4 to 2019-09
-            read["prefixItems"] = [read_schema(item, f"{place}[]") for item in value]
+            read["prefixItems"] = [_read(item, f"{place}[]") for item in value]
         case "additionalItems":
-            read[keyword] = read_schema(value, f"{place}[]")
+            read[keyword] = _read(value, f"{place}[]")
         case "dependencies" if isinstance(value, Mapping):
             _read_dependencies(read, value)
         case "example":
@@ -114,12 +157,12 @@ def _read_keyword(read: Schema, keyword: str, value: Any, place: str) -> None:
         case "required":
             read["required"] = plain_json(value)
         case _ if keyword in ONE_SCHEMA:
-            read[keyword] = read_schema(value, f"{place}[]" if keyword == "items" else place)
+            read[keyword] = _read(value, f"{place}[]" if keyword == "items" else place)
         case _ if keyword in LIST_OF_SCHEMAS:
-            read[keyword] = [read_schema(item, place) for item in value]
+            read[keyword] = [_read(item, place) for item in value]
         case _ if keyword in MAP_OF_SCHEMAS:
             read[keyword] = {
-                str(name): read_schema(item, f"{place}.{name}".removeprefix("."))
+                str(name): _read(item, f"{place}.{name}".removeprefix("."))
                 for name, item in dict(value).items()
             }
         case _ if keyword in _COUNTS:
@@ -160,7 +203,7 @@ def _read_dependencies(read: Schema, value: Mapping[str, Any]) -> None:
         if isinstance(item, (list, tuple)):
             read.setdefault("dependentRequired", {})[name] = plain_json(item)
         else:
-            read.setdefault("dependentSchemas", {})[name] = read_schema(item)
+            read.setdefault("dependentSchemas", {})[name] = _read(item)
 
 
 def _read_default(read: Schema, value: Any) -> None:

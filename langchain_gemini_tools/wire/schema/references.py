@@ -7,13 +7,14 @@ where a name, and every walk over a schema goes through them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from langchain_gemini_tools.errors import InvalidToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 _INDEX = re.compile(r"\d{1,9}")
 
@@ -42,33 +43,86 @@ def subschemas(schema: Any) -> Iterator[Any]:
             yield from value.values()
 
 
-def resolve(document: dict[str, Any], reference: str) -> Any:
-    """The schema that `reference` points to.
+def resolve(document: Mapping[str, Any], reference: str) -> Any:
+    """What `reference` points to.
 
     Raises:
         InvalidToolError: It points outside the document, or to nothing.
     """
-    if reference == "#" or reference.startswith("#/"):
-        node: Any = document
-        for segment in reference.split("/")[1:]:
-            node = _step(node, unquote(segment).replace("~1", "/").replace("~0", "~"), reference)
+    address, _, fragment = reference.partition("#")
+    resource = _resource(document, address) if address else document
+    if resource is not None and (not fragment or fragment.startswith("/")):
+        node: Any = resource
+        for key in _keys(fragment):
+            node = _step(node, key, reference)
         return node
-    for candidate in _walk(document):
-        if reference in (candidate.get("$id"), f"#{candidate.get('$anchor')}"):
-            return candidate
+    named = [part for part in _walk(resource) if f"#{fragment}" in _names(part)]
+    if len(named) > 1 and named[0].get("$dynamicAnchor") == fragment:
+        raise InvalidToolError(
+            f"The schema refers to {reference!r}, which it defines more than once."
+        )
+    if named:
+        return named[0]
     raise InvalidToolError(
         f"The schema refers to {reference!r}, which is not part of it. Gemini reads no other "
         "documents: put the definition under '$defs' and refer to it as '#/$defs/...'."
     )
 
 
+def without_own_address(document: Mapping[str, Any], reference: str) -> str:
+    """The reference as it is written inside of the document that it is about."""
+    address, _, fragment = reference.partition("#")
+    return f"#{fragment}" if address and address in _addresses(document) else reference
+
+
+def leads_to_schema(document: Mapping[str, Any], reference: str) -> bool:
+    """Whether a reference leads to a place where the document holds a schema.
+
+    Names and addresses always do, as only schemas have them; a path may lead anywhere.
+    """
+    address, _, path = reference.partition("#")
+    if not path.startswith("/"):
+        return True
+    node: Any = _resource(document, address) if address else document
+    is_schema = True  # and no list or map of schemas
+    for key in _keys(path):
+        spelling = f"${key}" if f"${key}" in MAP_OF_SCHEMAS else key  # `#/defs/...`
+        if is_schema and spelling not in ONE_SCHEMA | LIST_OF_SCHEMAS | MAP_OF_SCHEMAS:
+            return False
+        try:
+            node = _step(node, key, reference)
+        except InvalidToolError:
+            return False
+        is_schema = not is_schema or spelling in ONE_SCHEMA
+    return is_schema and isinstance(node, (dict, bool))
+
+
+def _keys(path: str) -> list[str]:
+    return [unquote(key).replace("~1", "/").replace("~0", "~") for key in path.split("/")[1:]]
+
+
+def _resource(document: Mapping[str, Any], address: str) -> Mapping[str, Any] | None:
+    """The part of the document that has this address."""
+    return next((part for part in _walk(document) if address in _addresses(part)), None)
+
+
+def _addresses(schema: Mapping[str, Any]) -> list[str]:
+    said = (schema.get("$id"), schema.get("id"))  # `id` until draft 4
+    return [address.removesuffix("#") for address in said if isinstance(address, str)]
+
+
+def _names(schema: Mapping[str, Any]) -> list[str]:
+    said = (schema.get("$anchor"), schema.get("$dynamicAnchor"))
+    return [*(f"#{name}" for name in said if name), *_addresses(schema)]
+
+
 def _step(node: Any, key: str, reference: str) -> Any:
-    if isinstance(node, dict):
+    if isinstance(node, Mapping):
         # Gemini's own Schema message spells it `#/defs/...`.
         for spelling in (key, f"${key}"):
             if spelling in node:
                 return node[spelling]
-    if isinstance(node, list) and _INDEX.fullmatch(key) and int(key) < len(node):
+    if isinstance(node, (list, tuple)) and _INDEX.fullmatch(key) and int(key) < len(node):
         return node[int(key)]
     raise InvalidToolError(f"The schema refers to {reference!r}, which it does not define.")
 
@@ -80,13 +134,20 @@ def _walk(schema: Any) -> Iterator[dict[str, Any]]:
         yield from _walk(child)
 
 
+def referring(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every part of `schema` that is a reference, at any depth, definitions left out."""
+    if not isinstance(schema, dict):
+        return
+    if isinstance(schema.get("$ref"), str):
+        yield schema
+    body = {key: value for key, value in schema.items() if key not in {"$defs", "definitions"}}
+    for child in subschemas(body):
+        yield from referring(child)
+
+
 def references(schema: Any) -> set[str]:
     """Every reference that stands in `schema`, at any depth, definitions left out."""
-    if not isinstance(schema, dict):
-        return set()
-    body = {key: value for key, value in schema.items() if key not in {"$defs", "definitions"}}
-    found = {body["$ref"]} if isinstance(body.get("$ref"), str) else set()
-    return found.union(*(references(child) for child in subschemas(body)))
+    return {part["$ref"] for part in referring(schema)}
 
 
 def reference_graph(document: dict[str, Any]) -> dict[str, set[str]]:

@@ -10,6 +10,7 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.cleaning import clean_schema
 
 Schema = dict[str, Any]
+TEXT = {"type": "string"}
 TREE = {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}}}
 
 REFERENCES: dict[str, tuple[Any, Schema]] = {
@@ -55,6 +56,130 @@ REFERENCES: dict[str, tuple[Any, Schema]] = {
         },
         {"properties": {"x": {"type": "null"}}},
     ),
+    "a schema of OpenAPI's components is read like every other": (
+        {
+            "properties": {"x": {"$ref": "#/components/schemas/P"}},
+            "components": {
+                "schemas": {
+                    "P": {
+                        "type": "OBJECT",
+                        "properties": {
+                            "pair": {"type": "array", "items": [TEXT, {"type": "STRING"}]},
+                            "other": {"$ref": "#/components/schemas/Q", "required": True},
+                        },
+                    },
+                    "Q": {"any_of": [{"type": "STRING"}, {"type": "INTEGER"}]},
+                }
+            },
+        },
+        {
+            "properties": {
+                "x": {
+                    "type": "object",
+                    "properties": {
+                        "pair": {"type": "array", "prefixItems": [TEXT, TEXT]},
+                        "other": {"anyOf": [TEXT, {"type": "integer"}]},
+                    },
+                    "required": ["other"],
+                }
+            }
+        },
+    ),
+    "a cycle of components becomes one of definitions": (
+        {
+            "properties": {"x": {"$ref": "#/components/schemas/Tree"}},
+            "components": {
+                "schemas": {
+                    "Tree": {
+                        "type": "OBJECT",
+                        "properties": {"left": {"$ref": "#/components/schemas/Tree"}},
+                    }
+                }
+            },
+        },
+        {"properties": {"x": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": TREE}},
+    ),
+    "two of one name in different places": (
+        {
+            "properties": {"x": {"$ref": "#/$defs/P"}, "y": {"$ref": "#/components/schemas/P"}},
+            "$defs": {"P": TEXT},
+            "components": {"schemas": {"P": {"type": "integer"}}},
+        },
+        {"properties": {"x": TEXT, "y": {"type": "integer"}}},
+    ),
+    "an item of a tuple, as it was written": (
+        {
+            "properties": {
+                "a": {"type": "array", "items": [TEXT, {"type": "integer"}]},
+                "b": {"$ref": "#/properties/a/items/1"},
+            }
+        },
+        {
+            "properties": {
+                "a": {"type": "array", "prefixItems": [TEXT, {"type": "integer"}]},
+                "b": {"type": "integer"},
+            }
+        },
+    ),
+    "a choice in another spelling": (
+        {
+            "properties": {
+                "a": {"any_of": [{"type": "STRING"}, {"type": "INTEGER"}]},
+                "b": {"$ref": "#/properties/a/any_of/0"},
+            }
+        },
+        {"properties": {"a": {"anyOf": [TEXT, {"type": "integer"}]}, "b": TEXT}},
+    ),
+    "its own address before the place": (
+        {
+            "$id": "http://x/s.json",
+            "properties": {"a": {"$ref": "http://x/s.json#/definitions/p"}},
+            "definitions": {"p": TEXT},
+        },
+        {"properties": {"a": TEXT}},
+    ),
+    "its own address of draft 4": (
+        {
+            "id": "http://x/s.json#",
+            "properties": {"a": {"$ref": "http://x/s.json#/shared/p"}},
+            "shared": {"p": {"type": "STRING"}},
+        },
+        {"properties": {"a": TEXT}},
+    ),
+    "a place in a part with an address": (
+        {
+            "properties": {"a": {"$ref": "http://x/p.json#/$defs/q"}},
+            "$defs": {"p": {"$id": "http://x/p.json", "$defs": {"q": TEXT}}},
+        },
+        {"properties": {"a": TEXT}},
+    ),
+    "names of draft 4": (
+        {"properties": {"x": {"$ref": "#n"}}, "definitions": {"a": {"id": "#n", "type": "null"}}},
+        {"properties": {"x": {"type": "null"}}},
+    ),
+    "dynamic references": (
+        {
+            "properties": {"x": {"$dynamicRef": "#node"}},
+            "$defs": {"Node": {"$dynamicAnchor": "node", "type": "string"}},
+        },
+        {"properties": {"x": TEXT}},
+    ),
+    "recursive references of draft 2019-09": (
+        {"type": "object", "properties": {"child": {"$recursiveRef": "#"}}},
+        {
+            "type": "object",
+            "properties": {"child": {"$ref": "#/$defs/root"}},
+            "$defs": {
+                "root": {"type": "object", "properties": {"child": {"$ref": "#/$defs/root"}}}
+            },
+        },
+    ),
+    "a property that has the name of a keyword": (
+        {
+            "properties": {"items": TEXT, "x": {"$ref": "#/properties/items"}},
+        },
+        {"properties": {"items": TEXT, "x": TEXT}},
+    ),
     "anchors": (
         {
             "properties": {"x": {"$ref": "#here"}},
@@ -73,6 +198,24 @@ def test_a_reference(given: Any, sent: Schema) -> None:
 def test_a_reference_to_nowhere_is_named() -> None:
     with pytest.raises(InvalidToolError, match=r"'#/\$defs/Gone', which it does not define"):
         clean_schema({"properties": {"x": {"$ref": "#/$defs/Gone"}}})
+
+
+@pytest.mark.parametrize("reference", ["#/title", "#/required", "#/required/0", "s#/title"])
+def test_a_reference_to_what_is_no_schema_is_named(reference: str) -> None:
+    schema = {"$id": "s", "title": "T", "properties": {"x": {"$ref": reference}}, "required": ["x"]}
+    with pytest.raises(InvalidToolError, match=r"refers to '#/\w+(/0)?', which is no schema"):
+        clean_schema(schema)
+
+
+def test_a_dynamic_reference_that_may_mean_several_is_refused() -> None:
+    nodes = {name: {"$dynamicAnchor": "node", "type": "string"} for name in "ab"}
+    with pytest.raises(InvalidToolError, match="'#node', which it defines more than once"):
+        clean_schema({"properties": {"x": {"$dynamicRef": "#node"}}, "$defs": nodes})
+
+
+def test_a_definition_that_nobody_refers_to_may_refer_to_nothing() -> None:
+    schema = {"properties": {"x": TEXT}, "$defs": {"P": {"$ref": "#/components/schemas/Gone"}}}
+    assert clean_schema(schema) == {"properties": {"x": TEXT}}
 
 
 @pytest.mark.parametrize("index", ["²", "1" * 5000, "7"])
