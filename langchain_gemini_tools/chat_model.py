@@ -421,7 +421,8 @@ class ChatGemini(GeminiOptions):
         if by_prompt := self._calls_by_prompt(given):
             capabilities = capabilities.by_prompt()
         refuse_unusable_tools(bound, capabilities)
-        for finding in find_problems(bound, capabilities, by_prompt=by_prompt):
+        form = given.get("tool_schema") or self.tool_schema
+        for finding in find_problems(bound, capabilities, by_prompt=by_prompt, form=form):
             if "ls_structured_output_format" not in kwargs:  # a schema is no tool to be chosen
                 self._warn_once(str(finding))
         if strict and tool_choice in {None, "auto"} and capabilities.validates_calls and bound:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 ALWAYS_GIVEN = "Always give this."
-"""What the description of such a property says; it is also how `findings` knows one."""
+"""What the description of such a property says."""
 
 
 class _Step(NamedTuple):

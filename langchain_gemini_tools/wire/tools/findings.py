@@ -8,12 +8,13 @@ that say the same, so that checking bound tools again is cheap.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.loops import ALWAYS_GIVEN, loosen_loops
+from langchain_gemini_tools.wire.schema.loops import loosen_loops
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.tools.builtin import snake_case, uses_computer
 from langchain_gemini_tools.wire.tools.declarations import BoundTool
@@ -23,11 +24,13 @@ from langchain_gemini_tools.wire.tools.names import (
     render_parameter_name,
 )
 from langchain_gemini_tools.wire.tools.parameters import parameter_names
+from langchain_gemini_tools.wire.tools.places import parts_of, places_of_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.wire.tools.declarations import SchemaForm
 
 MAX_FUNCTIONS = 512
 MAX_DEPTH = 32
@@ -49,6 +52,8 @@ _NOT_ENFORCED = _IN_SCHEMA_MESSAGE | {
     "not",
     "if",
     "allOf",
+    "unevaluatedProperties",
+    "unevaluatedItems",
 }
 """Taken by the API and missing in its list of supported keywords: the model reads them at most.
 
@@ -84,7 +89,11 @@ class Finding:
 
 
 def find_problems(
-    bound: Sequence[Mapping[str, Any]], capabilities: Capabilities, *, by_prompt: bool = False
+    bound: Sequence[Mapping[str, Any]],
+    capabilities: Capabilities,
+    *,
+    by_prompt: bool = False,
+    form: SchemaForm | None = None,
 ) -> list[Finding]:
     """Everything there is to say about bound tools, errors first.
 
@@ -92,10 +101,12 @@ def find_problems(
         bound: The tools.
         capabilities: What the model takes.
         by_prompt: The functions go as text, where names are free and every limit is checked.
+        form: The form in which schemas are sent; by default the best that the model takes.
     """
     found = [*_set_findings(bound, capabilities), *_size_findings(bound)]
+    takes_json_schema = form == "json_schema" if form else capabilities.takes_json_schema
     for tool in bound:
-        found += _tool_findings(tool, capabilities)
+        found += _tool_findings(tool, takes_json_schema=takes_json_schema)
     if by_prompt:
         found = [finding for finding in found if finding.code not in _OF_DECLARATIONS]
     # One tool that is bound twice is declared once.
@@ -110,7 +121,7 @@ def refuse_unusable_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capa
     """
     found = [*_set_findings(bound, capabilities)]
     for tool in bound:
-        of_tool = _tool_findings(tool, capabilities)
+        of_tool = _tool_findings(tool, takes_json_schema=capabilities.takes_json_schema)
         found += [finding for finding in of_tool if finding.level == "error"]
     if found:
         raise InvalidToolError(" ".join(map(str, dict.fromkeys(found))))
@@ -172,10 +183,10 @@ def declaration_tokens(tool: Mapping[str, Any]) -> int:
     return len(_text(tool)) // CHARACTERS_PER_TOKEN
 
 
-def _tool_findings(tool: Mapping[str, Any], capabilities: Capabilities) -> Iterator[Finding]:
-    """What there is to say about one tool, in the form of schemas that the model takes."""
+def _tool_findings(tool: Mapping[str, Any], *, takes_json_schema: bool) -> Iterator[Finding]:
+    """What there is to say about one tool, in the form of schemas that is sent."""
     if "function" in tool:
-        yield from _findings_in(_text(tool), takes_json_schema=capabilities.takes_json_schema)
+        yield from _findings_in(_text(tool), takes_json_schema=takes_json_schema)
     for parameter in tool.swallowed if isinstance(tool, BoundTool) else ():
         message = (
             "LangChain's StructuredTool keeps this name for itself: it never reaches the tool."
@@ -209,9 +220,9 @@ def _function_findings(
         yield Finding("warning", "renamed", name, None, message)
     schema = function.get("parameters") or {}
     yield from _parameter_findings(name, schema)
-    # What a loop of required parameters becomes in the form that is sent; see `loops`.
     sent = loosen_loops(schema) if takes_json_schema else schema
     yield from _schema_findings(name, sent)
+    yield from _loop_findings(name, schema, sent)
     yield from _constraint_findings(name, schema, takes_json_schema=takes_json_schema)
 
 
@@ -233,9 +244,9 @@ def _constraint_findings(
 ) -> Iterator[Finding]:
     """Warnings about what a schema says and a model need not follow, once for each keyword."""
     ignored: dict[str, str] = {}
-    for path, _, part in _walk(schema, "", 0, schema.get("$defs") or {}, {}):
-        for keyword in _NOT_ENFORCED & part.keys():
-            ignored.setdefault(keyword, path)
+    for part in parts_of(schema):
+        for keyword in _NOT_ENFORCED & part.schema.keys():
+            ignored.setdefault(keyword, part.path)
     for keyword, path in sorted(ignored.items()):
         if takes_json_schema:
             message = f"{keyword!r} is sent, but Gemini does not promise to follow it: check it."
@@ -248,25 +259,20 @@ def _constraint_findings(
 
 def _schema_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
     deepest = 0
-    places: dict[str, str] = {}
-    for path, depth, part in _walk(schema, "", 0, schema.get("$defs") or {}, places):
-        deepest = max(deepest, depth)
-        if part.get("enum") == []:
+    for part in parts_of(schema):
+        deepest = max(deepest, part.depth)
+        if part.schema.get("enum") == []:
             message = "its enum allows no value at all."
-            yield Finding("error", "empty_enum", name, path or None, message)
-        missing = set(part.get("required", ())) - set(part.get("properties", ()))
-        if missing and "additionalProperties" not in part:
-            message = f"{', '.join(sorted(missing))} is required and not described."
-            yield Finding("warning", "undescribed_key", name, path or None, message)
-        if str(part.get("description", "")).endswith(ALWAYS_GIVEN):
-            message = (
-                "it leads back to itself, and Gemini takes that in optional parameters only: it is "
-                "sent as optional, with a word that it is not. Give it a default, or check it."
-            )
-            yield Finding("warning", "recursive", name, path or None, message)
-    for definition in endless_definitions(schema):
+            yield Finding("error", "empty_enum", name, part.path or None, message)
+        if missing := part.undescribed:
+            message = f"{', '.join(missing)} is required and not described."
+            yield Finding("warning", "undescribed_key", name, part.path or None, message)
+    if endless := endless_definitions(schema):
+        places = places_of_definitions(schema)
         message = "it has to hold itself, without end. Make it optional, or a list."
-        yield Finding("error", "endless", name, places.get(definition, definition), message)
+        for definition in endless:
+            place = places.get(definition, definition)
+            yield Finding("error", "endless", name, place, message)
     if deepest > MAX_DEPTH:
         message = f"its schema is {deepest} levels deep; Gemini refuses more than {MAX_DEPTH}."
         yield Finding("error", "too_deep", name, None, message)
@@ -275,28 +281,21 @@ def _schema_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("warning", "deep", name, None, message)
 
 
-def _walk(
-    schema: Any,
-    path: str,
-    depth: int,
-    definitions: Mapping[str, Any],
-    places: dict[str, str],
-) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """Every subschema with its place; a definition where it is first referred to (`places`)."""
-    if not isinstance(schema, dict):
-        return
-    yield path, depth, schema
-    children = [
-        (f"{path}.{name}" if path else name, child)
-        for name, child in (schema.get("properties") or {}).items()
-    ]
-    children.append((f"{path}[]", schema.get("items")))
-    children += [(path, schema.get(key)) for key in ("additionalProperties", "contains", "not")]
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        children += [(path, child) for child in schema.get(key) or ()]
-    for place, child in children:
-        yield from _walk(child, place, depth + 1, definitions, places)
-    definition = str(schema.get("$ref", "")).rpartition("/")[2]
-    if definition in definitions and definition not in places:
-        places[definition] = path
-        yield from _walk(definitions[definition], path, depth, definitions, places)
+def _loop_findings(
+    name: str, schema: Mapping[str, Any], sent: Mapping[str, Any]
+) -> Iterator[Finding]:
+    """What is required and sent as optional, since it closes a loop; see `loops`."""
+    for path in _required_places(schema) - _required_places(sent) if sent is not schema else ():
+        message = (
+            "it leads back to itself, and Gemini takes that in optional parameters only: it is "
+            "sent as optional, with a word that it is not. Give it a default, or check it."
+        )
+        yield Finding("warning", "recursive", name, path, message)
+
+
+def _required_places(schema: Mapping[str, Any]) -> Counter[str]:
+    return Counter(
+        f"{part.path}.{key}".removeprefix(".")
+        for part in parts_of(schema)
+        for key in part.schema.get("required", ())
+    )

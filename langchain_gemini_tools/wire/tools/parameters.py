@@ -27,7 +27,7 @@ def parameter_names(schema: Mapping[str, Any]) -> list[str]:
     """The names of all parameters that a function's cleaned schema describes, in order."""
     if _IN_PLACE.isdisjoint(schema):
         return list(schema.get("properties") or ())
-    parts = _parts(schema, schema.get("$defs") or {}, set())
+    parts = parts_in_place(schema, schema.get("$defs") or {})
     return list(dict.fromkeys(name for part in parts for name in part.get("properties") or ()))
 
 
@@ -42,10 +42,16 @@ def rename_parameters(schema: Schema, names: Mapping[str, str]) -> Schema:
     return _Renaming(schema, names).render()
 
 
+def parts_in_place(
+    schema: Mapping[str, Any], definitions: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    """The schema, and every other in it that is about the same value."""
+    return _parts(schema, definitions, set())
+
+
 def _parts(
     schema: Any, definitions: Mapping[str, Any], followed: set[str]
 ) -> Iterator[Mapping[str, Any]]:
-    """Every schema that is about the arguments as a whole."""
     if not isinstance(schema, dict):
         return
     yield schema

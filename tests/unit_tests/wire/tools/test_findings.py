@@ -156,6 +156,100 @@ def test_what_is_not_promised_depends_on_the_form_of_schema_that_the_model_takes
     }
 
 
+def test_what_is_not_promised_depends_on_the_form_that_was_chosen(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    given = tool(code={"type": "string", "pattern": "^a"}, other={"not": {"type": "string"}})
+    model = ChatGemini(model="gemini-3-flash-preview")
+    with caplog.at_level(logging.WARNING):
+        model.model_copy(update={"tool_schema": "openapi"}).bind_tools([given])
+        model.bind_tools([given], tool_schema="openapi")
+    assert {record.getMessage() for record in caplog.records} == {
+        "Tool 'find', parameter 'other': this model is told of 'not' in words only: check it."
+    }
+
+
+ITEM = {"type": "object", "properties": {"x": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "keywords"),
+    [
+        ({**ITEM, "unevaluatedProperties": False}, {"unevaluatedProperties"}),
+        ({"type": "array", "unevaluatedItems": {"type": "string"}}, {"unevaluatedItems"}),
+        (
+            {"type": "object", "patternProperties": {"^x": {"type": "string", "maxLength": 5}}},
+            {"patternProperties", "maxLength"},
+        ),
+        (
+            {
+                **ITEM,
+                "if": {"required": ["x"]},
+                "then": {"properties": {"x": {"type": "string", "minLength": 1}}},
+                "else": {"properties": {"x": {"type": "string", "pattern": "a"}}},
+            },
+            {"if", "minLength", "pattern"},
+        ),
+        (
+            {**ITEM, "propertyNames": {"type": "string", "maxLength": 3}},
+            {"propertyNames", "maxLength"},
+        ),
+        (
+            {**ITEM, "dependentSchemas": {"x": {"minProperties": 2}}},
+            {"dependentSchemas", "minProperties"},
+        ),
+    ],
+)
+def test_what_is_not_promised_is_found_in_every_place(given: Any, keywords: set[str]) -> None:
+    items = found(tool(a=given))
+    assert {item.code for item in items} == {"not_enforced"}
+    assert {item.message.split("'")[1] for item in items} == keywords
+    assert {str(item.parameter).partition(".")[0] for item in items} == {"a"}
+
+
+IDS = {"id": {"type": "string"}, "email": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": IDS, "anyOf": [{"required": ["id"]}, {"required": ["email"]}]},
+        {"properties": IDS, "oneOf": [{"anyOf": [{"required": ["id"]}]}, {"required": ["email"]}]},
+        {"properties": IDS, "not": {"required": ["id", "email"]}},
+        {"properties": IDS, "not": {"required": ["phone"]}},
+        {"properties": IDS, "if": {"required": ["id"]}, "then": {"required": ["email"]}},
+        {"properties": IDS, "dependentSchemas": {"id": {"required": ["email"]}}},
+        {"required": ["id"], "anyOf": [{"properties": IDS}, {"properties": {"id": {}}}]},
+        {"patternProperties": {"^x": {"type": "string"}}, "required": ["x1"]},
+        {"properties": IDS, "additionalProperties": True, "anyOf": [{"required": ["phone"]}]},
+    ],
+)
+def test_a_key_is_described_by_all_that_is_said_about_its_object(schema: Any) -> None:
+    codes = {item.code for item in found(tool(where={"type": "object", **schema}))}
+    assert "undescribed_key" not in codes
+
+
+def test_a_key_of_a_choice_that_is_described_nowhere_is_told() -> None:
+    where = {"type": "object", "properties": IDS, "anyOf": [{"required": ["id", "phone"]}]}
+    told = [item for item in found(tool(where=where)) if item.code == "undescribed_key"]
+    assert [(item.parameter, item.message) for item in told] == [
+        ("where", "phone is required and not described.")
+    ]
+
+
+def test_what_is_required_and_leads_back_to_itself_is_told_at_its_place() -> None:
+    link = {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}
+    told = {"type": "string", "description": "Always give this."}
+    node = {"type": "object", "properties": {"id": told, "next": link}, "required": ["id", "next"]}
+    schema = {"properties": {"n": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}}
+    items = found({**tool(), "parameters": schema})
+    assert [(item.code, item.parameter) for item in items] == [("recursive", "n.next")]
+
+
+def test_a_description_is_no_sign_of_a_loop() -> None:
+    assert found(tool(id={"type": "string", "description": "The id. Always give this."})) == []
+
+
 def test_a_limit_is_told_once_a_tool_at_its_first_place() -> None:
     text = {"type": "string", "maxLength": 5}
     places = [
