@@ -147,14 +147,31 @@ def _set_findings(
     if len(names) > MAX_FUNCTIONS:
         message = f"Gemini takes {MAX_FUNCTIONS} functions, and {len(names)} are bound."
         yield Finding("error", "too_many", None, None, message)
-    served = [tool for tool in bound if "function" not in tool and not uses_computer(tool)]
-    builtin = [snake_case(key) for tool in served for key in tool]
-    if builtin and names and not capabilities.combines_builtin_tools_with_functions:
+    yield from _builtin_findings(bound, names, capabilities)
+
+
+def _builtin_findings(
+    bound: Sequence[Mapping[str, Any]], functions: list[str], capabilities: Capabilities
+) -> Iterator[Finding]:
+    """Errors of tools that run on Google's side, on a model that does not take them so."""
+    builtin = [tool for tool in bound if "function" not in tool]
+    served = [tool for tool in builtin if not uses_computer(tool)]
+    if builtin and not capabilities.calls_functions:
         message = (
-            f"this model takes built-in tools ({', '.join(builtin)}) and functions "
-            f"({', '.join(names)}) only apart. Bind one kind, or use gemini-3 or later."
+            f"this model takes no tools of the API ({_keys(builtin)}). Give functions, or use a "
+            "Gemini model."
+        )
+        yield Finding("error", "not_taken", None, None, message)
+    elif served and functions and not capabilities.combines_builtin_tools_with_functions:
+        message = (
+            f"this model takes built-in tools ({_keys(served)}) and functions "
+            f"({', '.join(functions)}) only apart. Bind one kind, or use gemini-3 or later."
         )
         yield Finding("error", "not_together", None, None, message)
+
+
+def _keys(builtin: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(snake_case(key) for tool in builtin for key in tool)
 
 
 def _size_findings(bound: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from langchain_gemini_tools import ChatGemini, tools_from_specs
+from langchain_gemini_tools import ChatGemini, check_tools, tools_from_specs
 from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.declarations import BoundTool, bind_tools
@@ -383,6 +383,17 @@ def test_builtin_tools_and_functions_on_a_model_that_takes_them_apart() -> None:
     assert found(*both, capabilities=GEMINI_2_5) == [
         Finding("error", "not_together", None, None, message)
     ]
+
+
+@pytest.mark.parametrize("given", [{"google_search": {}}, {"computer_use": {}}])
+def test_builtin_tools_are_refused_where_the_model_takes_none(given: Any) -> None:
+    [name] = given
+    words = f"this model takes no tools of the API ({name}). Give functions, or use a Gemini model."
+    gemma = capabilities_of("gemma-3-27b-it")
+    assert found(given, capabilities=gemma) == [Finding("error", "not_taken", None, None, words)]
+    assert not check_tools([given, tool()], "gemma-3-27b-it").ok
+    with pytest.raises(InvalidToolError, match="takes no tools of the API"):
+        ChatGemini(model="gemma-3-27b-it").bind_tools([given, tool()])
 
 
 def test_a_tool_that_is_bound_twice_is_told_of_once() -> None:
