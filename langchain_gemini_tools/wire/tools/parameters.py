@@ -106,6 +106,9 @@ class _Renaming:
                 return {self._name(name): self._rename(item) for name, item in value.items()}
             case "dependentRequired":
                 return {self._name(name): self._rename_all(item) for name, item in value.items()}
+            case "propertyNames":  # a pattern of the user's need not fit the other names
+                sent = [*self._names.values()]
+                return {"anyOf": [value, {"type": "string", "enum": sent}]}
             case "$ref":
                 return self._copy(value)
             case _ if keyword in _LISTS_OF_NAMES:

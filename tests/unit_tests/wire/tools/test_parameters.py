@@ -52,6 +52,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "then": {"required": ["on"]},
         "else": {"properties": {"user-id": False}, "required": ["email"]},
     },
+    "a pattern of names": {"properties": USER, "propertyNames": {"pattern": "^[a-z-]+$"}},
     "a choice of objects": {
         "anyOf": [
             {"type": "object", "properties": {"user-id": TEXT}, "required": ["user-id"]},
@@ -67,6 +68,7 @@ ARGUMENTS: list[dict[str, Any]] = [
     {"email": "a@b.c"},
     {"user-id": "7", "email": "a@b.c"},
     {"user-id": 7, "email": "a@b.c", "on": False},
+    {"user-id": "7", "OTHER": 1},
 ]
 
 
@@ -97,6 +99,13 @@ def test_a_default_and_an_order_use_the_names_that_are_sent() -> None:
     )
     assert sent["propertyOrdering"] == ["email", ID, "on"]
     assert sent["default"] == {ID: "7"}
+
+
+def test_names_that_are_allowed_one_by_one_are_those_that_are_sent() -> None:
+    schema = {"properties": USER, "propertyNames": {"enum": ["user-id", "email"]}}
+    sent = Draft202012Validator(declared({"type": "object", **schema}))
+    assert sent.is_valid({ID: "7", "email": "a@b.c"})
+    assert not sent.is_valid({ID: "7", "phone": "1"})
 
 
 def test_names_inside_of_a_parameter_stay() -> None:
