@@ -197,9 +197,9 @@ def test_arguments_are_an_object_even_where_it_is_not_said() -> None:
     }
 
 
-@pytest.mark.parametrize("described", [{}, {"description": "Where."}])
-def test_parameters_outside_of_properties_are_refused(described: dict[str, Any]) -> None:
-    tool = {"name": "find", "parameters": {"city": {"type": "string"}, **described}}
+@pytest.mark.parametrize("beside", [{"description": "Where."}, {"town": 5}])
+def test_parameters_that_are_no_schema_are_refused(beside: dict[str, Any]) -> None:
+    tool = {"name": "find", "parameters": {"city": {"type": "string"}, **beside}}
     with pytest.raises(InvalidToolError, match=r"Tool 'find': .*'city'.* is no schema"):
         bind_tools([tool])
 
