@@ -36,6 +36,8 @@ from langchain_gemini_tools.wire.request import CallOptions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
+
 _SYNONYMS = {
     "model_name": "model",
     "gemini_api_key": "google_api_key",
@@ -71,6 +73,8 @@ _CALL_OPTIONS = frozenset(
 )
 """What a call may set besides `GENERATION_OPTIONS`."""
 
+_PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+
 _EFFORTS = {"reasoning_effort", "thinking_budget"}
 
 _HANDLED_ELSEWHERE = {"stream", "parallel_tool_calls", "strict"}
@@ -103,7 +107,8 @@ class GeminiOptions(BaseChatModel):
     """Vertex AI instead of the Gemini Developer API.
 
     By default, what the environment says (`GOOGLE_GENAI_USE_VERTEXAI`), or Vertex AI when
-    `project` or `credentials` are given and no key is.
+    `project` or `credentials` are given and no key is. A key that the environment holds is used
+    there only where nothing says a project, a location or credentials.
     """
     project: str | None = None
     location: str | None = None
@@ -308,7 +313,8 @@ class GeminiOptions(BaseChatModel):
                 "of a client, or pass the client again after unpickling."
             )
         state = super().__getstate__()
-        fields, left_out = split_credentials(state["__dict__"])
+        fields = {**state["__dict__"], "google_api_key": self._key_in_use}
+        fields, left_out = split_credentials(fields)
         if "credentials" in left_out:
             fields["vertexai"] = self._uses_vertexai  # what the credentials told
         private = {**(state["__pydantic_private__"] or {}), "_gemini": None}
@@ -321,6 +327,13 @@ class GeminiOptions(BaseChatModel):
         # Whoever loads it has an environment, too.
         given = {name: fields[name].get_default(call_default_factory=True) for name in left_out}
         super().__setstate__({**state, "__dict__": {**given, **state["__dict__"]}})
+
+    def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
+        """What `dumpd` stores: as LangChain's, without a key that is found but not used."""
+        stored = super().to_json()
+        if stored["type"] == "constructor" and not self._key_in_use:
+            stored["kwargs"].pop("google_api_key", None)
+        return stored
 
     # One call
 
@@ -434,7 +447,7 @@ class GeminiOptions(BaseChatModel):
         if isinstance(base_url, dict):
             base_url = base_url.get("api_endpoint") or base_url.get("base_url")
         return ClientSettings(
-            api_key=self.google_api_key,
+            api_key=self._key_in_use,
             vertexai=True if self._uses_vertexai else self.vertexai,
             project=self.project,
             location=self.location,
@@ -456,7 +469,20 @@ class GeminiOptions(BaseChatModel):
         for name in ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"):
             if (value := os.environ.get(name)) is not None:
                 return value.lower() in {"1", "true"}
-        return self.google_api_key is None and bool(self.project or self.credentials)
+        return bool(self.project or self.credentials) and not self._given_key
+
+    @property
+    def _given_key(self) -> SecretStr | None:
+        """The key, unless it was only found in the environment."""
+        return self.google_api_key if "google_api_key" in self.model_fields_set else None
+
+    @property
+    def _key_in_use(self) -> SecretStr | None:
+        """The key, unless it was only found and there is more to go by, as the SDK has it."""
+        if not self._uses_vertexai or self._given_key:
+            return self.google_api_key
+        is_said = self.project or self.location or self.credentials
+        return None if is_said or any(map(os.environ.get, _PLACES)) else self.google_api_key
 
 
 OPTION_FIELDS = tuple(

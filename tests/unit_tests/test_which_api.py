@@ -1,0 +1,180 @@
+"""Whom a model asks, and as whom, where the environment holds a key beside what it was given."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.auth import credentials as google_credentials
+from langchain_core.load import dumpd, load
+
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.errors import GeminiAuthenticationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Json = dict[str, Any]
+
+hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
+
+FOUND = "key-of-the-environment"
+GIVEN = "key-that-was-given"
+TOKEN = "token-of-the-credentials"
+DEVELOPER = "/v1beta/models/gemini-3-flash-preview:generateContent"
+EXPRESS = "/v1beta1/publishers/google/models/gemini-3-flash-preview:generateContent"
+PROJECT = "/v1beta1/projects/p/locations/l/publishers/google/models/gemini-3-flash-preview"
+PLACE: Json = {"project": "p", "location": "l"}
+USE_VERTEX = {"GOOGLE_GENAI_USE_VERTEXAI": "true"}
+ITS_PLACE = {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "l"}
+
+
+class Credentials(google_credentials.Credentials):
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.token = TOKEN
+
+    def refresh(self, request: Any) -> None:
+        raise NotImplementedError
+
+
+class Answering:
+    """A model whose requests are answered here and kept."""
+
+    def __init__(self, **given: Any) -> None:
+        self.sent: list[tuple[str, str | None, str | None]] = []
+        self.model = ChatGemini(
+            model="gemini-3-flash-preview", max_retries=0, client_args=self.client_args, **given
+        )
+
+    @property
+    def client_args(self) -> Json:
+        return {"transport": hx.MockTransport(self.answer)}
+
+    def answer(self, request: Any) -> Any:
+        path = request.url.path.replace(f"{PROJECT}:generateContent", PROJECT)
+        headers = request.headers
+        self.sent.append((path, headers.get("x-goog-api-key"), headers.get("authorization")))
+        answer = {"content": {"parts": [{"text": "Hello."}]}, "finishReason": "STOP"}
+        return hx.Response(200, json={"candidates": [answer]})
+
+
+def set_all(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("given", "variables"),
+    [
+        pytest.param({"vertexai": True, **PLACE}, {}, id="vertexai"),
+        pytest.param(PLACE, {}, id="a project"),
+        pytest.param({"vertexai": True}, ITS_PLACE, id="a project of the environment"),
+        pytest.param({}, USE_VERTEX | ITS_PLACE, id="all of the environment"),
+    ],
+)
+def test_credentials_beat_a_key_of_the_environment(
+    given: Json, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_all(monkeypatch, {"GOOGLE_API_KEY": FOUND, **variables})
+    asked = Answering(credentials=Credentials(), **given)
+    asked.model.invoke("Hi")
+    assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")]
+
+
+@pytest.mark.parametrize("variable", ["GOOGLE_API_KEY", "GEMINI_API_KEY"])
+@pytest.mark.parametrize(
+    ("given", "variables"),
+    [
+        pytest.param({"vertexai": True, **PLACE}, {}, id="vertexai"),
+        pytest.param(PLACE, {}, id="a project"),
+        pytest.param({"vertexai": True}, ITS_PLACE, id="a project of the environment"),
+        pytest.param({}, USE_VERTEX | ITS_PLACE, id="all of the environment"),
+    ],
+)
+def test_a_project_asks_for_credentials_and_never_sends_a_key_of_the_environment(
+    given: Json,
+    variables: dict[str, str],
+    variable: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    nowhere = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none.json")}
+    set_all(monkeypatch, {variable: FOUND, **variables, **nowhere})
+    asked = Answering(**given)
+    with pytest.raises(GeminiAuthenticationError, match="credentials"):
+        asked.model.invoke("Hi")
+    assert asked.sent == []
+
+
+@pytest.mark.parametrize(
+    ("given", "variables", "sent"),
+    [
+        pytest.param({}, {}, (DEVELOPER, FOUND), id="found"),
+        pytest.param({}, ITS_PLACE, (DEVELOPER, FOUND), id="found beside a project"),
+        pytest.param({"vertexai": True}, {}, (EXPRESS, FOUND), id="express"),
+        pytest.param({}, USE_VERTEX, (EXPRESS, FOUND), id="express by the environment"),
+        pytest.param({"api_key": GIVEN}, {}, (DEVELOPER, GIVEN), id="given"),
+        pytest.param(
+            {"api_key": GIVEN}, USE_VERTEX | ITS_PLACE, (EXPRESS, GIVEN), id="express, given"
+        ),
+        pytest.param(
+            {"api_key": GIVEN, "vertexai": True, **PLACE}, {}, (PROJECT, GIVEN), id="all given"
+        ),
+    ],
+)
+def test_a_key_is_sent_where_nothing_nearer_was_said(
+    given: Json,
+    variables: dict[str, str],
+    sent: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_all(monkeypatch, {"GOOGLE_API_KEY": FOUND, **variables})
+    asked = Answering(**given)
+    asked.model.invoke("Hi")
+    assert asked.sent == [(*sent, None)]
+
+
+def test_a_key_that_is_given_later_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_all(monkeypatch, {"GOOGLE_API_KEY": FOUND, **USE_VERTEX, **ITS_PLACE})
+    asked = Answering(credentials=Credentials())
+    asked.model.invoke("Hi")
+    asked.model.model_copy(update={"api_key": GIVEN, "credentials": None}).invoke("Hi")
+    asked.model.google_api_key, asked.model.credentials = GIVEN, None  # type: ignore[assignment]
+    asked.model.invoke("Hi")
+    of_the_key = (EXPRESS, GIVEN, None)
+    assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}"), of_the_key, of_the_key]
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["with the key", "without the key"])
+def test_a_pickled_model_of_a_project_stays_with_it(
+    is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", FOUND)
+    chat = ChatGemini(model="gemini-3-flash-preview", credentials=Credentials(), **PLACE)
+    pickled = pickle.dumps(chat)
+    assert FOUND.encode() not in pickled
+    if not is_there:
+        monkeypatch.delenv("GOOGLE_API_KEY")
+    asked = Answering()
+    again = {"credentials": Credentials(), "client_args": asked.client_args}
+    pickle.loads(pickled).model_copy(update=again).invoke("Hi")
+    assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")]
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
+def test_a_stored_model_of_a_project_stays_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", FOUND)
+    stored = dumpd(ChatGemini(model="gemini-3-flash-preview", vertexai=True, **PLACE))
+    restored = load(
+        stored,
+        allowed_objects=[ChatGemini],
+        valid_namespaces=["langchain_gemini_tools"],
+        secrets_map={"GOOGLE_API_KEY": FOUND},
+    )
+    asked = Answering()
+    again = {"credentials": Credentials(), "client_args": asked.client_args}
+    restored.model_copy(update=again).invoke("Hi")
+    assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")]
