@@ -389,6 +389,14 @@ class ChatGemini(GeminiOptions):
 
     # Tools and structured output
 
+    if not TYPE_CHECKING:  # the types are core's, and differ between its versions
+
+        def bind(self, **kwargs: Any) -> Any:
+            """This model with options of every call; those of a call beat them."""
+            if "stop_sequences" in kwargs:  # a call's `stop` could not be told from what is bound
+                kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
+            return super().bind(**kwargs)
+
     def bind_tools(
         self,
         tools: Sequence[Any],

@@ -1,7 +1,8 @@
 """Every argument of `ChatGemini` and every option of a call: names, aliases, what wins over what.
 
-The constructor, `bind` and each call take the same options; a call's beat the constructor's. What
-the options mean on the wire is decided in `wire/`, how the API is reached in `client`.
+The constructor, `bind` and each call take the same options, and the nearer one holds: constructor <
+`model_kwargs` < `bind` < call. For that, the API's own configs are taken apart first. What the
+options mean on the wire is decided in `wire/`, how the API is reached in `client`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from langchain_gemini_tools.client.settings import odd_character
 from langchain_gemini_tools.credentials import check_address, split_credentials, without_inputs
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchLimits
-from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS
+from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, unpack_config
 from langchain_gemini_tools.wire.request import CallOptions
 
 if TYPE_CHECKING:
@@ -75,7 +76,23 @@ _CALL_OPTIONS = frozenset(
 
 _PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 
-_EFFORTS = {"reasoning_effort", "thinking_budget"}
+_SAME_LEVEL_RIVALS = {
+    "reasoning_effort": {"thinking_budget"},
+    "thinking_budget": {"reasoning_effort"},
+    "response_format": {"response_schema", "response_mime_type"},
+    "response_schema": {"response_format"},
+    "response_mime_type": {"response_format"},
+}
+"""Ways to say one thing, of which the API takes one: the one that is said later holds."""
+
+_RIVALS = _SAME_LEVEL_RIVALS | {
+    "response_schema": {"response_format", "response_mime_type"},
+    "response_mime_type": {"response_format", "response_schema"},
+}
+"""The same between levels: a schema and a type that are given together belong together."""
+
+_CONFIGS = ("thinking_config", "generation_config")
+_TANGLED = frozenset({*_RIVALS, *_CONFIGS})
 
 _HANDLED_ELSEWHERE = {"stream", "parallel_tool_calls", "strict"}
 """Keywords that core and agents pass along and that are no options of Gemini's."""
@@ -363,12 +380,15 @@ class GeminiOptions(BaseChatModel):
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The options of one call: fields, `model_kwargs`, then what the call itself says."""
         options = {name: getattr(self, name) for name in OPTION_FIELDS}
-        for given in (canonical_options(self.model_kwargs), canonical_options(kwargs)):
-            # Two ways to say one thing, and the API takes one of them: the nearer one holds.
-            if given.keys() & _EFFORTS:
-                options |= dict.fromkeys(_EFFORTS - given.keys())
-            options |= given
-        if stop is not None:
+        every, given = self.model_kwargs, canonical_options(kwargs)
+        if every:
+            every = canonical_options(_without_retracted(every, given))
+        if options["thinking_config"] is not None:
+            options = _with_config_unpacked(_without_retracted(options, every, given))
+        for level in (every, given):
+            _join(options, level, _RIVALS)
+        # What is bound as `stop_sequences` comes as `stop`; so this is what the call says.
+        if stop is not None and kwargs.get("stop_sequences") is None:
             options["stop"] = stop
         return options
 
@@ -501,7 +521,11 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for key, value in kwargs.items():
         name = _ALIASES.get(key, key)
-        if name in _KNOWN_OPTIONS:
+        if name in _TANGLED:
+            is_config = name in _CONFIGS and value is not None
+            said = unpack_config(name, value) if is_config else {name: value}
+            _join(options, said, _SAME_LEVEL_RIVALS)
+        elif name in _KNOWN_OPTIONS:
             options[name] = value
         elif name in GeminiOptions.model_fields:
             raise InvalidOptionError(
@@ -510,6 +534,32 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         elif name not in _HANDLED_ELSEWHERE and not name.startswith("ls_"):
             raise InvalidOptionError(_unknown("A call", key, _KNOWN_OPTIONS | set(_ALIASES)))
     return options
+
+
+def _join(
+    options: dict[str, Any], nearer: Mapping[str, Any], rivals: Mapping[str, set[str]]
+) -> None:
+    """Let what is nearer win, also over other ways to say the same."""
+    for name in nearer.keys() & rivals.keys():
+        if nearer[name] is not None:
+            options |= dict.fromkeys(options.keys() & rivals[name] - nearer.keys())
+    options |= nearer
+
+
+def _without_retracted(options: Mapping[str, Any], *nearer: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without the configs that a nearer level sets to None."""
+    return {
+        name: value
+        for name, value in options.items()
+        if name not in _CONFIGS or all(level.get(name, ...) is not None for level in nearer)
+    }
+
+
+def _with_config_unpacked(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with what `thinking_config` holds, where no field of its own says it."""
+    unpacked = unpack_config("thinking_config", fields.pop("thinking_config", None) or {})
+    said = {name: value for name, value in fields.items() if value is not None}
+    return {**fields, **unpacked, **said}
 
 
 def _sealed(name: str, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,6 @@ from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.wire.schema.loops import loosen_loops
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from langchain_gemini_tools.capabilities import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
 
@@ -52,6 +51,58 @@ GENERATION_OPTIONS = frozenset(_PLAIN) | {
     "generation_config",
 }
 """Names that `render_generation_config` understands."""
+
+_OWN_NAMES = {
+    "generation_config": {wire: name for name, wire in _PLAIN.items()}
+    | {
+        "stopSequences": "stop",
+        "candidateCount": "n",
+        "mediaResolution": "media_resolution",
+        "responseSchema": "response_schema",
+        "responseJsonSchema": "response_schema",
+        "thinkingConfig": "thinking_config",
+    },
+    "thinking_config": {
+        "thinkingBudget": "thinking_budget",
+        "thinkingLevel": "reasoning_effort",
+        "includeThoughts": "include_thoughts",
+    },
+}
+"""What the fields of the API's two configs are called among our options."""
+
+
+class OwnLevel(str):
+    """A level of thinking in the API's words: sent as it is where we do not know it."""
+
+    __slots__ = ()
+
+
+def unpack_config(name: str, config: Any) -> dict[str, Any]:
+    """The single options that a config holds; what has no name here stays in the config.
+
+    Args:
+        name: `generation_config` or `thinking_config`.
+        config: A dict in either spelling, or the SDK's type.
+
+    Raises:
+        InvalidOptionError: It is no config.
+    """
+    held = plain(config)
+    if not isinstance(held, Mapping):
+        raise InvalidOptionError(f"{name}={config!r} is no dict, and no type of the SDK.")
+    options: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for key, value in _camel(held).items():
+        match _OWN_NAMES[name].get(key):
+            case None:
+                rest[key] = value
+            case "thinking_config" if value is not None:
+                options |= unpack_config("thinking_config", value)
+            case "reasoning_effort" if isinstance(value, str):
+                options["reasoning_effort"] = OwnLevel(value)
+            case own:
+                options[own] = value
+    return options | ({name: rest} if rest else {})
 
 
 def render_generation_config(
@@ -124,9 +175,13 @@ def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> di
     if "thinking_budget" in given:
         config["thinkingBudget"] = given["thinking_budget"]
     if "reasoning_effort" in given:
-        effort = str(plain(given["reasoning_effort"])).lower()
-        budget = _budget(effort)
-        if not capabilities.thinks_by_level:
+        level = given["reasoning_effort"]
+        effort = str(plain(level)).lower()
+        is_new = isinstance(level, OwnLevel) and effort not in _BUDGETS
+        budget = None if is_new else _budget(effort)
+        if is_new:
+            config["thinkingLevel"] = str(level)
+        elif not capabilities.thinks_by_level:
             config.setdefault("thinkingBudget", budget)
         elif budget:
             config["thinkingLevel"] = effort
@@ -193,7 +248,7 @@ def _is_json_schema(value: Any) -> bool:
     )
 
 
-def _camel(config: dict[str, Any]) -> dict[str, Any]:
+def _camel(config: Mapping[str, Any]) -> dict[str, Any]:
     return {_camel_word(key): value for key, value in config.items()}
 
 

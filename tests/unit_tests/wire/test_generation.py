@@ -78,9 +78,9 @@ def config(model: str = GEMINI_3, **options: Any) -> Json:
             id="resolution, an enum",
         ),
         pytest.param(
-            {"generation_config": {"top_k": 3, "maxOutputTokens": 5}, "max_tokens": 9, "top_k": 1},
-            {"topK": 3, "maxOutputTokens": 5},
-            id="the API's own names win, in either spelling",
+            {"max_tokens": 9, "generation_config": {"top_k": 3, "maxOutputTokens": 5}, "top_k": 1},
+            {"topK": 1, "maxOutputTokens": 5},
+            id="the API's own names in either spelling, and what is said last",
         ),
     ],
 )
@@ -173,7 +173,10 @@ def test_text_is_no_form() -> None:
     [
         pytest.param(GEMINI_3, {"n": 2}, "n=2", id="candidates on 3"),
         pytest.param(
-            GEMINI_3, {"thinking_budget": 1, "thinking_level": "low"}, "give one", id="both"
+            GEMINI_3,
+            {"thinking_config": {"thinking_budget": 1, "thinking_level": "low"}},
+            "give one",
+            id="both",
         ),
         pytest.param(GEMINI_2, {"reasoning_effort": "huge"}, "'huge' is unknown", id="an effort"),
         pytest.param(GEMINI_3, {"response_format": {"type": "yaml"}}, "yaml", id="a form"),
