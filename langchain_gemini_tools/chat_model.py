@@ -41,7 +41,7 @@ from langchain_gemini_tools.wire.request import (
     render_counting,
     render_request,
 )
-from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
+from langchain_gemini_tools.wire.tools.choice import render_validated, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unusable_tools
 from langchain_gemini_tools.wire.usage import parse_count
@@ -433,9 +433,14 @@ class ChatGemini(GeminiOptions):
         for finding in find_problems(bound, capabilities, by_prompt=by_prompt, form=form):
             if "ls_structured_output_format" not in kwargs:  # a schema is no tool to be chosen
                 self._warn_once(str(finding))
-        if strict and tool_choice in {None, "auto"} and capabilities.validates_calls and bound:
-            tool_choice = "validated"
-        resolve_tool_choice(tool_choice, bound, capabilities, given.get("tool_config"))
+        every = {**canonical_options(self.model_kwargs), **given}
+        said = tool_choice if tool_choice is not None else every.get("tool_choice")
+        resolved = resolve_tool_choice(said, bound, capabilities, every.get("tool_config"))
+        validates = strict and capabilities.validates_calls and bound
+        if validates and (config := render_validated(resolved)):
+            tool_choice = config
+            if every.get("tool_config"):
+                kwargs["tool_config"] = None  # it is in the choice
         if parallel_tool_calls is False:
             warnings.warn(
                 "Gemini cannot be told to make one call at a time: parallel_tool_calls=False has "

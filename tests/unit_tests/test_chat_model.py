@@ -616,3 +616,59 @@ def test_a_schema_of_the_sdk_is_an_instance_that_is_taken(method: Any) -> None:
     schema = types.Schema(type=types.Type.OBJECT, properties={"a": text})
     chain: Any = ChatGemini(model=GEMINI_3).with_structured_output(schema, method)
     assert set(chain.first.kwargs["response_schema"]["properties"]) == {"a"}
+
+
+# Calls that fit their schema
+
+SEARCH_ONLY = {"mode": "ANY", "allowedFunctionNames": ["search"]}
+
+
+def validated(query: str) -> str:
+    """A tool whose name is a mode."""
+    return query
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        pytest.param({}, {"mode": "VALIDATED"}, id="nothing"),
+        pytest.param({"tool_choice": "auto"}, {"mode": "VALIDATED"}, id="auto"),
+        pytest.param({"tool_choice": {"type": "auto"}}, {"mode": "VALIDATED"}, id="auto, a dict"),
+        pytest.param({"tool_choice": "any"}, {"mode": "ANY"}, id="any"),
+        pytest.param({"tool_choice": "none"}, {"mode": "NONE"}, id="none"),
+        pytest.param({"tool_choice": ["search"]}, SEARCH_ONLY, id="names"),
+        pytest.param(
+            {"tool_choice": {"type": "function", "function": {"name": "search"}}},
+            SEARCH_ONLY,
+            id="a function as OpenAI writes it",
+        ),
+        pytest.param(
+            {"tool_config": {"function_calling_config": {"mode": "ANY"}}},
+            {"mode": "ANY"},
+            id="any, in a config",
+        ),
+        pytest.param(
+            {"tool_config": {"function_calling_config": {"mode": "AUTO", "new_field": 1}}},
+            {"mode": "VALIDATED", "newField": 1},
+            id="auto, in a config",
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", ["bound", "in model_kwargs"])
+def test_strict_validates_calls_where_no_other_mode_is_chosen(
+    given: Json, sent: Json, place: str
+) -> None:
+    bound, every = (given, {}) if place == "bound" else ({}, given)
+    fields: Json = {"model_kwargs": every}
+    chat = ChatGemini(model=GEMINI_3, **fields)
+    binding: Any = chat.bind_tools([search, validated], strict=True, **bound)
+    body = chat.preview("Hi", **binding.kwargs).body
+    assert body["toolConfig"]["functionCallingConfig"] == sent
+
+
+def test_a_call_may_choose_otherwise_than_a_strict_binding() -> None:
+    config: Json = {"tool_config": {"function_calling_config": {"mode": "AUTO"}}}
+    chat = ChatGemini(model=GEMINI_3)
+    binding: Any = chat.bind_tools([search], strict=True, **config)
+    body = chat.preview("Hi", **{**binding.kwargs, "tool_choice": "any"}).body
+    assert body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}

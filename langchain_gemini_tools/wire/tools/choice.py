@@ -80,6 +80,17 @@ def resolve_tool_choice(
     return resolved
 
 
+def render_validated(choice: ToolChoice) -> dict[str, Any] | None:
+    """A choice with the mode VALIDATED, as a config: a word might be a tool's name.
+
+    None where it says more than AUTO: what was chosen stays.
+    """
+    if choice.mode not in {None, "AUTO"} or choice.names:
+        return None
+    calling = {**choice.settings.get("functionCallingConfig", {}), "mode": "VALIDATED"}
+    return {**choice.settings, "functionCallingConfig": calling}
+
+
 def _combine(choice: ToolChoice, config: ToolChoice) -> ToolChoice:
     if choice.mode and config.mode and choice.mode != config.mode:
         raise InvalidOptionError(
