@@ -10,7 +10,8 @@ from __future__ import annotations
 import difflib
 import os
 import pickle
-from typing import TYPE_CHECKING, Any, Literal, Self
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import secret_from_env
@@ -19,6 +20,7 @@ from pydantic import (
     Field,
     PrivateAttr,
     SecretStr,
+    TypeAdapter,
     ValidationError,
     field_validator,
     model_validator,
@@ -31,7 +33,7 @@ from langchain_gemini_tools.client.settings import odd_character
 from langchain_gemini_tools.credentials import check_address, split_credentials, without_inputs
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchLimits
-from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, unpack_config
+from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, OwnLevel, unpack_config
 from langchain_gemini_tools.wire.request import CallOptions
 
 if TYPE_CHECKING:
@@ -385,11 +387,11 @@ class GeminiOptions(BaseChatModel):
             every = canonical_options(_without_retracted(every, given))
         if options["thinking_config"] is not None:
             options = _with_config_unpacked(_without_retracted(options, every, given))
-        for level in (every, given):
+        for level in filter(None, (every, given)):
             _join(options, level, _RIVALS)
         # What is bound as `stop_sequences` comes as `stop`; so this is what the call says.
         if stop is not None and kwargs.get("stop_sequences") is None:
-            options["stop"] = stop
+            options["stop"] = _checked("stop", stop)
         return options
 
     def _capabilities(self, model: str) -> Capabilities:
@@ -510,13 +512,22 @@ OPTION_FIELDS = tuple(
 )
 _ALIASES = {f.alias: name for name, f in GeminiOptions.model_fields.items() if f.alias} | _SYNONYMS
 _KNOWN_OPTIONS = GENERATION_OPTIONS | _CALL_OPTIONS
+_CHECKED = frozenset(
+    name for name in OPTION_FIELDS if GeminiOptions.model_fields[name].annotation is not Any
+) - {"tool_calling", "extra_body"}
+"""Options whose values are checked here, as the constructor checks them; not what `wire` reads."""
+_DEFAULTS = {
+    name: GeminiOptions.model_fields[name].default
+    for name in ("n", "max_retry_delay", "fetch_urls", "on_broken_history", "on_malformed")
+}
+"""What None stands for, where a field has no None."""
 
 
 def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a call under their fields' names.
+    """Options of a call under their fields' names, as their fields would hold them.
 
     Raises:
-        InvalidOptionError: There is no such option.
+        InvalidOptionError: There is no such option, or it does not take the value.
     """
     options: dict[str, Any] = {}
     for key, value in kwargs.items():
@@ -524,7 +535,10 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if name in _TANGLED:
             is_config = name in _CONFIGS and value is not None
             said = unpack_config(name, value) if is_config else {name: value}
+            said = {each: _checked(each, held) for each, held in said.items()}
             _join(options, said, _SAME_LEVEL_RIVALS)
+        elif name in _CHECKED:
+            options[name] = _checked(name, value)
         elif name in _KNOWN_OPTIONS:
             options[name] = value
         elif name in GeminiOptions.model_fields:
@@ -534,6 +548,39 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         elif name not in _HANDLED_ELSEWHERE and not name.startswith("ls_"):
             raise InvalidOptionError(_unknown("A call", key, _KNOWN_OPTIONS | set(_ALIASES)))
     return options
+
+
+def _checked(name: str, value: Any) -> Any:
+    if value is None:
+        return _DEFAULTS.get(name)
+    if name not in _CHECKED or isinstance(value, OwnLevel):
+        return value
+    is_kept = isinstance(value, (str, int, float))  # others may have no hash
+    return _check_once(name, value) if is_kept else _check(name, value)
+
+
+def _check(name: str, value: Any) -> Any:
+    """What the field would hold."""
+    if name == "stop" and isinstance(value, str):
+        return [value]
+    try:
+        return _adapter(name).validate_python(value)
+    except ValidationError as error:
+        reasons = dict.fromkeys(told["msg"] for told in error.errors(include_url=False))
+    raise InvalidOptionError(f"{name}={str(value)[:80]!r} is not taken: {'; '.join(reasons)}.")
+
+
+# The same few values come with every call of an agent; 1, 1.0 and True are not the same.
+_check_once = lru_cache(maxsize=256, typed=True)(_check)
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    field = GeminiOptions.model_fields[name]
+    kind: Any = field.annotation
+    if field.metadata:
+        kind = Annotated[(kind, *field.metadata)]
+    return TypeAdapter(kind, config=ConfigDict(extra="forbid"))
 
 
 def _join(

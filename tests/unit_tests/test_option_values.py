@@ -1,0 +1,100 @@
+"""Values of a call's options are read as the constructor reads them, or refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.genai import types
+from pydantic import ValidationError
+
+from langchain_gemini_tools import ChatGemini, FetchLimits
+from langchain_gemini_tools.errors import InvalidOptionError
+
+Json = dict[str, Any]
+
+GEMINI_3 = "gemini-3-flash-preview"
+
+WRONG = [
+    ("timeout", "soon"),
+    ("stream_timeout", []),
+    ("max_retries", "two"),
+    ("max_retries", -1),
+    ("max_retry_delay", -1.0),
+    ("temperature", 5),
+    ("temperature", "hot"),
+    ("top_p", 1.5),
+    ("top_k", 0),
+    ("n", 0),
+    ("max_output_tokens", "many"),
+    ("stop", [1]),
+    ("stop", ("a", ["b"])),
+    ("timeout", {1}),
+    ("include_thoughts", "perhaps"),
+    ("labels", {"a": 1}),
+    ("fetch_urls", "perhaps"),
+    ("fetch_urls", {"max_bites": 5}),
+    ("on_malformed", "explode"),
+    ("tool_schema", "opnapi"),
+    ("on_broken_history", "rase"),
+    ("tool_calling", "promted"),
+    ("model", 3),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_value_that_the_constructor_refuses_is_refused_in_a_call(name: str, value: Any) -> None:
+    given: Json = {name: value}
+    with pytest.raises(InvalidOptionError, match=name):
+        ChatGemini(model=GEMINI_3).preview("Hi", **given)
+    with pytest.raises(InvalidOptionError, match=name):
+        next(ChatGemini(model=GEMINI_3).stream("Hi", **given))
+
+
+@pytest.mark.parametrize(("name", "value"), [each for each in WRONG if each[0] != "tool_calling"])
+def test_it_is_refused_among_the_options_of_every_call(name: str, value: Any) -> None:
+    every: Json = {"model_kwargs": {name: value}}
+    with pytest.raises(ValidationError, match=name):
+        ChatGemini(model=GEMINI_3, **every)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("timeout", "3", 3.0),
+        ("stream_timeout", "5", 5.0),
+        ("max_retries", "2", 2),
+        ("fetch_urls", "yes", True),
+        ("fetch_urls", {"max_bytes": 5}, FetchLimits(max_bytes=5)),
+        ("stop", "a", ["a"]),
+        ("stop", ("a", "b"), ["a", "b"]),
+        ("n", None, 1),
+        ("on_malformed", None, "retry"),
+        ("max_retry_delay", None, 60.0),
+        ("timeout", None, None),
+    ],
+)
+def test_a_value_is_read_as_by_the_constructor(name: str, value: Any, read: Any) -> None:
+    fields: Json = {"n": 2, "on_malformed": "raise", "max_retry_delay": 1.0}
+    chat = ChatGemini(model=GEMINI_3, **fields)
+    assert chat._option(name, {name: value}) == read
+
+
+def test_a_value_that_equals_another_of_another_type_is_read_for_itself() -> None:
+    chat = ChatGemini(model=GEMINI_3)
+    assert [chat._option("seed", {"seed": value}) for value in (1, 1.0, True)] == [1, 1, 1]
+    assert chat._option("include_thoughts", {"include_thoughts": 1}) is True
+
+
+def test_enums_of_the_sdk_are_taken_in_a_call() -> None:
+    body = ChatGemini(model=GEMINI_3).preview(
+        "Hi",
+        reasoning_effort=types.ThinkingLevel.LOW,
+        media_resolution=types.MediaResolution.MEDIA_RESOLUTION_LOW,
+        response_modalities=[types.Modality.TEXT],
+    )
+    assert body.body["generationConfig"] == {
+        "thinkingConfig": {"thinkingLevel": "low"},
+        "mediaResolution": "MEDIA_RESOLUTION_LOW",
+        "responseModalities": ["TEXT"],
+    }
