@@ -6,13 +6,15 @@ an environment of its own, and what that does not give is asked for by name befo
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from langchain_gemini_tools.client.redaction import secrets_in
+from langchain_gemini_tools.client.settings import KEY_VARIABLES
 from langchain_gemini_tools.errors import GeminiAuthenticationError
 
 if TYPE_CHECKING:
@@ -27,6 +29,23 @@ _NOT_SHOWN = "[not shown]"
 
 _ENVIRONMENT_GIVES = {"credentials"}
 """Left out without a question: Vertex AI then asks the environment who is calling."""
+
+
+class FoundKey(SecretStr):
+    """A key that nobody gave: the environment holds it."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SecretStr):
+            return False
+        return other.get_secret_value() == self.get_secret_value()
+
+    __hash__ = SecretStr.__hash__
+
+
+def find_key() -> FoundKey | None:
+    """The key of the environment."""
+    value = next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
+    return FoundKey(value) if value else None
 
 
 def split_credentials(fields: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -14,7 +14,6 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.utils import secret_from_env
 from pydantic import (
     ConfigDict,
     Field,
@@ -30,7 +29,13 @@ from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.client.settings import odd_character
-from langchain_gemini_tools.credentials import check_address, split_credentials, without_inputs
+from langchain_gemini_tools.credentials import (
+    FoundKey,
+    check_address,
+    find_key,
+    split_credentials,
+    without_inputs,
+)
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchLimits
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, OwnLevel, unpack_config
@@ -120,7 +125,7 @@ class GeminiOptions(BaseChatModel):
 
     google_api_key: SecretStr | None = Field(
         alias="api_key",
-        default_factory=secret_from_env(["GOOGLE_API_KEY", "GEMINI_API_KEY"], default=None),
+        default_factory=find_key,
     )
     vertexai: bool | None = None
     """Vertex AI instead of the Gemini Developer API.
@@ -251,6 +256,12 @@ class GeminiOptions(BaseChatModel):
         if refused:
             del args, given  # a traceback may show locals
             raise refused
+
+    @field_validator("google_api_key", mode="wrap")
+    @classmethod
+    def _let_found_keys_pass(cls, key: Any, read: Any) -> Any:
+        # Who makes a model of another's fields has found the key, too.
+        return key if isinstance(key, FoundKey) else read(key)
 
     @field_validator("google_api_key")
     @classmethod
@@ -496,7 +507,7 @@ class GeminiOptions(BaseChatModel):
     @property
     def _given_key(self) -> SecretStr | None:
         """The key, unless it was only found in the environment."""
-        return self.google_api_key if "google_api_key" in self.model_fields_set else None
+        return None if isinstance(self.google_api_key, FoundKey) else self.google_api_key
 
     @property
     def _key_in_use(self) -> SecretStr | None:

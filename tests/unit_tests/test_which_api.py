@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google.auth import credentials as google_credentials
 from langchain_core.load import dumpd, load
+from langchain_core.runnables import ConfigurableField
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import GeminiAuthenticationError
@@ -178,3 +179,15 @@ def test_a_stored_model_of_a_project_stays_with_it(monkeypatch: pytest.MonkeyPat
     again = {"credentials": Credentials(), "client_args": asked.client_args}
     restored.model_copy(update=again).invoke("Hi")
     assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")]
+
+
+def test_a_model_with_configurable_fields_finds_the_key_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_all(monkeypatch, {"GOOGLE_API_KEY": FOUND})
+    asked = Answering(credentials=Credentials(), **PLACE)
+    warmth = ConfigurableField(id="warmth")
+    chosen = asked.model.configurable_fields(temperature=warmth)
+    chosen.with_config(configurable={"warmth": 0.5}).invoke("Hi")
+    ChatGemini(**dict(asked.model)).invoke("Hi")
+    assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")] * 2
