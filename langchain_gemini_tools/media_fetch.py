@@ -46,6 +46,8 @@ class FetchLimits:
     """Hosts that are taken although they are private: every port of them, unchecked."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.allow_hosts, str):
+            raise InvalidOptionError(f"It is a list: allow_hosts=[{self.allow_hosts!r}].")
         object.__setattr__(self, "allow_hosts", tuple(self.allow_hosts))
 
 

@@ -135,11 +135,22 @@ def render_generation_config(
 
 
 def render_safety_settings(settings: Any) -> list[gemini.JsonObject]:
-    """Safety settings as a mapping of category to threshold, or as the API's own list."""
-    settings = plain(settings) or []
-    if isinstance(settings, dict):
-        return [{"category": name, "threshold": level} for name, level in settings.items()]
-    return list(settings)
+    """Safety settings as a mapping of category to threshold, or as the API's own list or item.
+
+    Raises:
+        InvalidOptionError: They are something else.
+    """
+    given = plain(settings) or []
+    if isinstance(given, dict):
+        if "category" in given:
+            return [given]
+        return [{"category": name, "threshold": level} for name, level in given.items()]
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise InvalidOptionError(
+            f"safety_settings={settings!r} is not understood. Give a dict of categories and "
+            "thresholds, such as {'HARM_CATEGORY_HARASSMENT': 'OFF'}, or the API's own list."
+        )
+    return given
 
 
 def plain(value: Any) -> Any:
@@ -179,7 +190,9 @@ def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> di
         effort = str(plain(level)).lower()
         is_new = isinstance(level, OwnLevel) and effort not in _BUDGETS
         budget = None if is_new else _budget(effort)
-        if is_new:
+        if not capabilities.thinks:
+            _refuse_effort(effort, budget)
+        elif is_new:
             config["thinkingLevel"] = str(level)
         elif not capabilities.thinks_by_level:
             config.setdefault("thinkingBudget", budget)
@@ -194,6 +207,14 @@ def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> di
             "thinking_budget and thinking_level (reasoning_effort) exclude each other: give one."
         )
     return config
+
+
+def _refuse_effort(effort: str, budget: int | None) -> None:
+    if budget != 0:
+        raise InvalidOptionError(
+            f"reasoning_effort={effort!r}: this model does not think. Leave it out, or use another "
+            "model."
+        )
 
 
 def _budget(effort: str) -> int:

@@ -98,3 +98,9 @@ def test_enums_of_the_sdk_are_taken_in_a_call() -> None:
         "mediaResolution": "MEDIA_RESOLUTION_LOW",
         "responseModalities": ["TEXT"],
     }
+
+
+def test_one_host_in_place_of_several_is_refused() -> None:
+    hosts: Any = "cdn.lan"
+    with pytest.raises(InvalidOptionError, match=r"allow_hosts=\['cdn.lan'\]"):
+        FetchLimits(allow_hosts=hosts)

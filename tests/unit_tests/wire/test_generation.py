@@ -4,6 +4,7 @@ import enum
 from typing import Any
 
 import pytest
+from google.genai import types
 from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
@@ -209,6 +210,14 @@ HARM = "HARM_CATEGORY_HARASSMENT"
 @pytest.mark.parametrize(
     "settings",
     [
+        pytest.param({"category": HARM, "threshold": "BLOCK_NONE"}, id="one"),
+        pytest.param(
+            types.SafetySetting(
+                category=types.HarmCategory(HARM),
+                threshold=types.HarmBlockThreshold.BLOCK_NONE,
+            ),
+            id="one of the SDK",
+        ),
         pytest.param({HARM: "BLOCK_NONE"}, id="a mapping"),
         pytest.param([{"category": HARM, "threshold": "BLOCK_NONE"}], id="a list"),
     ],
@@ -224,3 +233,19 @@ def test_safety_settings_are_the_apis_list(settings: Any) -> None:
 def test_an_effort_that_gemini_3_does_not_know_is_refused(effort: str, told: str) -> None:
     with pytest.raises(InvalidOptionError, match=told):
         sent([HumanMessage("Hello")], GEMINI_3, reasoning_effort=effort)
+
+
+@pytest.mark.parametrize("settings", ["off", 3, ["off"], [3]])
+def test_what_is_no_safety_setting_is_refused(settings: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="safety_settings"):
+        sent([HumanMessage("Look!")], safety_settings=settings)
+
+
+@pytest.mark.parametrize("effort", [{"reasoning_effort": "low"}, {"thinking_level": "high"}])
+def test_an_effort_is_refused_where_a_model_does_not_think(effort: Json) -> None:
+    with pytest.raises(InvalidOptionError, match=r"reasoning_effort.* does not think"):
+        config(GEMINI_2_0, **effort)
+
+
+def test_no_effort_is_what_a_model_makes_that_does_not_think() -> None:
+    assert config(GEMINI_2_0, reasoning_effort="none") == {}
