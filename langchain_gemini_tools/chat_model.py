@@ -35,7 +35,7 @@ from langchain_gemini_tools.retry import (
     tell_callbacks,
     tell_surrounding_run,
 )
-from langchain_gemini_tools.wire.generation import plain
+from langchain_gemini_tools.wire.generation import OUTPUT_FORMATS, plain
 from langchain_gemini_tools.wire.request import (
     RenderedRequest,
     render_counting,
@@ -492,6 +492,8 @@ class ChatGemini(GeminiOptions):
         options = dict(kwargs)
         if tool := _as_function(schema, method):
             name = tool["function"]["name"]
+            _refuse_other_tools(kwargs)
+            options |= self._without_json_output(kwargs)
             options["ls_structured_output_format"] = _noted("function_calling", schema, tool)
             model = self.bind_tools([tool], tool_choice=name, **options)
             parser = tools_parser(schema, name)
@@ -506,6 +508,14 @@ class ChatGemini(GeminiOptions):
             model = self.bind(response_schema=form, **options)
             parser = json_parser(schema, form if self._calls_by_prompt(kwargs) else None)
         return with_raw(model, parser) if include_raw else model | parser
+
+    def _without_json_output(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What takes back the JSON output of every call, unless this one asks for it."""
+        every = self._options(None, {})
+        is_set = any(every.get(name) is not None for name in OUTPUT_FORMATS)
+        if is_set and not OUTPUT_FORMATS & canonical_options(kwargs).keys():
+            return {"response_format": {"type": "text"}}
+        return {}
 
     # Tools by prompt
 
@@ -551,8 +561,8 @@ class ChatGemini(GeminiOptions):
         if all(isinstance(message, SystemMessage) for message in messages):
             # Who trims a history counts them apart; the API counts a user's words.
             messages = [HumanMessage(message.content) for message in messages if message.content]
-        if not messages and not tools:
-            return 0
+        if not messages:
+            return self._count_tools(tools, kwargs) if tools else 0
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
         request = self._render_quietly(self._fetched(messages, kwargs), None, options)
@@ -566,6 +576,13 @@ class ChatGemini(GeminiOptions):
         )
         with client.hiding_secrets():
             return parse_count(self._retries(kwargs).call(count))
+
+    def _count_tools(self, tools: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+        """What tools add to a message: the API counts none without one."""
+        message = [HumanMessage("Hi")]
+        with_tools = self.get_num_tokens_from_messages(message, tools, **kwargs)
+        others = {k: v for k, v in kwargs.items() if k not in {"tool_choice", "tool_config"}}
+        return with_tools - self.get_num_tokens_from_messages(message, **others)
 
     # The client
 
@@ -615,6 +632,15 @@ def _as_function(schema: Any, method: str | None) -> dict[str, Any] | None:
     if not tools:
         raise InvalidToolError(f"{schema!r} is no schema that an answer could fit.")
     return tools[0]
+
+
+def _refuse_other_tools(kwargs: Mapping[str, Any]) -> None:
+    for name in ("tools", "tool_choice", "tool_config"):
+        if kwargs.get(name) is not None:
+            raise InvalidOptionError(
+                f"{name} has no place here: the answer is a call of the schema, which is forced. "
+                "Use method='json_schema' for an answer beside tools (Gemini 3 or later)."
+            )
 
 
 def _noted(method: str, schema: Any, read: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from langchain_gemini_tools.text_tools.prompt import (
     render_tool_prompt,
 )
 from langchain_gemini_tools.text_tools.protocol import RESULT
-from langchain_gemini_tools.wire.generation import JSON, render_output_format
+from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS, render_output_format
 from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _MAX_STOPS = 5
 """How many stop sequences the API takes."""
-_FORMAT_OPTIONS = ("response_mime_type", "response_schema", "response_format")
 
 
 @dataclass(frozen=True)
@@ -117,5 +116,5 @@ def _render_format(
         )
     if options.capabilities.takes_json_output:
         return [], options.generation
-    others = {key: value for key, value in given.items() if key not in _FORMAT_OPTIONS}
+    others = {key: value for key, value in given.items() if key not in OUTPUT_FORMATS}
     return [render_json_prompt(output.get("responseJsonSchema"))], others

@@ -52,6 +52,9 @@ GENERATION_OPTIONS = frozenset(_PLAIN) | {
 }
 """Names that `render_generation_config` understands."""
 
+OUTPUT_FORMATS = frozenset({"response_mime_type", "response_schema", "response_format"})
+"""Those that say what an answer looks like."""
+
 _OWN_NAMES = {
     "generation_config": {wire: name for name, wire in _PLAIN.items()}
     | {

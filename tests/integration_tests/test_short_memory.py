@@ -95,6 +95,9 @@ def test_system_messages_tools_and_broken_pieces_are_counted(play: Play) -> None
     with_tools = chat.get_num_tokens_from_messages(question, tools=[get_weather])
     assert with_tools > chat.get_num_tokens("Weather?")
     assert chat.get_num_tokens_from_messages(_turn(1)[2:]) > 0
+    greeted = chat.get_num_tokens_from_messages([HumanMessage("Hi")], tools=[get_weather])
+    tools_alone = chat.get_num_tokens_from_messages([], tools=[get_weather], tool_choice="any")
+    assert 0 < tools_alone == greeted - chat.get_num_tokens("Hi")
 
 
 def test_a_summary_stands_for_the_turns_before(play: Play) -> None:

@@ -672,3 +672,37 @@ def test_a_call_may_choose_otherwise_than_a_strict_binding() -> None:
     binding: Any = chat.bind_tools([search], strict=True, **config)
     body = chat.preview("Hi", **{**binding.kwargs, "tool_choice": "any"}).body
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
+
+
+# A forced call
+
+CITY: Json = {"title": "City", "type": "object", "properties": {"name": {"type": "string"}}}
+
+
+@pytest.mark.parametrize("option", [{"tool_choice": "any"}, {"tools": [search]}])
+def test_a_forced_call_takes_no_other_tools(option: Json) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{next(iter(option))}.*json_schema"):
+        ChatGemini(model=GEMINI_3).with_structured_output(CITY, **option)
+
+
+def test_json_output_takes_tools_beside_it() -> None:
+    chat = ChatGemini(model=GEMINI_3)
+    chain: Any = chat.with_structured_output(CITY, "json_schema", tools=[search])
+    assert {"tools", "generationConfig"} <= chat.preview("Hi", **chain.first.kwargs).body.keys()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"response_mime_type": "application/json"},
+        {"response_schema": CITY},
+        {"model_kwargs": {"response_format": {"type": "json_object"}}},
+        {"model_kwargs": {"generation_config": {"responseMimeType": "application/json"}}},
+    ],
+)
+def test_a_forced_call_takes_the_place_of_json_output(fields: Json) -> None:
+    chat = ChatGemini(model=GEMINI_2, **fields)
+    chain: Any = chat.with_structured_output(CITY)
+    body = chat.preview("Hi", **chain.first.kwargs).body
+    assert "generationConfig" not in body
+    assert body["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == ["City"]
