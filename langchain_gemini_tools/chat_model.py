@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -26,7 +26,12 @@ from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
-from langchain_gemini_tools.options import OPTION_FIELDS, GeminiOptions, canonical_options
+from langchain_gemini_tools.options import (
+    OPTION_FIELDS,
+    GeminiOptions,
+    OwnProfile,
+    canonical_options,
+)
 from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
 from langchain_gemini_tools.retry import (
     RetryPolicy,
@@ -157,7 +162,8 @@ class ChatGemini(GeminiOptions):
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         by_prompt = self._calls_by_prompt({})
-        return profile_of(self.model_family or self.model, by_prompt=by_prompt)
+        profile = profile_of(self.model_family or self.model, by_prompt=by_prompt)
+        return cast("ModelProfile", OwnProfile(profile))
 
     # One call
 

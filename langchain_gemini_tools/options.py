@@ -81,6 +81,9 @@ _CALL_OPTIONS = frozenset(
 )
 """What a call may set besides `GENERATION_OPTIONS`."""
 
+_TOLD_BY_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kwargs"})
+"""Fields that decide what the profile says."""
+
 _PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 
 _SAME_LEVEL_RIVALS = {
@@ -103,6 +106,10 @@ _TANGLED = frozenset({*_RIVALS, *_CONFIGS})
 
 _HANDLED_ELSEWHERE = {"stream", "parallel_tool_calls", "strict"}
 """Keywords that core and agents pass along and that are no options of Gemini's."""
+
+
+class OwnProfile(dict[str, Any]):
+    """A profile that nobody gave: it follows the model."""
 
 
 class GeminiOptions(BaseChatModel):
@@ -314,8 +321,21 @@ class GeminiOptions(BaseChatModel):
         self._add_version("langchain-gemini-tools", __version__)
         return self
 
+    @field_validator("profile", mode="before")
+    @classmethod
+    def _leave_out_own_profiles(cls, profile: Any) -> Any:
+        # It comes from another model's fields, and is made anew for this one.
+        return None if isinstance(profile, OwnProfile) else profile
+
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, _sealed(name, value))
+        if name in _TOLD_BY_PROFILE:
+            self._renew_profile()
+
+    def _renew_profile(self) -> None:
+        """Let the profile follow the model, unless it was given."""
+        if isinstance(self.profile, OwnProfile):
+            self.profile = self._resolve_model_profile()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other fields, under any of their names.
@@ -329,7 +349,10 @@ class GeminiOptions(BaseChatModel):
             if name not in type(self).model_fields:
                 raise InvalidOptionError(_unknown("ChatGemini", key, type(self).model_fields))
             given[name] = _sealed(name, value)
-        return super().model_copy(update=given, deep=deep)
+        copied = super().model_copy(update=given, deep=deep)
+        if given.keys() & _TOLD_BY_PROFILE:
+            copied._renew_profile()  # noqa: SLF001 - it is one of us
+        return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         # Neither can be doubled: a copy uses the same.

@@ -9,7 +9,12 @@ import pytest
 from google.genai import types
 from langchain_core.load import dumpd, dumps, load
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableBinding, RunnableLambda, RunnableSequence
+from langchain_core.runnables import (
+    ConfigurableField,
+    RunnableBinding,
+    RunnableLambda,
+    RunnableSequence,
+)
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from langchain_gemini_tools import ChatGemini
@@ -706,3 +711,37 @@ def test_a_forced_call_takes_the_place_of_json_output(fields: Json) -> None:
     body = chat.preview("Hi", **chain.first.kwargs).body
     assert "generationConfig" not in body
     assert body["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == ["City"]
+
+
+# The profile
+
+GEMMA = "gemma-3-27b-it"
+
+
+def by_assignment(chat: ChatGemini) -> ChatGemini:
+    chat.model = GEMMA
+    return chat
+
+
+def by_configuration(chat: ChatGemini) -> Any:
+    chosen: Any = chat.configurable_fields(model=ConfigurableField(id="model"))
+    return chosen.prepare({"configurable": {"model": GEMMA}})[0]
+
+
+CHANGES = [
+    pytest.param(lambda chat: chat.model_copy(update={"model": GEMMA}), id="model_copy"),
+    pytest.param(by_assignment, id="assignment"),
+    pytest.param(by_configuration, id="configurable_fields"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_model_brings_its_own_profile(change: Any) -> None:
+    changed = change(ChatGemini(model=GEMINI_3))
+    assert changed.profile == ChatGemini(model=GEMMA).profile
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_profile_that_was_given_stays(change: Any) -> None:
+    given: Json = {"profile": {"max_input_tokens": 5}}
+    assert change(ChatGemini(model=GEMINI_3, **given)).profile == {"max_input_tokens": 5}
