@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
@@ -157,7 +158,9 @@ def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemin
 def _render_foreign(block: dict[str, Any]) -> gemini.Part:
     """What another vendor ran, or wrote in a way of its own: told as text."""
     told = {key: value for key, value in block.items() if key not in {"index", "extras"}}
-    return {"text": dump_json(_without_sealed(told), AS_TEXT)}
+    with suppress(RecursionError):  # the writer of JSON says what is wrong
+        told = _without_sealed(told)
+    return {"text": dump_json(told, AS_TEXT)}
 
 
 def _without_sealed(value: Any) -> Any:

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.errors import GeminiToolsError, UnsupportedBlockError
+from langchain_gemini_tools.errors import (
+    GeminiToolsError,
+    RefusedError,
+    UnsupportedBlockError,
+)
 from tests.unit_tests.wire.asking import GEMINI_3, Json, contents, model, user
 
 ASK = HumanMessage("Look!")
@@ -165,6 +169,15 @@ def test_another_vendors_answer_can_be_read(content: list[Any], parts: list[Any]
         model(*parts),
         user("Look!"),
     ]
+
+
+def test_an_unknown_block_that_contains_itself_is_refused() -> None:
+    block: Json = {"type": "hologram"}
+    block["again"] = [block]
+    message = AIMessage("")
+    message.content = [block]
+    with pytest.raises(RefusedError, match="contains itself"):
+        contents([ASK, message, ASK])
 
 
 KINDS = st.sampled_from(
