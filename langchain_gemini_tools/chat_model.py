@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
-from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import ConfigDict, PrivateAttr
 
 from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.credentials import check_given_again
-from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError, InvalidToolError
+from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
@@ -486,7 +485,14 @@ class ChatGemini(GeminiOptions):
         An answer that cannot be parsed, or comes without the forced call, is an
         `OutputParserException` of langchain-core, also at the end of a stream.
         """
-        from langchain_gemini_tools.structured_output import json_parser, tools_parser, with_raw
+        from langchain_gemini_tools.structured_output import (
+            as_function,
+            json_parser,
+            refuse_other_tools,
+            shown_format,
+            tools_parser,
+            with_raw,
+        )
         from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
 
         if method not in {None, "function_calling", "json_schema", "json_mode"}:
@@ -496,11 +502,11 @@ class ChatGemini(GeminiOptions):
         if schema is None and method != "json_mode":
             raise ValueError(f"method={method!r} needs a schema.")
         options = dict(kwargs)
-        if tool := _as_function(schema, method):
+        if tool := as_function(schema, method):
             name = tool["function"]["name"]
-            _refuse_other_tools(kwargs)
+            refuse_other_tools(kwargs)
             options |= self._without_json_output(kwargs)
-            options["ls_structured_output_format"] = _noted("function_calling", schema, tool)
+            options["ls_structured_output_format"] = shown_format("function_calling", schema, tool)
             model = self.bind_tools([tool], tool_choice=name, **options)
             parser = tools_parser(schema, name)
         elif schema is None:
@@ -510,7 +516,9 @@ class ChatGemini(GeminiOptions):
             form = render_response_schema(schema)
             title = getattr(schema, "__name__", None) or "answer"
             read = {"title": title, **form}
-            options["ls_structured_output_format"] = _noted(method or "json_schema", schema, read)
+            options["ls_structured_output_format"] = shown_format(
+                method or "json_schema", schema, read
+            )
             model = self.bind(response_schema=form, **options)
             parser = json_parser(schema, form if self._calls_by_prompt(kwargs) else None)
         return with_raw(model, parser) if include_raw else model | parser
@@ -623,42 +631,3 @@ class ChatGemini(GeminiOptions):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def _as_function(schema: Any, method: str | None) -> dict[str, Any] | None:
-    """The schema as a tool to be called, unless JSON output is wanted, or is the way for it."""
-    if method not in {None, "function_calling"}:
-        return None
-    try:
-        tools = [tool for tool in bind_tools([schema]) if "function" in tool]
-    except InvalidToolError:
-        if method is None:
-            return None
-        raise
-    if not tools:
-        raise InvalidToolError(f"{schema!r} is no schema that an answer could fit.")
-    return tools[0]
-
-
-def _refuse_other_tools(kwargs: Mapping[str, Any]) -> None:
-    for name in ("tools", "tool_choice", "tool_config"):
-        if kwargs.get(name) is not None:
-            raise InvalidOptionError(
-                f"{name} has no place here: the answer is a call of the schema, which is forced. "
-                "Use method='json_schema' for an answer beside tools (Gemini 3 or later)."
-            )
-
-
-def _noted(method: str, schema: Any, read: dict[str, Any]) -> dict[str, Any]:
-    """What tracers show: the schema, or what we have read where langchain-core cannot read it."""
-    bare = {"title": str(read.get("title") or "answer"), "type": "object", "properties": {}}
-    shown = next((form for form in (schema, read) if _is_readable(form)), bare)
-    return {"kwargs": {"method": method}, "schema": shown}
-
-
-def _is_readable(schema: Any) -> bool:
-    try:
-        convert_to_json_schema(schema)
-    except Exception:  # noqa: BLE001 - it would end the call, for the sake of a trace
-        return False
-    return True

@@ -38,6 +38,15 @@ from langchain_gemini_tools.credentials import (
 )
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchLimits
+from langchain_gemini_tools.option_levels import (
+    CONFIGS,
+    RIVALS,
+    SAME_LEVEL_RIVALS,
+    TANGLED,
+    join_level,
+    with_config_unpacked,
+    without_retracted,
+)
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, OwnLevel, unpack_config
 from langchain_gemini_tools.wire.request import CallOptions
 
@@ -85,24 +94,6 @@ _TOLD_BY_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kw
 """Fields that decide what the profile says."""
 
 _PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
-
-_SAME_LEVEL_RIVALS = {
-    "reasoning_effort": {"thinking_budget"},
-    "thinking_budget": {"reasoning_effort"},
-    "response_format": {"response_schema", "response_mime_type"},
-    "response_schema": {"response_format"},
-    "response_mime_type": {"response_format"},
-}
-"""Ways to say one thing, of which the API takes one: the one that is said later holds."""
-
-_RIVALS = _SAME_LEVEL_RIVALS | {
-    "response_schema": {"response_format", "response_mime_type"},
-    "response_mime_type": {"response_format", "response_schema"},
-}
-"""The same between levels: a schema and a type that are given together belong together."""
-
-_CONFIGS = ("thinking_config", "generation_config")
-_TANGLED = frozenset({*_RIVALS, *_CONFIGS})
 
 _HANDLED_ELSEWHERE = {"stream", "parallel_tool_calls", "strict"}
 """Keywords that core and agents pass along and that are no options of Gemini's."""
@@ -418,11 +409,11 @@ class GeminiOptions(BaseChatModel):
         options = {name: getattr(self, name) for name in OPTION_FIELDS}
         every, given = self.model_kwargs, canonical_options(kwargs)
         if every:
-            every = canonical_options(_without_retracted(every, given))
+            every = canonical_options(without_retracted(every, given))
         if options["thinking_config"] is not None:
-            options = _with_config_unpacked(_without_retracted(options, every, given))
+            options = with_config_unpacked(without_retracted(options, every, given))
         for level in filter(None, (every, given)):
-            _join(options, level, _RIVALS)
+            join_level(options, level, RIVALS)
         # What is bound as `stop_sequences` comes as `stop`; so this is what the call says.
         if stop is not None and kwargs.get("stop_sequences") is None:
             options["stop"] = _checked("stop", stop)
@@ -566,11 +557,11 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for key, value in kwargs.items():
         name = _ALIASES.get(key, key)
-        if name in _TANGLED:
-            is_config = name in _CONFIGS and value is not None
+        if name in TANGLED:
+            is_config = name in CONFIGS and value is not None
             said = unpack_config(name, value) if is_config else {name: value}
             said = {each: _checked(each, held) for each, held in said.items()}
-            _join(options, said, _SAME_LEVEL_RIVALS)
+            join_level(options, said, SAME_LEVEL_RIVALS)
         elif name in _CHECKED:
             options[name] = _checked(name, value)
         elif name in _KNOWN_OPTIONS:
@@ -615,32 +606,6 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     if field.metadata:
         kind = Annotated[(kind, *field.metadata)]
     return TypeAdapter(kind, config=ConfigDict(extra="forbid"))
-
-
-def _join(
-    options: dict[str, Any], nearer: Mapping[str, Any], rivals: Mapping[str, set[str]]
-) -> None:
-    """Let what is nearer win, also over other ways to say the same."""
-    for name in nearer.keys() & rivals.keys():
-        if nearer[name] is not None:
-            options |= dict.fromkeys(options.keys() & rivals[name] - nearer.keys())
-    options |= nearer
-
-
-def _without_retracted(options: Mapping[str, Any], *nearer: Mapping[str, Any]) -> dict[str, Any]:
-    """Options without the configs that a nearer level sets to None."""
-    return {
-        name: value
-        for name, value in options.items()
-        if name not in _CONFIGS or all(level.get(name, ...) is not None for level in nearer)
-    }
-
-
-def _with_config_unpacked(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields with what `thinking_config` holds, where no field of its own says it."""
-    unpacked = unpack_config("thinking_config", fields.pop("thinking_config", None) or {})
-    said = {name: value for name, value in fields.items() if value is not None}
-    return {**fields, **unpacked, **said}
 
 
 def _sealed(name: str, value: Any) -> Any:

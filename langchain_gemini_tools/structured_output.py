@@ -1,4 +1,4 @@
-"""Which output parser turns an answer into the user's schema."""
+"""A user's schema: how it is asked for, and which output parser turns an answer into it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,67 @@ from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.output_parsers.openai_tools import JsonOutputKeyToolsParser, PydanticToolsParser
 from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables import AddableDict, Runnable, RunnableGenerator, RunnableMap
+from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
+from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.text_tools.validation import find_misfit
+from langchain_gemini_tools.wire.tools.declarations import bind_tools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.outputs import Generation
+
+
+def as_function(schema: Any, method: str | None) -> dict[str, Any] | None:
+    """The schema as a tool to be called, unless JSON output is wanted, or is the way for it.
+
+    Raises:
+        InvalidToolError: It was to be a tool, and cannot be one.
+    """
+    if method not in {None, "function_calling"}:
+        return None
+    try:
+        tools = [tool for tool in bind_tools([schema]) if "function" in tool]
+    except InvalidToolError:
+        if method is None:
+            return None
+        raise
+    if not tools:
+        raise InvalidToolError(f"{schema!r} is no schema that an answer could fit.")
+    return tools[0]
+
+
+def refuse_other_tools(kwargs: Mapping[str, Any]) -> None:
+    """Refuse options that leave no room for the forced call.
+
+    Raises:
+        InvalidOptionError: There is one.
+    """
+    for name in ("tools", "tool_choice", "tool_config"):
+        if kwargs.get(name) is not None:
+            raise InvalidOptionError(
+                f"{name} has no place here: the answer is a call of the schema, which is forced. "
+                "Use method='json_schema' for an answer beside tools (Gemini 3 or later)."
+            )
+
+
+def shown_format(method: str, schema: Any, read: dict[str, Any]) -> dict[str, Any]:
+    """What tracers show: the schema, or what we have read where langchain-core cannot read it."""
+    bare = {"title": str(read.get("title") or "answer"), "type": "object", "properties": {}}
+    shown = next((form for form in (schema, read) if _is_readable(form)), bare)
+    return {"kwargs": {"method": method}, "schema": shown}
+
+
+def _is_readable(schema: Any) -> bool:
+    try:
+        convert_to_json_schema(schema)
+    except Exception:  # noqa: BLE001 - it would end the call, for the sake of a trace
+        return False
+    return True
 
 
 def tools_parser(schema: Any, tool_name: str) -> Runnable[AIMessage, Any]:
@@ -34,24 +85,25 @@ def tools_parser(schema: Any, tool_name: str) -> Runnable[AIMessage, Any]:
 
 class _CallParser(JsonOutputKeyToolsParser):
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        answer = _whole_message(result[0])
-        partial = partial and not _ending(answer)
-        value = super().parse_result([answer], partial=partial)
-        if value is None and not partial:
-            raise _missing_call(self.key_name, answer)
-        return value
+        return _parse_call(super().parse_result, self.key_name, result[0], partial=partial)
 
 
 class _PydanticCallParser(PydanticToolsParser):
     tool_name: str
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        answer = _whole_message(result[0])
-        partial = partial and not _ending(answer)
-        value = super().parse_result([answer], partial=partial)
-        if value is None and not partial:
-            raise _missing_call(self.tool_name, answer)
-        return value
+        return _parse_call(super().parse_result, self.tool_name, result[0], partial=partial)
+
+
+def _parse_call(
+    parse: Callable[..., Any], tool_name: str, given: Generation, *, partial: bool
+) -> Any:
+    answer = _whole_message(given)
+    partial = partial and not _ending(answer)
+    value = parse([answer], partial=partial)
+    if value is None and not partial:
+        raise _missing_call(tool_name, answer)
+    return value
 
 
 def _whole_message(answer: Generation) -> Generation:
