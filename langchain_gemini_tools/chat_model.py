@@ -20,10 +20,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, PrivateAttr
 
-from langchain_gemini_tools.capabilities import profile_of
 from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.credentials import check_given_again
-from langchain_gemini_tools.errors import FAILED_ANSWERS, InvalidOptionError
+from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
+from langchain_gemini_tools.facts.models import profile_of
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
     from pydantic import SecretStr
 
-    from langchain_gemini_tools.errors import ReplyError
+    from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.wire.history import Repair
 
 logger = logging.getLogger(__name__)
@@ -240,7 +240,7 @@ class ChatGemini(GeminiOptions):
                 # The reply has no name here: frames would show it, and what it may quote.
                 with request.naming_tools(), client.hiding_secrets():
                     return request.parse(retries.call(ask))
-            except FAILED_ANSWERS as failure:
+            except FEEDBACK_ERRORS as failure:
                 request = self._second_try(request, failure, kwargs)
                 retries.announce(1, failure, 0.0)
 
@@ -259,7 +259,7 @@ class ChatGemini(GeminiOptions):
             try:
                 with request.naming_tools(), client.hiding_secrets():
                     return request.parse(await retries.acall(ask))
-            except FAILED_ANSWERS as failure:
+            except FEEDBACK_ERRORS as failure:
                 request = self._second_try(request, failure, kwargs)
                 await retries.aannounce(1, failure, 0.0)
 
@@ -283,7 +283,7 @@ class ChatGemini(GeminiOptions):
                         has_begun = True
                         yield chunk
                 return
-            except FAILED_ANSWERS as failure:
+            except FEEDBACK_ERRORS as failure:
                 request = self._second_try(request, failure, kwargs, is_final=has_begun)
                 retries.announce(1, failure, 0.0)
 
@@ -323,7 +323,7 @@ class ChatGemini(GeminiOptions):
                         has_begun = True
                         yield chunk
                 return
-            except FAILED_ANSWERS as failure:
+            except FEEDBACK_ERRORS as failure:
                 request = self._second_try(request, failure, kwargs, is_final=has_begun)
                 await retries.aannounce(1, failure, 0.0)
 
@@ -374,7 +374,7 @@ class ChatGemini(GeminiOptions):
     def _second_try(
         self,
         request: RenderedRequest,
-        failure: ReplyError,
+        failure: ResponseError,
         kwargs: Mapping[str, Any],
         *,
         is_final: bool = False,

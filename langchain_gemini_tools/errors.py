@@ -1,19 +1,19 @@
 """Every failure a caller may want to tell apart.
 
 * GeminiToolsError
-  * RefusedError (ValueError)            refused before anything was sent; says the way out
+  * InvalidInputError (ValueError)            refused before anything was sent; says the way out
     * UnsupportedBlockError              a message holds a block that Gemini has no part for
     * InvalidHistoryError                the messages cannot be sent in this order
     * InvalidToolError                   a tool that Gemini could not be told about
     * UnknownToolError                   `tool_choice` names a tool that is not bound
     * InvalidOptionError                 an argument, or a combination of them, that cannot work
     * MediaFetchError                    what a URL in a message names was not fetched
-  * ReplyError (ModelError)              the API answered 200, but not with an answer
+  * ResponseError (ModelError)              the API answered 200, but not with an answer
     * BlockedError                       the prompt or the answer was blocked
-    * EmptyReplyError                    there is nothing in it
-    * MalformedCallError                 the model tried to call a tool and failed
+    * EmptyResponseError                    there is nothing in it
+    * MalformedToolCallError                 the model tried to call a tool and failed
     * TruncatedStreamError               the stream ended in the middle
-    * UnreadableReplyError               what came back is not a reply of this API
+    * UnreadableResponseError               what came back is not a reply of this API
   * GeminiAPIError (ModelError)          the API refused or failed, or could not be reached
     * GeminiInvalidRequestError          400 and the other 4xx: the request itself is wrong
       * GeminiContextOverflowError       the input is longer than the model takes
@@ -69,11 +69,11 @@ class GeminiToolsError(Exception):
         return _rebuild, (ours, sdk_name, self.args, self.__dict__)
 
 
-class RefusedError(GeminiToolsError, ModelInvalidRequestError, ValueError):
+class InvalidInputError(GeminiToolsError, ModelInvalidRequestError, ValueError):
     """Refused before anything was sent, because the API could only have refused it later."""
 
 
-class UnsupportedBlockError(RefusedError):
+class UnsupportedBlockError(InvalidInputError):
     """A message holds a content block that Gemini has no part for.
 
     Raised before anything is sent: without the block, the model would answer a question
@@ -87,15 +87,15 @@ class UnsupportedBlockError(RefusedError):
         )
 
 
-class InvalidHistoryError(RefusedError):
+class InvalidHistoryError(InvalidInputError):
     """The messages cannot be sent as they are, and repairing them was not allowed."""
 
 
-class InvalidToolError(RefusedError):
+class InvalidToolError(InvalidInputError):
     """A tool, or a set of tools, that Gemini cannot be told about."""
 
 
-class UnknownToolError(RefusedError):
+class UnknownToolError(InvalidInputError):
     """A tool choice names a tool that is not bound."""
 
     def __init__(self, name: str, bound: Collection[str]) -> None:
@@ -103,15 +103,15 @@ class UnknownToolError(RefusedError):
         super().__init__(f"tool_choice names {name!r}, which is not bound. Bound tools: {known}.")
 
 
-class InvalidOptionError(RefusedError):
+class InvalidOptionError(InvalidInputError):
     """An argument, or a combination of arguments, that cannot work."""
 
 
-class MediaFetchError(RefusedError):
+class MediaFetchError(InvalidInputError):
     """What a URL in a message names was not fetched: unsafe, too large, too slow, or no media."""
 
 
-class ReplyError(GeminiToolsError, ModelError):
+class ResponseError(GeminiToolsError, ModelError):
     """The API answered, but not with something that may be taken for an answer.
 
     Attributes:
@@ -134,31 +134,31 @@ class ReplyError(GeminiToolsError, ModelError):
         self.partial = partial
 
 
-class BlockedError(ReplyError):
+class BlockedError(ResponseError):
     """The prompt or the answer was blocked."""
 
 
-class EmptyReplyError(ReplyError):
+class EmptyResponseError(ResponseError):
     """The reply holds neither an answer nor a reason for its absence."""
 
     is_retryable = True
 
 
-class MalformedCallError(ReplyError):
+class MalformedToolCallError(ResponseError):
     """The model tried to call a tool, and what it wrote is not a call."""
 
     is_retryable = True
 
 
-FAILED_ANSWERS = (MalformedCallError, EmptyReplyError)
+FEEDBACK_ERRORS = (MalformedToolCallError, EmptyResponseError)
 """What the model got wrong: asking again helps if it is told so, not by repeating the request."""
 
 
-class TruncatedStreamError(ReplyError, ModelConnectionError):
+class TruncatedStreamError(ResponseError, ModelConnectionError):
     """The stream ended before the answer did."""
 
 
-class UnreadableReplyError(ReplyError, ModelAPIError):
+class UnreadableResponseError(ResponseError, ModelAPIError):
     """What came back is not a reply of this API."""
 
     def __init__(self, message: str, *, body: Any = None, **details: Any) -> None:

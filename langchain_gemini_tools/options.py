@@ -26,7 +26,6 @@ from pydantic import (
 )
 
 from langchain_gemini_tools._version import __version__
-from langchain_gemini_tools.capabilities import Capabilities, capabilities_of
 from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.client.settings import odd_character
 from langchain_gemini_tools.credentials import (
@@ -37,6 +36,7 @@ from langchain_gemini_tools.credentials import (
     without_inputs,
 )
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.models import Capabilities, capabilities_of
 from langchain_gemini_tools.media_fetch import FetchLimits
 from langchain_gemini_tools.option_levels import (
     CONFIGS,

@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, ToolException
 from pydantic import Field, PrivateAttr
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools.builtin import snake_case
+from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.tools.declarations import bind_tool
 
 Call = Callable[[str, dict[str, Any]], Any]
@@ -123,7 +123,7 @@ def _read_functions(spec: Any, position: int) -> list[dict[str, Any]]:
     for tool in bound:
         if "function" not in tool:
             raise InvalidToolError(
-                f"specs[{position}]: {snake_case(next(iter(tool)))} runs on Google's side. Bind it "
+                f"specs[{position}]: {snake(next(iter(tool)))} runs on Google's side. Bind it "
                 "beside these tools."
             )
     return [tool["function"] for tool in bound]

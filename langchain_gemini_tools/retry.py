@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.exceptions import ModelError, ModelTimeoutError
 
-from langchain_gemini_tools.errors import FAILED_ANSWERS
+from langchain_gemini_tools.errors import FEEDBACK_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -109,7 +109,7 @@ class RetryPolicy:
     def _pause_after(self, error: ModelError, attempt: int) -> float:
         """The seconds to wait before this retry; raises the error when it is final."""
         asked: float | None = getattr(error, "retry_after", None)
-        if not error.is_retryable or isinstance(error, (ModelTimeoutError, *FAILED_ANSWERS)):
+        if not error.is_retryable or isinstance(error, (ModelTimeoutError, *FEEDBACK_ERRORS)):
             raise error
         if asked is not None and asked > self.max_delay_seconds:
             error.add_note(

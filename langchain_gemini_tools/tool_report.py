@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.declarations import bind_tool
 from langchain_gemini_tools.wire.tools.findings import (
     Finding,

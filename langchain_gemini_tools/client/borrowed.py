@@ -6,7 +6,7 @@ travels as `HttpOptions.extra_body`, and what this costs is:
 * The SDK sends the body re-serialised, with an empty `generationConfig` where there was none.
 * `send` returns the server's JSON as it is. A stream does not: the SDK offers its parsed chunks
   only, so fields and kinds of parts it does not know are missing, `finishMessage` among them, and
-  a comment or a U+2028 in the stream is an `UnreadableReplyError`.
+  a comment or a U+2028 in the stream is an `UnreadableResponseError`.
 * The time of a stream is not added up: its total limits each single wait, no more than that.
 * Connections, redirects, retries and TLS are that client's affair, and it is never closed here.
 
@@ -24,8 +24,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.client.redaction import scrub, scrub_json
-from langchain_gemini_tools.errors import UnreadableReplyError, holds_error, map_api_error
-from langchain_gemini_tools.sanity import is_deep, mend, too_deep
+from langchain_gemini_tools.errors import UnreadableResponseError, holds_error, map_api_error
+from langchain_gemini_tools.facts.json_values import is_deep, normalize_json, too_deep_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
@@ -125,13 +125,15 @@ def _parse(reply: Any) -> JsonObject:
     except ValueError:
         parsed = None
     except RecursionError:
-        raise too_deep() from None
+        raise too_deep_error() from None
     if holds_error(parsed):
         raise map_api_error(None, _details(parsed))
     if not isinstance(parsed, dict):
         shown = scrub(text[:1_000_000])[:200]
-        raise UnreadableReplyError(f"The API answered with no JSON object: {shown!r}", body=shown)
-    mend(parsed)
+        raise UnreadableResponseError(
+            f"The API answered with no JSON object: {shown!r}", body=shown
+        )
+    normalize_json(parsed)
     return parsed
 
 
@@ -140,7 +142,7 @@ def _dump(chunk: Any) -> JsonObject:
     dumped: JsonObject = chunk.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude={"sdk_http_response"}
     )
-    mend(dumped)
+    normalize_json(dumped)
     return dumped
 
 
@@ -155,9 +157,9 @@ def _sdk_errors() -> Iterator[None]:
         details = _details(error.details)
         raise map_api_error(error.code, details, _shown(error.response)) from None
     except sdk_errors.UnknownApiResponseError as error:
-        raise UnreadableReplyError(scrub(str(error))[:300]) from None
+        raise UnreadableResponseError(scrub(str(error))[:300]) from None
     except RecursionError:
-        raise too_deep() from None
+        raise too_deep_error() from None
 
 
 def _details(body: Any) -> Any:

@@ -20,7 +20,7 @@ from langchain_gemini_tools.client.redaction import scrub, scrub_error
 from langchain_gemini_tools.client.replies import aread_events, parse_reply, read_events
 from langchain_gemini_tools.client.sdk import open_sdk
 from langchain_gemini_tools.client.transport import Call, map_transport_error, shorter
-from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ReplyError
+from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ResponseError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
@@ -40,7 +40,7 @@ class GeminiClient:
 
     Raises (all methods that send):
         GeminiAPIError: The API refused or failed, or could not be reached in time.
-        UnreadableReplyError: What came back is not JSON.
+        UnreadableResponseError: What came back is not JSON.
         TruncatedStreamError: The stream ended inside an event.
         InvalidOptionError: The settings, or the model's name, cannot work.
     """
@@ -221,7 +221,7 @@ class HidingSecrets:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
-        if isinstance(error, ReplyError):
+        if isinstance(error, ResponseError):
             scrub_error(error, self._settings.secrets)
             _without_frames(error)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from langchain_gemini_tools.errors import GeminiTimeoutError, UnreadableReplyError
+from langchain_gemini_tools.errors import GeminiTimeoutError, UnreadableResponseError
 
 MAX_REPLY_BYTES = 100_000_000
 """Far above any answer of the API, images and all; below what exhausts a small machine."""
@@ -25,11 +25,11 @@ class Intake:
         """Note a piece that somebody else keeps.
 
         Raises:
-            UnreadableReplyError: It is too much.
+            UnreadableResponseError: It is too much.
         """
         self._size += len(piece)
         if self._size > MAX_REPLY_BYTES:
-            error = UnreadableReplyError(
+            error = UnreadableResponseError(
                 f"The answer is longer than {MAX_REPLY_BYTES // 1_000_000} MB; it was not read to "
                 "its end."
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from langchain_gemini_tools.errors import ReplyError
+    from langchain_gemini_tools.errors import ResponseError
 
 # API keys (AIza…, AQ.…), OAuth tokens (ya29.…), and any bearer token.
 _SHAPES = re.compile(r"AIza[\w-]{10,}|AQ\.[\w-]{20,}|ya29\.[\w.-]+|(?<=Bearer )[\w.~+/=-]{8,}")
@@ -44,7 +44,7 @@ def scrub_json(value: Any, secrets: Collection[str] = ()) -> Any:
     return value
 
 
-def scrub_error(error: ReplyError, secrets: Collection[str]) -> None:
+def scrub_error(error: ResponseError, secrets: Collection[str]) -> None:
     """Take secrets out of all that an error tells, but not out of the answer on its `partial`."""
     error.args = tuple(scrub_json([*error.args], secrets))
     partial = error.partial

@@ -13,12 +13,17 @@ from langchain_gemini_tools.client.redaction import scrub, scrub_json, secrets_i
 from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.errors import (
     TruncatedStreamError,
-    UnreadableReplyError,
+    UnreadableResponseError,
     holds_error,
     map_api_error,
     parse_error_body,
 )
-from langchain_gemini_tools.sanity import is_deep, mend, refuse_deep, too_deep
+from langchain_gemini_tools.facts.json_values import (
+    check_depth,
+    is_deep,
+    normalize_json,
+    too_deep_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -105,13 +110,13 @@ def refuse_packed(response: Any) -> None:
     which are counted; two layers, or a newer coding, make gigabytes.
 
     Raises:
-        UnreadableReplyError: It is packed like that.
+        UnreadableResponseError: It is packed like that.
     """
     packed = response.headers.get("content-encoding")
     if packed is None or _CODINGS.findall(packed.lower()) in _BEARABLE:
         return
     told = scrub(packed, secrets_in(response.request.headers))
-    error = UnreadableReplyError(
+    error = UnreadableResponseError(
         f"The API answered in an encoding that nobody asked for ({told!r:.80}); it was not read."
     )
     error.is_retryable = False
@@ -155,14 +160,14 @@ def _read_json(text: bytes) -> Any:
         except ValueError:
             pass
         else:
-            refuse_deep(value, text)
+            check_depth(value, text)
             return value
     try:
         value = json.loads(text)
     except RecursionError:
-        raise too_deep() from None
+        raise too_deep_error() from None
     if isinstance(value, (dict, list)):
-        mend(value)
+        normalize_json(value)
     return value
 
 
@@ -188,11 +193,11 @@ def without_request(response: Any, text: str) -> Any:
     return type(response)(response.status_code, headers=headers, text=text)
 
 
-def _unreadable(response: Any, body: bytes) -> UnreadableReplyError:
+def _unreadable(response: Any, body: bytes) -> UnreadableResponseError:
     shown = _shown(response, body)[:_SHOWN_LENGTH]
     kind = response.headers.get("content-type", "no content type")
     kind = scrub(kind, secrets_in(response.request.headers))
-    return UnreadableReplyError(
+    return UnreadableResponseError(
         f"The API answered with something that is not a JSON object ({kind}): {shown!r}", body=shown
     )
 

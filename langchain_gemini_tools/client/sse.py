@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from langchain_gemini_tools.errors import UnreadableReplyError
+from langchain_gemini_tools.errors import UnreadableResponseError
 
 MAX_LINES = 1_000_000
 """Of one event. The API writes one; each that is kept takes forty bytes, however short it is."""
@@ -116,6 +116,6 @@ class EventReader:
 
 
 def _refuse_lines() -> NoReturn:
-    error = UnreadableReplyError(f"An event of the stream has more than {MAX_LINES} lines.")
+    error = UnreadableResponseError(f"An event of the stream has more than {MAX_LINES} lines.")
     error.is_retryable = False
     raise error

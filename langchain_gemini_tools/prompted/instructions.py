@@ -49,7 +49,7 @@ def render_instructions(options: CallOptions, template: str | None = None) -> In
         template: A text of the user's own around the tools.
 
     Raises:
-        RefusedError: Tools or options that cannot work.
+        InvalidInputError: Tools or options that cannot work.
     """
     tools = bind_tools(options.tools)
     refuse_unusable_tools(tools, options.capabilities.by_prompt())

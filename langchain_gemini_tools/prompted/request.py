@@ -21,10 +21,10 @@ from langchain_core.messages import (
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_gemini_tools.errors import (
-    EmptyReplyError,
+    EmptyResponseError,
     GeminiAPIError,
-    MalformedCallError,
-    ReplyError,
+    MalformedToolCallError,
+    ResponseError,
 )
 from langchain_gemini_tools.prompted.history import render_conversation
 from langchain_gemini_tools.prompted.instructions import render_instructions
@@ -61,13 +61,13 @@ class PromptedRequest(RenderedRequest):
 
     text_tools: TextTools = field(default_factory=TextTools)
 
-    def parse(self, reply: gemini.Reply) -> ChatResult:
+    def parse(self, reply: gemini.Response) -> ChatResult:
         """Parse the whole reply; of several candidates, those that failed are withheld."""
         with _reading_partial(self.text_tools):
             result = super().parse(reply)
         usage = getattr(result.generations[0].message, "usage_metadata", None)
         generations: list[ChatGeneration] = []
-        withheld: list[ReplyError] = []
+        withheld: list[ResponseError] = []
         for generation in result.generations:
             message, calls = read_message(_ai_message(generation.message), self.text_tools)
             _tell_answer(message, calls)
@@ -87,7 +87,7 @@ class PromptedRequest(RenderedRequest):
         """What the events of a streamed reply are fed to."""
         return PromptedStreamParser(self)
 
-    def failure(self, calls: Sequence[ReadCall], partial: AIMessage) -> ReplyError | None:
+    def failure(self, calls: Sequence[ReadCall], partial: AIMessage) -> ResponseError | None:
         """The error for an answer that may not be handed over.
 
         A call that is demanded has to be there. Where it is the model's choice, an answer with
@@ -100,7 +100,7 @@ class PromptedRequest(RenderedRequest):
         found = find_failure(calls, self.text_tools.choice)
         is_demanded = self.text_tools.choice.mode == "ANY"
         if found and (is_demanded or (self.context.refuses_empty and not self.is_second_try)):
-            return MalformedCallError(
+            return MalformedToolCallError(
                 f"The model did not make a valid call ({reason}). {found}",
                 finish_reason=reason,
                 finish_message=found,
@@ -109,15 +109,15 @@ class PromptedRequest(RenderedRequest):
         said = partial.response_metadata.get(RAW_TEXT)
         left = partial.content or partial.tool_calls or partial.invalid_tool_calls
         if said and not left and self.context.refuses_empty:
-            return EmptyReplyError(
+            return EmptyResponseError(
                 f"The answer is empty ({reason}).", finish_reason=reason, partial=partial
             )
         return None
 
-    def with_feedback(self, failure: ReplyError) -> RenderedRequest:
+    def with_feedback(self, failure: ResponseError) -> RenderedRequest:
         """The same request, followed by the failed answer and what was wrong with it."""
         said = failure.partial.response_metadata.get(RAW_TEXT) if failure.partial else None
-        if not said or not isinstance(failure, MalformedCallError):
+        if not said or not isinstance(failure, MalformedToolCallError):
             return super().with_feedback(failure)
         told = f"Your last message could not be used. {failure.finish_message} Write it again."
         more: list[gemini.Content] = [
@@ -136,7 +136,7 @@ class PromptedStreamParser(StreamParser):
         self._request = request
         self._reader = StreamReader(request.text_tools)
 
-    def feed(self, reply: gemini.Reply) -> list[ChatGenerationChunk]:
+    def feed(self, reply: gemini.Response) -> list[ChatGenerationChunk]:
         """The chunks that an event adds, without protocol."""
         return [
             ChatGenerationChunk(message=chunk)
@@ -148,7 +148,7 @@ class PromptedStreamParser(StreamParser):
         """The last chunks, with everything that was held back.
 
         Raises:
-            ReplyError: What arrived may not be taken for an answer.
+            ResponseError: What arrived may not be taken for an answer.
         """
         has_begun = self._reader.has_begun
         [last] = super().finish()
@@ -172,7 +172,7 @@ def _reading_partial(text_tools: TextTools) -> Iterator[None]:
     """An error that carries a message from the wire carries one without protocol from here on."""
     try:
         yield
-    except (GeminiAPIError, ReplyError) as error:
+    except (GeminiAPIError, ResponseError) as error:
         if error.partial is not None and RAW_TEXT not in error.partial.response_metadata:
             error.partial = without_valid_calls(read_message(error.partial, text_tools)[0])
         raise
@@ -191,7 +191,7 @@ def render_prompted(
         template: A text of the user's own around the tools.
 
     Raises:
-        RefusedError: Something that the API would refuse, or that it has no form for.
+        InvalidInputError: Something that the API would refuse, or that it has no form for.
     """
     told = render_instructions(options, template)
     conversation, repairs = render_conversation(messages)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_gemini_tools import block_types
+from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.text_tools.names import written_name
 from langchain_gemini_tools.text_tools.protocol import (
     CALL,

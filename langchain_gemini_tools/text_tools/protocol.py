@@ -16,7 +16,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import RefusedError
+from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.text_tools import spellings
 
 if TYPE_CHECKING:
@@ -51,12 +51,14 @@ def write_json(value: Any) -> str:
     """A value of a message as JSON; what JSON has no form for, as its text.
 
     Raises:
-        RefusedError: It has none either: it contains itself, is very deep, or has strange keys.
+        InvalidInputError: The value contains itself, is nested too deeply or has invalid keys.
     """
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
-        raise RefusedError(f"A message holds a value that JSON has no form for: {error}") from error
+        raise InvalidInputError(
+            f"A message holds a value that JSON has no form for: {error}"
+        ) from error
 
 
 def result_lines(name: str, number: int | None, *, failed: bool) -> tuple[str, str]:

@@ -12,10 +12,10 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_gemini_tools import block_types
-from langchain_gemini_tools.errors import RefusedError, UnsupportedBlockError
+from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockError
+from langchain_gemini_tools.facts import blocks as block_types
+from langchain_gemini_tools.facts.json_values import AS_TEXT, dump_json
 from langchain_gemini_tools.wire import replay
-from langchain_gemini_tools.wire.jsonable import AS_TEXT, dump_json
 from langchain_gemini_tools.wire.media import render_media
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
             return _render_foreign(block)
     try:
         return render_input_block(block, "ai")
-    except RefusedError:
+    except InvalidInputError:
         return _render_foreign(block)
 
 

@@ -6,10 +6,9 @@ marks it is off by a few; it also repeats the cited words, and where they stand 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+from langchain_gemini_tools.facts.spelling import snake
 
 
 def parse_grounding(grounding: Any, text: str) -> Any:
@@ -34,11 +33,6 @@ def _place(segment: dict[str, Any], text: str) -> dict[str, int]:
     places = {text.find(words, first), text.rfind(words, 0, first + len(words))} - {-1}
     first = min(places, key=lambda place: abs(place - first), default=first)
     return {"start_index": first, "end_index": first + len(words)}
-
-
-def snake(key: str) -> str:
-    """A key of the wire in LangChain's spelling."""
-    return _HUMP.sub("_", key).lower()
 
 
 def _snake_keys(value: Any) -> Any:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langchain_gemini_tools import block_types
-from langchain_gemini_tools.capabilities import reads_signatures_of
 from langchain_gemini_tools.errors import UnsupportedBlockError
+from langchain_gemini_tools.facts import blocks as block_types
+from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.wire import history
 from langchain_gemini_tools.wire.blocks import (
     block_type,
@@ -40,7 +40,7 @@ from langchain_gemini_tools.wire.tools.names import render_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.conversation import Conversation
     from langchain_gemini_tools.wire.history import Call, Repair, Reply, Turn

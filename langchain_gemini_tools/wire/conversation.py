@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from langchain_gemini_tools.errors import RefusedError
+from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.wire import history
 from langchain_gemini_tools.wire.files import encode_contents
 from langchain_gemini_tools.wire.replay import SKIP_SIGNATURE
@@ -78,10 +78,10 @@ class Conversation:
             position: Of the last message of the model.
 
         Raises:
-            RefusedError: There is nothing to send.
+            InvalidInputError: There is nothing to send.
         """
         if not self._recent:
-            raise RefusedError("There is nothing to send: no message besides system messages.")
+            raise InvalidInputError("There is nothing to send: no message besides system messages.")
         if self._recent[-1]["role"] == "model":
             explanation = f"The history ends with the model; {history.CONTINUE!r} follows it."
             self.repairs.append(history.filled(position, "ends_with_model", explanation))

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.capabilities import reads_signatures_of
 from langchain_gemini_tools.errors import (
     BlockedError,
-    EmptyReplyError,
-    MalformedCallError,
+    EmptyResponseError,
+    MalformedToolCallError,
     TruncatedStreamError,
 )
-from langchain_gemini_tools.wire.citations import is_citable, parse_grounding, snake
+from langchain_gemini_tools.facts.models import reads_signatures_of
+from langchain_gemini_tools.facts.spelling import snake
+from langchain_gemini_tools.wire.citations import is_citable, parse_grounding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +54,7 @@ class Ending:
         reason = self._fields.get("finishReason")
         return None if reason is None else str(reason)
 
-    def read(self, reply: gemini.Reply, candidate: Mapping[str, Any] | None) -> None:
+    def read(self, reply: gemini.Response, candidate: Mapping[str, Any] | None) -> None:
         """Take in one body and the candidate in it."""
         usage = reply.get("usageMetadata")
         if isinstance(usage, dict):
@@ -112,13 +113,15 @@ class Ending:
         told = f"{reason}: {message}" if message else f"{reason}"
         details: dict[str, Any] = {"finish_reason": reason, "finish_message": message}
         if is_empty and not self._saw_candidate and not self._block_reason:
-            raise EmptyReplyError("The reply is empty: no candidates and no reason given.")
+            raise EmptyResponseError("The reply is empty: no candidates and no reason given.")
         if is_empty and self._block_reason:
             raise BlockedError(f"The prompt was blocked: {self._block_reason}.", **details)
         if reason in _FAILED_CALLS or (reason in _REFUSED_CALLS and not has_calls):
-            raise MalformedCallError(f"The model did not make a valid call ({told}).", **details)
+            raise MalformedToolCallError(
+                f"The model did not make a valid call ({told}).", **details
+            )
         if is_empty and reason in _EMPTY and refuses_empty:
-            raise EmptyReplyError(f"The answer is empty ({told}).", **details)
+            raise EmptyResponseError(f"The answer is empty ({told}).", **details)
         if is_empty and reason not in _EMPTY | _CUT:
             raise BlockedError(f"The answer was withheld ({told}).", **details)
 

@@ -10,7 +10,7 @@ import io
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.wire.jsonable import encode_json
+from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def encode_contents(contents: list[gemini.Content], *, is_large: bool = False) -
         is_large: Whether there may be very long texts in them, besides files.
 
     Raises:
-        RefusedError: They hold something that JSON has no form for.
+        InvalidInputError: They hold something that JSON has no form for.
     """
     files: list[str] = []
     marker = ""

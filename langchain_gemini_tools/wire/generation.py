@@ -7,10 +7,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.spelling import camel
 from langchain_gemini_tools.wire.schema.loops import loosen_loops
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
 
 JSON = "application/json"
@@ -273,9 +274,4 @@ def _is_json_schema(value: Any) -> bool:
 
 
 def _camel(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {_camel_word(key): value for key, value in config.items()}
-
-
-def _camel_word(key: str) -> str:
-    head, *tail = key.split("_")
-    return head + "".join(word.capitalize() for word in tail)
+    return {camel(key): value for key, value in config.items()}

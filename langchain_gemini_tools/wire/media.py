@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from langchain_gemini_tools import block_types
-from langchain_gemini_tools.errors import RefusedError
+from langchain_gemini_tools.errors import InvalidInputError
+from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.wire.urls import may_be_fetched, shown, why_unreachable
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def render_media(block: Mapping[str, Any]) -> gemini.Part:
     """Render a media block as `inlineData`, `fileData` or, for plain text files, `text`.
 
     Raises:
-        RefusedError: The block says neither its bytes nor where they are, or not of which type.
+        InvalidInputError: The block lacks its data, its location or its MIME type.
     """
     part = _render_source(block, _source_of(block))
     options = {**block, **_extras(block)}
@@ -195,19 +195,19 @@ def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemin
         if _is_data_uri(url):
             return _render_data_uri(kind, url, mime_type)
         if reason := why_unreachable(url):
-            raise RefusedError(_unreachable(kind, url, reason))
+            raise InvalidInputError(_unreachable(kind, url, reason))
         return _render_uri(url, mime_type)
     if isinstance(text := source.get("text"), str):
         return {"text": text}
     if file_id := _text(source.get("file_id")):
         if _FOREIGN_FILE.fullmatch(file_id):
-            raise RefusedError(
+            raise InvalidInputError(
                 f"A {kind!r} block names {file_id!r}, a file that another vendor keeps. Send its "
                 "bytes as base64, or give it to Gemini's Files API and name its URI."
             )
         return _render_uri(file_id, mime_type)
     keys = ", ".join(sorted(map(str, block)))
-    raise RefusedError(
+    raise InvalidInputError(
         f"A {kind!r} block has no bytes and no place where they are (keys: {keys}). "
         'Give "base64" with "mime_type", or "url".'
     )
@@ -236,7 +236,7 @@ def _render_inline(kind: str, data: str | bytes | bytearray, mime_type: str | No
     mime_type = mime_type or _type_of_bytes(data)
     if not mime_type:
         example = _EXAMPLES.get(_KINDS.get(kind, ""), "application/pdf")
-        raise RefusedError(
+        raise InvalidInputError(
             f"A {kind!r} block does not say of which type it is. "
             f'Add "mime_type", for instance "{example}".'
         )
@@ -251,7 +251,7 @@ def _render_data_uri(kind: str, uri: str, mime_type: str | None) -> gemini.Part:
     header, _, data = uri.lstrip().partition(",")
     named, _, coding = header[len("data:") :].rpartition(";")
     if not data or coding.strip().lower() != "base64" or _is_data_uri(data):
-        raise RefusedError(
+        raise InvalidInputError(
             f"A {kind!r} block holds a data URI without base64 data: {header[:60]!r}. "
             "Write it as data:<mime type>;base64,<data>."
         )

@@ -11,8 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import UnreadableReplyError
-from langchain_gemini_tools.sanity import MAX_DEPTH
+from langchain_gemini_tools.errors import UnreadableResponseError
+from langchain_gemini_tools.facts.json_values import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,11 +46,13 @@ class ArgumentsWriter:
         """The JSON text that these pieces add.
 
         Raises:
-            UnreadableReplyError: They are no pieces, or do not follow on those before.
+            UnreadableResponseError: They are no pieces, or do not follow on those before.
         """
         pieces = pieces or []
         if not isinstance(pieces, list) or not all(isinstance(piece, dict) for piece in pieces):
-            raise UnreadableReplyError(f"Streamed arguments are no list of objects: {pieces!r:.80}")
+            raise UnreadableResponseError(
+                f"Streamed arguments are no list of objects: {pieces!r:.80}"
+            )
         return "".join(self._write(piece) for piece in pieces)
 
     def feed_whole(self, args: Any) -> str:
@@ -126,9 +128,9 @@ class _Container:
     def advance_to(self, step: str | int, path: _Path) -> str:
         """The text before a new member: a comma where one is due, and the member's name."""
         if isinstance(step, int) != (self.brackets == "[]") or step in self._seen:
-            raise UnreadableReplyError(f"Streamed arguments are out of order at {path!r:.200}.")
+            raise UnreadableResponseError(f"Streamed arguments are out of order at {path!r:.200}.")
         if isinstance(step, int) and step != len(self._seen):
-            raise UnreadableReplyError(f"Streamed arguments leave a gap before {path!r:.200}.")
+            raise UnreadableResponseError(f"Streamed arguments leave a gap before {path!r:.200}.")
         comma = "," if self._seen else ""
         self._seen.add(step)
         self.current = step
@@ -149,6 +151,6 @@ def _parse_path(path: Any) -> _Path:
                 steps.append(re.sub(r"\\(.)", r"\1", match["quoted"][1:-1]))
         if 0 < len(steps) <= MAX_DEPTH and position == len(path):
             return tuple(steps)
-    raise UnreadableReplyError(
+    raise UnreadableResponseError(
         f"Streamed arguments name a place that cannot be read: {path!r:.200}."
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
-from langchain_gemini_tools.errors import MalformedCallError, UnreadableReplyError
+from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
 from langchain_gemini_tools.wire.partial_args import ArgumentsWriter
 from langchain_gemini_tools.wire.replay import (
     CALL_SIGNATURES,
@@ -121,7 +121,9 @@ class PartReader:
     def read(self, part: Mapping[str, Any]) -> Piece | None:
         """The piece that a part adds, or `None` when it adds nothing a user would see."""
         if not isinstance(part, dict):
-            raise UnreadableReplyError(f"The reply holds a part that is no object: {part!r:.200}")
+            raise UnreadableResponseError(
+                f"The reply holds a part that is no object: {part!r:.200}"
+            )
         if len(part) == 1 and isinstance(text := part.get("text"), str):
             return self._read_text(text, None)  # as nearly all events of a stream are
         signature = _text(part.get("thoughtSignature"))
@@ -129,7 +131,7 @@ class PartReader:
             case {"functionCall": dict(call)} if not self._is_remote(call):
                 return self._read_call(call, signature)
             case {"functionCall": str() | int() | float() | list()}:
-                raise UnreadableReplyError(f"The reply holds a call that is none: {part!r:.200}")
+                raise UnreadableResponseError(f"The reply holds a call that is none: {part!r:.200}")
             case {"text": str(text)} if set(part) <= _TEXT_FIELDS:
                 return self._read_text(text, signature, is_thought=bool(part.get("thought")))
             case {"text": str(text)} if not part.get("thought"):
@@ -156,7 +158,9 @@ class PartReader:
         """Raise when a call began and never ended."""
         if self._partial:
             name = self._partial[0].name
-            raise MalformedCallError(f"The reply ended inside the arguments of a call to {name!r}.")
+            raise MalformedToolCallError(
+                f"The reply ended inside the arguments of a call to {name!r}."
+            )
 
     # text
 
@@ -250,7 +254,7 @@ class PartReader:
         args = call.get("args")
         if call.get("willContinue") or "partialArgs" in call:
             if not name:
-                raise UnreadableReplyError("The reply holds arguments that belong to no call.")
+                raise UnreadableResponseError("The reply holds arguments that belong to no call.")
             self._partial = (begun, ArgumentsWriter(self._parameter_names.get(name)))
             begun.fragment = self._continue_call(call).fragment
         elif name and (args is None or isinstance(args, dict)):

@@ -16,6 +16,7 @@ from langchain_gemini_tools.errors import (
     InvalidHistoryError,
     InvalidOptionError,
 )
+from langchain_gemini_tools.facts.json_values import LARGE, encode_json
 from langchain_gemini_tools.wire.contents import Reader, render_contents, render_system
 from langchain_gemini_tools.wire.conversation import Conversation
 from langchain_gemini_tools.wire.files import join_pieces
@@ -26,8 +27,7 @@ from langchain_gemini_tools.wire.generation import (
     render_safety_settings,
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
-from langchain_gemini_tools.wire.jsonable import LARGE, encode_json
-from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
+from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.declarations import (
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatResult
 
-    from langchain_gemini_tools.capabilities import Capabilities
-    from langchain_gemini_tools.errors import ReplyError
+    from langchain_gemini_tools.errors import ResponseError
+    from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
 
 
@@ -106,7 +106,7 @@ class RenderedRequest:
     encoded: bytes
     """The body's JSON, as it goes over the wire."""
     repairs: list[Repair]
-    context: ReplyContext
+    context: ResponseContext
     is_second_try: bool = False
 
     def __repr__(self) -> str:
@@ -118,11 +118,11 @@ class RenderedRequest:
         body: gemini.Request = json.loads(self.encoded)
         return body
 
-    def parse(self, reply: gemini.Reply) -> ChatResult:
+    def parse(self, reply: gemini.Response) -> ChatResult:
         """Parse the whole reply to this request.
 
         Raises:
-            ReplyError: It holds nothing that may be taken for an answer.
+            ResponseError: It holds nothing that may be taken for an answer.
         """
         return parse_response(reply, self.context)
 
@@ -130,7 +130,7 @@ class RenderedRequest:
         """What the events of a streamed reply to this request are fed to."""
         return StreamParser(self.context)
 
-    def with_feedback(self, failure: ReplyError) -> RenderedRequest:
+    def with_feedback(self, failure: ResponseError) -> RenderedRequest:
         """The same request, telling the model what was wrong with its answer to it."""
         said = failure.finish_message or failure.finish_reason or "it was empty"
         told: gemini.Part = {
@@ -141,7 +141,7 @@ class RenderedRequest:
         again: gemini.Content = {"role": "user", "parts": [*last["parts"], told]}
         return self.second_try([*before, again], failure)
 
-    def second_try(self, contents: list[gemini.Content], failure: ReplyError) -> Self:
+    def second_try(self, contents: list[gemini.Content], failure: ResponseError) -> Self:
         """This request with other contents; what the failed answer cost is remembered."""
         body: gemini.Request = {**self.body, "contents": contents}
         spent = failure.partial.usage_metadata if failure.partial else None
@@ -166,7 +166,7 @@ def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> Ren
     """Render one LangChain call as one Gemini call; equal input gives an equal request.
 
     Raises:
-        RefusedError: Something that the API would refuse, or that it has no form for.
+        InvalidInputError: Something that the API would refuse, or that it has no form for.
     """
     tools = bind_tools(options.tools)
     refuse_unusable_tools(tools, options.capabilities)
@@ -225,9 +225,9 @@ def _reply_context(
     tools: Sequence[Mapping[str, Any]],
     renamed: Mapping[str, Mapping[str, str]],
     options: CallOptions,
-) -> ReplyContext:
+) -> ResponseContext:
     """What leads back from the wire's names to the user's, and what counts as an answer."""
-    return ReplyContext(
+    return ResponseContext(
         model=options.model,
         vertexai=options.vertexai,
         tool_names=names_by_wire_name(tools),
@@ -312,7 +312,7 @@ def _encode(body: Mapping[str, Any], *, is_large: bool) -> bytes:
     """The JSON of a body whose contents may be written already.
 
     Raises:
-        RefusedError: It holds something that JSON has no form for.
+        InvalidInputError: It holds something that JSON has no form for.
     """
     pieces: list[bytes | str] = []
     for key, value in body.items():

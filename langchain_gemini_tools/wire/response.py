@@ -17,10 +17,10 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_gemini_tools.errors import (
-    FAILED_ANSWERS,
+    FEEDBACK_ERRORS,
     GeminiAPIError,
-    ReplyError,
-    UnreadableReplyError,
+    ResponseError,
+    UnreadableResponseError,
 )
 from langchain_gemini_tools.wire.ending import Ending
 from langchain_gemini_tools.wire.parts import (
@@ -56,7 +56,7 @@ _BLANK = AIMessageChunk(content="")
 
 
 @dataclass(frozen=True)
-class ReplyContext:
+class ResponseContext:
     """What reading a reply takes from the request it answers."""
 
     model: str
@@ -78,7 +78,7 @@ class ReplyContext:
 class _Answer:
     """One candidate, as far as it has been read."""
 
-    def __init__(self, context: ReplyContext) -> None:
+    def __init__(self, context: ResponseContext) -> None:
         self.reader = PartReader(
             context.tool_names,
             context.parameter_names,
@@ -88,7 +88,7 @@ class _Answer:
         self._context = context
         self._pieces: list[Piece] = []
 
-    def read(self, reply: gemini.Reply, candidate: Mapping[str, Any] | None) -> list[Piece]:
+    def read(self, reply: gemini.Response, candidate: Mapping[str, Any] | None) -> list[Piece]:
         self.ending.read(reply, candidate)
         self.reader.response_id = self.reader.response_id or reply.get("responseId")
         pieces = [piece for part in _parts(candidate) if (piece := self.reader.read(part))]
@@ -104,8 +104,8 @@ class _Answer:
                 is_empty=self.is_empty(),
                 refuses_empty=self._context.refuses_empty,
             )
-        except ReplyError as error:
-            if self._context.returns_failures and isinstance(error, FAILED_ANSWERS):
+        except ResponseError as error:
+            if self._context.returns_failures and isinstance(error, FEEDBACK_ERRORS):
                 return
             error.partial = self.partial()
             raise
@@ -155,22 +155,22 @@ def without_valid_calls(message: AIMessage) -> AIMessage:
     return message
 
 
-def parse_response(reply: gemini.Reply, context: ReplyContext) -> ChatResult:
+def parse_response(reply: gemini.Response, context: ResponseContext) -> ChatResult:
     """Parse a whole reply; each candidate becomes a generation, usage is on the first.
 
     Of several candidates, those that are no answers are left to `llm_output["withheld"]`.
 
     Raises:
-        ReplyError: The reply holds nothing that may be taken for an answer.
+        ResponseError: The reply holds nothing that may be taken for an answer.
     """
     generations: list[ChatGeneration] = []
-    withheld: list[ReplyError] = []
+    withheld: list[ResponseError] = []
     for candidate in _candidates(reply) or (None,):
         answer = _Answer(context)
         answer.read(reply, candidate)
         try:
             answer.check()
-        except ReplyError as error:
+        except ResponseError as error:
             withheld.append(error)
             continue
         message = answer.message()
@@ -190,16 +190,16 @@ class StreamParser:
     (usage, finish reason, model name, order of parts) is on the chunk that `finish` returns.
     """
 
-    def __init__(self, context: ReplyContext) -> None:
+    def __init__(self, context: ResponseContext) -> None:
         self._answer = _Answer(context)
 
-    def feed(self, reply: gemini.Reply) -> list[ChatGenerationChunk]:
+    def feed(self, reply: gemini.Response) -> list[ChatGenerationChunk]:
         """The chunks that an event adds: none, one, or more where text turns into blocks."""
         candidates = _candidates(reply)
         for candidate in candidates:
             if candidate.get("index"):
                 told = "The stream holds a second candidate; one was asked for."
-                raise UnreadableReplyError(told)
+                raise UnreadableResponseError(told)
         pieces = self._answer.read(reply, candidates[0] if candidates else None)
         if len(pieces) == 1:
             return [_render_piece(pieces[0])]
@@ -209,7 +209,7 @@ class StreamParser:
         """The last chunk, with everything that holds for the whole message.
 
         Raises:
-            ReplyError: What arrived may not be taken for an answer; it is on `partial`.
+            ResponseError: What arrived may not be taken for an answer; it is on `partial`.
         """
         with self.keeping_partial():
             self._answer.ending.check_complete()
@@ -228,7 +228,7 @@ class StreamParser:
         """Whatever fails inside, what has arrived until then is on the error's `partial`."""
         try:
             yield
-        except (GeminiAPIError, ReplyError) as error:
+        except (GeminiAPIError, ResponseError) as error:
             if error.partial is None and not self._answer.is_empty():
                 error.partial = self._answer.partial()
             raise
@@ -317,10 +317,12 @@ def _fragment_chunk(
     )
 
 
-def _candidates(reply: gemini.Reply) -> list[dict[str, Any]]:
+def _candidates(reply: gemini.Response) -> list[dict[str, Any]]:
     candidates = reply.get("candidates") or []
     if not isinstance(candidates, list) or [c for c in candidates if not isinstance(c, dict)]:
-        raise UnreadableReplyError("The reply's `candidates` are no list of objects.", body=reply)
+        raise UnreadableResponseError(
+            "The reply's `candidates` are no list of objects.", body=reply
+        )
     return candidates
 
 
@@ -328,5 +330,5 @@ def _parts(candidate: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     content = (candidate or {}).get("content") or {}
     parts = content.get("parts") or [] if isinstance(content, dict) else content
     if not isinstance(parts, list):
-        raise UnreadableReplyError("The reply's `parts` are no list.", body=candidate)
+        raise UnreadableResponseError("The reply's `parts` are no list.", body=candidate)
     return parts

@@ -122,5 +122,5 @@ class Request(TypedDict, total=False):
     labels: dict[str, str]
 
 
-Reply = dict[str, Any]
+Response = dict[str, Any]
 """A whole answer, or one event of a streamed one, as the server wrote it."""

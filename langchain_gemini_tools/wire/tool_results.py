@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import orjson
 
-from langchain_gemini_tools import block_types
-from langchain_gemini_tools.sanity import MAX_DEPTH, is_deep
-from langchain_gemini_tools.wire.jsonable import AS_TEXT, LARGE, dump_json
+from langchain_gemini_tools.facts import blocks as block_types
+from langchain_gemini_tools.facts.json_values import AS_TEXT, LARGE, MAX_DEPTH, dump_json, is_deep
 from langchain_gemini_tools.wire.media import has_media, render_media
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage
 
-    from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
 
 _MAX_EXACT_INT = 2**53

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
 
-from langchain_gemini_tools.errors import UnreadableReplyError
+from langchain_gemini_tools.errors import UnreadableResponseError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,12 +20,12 @@ def parse_count(reply: Mapping[str, Any]) -> int:
     """How many tokens `:countTokens` counted.
 
     Raises:
-        UnreadableReplyError: It tells something else.
+        UnreadableResponseError: It tells something else.
     """
     told = reply.get("totalTokens", 0)  # a zero is left out
     count = _parse_count(told)
     if count is None or count < 0:
-        raise UnreadableReplyError(f"The reply's `totalTokens` are no count: {told!r:.80}")
+        raise UnreadableResponseError(f"The reply's `totalTokens` are no count: {told!r:.80}")
     return count
 
 

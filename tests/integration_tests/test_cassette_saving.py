@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langchain_gemini_tools.errors import GeminiToolsError, UnreadableReplyError
+from langchain_gemini_tools.errors import GeminiToolsError, UnreadableResponseError
 from langchain_gemini_tools.testing import (
     CassetteError,
     CassetteFileError,
@@ -99,7 +99,7 @@ def test_a_credential_in_binary_data_is_not_saved(model: ChatGemini, emulator: E
     with (
         pytest.raises(SecretFoundError, match=r"base64: the credential that was used"),
         cassette("weather", record_mode="all"),
-        pytest.raises(UnreadableReplyError),
+        pytest.raises(UnreadableResponseError),
     ):
         model.invoke(QUESTION)
     assert not FILE.exists()

@@ -30,7 +30,7 @@ from langchain_gemini_tools.errors import (
     GeminiServerError,
     GeminiTimeoutError,
     GeminiToolsError,
-    UnreadableReplyError,
+    UnreadableResponseError,
 )
 
 if TYPE_CHECKING:
@@ -691,7 +691,7 @@ class TestAClientOfTheUsers:
     async def test_tells_unreadable_replies_apart(self, way: str) -> None:
         with (
             serving(lambda c, _: c.sendall(whole(b"<html>"))) as server,
-            pytest.raises(UnreadableReplyError),
+            pytest.raises(UnreadableResponseError),
         ):
             await called(self.client(server), way)
 
@@ -711,7 +711,7 @@ class TestAClientOfTheUsers:
         for levels in (150, 20_000):
             with (
                 serving(answer('{"deep": ' + "[" * levels + "]" * levels + "}")) as server,
-                pytest.raises(UnreadableReplyError, match="more than 100 levels deep") as raised,
+                pytest.raises(UnreadableResponseError, match="more than 100 levels deep") as raised,
             ):
                 await called(self.client(server), way)
             assert not raised.value.is_retryable

@@ -13,11 +13,11 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.runnables import RunnableLambda
 
 from langchain_gemini_tools.errors import (
-    EmptyReplyError,
+    EmptyResponseError,
     GeminiRateLimitError,
     GeminiServerError,
     GeminiToolsError,
-    MalformedCallError,
+    MalformedToolCallError,
 )
 from tests.emulator import faults
 from tests.integration_tests.play import get_weather
@@ -30,13 +30,13 @@ MESSAGE = "Malformed function call: print(default_api.get_weather(city=))"
 FAILURES: dict[str, tuple[dict[str, Any], type[GeminiToolsError], str]] = {
     "malformed": (
         {"parts": [], "finish_reason": "MALFORMED_FUNCTION_CALL", "finish_message": MESSAGE},
-        MalformedCallError,
+        MalformedToolCallError,
         MESSAGE,
     ),
-    "empty": ({"parts": []}, EmptyReplyError, "STOP"),
+    "empty": ({"parts": []}, EmptyResponseError, "STOP"),
     "unexpected": (
         {"parts": [], "finish_reason": "UNEXPECTED_TOOL_CALL", "finish_message": "Who?"},
-        MalformedCallError,
+        MalformedToolCallError,
         "Who?",
     ),
 }
@@ -134,7 +134,7 @@ async def test_a_stream_that_has_begun_is_not_begun_again(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     emulator.reply(parts=[{"text": "Let me see."}], finish_reason="MALFORMED_FUNCTION_CALL")
-    with pytest.raises(MalformedCallError) as raised:
+    with pytest.raises(MalformedToolCallError) as raised:
         await ask(make_model(max_retries=6), way)
     assert len(emulator.requests) == 1
     assert raised.value.partial is not None
@@ -156,7 +156,7 @@ def test_an_agent_does_not_end_on_an_empty_answer(
     emulator.reply(parts=[])
     emulator.reply(parts=[])
     agent: Any = create_agent(make_model(max_retries=1), tools=[get_weather])
-    with pytest.raises(EmptyReplyError):
+    with pytest.raises(EmptyResponseError):
         agent.invoke({"messages": "What is the weather in Oslo?"})
 
 
@@ -166,7 +166,7 @@ def test_an_agent_does_not_end_on_an_empty_answer_without_retries_either(
 ) -> None:
     emulator.reply(parts=[])
     agent: Any = create_agent(make_model(max_retries=0), tools=[get_weather])
-    with pytest.raises(EmptyReplyError):
+    with pytest.raises(EmptyResponseError):
         list(agent.stream({"messages": "Weather?"}, stream_mode=mode))
     assert len(emulator.requests) == 1
 
@@ -205,7 +205,7 @@ async def test_callbacks_see_that_an_answer_was_asked_for_once_more(
     await ask(make_model(max_retries=2).with_config(callbacks=[seen]), way)
     [(attempt, error)] = seen.seen
     assert attempt == 1
-    assert isinstance(error, EmptyReplyError)
+    assert isinstance(error, EmptyResponseError)
 
 
 class RetriesOfStreams(BaseCallbackHandler):

@@ -33,7 +33,7 @@ class Refused:
     """A reply that raises."""
 
     reply: dict[str, Any]
-    error: type[errors.ReplyError]
+    error: type[errors.ResponseError]
     line: str
     requests: int = 1
     """2: asked once more, with feedback."""
@@ -90,7 +90,7 @@ REFUSED = {
     ),
     "malformed-call": Refused(
         _ended("MALFORMED_FUNCTION_CALL", message="print(get_weather("),
-        errors.MalformedCallError,
+        errors.MalformedToolCallError,
         "The model did not make a valid call (MALFORMED_FUNCTION_CALL: print(get_weather().",
         requests=2,
         reason="MALFORMED_FUNCTION_CALL",
@@ -98,14 +98,14 @@ REFUSED = {
     ),
     "malformed-call-beside-a-call": Refused(
         _ended("MALFORMED_FUNCTION_CALL", CALL),
-        errors.MalformedCallError,
+        errors.MalformedToolCallError,
         "The model did not make a valid call (MALFORMED_FUNCTION_CALL).",
         requests=2,
         reason="MALFORMED_FUNCTION_CALL",
     ),
     "unexpected-call-without-a-call": Refused(
         _ended("UNEXPECTED_TOOL_CALL", message="Who?"),
-        errors.MalformedCallError,
+        errors.MalformedToolCallError,
         "The model did not make a valid call (UNEXPECTED_TOOL_CALL: Who?).",
         requests=2,
         reason="UNEXPECTED_TOOL_CALL",
@@ -113,21 +113,21 @@ REFUSED = {
     ),
     "missing-signature": Refused(
         _ended("MISSING_THOUGHT_SIGNATURE"),
-        errors.MalformedCallError,
+        errors.MalformedToolCallError,
         "The model did not make a valid call (MISSING_THOUGHT_SIGNATURE).",
         requests=2,
         reason="MISSING_THOUGHT_SIGNATURE",
     ),
     "nothing-in-it": Refused(
         _ended("STOP"),
-        errors.EmptyReplyError,
+        errors.EmptyResponseError,
         "The answer is empty (STOP).",
         requests=2,
         reason="STOP",
     ),
     "an-empty-text": Refused(
         _ended("STOP", {"text": ""}),
-        errors.EmptyReplyError,
+        errors.EmptyResponseError,
         "The answer is empty (STOP).",
         requests=2,
         reason="STOP",
@@ -195,7 +195,7 @@ async def test_no_candidates_are_asked_for_once_more(
         emulator.reply(**_no_candidates())
     is_stream = way.endswith("stream")
     with pytest.raises(
-        errors.TruncatedStreamError if is_stream else errors.EmptyReplyError
+        errors.TruncatedStreamError if is_stream else errors.EmptyResponseError
     ) as raised:
         await ask(make_model(max_retries=2), way)
     assert isinstance(raised.value, core.ModelError)
@@ -252,7 +252,7 @@ async def test_a_call_cut_inside_its_arguments_is_no_call(
         credentials=Credentials(ACCESS_TOKEN),  # type: ignore[no-untyped-call]
     )
     seen: list[Any] = []
-    with pytest.raises(errors.ReplyError) as raised:
+    with pytest.raises(errors.ResponseError) as raised:
         await ask(chat.bind_tools([get_weather]), way, seen)
     assert isinstance(raised.value, core.ModelError)
     assert raised.value.partial is not None

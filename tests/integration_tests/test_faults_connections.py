@@ -158,7 +158,7 @@ async def test_an_answer_without_an_end_is_not_taken_in(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:
     emulator.reply("Sunny in Oslo.", fault=faults.endless())
-    with pytest.raises(errors.UnreadableReplyError, match="longer than 100 MB"):
+    with pytest.raises(errors.UnreadableResponseError, match="longer than 100 MB"):
         await ask(make_model(max_retries=2), way)
     assert len(emulator.requests) == 1
 
@@ -197,7 +197,7 @@ async def test_a_small_answer_does_not_unpack_to_a_huge_one(
 ) -> None:
     emulator.reply("Sunny in Oslo.", fault=faults.packed(coding, BOMBS[coding]()))
     tracemalloc.start()
-    with pytest.raises(errors.UnreadableReplyError, match="nobody asked for") as raised:
+    with pytest.raises(errors.UnreadableResponseError, match="nobody asked for") as raised:
         await ask(make_model(max_retries=2), way)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -354,18 +354,18 @@ async def test_no_retries_means_one_request(
     [
         pytest.param(
             "<!DOCTYPE html><title>Sign in</title>",
-            errors.UnreadableReplyError,
-            errors.UnreadableReplyError,
+            errors.UnreadableResponseError,
+            errors.UnreadableResponseError,
             id="login-page",
         ),
         pytest.param(
-            b"", errors.UnreadableReplyError, errors.TruncatedStreamError, id="empty-body"
+            b"", errors.UnreadableResponseError, errors.TruncatedStreamError, id="empty-body"
         ),
         pytest.param(
-            "[]", errors.UnreadableReplyError, errors.TruncatedStreamError, id="empty-list"
+            "[]", errors.UnreadableResponseError, errors.TruncatedStreamError, id="empty-list"
         ),
         pytest.param(
-            "null", errors.UnreadableReplyError, errors.UnreadableReplyError, id="json-null"
+            "null", errors.UnreadableResponseError, errors.UnreadableResponseError, id="json-null"
         ),
     ],
 )
@@ -375,8 +375,8 @@ async def test_a_200_that_is_no_reply_is_not_taken_for_one(
     make_model: MakeModel,
     library: str,
     body: Any,
-    unary: type[errors.ReplyError],
-    streamed: type[errors.ReplyError],
+    unary: type[errors.ResponseError],
+    streamed: type[errors.ResponseError],
     way: str,
 ) -> None:
     for _ in range(3):

@@ -63,7 +63,7 @@ def _data(*events: Any, finish: str | None = None) -> list[Any]:
 SERVER = (errors.GeminiServerError, core.ModelAPIError, OVERLOADED)
 CUT = (errors.TruncatedStreamError, core.ModelConnectionError)
 LOST = (errors.GeminiConnectionError, core.ModelConnectionError, "The connection to the API failed")
-UNREADABLE = (errors.UnreadableReplyError, core.ModelAPIError)
+UNREADABLE = (errors.UnreadableResponseError, core.ModelAPIError)
 NO_END = "The stream ended without a finish reason"
 
 CASES = {

@@ -16,10 +16,10 @@ from langchain_core.outputs import ChatGeneration
 from pydantic import BaseModel
 
 from langchain_gemini_tools.errors import (
-    EmptyReplyError,
+    EmptyResponseError,
+    InvalidInputError,
     InvalidOptionError,
-    MalformedCallError,
-    RefusedError,
+    MalformedToolCallError,
     TruncatedStreamError,
     UnknownToolError,
 )
@@ -289,7 +289,7 @@ async def test_a_call_that_stays_missing_is_an_error(
     for _ in range(answers):
         emulator.reply("It is sunny, I think.", usage=USAGE)
     chat = make_model(model=GEMMA, max_retries=retries)
-    with pytest.raises(MalformedCallError, match="It had to call a tool") as raised:
+    with pytest.raises(MalformedToolCallError, match="It had to call a tool") as raised:
         await ask(chat.bind_tools([get_weather], tool_choice="any"), way)
     assert len(emulator.requests) == answers
     assert raised.value.partial is not None
@@ -400,7 +400,7 @@ async def test_raise_does_not_hand_over_invalid_calls(
 ) -> None:
     emulator.reply("TOOL_CALL: get_wether({})")
     chat = make_model(model=GEMMA, on_malformed="raise")
-    with pytest.raises(MalformedCallError, match="There is no tool named 'get_wether'"):
+    with pytest.raises(MalformedToolCallError, match="There is no tool named 'get_wether'"):
         await ask(chat.bind_tools([get_weather]), way)
 
 
@@ -439,7 +439,7 @@ async def test_an_answer_of_leaked_tokens_alone_is_empty(
 ) -> None:
     emulator.reply("<end_of_turn>")
     chat = make_model(model=GEMMA, on_malformed="raise")
-    with pytest.raises(EmptyReplyError):
+    with pytest.raises(EmptyResponseError):
         await ask(chat.bind_tools([get_weather]), way)
 
 
@@ -688,5 +688,5 @@ def test_arguments_that_have_no_text_are_refused(
 ) -> None:
     asked = AIMessage("")
     asked.tool_calls = [{"type": "tool_call", "id": "a", "name": "f", "args": {"v": value}}]
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         make_model(model=GEMMA).preview([HumanMessage("Hi"), asked])

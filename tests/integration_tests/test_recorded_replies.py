@@ -87,7 +87,7 @@ def failure_of(exchange: Exchange) -> Failure | None:
     told = (str(reason), str(message or ""))
     attributes = {"finish_reason": reason, "finish_message": message}
     if reason in CALL_FAILURES and not recorded.calls:
-        return Failure(errors.MalformedCallError, told, attributes)
+        return Failure(errors.MalformedToolCallError, told, attributes)
     if recorded.is_empty and reason not in MAY_BE_EMPTY:
         return Failure(errors.BlockedError, told, attributes)
     return None

@@ -73,7 +73,7 @@ FINAL: dict[str, tuple[dict[str, Any], type[Exception]]] = {
         {"text": "It is", "finish_reason": None, "fault": faults.ended_early()},
         errors.TruncatedStreamError,
     ),
-    "nonsense": ({"body": "<p>Hello"}, errors.UnreadableReplyError),
+    "nonsense": ({"body": "<p>Hello"}, errors.UnreadableResponseError),
 }
 """What raises; the story goes on with the history as it was."""
 

@@ -31,9 +31,9 @@ from langchain_gemini_tools.errors import (
     GeminiToolsError,
     InvalidOptionError,
     TruncatedStreamError,
-    UnreadableReplyError,
+    UnreadableResponseError,
 )
-from langchain_gemini_tools.sanity import MAX_DEPTH
+from langchain_gemini_tools.facts.json_values import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,7 +172,7 @@ def test_an_answer_that_is_nested_too_deep_is_refused(
 
     assert answered(MAX_DEPTH - 1)
     for levels in (MAX_DEPTH + 1, 900, 100_000):
-        with pytest.raises(UnreadableReplyError, match="more than 100 levels deep") as caught:
+        with pytest.raises(UnreadableResponseError, match="more than 100 levels deep") as caught:
             answered(levels)
         assert not caught.value.is_retryable
 
@@ -387,14 +387,14 @@ def test_an_error_with_status_200_is_an_error(way: str, body: Any) -> None:
     "body", [b"<html>\n<p>log in</p></html>", b'data: {"a": }\n\n', b"data: 7\n\n", b"\xff\xfe"]
 )
 def test_what_is_not_json_is_unreadable(way: str, body: bytes) -> None:
-    with pytest.raises(UnreadableReplyError, match="not a JSON object"):
+    with pytest.raises(UnreadableResponseError, match="not a JSON object"):
         run(answering(body), way)
 
 
 @pytest.mark.parametrize("way", ["send", "asend"])
 @pytest.mark.parametrize("body", [b"", b"[]", b'"text"', b'{"a": ', b"[" * 1_000 + b"]" * 1_000])
 def test_a_whole_reply_must_be_an_object(way: str, body: bytes) -> None:
-    with pytest.raises(UnreadableReplyError):
+    with pytest.raises(UnreadableResponseError):
         run(answering(body), way)
 
 

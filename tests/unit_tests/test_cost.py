@@ -19,7 +19,7 @@ import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.wire.request import render_request
-from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
+from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PACKAGE = str(Path(langchain_gemini_tools.__file__).parent)
 MODEL = ChatGemini(model="gemini-3-flash-preview", api_key="not-used")
-CONTEXT = ReplyContext("gemini-3-flash-preview")
+CONTEXT = ResponseContext("gemini-3-flash-preview")
 
 
 def lines_run(function: Callable[[], object]) -> int:

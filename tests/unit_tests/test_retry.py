@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools.errors import (
-    EmptyReplyError,
+    EmptyResponseError,
     GeminiAPIError,
     GeminiConnectionError,
     GeminiTimeoutError,
@@ -125,8 +125,8 @@ async def test_a_recording_that_asks_to_wait_too_long_fails_as_the_api_did(way: 
 
 @both_ways
 async def test_an_answer_that_the_model_got_wrong_is_not_repeated_as_it_was(way: str) -> None:
-    scripted = Scripted([EmptyReplyError("nothing"), "ok"])
-    with pytest.raises(EmptyReplyError):
+    scripted = Scripted([EmptyResponseError("nothing"), "ok"])
+    with pytest.raises(EmptyResponseError):
         await called(scripted, way)
     assert scripted.slept == []
 

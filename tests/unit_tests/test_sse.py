@@ -8,7 +8,7 @@ import pytest
 
 from langchain_gemini_tools.client import sse
 from langchain_gemini_tools.client.sse import EventReader
-from langchain_gemini_tools.errors import UnreadableReplyError
+from langchain_gemini_tools.errors import UnreadableResponseError
 
 MARK = "\ufeff".encode()
 ERROR = b'{\n  "error": {\n    "code": 503\n  }\n}\n'
@@ -112,7 +112,7 @@ def test_a_bare_text_is_read_once(stream: bytes) -> None:
 def test_lines_without_end_are_refused(monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
     monkeypatch.setattr(sse, "MAX_LINES", 1000)
     assert len(read(line * 1000)) == 1
-    with pytest.raises(UnreadableReplyError, match="more than 1000 lines") as raised:
+    with pytest.raises(UnreadableResponseError, match="more than 1000 lines") as raised:
         read(line * 1001)
     assert not raised.value.is_retryable
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.facts.spelling import camel, snake
 
 BUILTIN_TOOLS = (
     "googleSearch",
@@ -37,19 +37,9 @@ _COUNTERPARTS = {
 _OPAQUE = frozenset({"headers"})  # the user's own keys live in there
 
 
-def camel_case(key: str) -> str:
-    """`google_search` as the wire spells it: `googleSearch`."""
-    return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), key)
-
-
-def snake_case(key: str) -> str:
-    """`googleSearch` as Python spells it: `google_search`."""
-    return re.sub(r"([A-Z])", lambda match: f"_{match[1].lower()}", key)
-
-
 def is_builtin(key: str) -> bool:
     """Whether `key`, in either spelling, is a tool of Google's."""
-    return camel_case(key) in BUILTIN_TOOLS
+    return camel(key) in BUILTIN_TOOLS
 
 
 def uses_computer(tool: Mapping[str, Any]) -> bool:
@@ -63,14 +53,14 @@ def uses_computer(tool: Mapping[str, Any]) -> bool:
 
 def render_builtin(key: str, settings: Any) -> dict[str, Any]:
     """One built-in tool as the wire spells it; no settings are empty settings."""
-    return {camel_case(key): {} if settings is None else camel_keys(settings)}
+    return {camel(key): {} if settings is None else camel_keys(settings)}
 
 
 def camel_keys(value: Any) -> Any:
     """A copy with every key as the wire spells it, except for keys that are the user's own."""
     if isinstance(value, Mapping):
         return {
-            camel_case(key): dict(item) if key in _OPAQUE else camel_keys(item)
+            camel(key): dict(item) if key in _OPAQUE else camel_keys(item)
             for key, item in value.items()
         }
     return [camel_keys(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -78,7 +68,7 @@ def camel_keys(value: Any) -> Any:
 
 def unknown_tool(keys: list[str]) -> InvalidToolError:
     """The error for a dict that is neither a function nor a tool of Google's."""
-    known = ", ".join(snake_case(name) for name in BUILTIN_TOOLS)
+    known = ", ".join(snake(name) for name in BUILTIN_TOOLS)
     return InvalidToolError(
         f"A tool with the keys {', '.join(map(repr, keys))} is neither a function (which has a "
         f"name and a schema) nor one of Gemini's built-in tools: {known}."

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
+from langchain_gemini_tools.facts.spelling import camel
 from langchain_gemini_tools.wire import shapes as gemini
-from langchain_gemini_tools.wire.tools.builtin import camel_case, camel_keys
+from langchain_gemini_tools.wire.tools.builtin import camel_keys
 from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name, render_name
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.facts.models import Capabilities
 
 _MODES = {
     "auto": "AUTO",
@@ -167,7 +168,7 @@ def _name_in(choice: Mapping[str, Any]) -> Any:
 
 
 def _read_mapping(choice: Mapping[str, Any], bound: Sequence[Mapping[str, Any]]) -> ToolChoice:
-    keys = {camel_case(key) for key in choice}
+    keys = {camel(key) for key in choice}
     if keys & {"functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations"}:
         return _read_config(choice, bound)
     match choice.get("type"):
@@ -188,7 +189,7 @@ def _read_mapping(choice: Mapping[str, Any], bound: Sequence[Mapping[str, Any]])
 
 def _read_config(config: Mapping[str, Any], bound: Sequence[Mapping[str, Any]]) -> ToolChoice:
     """A whole `toolConfig`, in either key case."""
-    spelled = {camel_case(key): value for key, value in config.items() if value is not None}
+    spelled = {camel(key): value for key, value in config.items() if value is not None}
     unknown = spelled.keys() - gemini.ToolConfig.__annotations__.keys()
     if unknown:
         raise InvalidOptionError(f"tool_config has no field {', '.join(sorted(unknown))}.")
@@ -200,7 +201,7 @@ def _read_config(config: Mapping[str, Any], bound: Sequence[Mapping[str, Any]]) 
 def _read_calling_config(
     config: Mapping[str, Any], bound: Sequence[Mapping[str, Any]]
 ) -> ToolChoice:
-    spelled = {camel_case(key): value for key, value in config.items() if value is not None}
+    spelled = {camel(key): value for key, value in config.items() if value is not None}
     names = _known_names(spelled.pop("allowedFunctionNames", None) or (), bound)
     choice = _read_mode(spelled.pop("mode", None))
     if names and choice.mode is None:

@@ -14,9 +14,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.schema.loops import loosen_loops
 from langchain_gemini_tools.wire.schema.references import endless_definitions
-from langchain_gemini_tools.wire.tools.builtin import snake_case, uses_computer
+from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.declarations import BoundTool
 from langchain_gemini_tools.wire.tools.names import (
     names_by_wire_name,
@@ -29,7 +30,7 @@ from langchain_gemini_tools.wire.tools.places import parts_of, places_of_definit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from langchain_gemini_tools.capabilities import Capabilities
+    from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.declarations import SchemaForm
 
 MAX_FUNCTIONS = 512
@@ -171,7 +172,7 @@ def _builtin_findings(
 
 
 def _keys(builtin: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(snake_case(key) for tool in builtin for key in tool)
+    return ", ".join(snake(key) for tool in builtin for key in tool)
 
 
 def _size_findings(bound: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

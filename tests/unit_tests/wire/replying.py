@@ -6,7 +6,7 @@ import functools
 import operator
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
+from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 MODEL = "gemini-3-flash-preview"
-CONTEXT = ReplyContext(MODEL, {"search": "search", "weather": "weather"})
+CONTEXT = ResponseContext(MODEL, {"search": "search", "weather": "weather"})
 ANSWER = "0d0e09b1"
 """How blocks and logs of the reply `r1` begin."""
 USAGE = {"promptTokenCount": 7, "candidatesTokenCount": 5, "totalTokenCount": 12}
@@ -50,19 +50,19 @@ def event(*parts: Any) -> Json:
     return {"candidates": [{"content": content, "index": 0}], **told}
 
 
-def parse(body: Json, context: ReplyContext = CONTEXT) -> AIMessage:
+def parse(body: Json, context: ResponseContext = CONTEXT) -> AIMessage:
     message = parse_response(body, context).generations[0].message
     assert message.type == "ai"
     return message  # type: ignore[return-value]
 
 
-def chunks(bodies: Iterable[Json], context: ReplyContext = CONTEXT) -> list[AIMessageChunk]:
+def chunks(bodies: Iterable[Json], context: ResponseContext = CONTEXT) -> list[AIMessageChunk]:
     parser = StreamParser(context)
     generations = [chunk for body in bodies for chunk in parser.feed(body)]
     return [chunk.message for chunk in (*generations, *parser.finish())]  # type: ignore[misc]
 
 
-def stream(bodies: Iterable[Json], context: ReplyContext = CONTEXT) -> AIMessageChunk:
+def stream(bodies: Iterable[Json], context: ResponseContext = CONTEXT) -> AIMessageChunk:
     """What the chunks of a stream add up to."""
     return functools.reduce(operator.add, chunks(bodies, context))
 

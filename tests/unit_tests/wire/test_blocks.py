@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import (
     GeminiToolsError,
-    RefusedError,
+    InvalidInputError,
     UnsupportedBlockError,
 )
 from tests.unit_tests.wire.asking import GEMINI_3, Json, contents, model, user
@@ -176,7 +176,7 @@ def test_an_unknown_block_that_contains_itself_is_refused() -> None:
     block["again"] = [block]
     message = AIMessage("")
     message.content = [block]
-    with pytest.raises(RefusedError, match="contains itself"):
+    with pytest.raises(InvalidInputError, match="contains itself"):
         contents([ASK, message, ASK])
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.errors import RefusedError, UnsupportedBlockError
+from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockError
 from tests.unit_tests.wire.asking import (
     GEMINI_2,
     GEMINI_3,
@@ -69,7 +69,7 @@ def test_an_agents_second_question_is_sent_whole() -> None:
     ],
 )
 def test_a_request_without_contents_is_refused(messages: list[BaseMessage]) -> None:
-    with pytest.raises(RefusedError, match="nothing to send"):
+    with pytest.raises(InvalidInputError, match="nothing to send"):
         contents(messages)
 
 
@@ -176,7 +176,7 @@ def test_any_conversation_keeps_the_rules_and_loses_no_result(
     messages, marks = conversation
     try:
         body = sent(messages, name)  # held to the rules of the API
-    except RefusedError as error:
+    except InvalidInputError as error:
         assert "nothing to send" in str(error)  # noqa: PT017 - the one reason there may be
         assert not marks
         return

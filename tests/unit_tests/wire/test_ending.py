@@ -6,9 +6,9 @@ import pytest
 
 from langchain_gemini_tools.errors import (
     BlockedError,
-    EmptyReplyError,
-    MalformedCallError,
-    ReplyError,
+    EmptyResponseError,
+    MalformedToolCallError,
+    ResponseError,
     TruncatedStreamError,
 )
 from tests.unit_tests.wire.replying import (
@@ -87,14 +87,14 @@ def test_an_answer_that_was_withheld_is_an_error_naming_the_reason(reason: str) 
 @pytest.mark.parametrize("reason", FAILED + REFUSED)
 def test_a_call_that_failed_is_never_an_answer(reason: str) -> None:
     for read in (parse, lambda body: stream([body])):
-        with pytest.raises(MalformedCallError, match=f"{reason}: Because.") as error:
+        with pytest.raises(MalformedToolCallError, match=f"{reason}: Because.") as error:
             read(ended(reason))
         assert error.value.is_retryable
 
 
 @pytest.mark.parametrize("reason", FAILED)
 def test_what_stands_beside_a_failed_call_is_kept_but_not_to_be_executed(reason: str) -> None:
-    with pytest.raises(MalformedCallError) as error:
+    with pytest.raises(MalformedToolCallError) as error:
         parse(ended(reason, text("Let me see."), call("a", city="Oslo")))
     partial = error.value.partial
     assert partial is not None
@@ -131,7 +131,7 @@ def test_a_blocked_prompt_is_an_error_naming_the_reason(feedback: Json, words: s
 def test_a_reply_without_candidates_and_reason_is_empty() -> None:
     bodies: list[Json] = [{}, {"candidates": []}, {"candidates": None, "promptFeedback": {}}]
     for body in bodies:
-        with pytest.raises(EmptyReplyError):
+        with pytest.raises(EmptyResponseError):
             parse(body)
 
 
@@ -234,7 +234,7 @@ def test_fields_of_other_types_spoil_nothing(fields: dict[str, Any]) -> None:
 
 def test_a_feedback_of_another_type_is_no_reason() -> None:
     assert parse({**reply([text("a")]), "promptFeedback": "fine"}).content == "a"
-    with pytest.raises(ReplyError):
+    with pytest.raises(ResponseError):
         parse({"promptFeedback": ["bad"]})
 
 

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.errors import RefusedError
+from langchain_gemini_tools.errors import InvalidInputError
 from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, calling, result, sent, tool_call
 
 LARGE = "QUJD-_+/" * 400_000
@@ -84,7 +84,7 @@ def test_a_part_that_contains_itself_is_refused() -> None:
     part["functionResponse"]["parts"].append(part)
     made = AIMessage("")
     made.content = [{"type": "gemini_part", "part": part}]
-    with pytest.raises(RefusedError, match="contains itself"):
+    with pytest.raises(InvalidInputError, match="contains itself"):
         ChatGemini(model=GEMINI_3).preview([ASK, made, ASK])
 
 

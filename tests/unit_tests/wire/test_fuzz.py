@@ -39,11 +39,11 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel, ValidationError
 
-from langchain_gemini_tools import block_types
 from langchain_gemini_tools.client.pool import LIBRARIES
 from langchain_gemini_tools.client.replies import parse_event
-from langchain_gemini_tools.errors import GeminiToolsError, RefusedError
-from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
+from langchain_gemini_tools.errors import GeminiToolsError, InvalidInputError
+from langchain_gemini_tools.facts import blocks as block_types
+from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from tests.emulator.refusal import Refusal
 from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, sent
 from tests.unit_tests.wire.replying import call, reply, text
@@ -147,7 +147,7 @@ def bodies(draw: st.DrawFn) -> Json:
 
 
 REPLIES = bodies() | st.dictionaries(KEYS, JSON, max_size=4)
-CONTEXT = ReplyContext(GEMINI_3, {"search": "search"})
+CONTEXT = ResponseContext(GEMINI_3, {"search": "search"})
 HTTP = next(importlib.import_module(name) for name in LIBRARIES if importlib.util.find_spec(name))
 ANSWERED = HTTP.Response(200, request=HTTP.Request("POST", "http://localhost"))
 
@@ -196,7 +196,7 @@ def use(message: AIMessage) -> None:
     results = [ToolMessage("done", tool_call_id=found["id"]) for found in message.tool_calls]
     assert all(found["id"] and found["name"] for found in message.tool_calls)
     for model in (GEMINI_3, GEMINI_2):
-        with contextlib.suppress(RefusedError, Refusal):
+        with contextlib.suppress(InvalidInputError, Refusal):
             sent([HumanMessage("Hi"), message, *results, HumanMessage("And?")], model)
 
 
@@ -237,7 +237,7 @@ def test_a_deep_reply_is_a_message_or_an_error_of_ours(kind: str, levels: int, p
     for message in (whole(body), streamed([body])):
         if message:
             assert isinstance(message.text, str)
-            with contextlib.suppress(RefusedError, Refusal):
+            with contextlib.suppress(InvalidInputError, Refusal):
                 results = [ToolMessage("x", tool_call_id=c["id"]) for c in message.tool_calls]
                 sent([HumanMessage("Hi"), message, *results], GEMINI_3)
 
@@ -441,7 +441,7 @@ def test_any_messages_are_a_request_that_the_api_takes_or_are_refused(
         event("sent")
     except Refusal as refusal:
         raise AssertionError(f"{refusal} {getattr(refusal, 'why', '')}") from refusal
-    except RefusedError as error:
+    except InvalidInputError as error:
         event(type(error).__name__)
 
 
@@ -456,7 +456,7 @@ def test_any_argument_and_any_result_is_sent_or_refused(value: Any) -> None:
     for history in ([asked], [asked, answered]):
         try:
             sent([HumanMessage("Hi"), *history])
-        except RefusedError as error:
+        except InvalidInputError as error:
             event(str(error)[:40])
 
 
@@ -467,7 +467,7 @@ def test_any_tools_are_declared_as_the_api_takes_them_or_are_refused(
 ) -> None:
     try:
         sent([HumanMessage("Hi")], GEMINI_3, tools=tools, tool_choice=choice)
-    except RefusedError as error:
+    except InvalidInputError as error:
         event(type(error).__name__)
 
 
@@ -481,5 +481,5 @@ def test_a_deep_value_is_sent_or_refused(place: str, kind: str, levels: int) -> 
     asked = HumanMessage([{"type": "image", "source": value}] if place == "a block" else "Hi")
     schema = {"type": "object", "properties": {"a": value}}
     tools = [{"name": "f", "description": "F.", "parameters": schema}] if place == "a tool" else []
-    with contextlib.suppress(RefusedError):
+    with contextlib.suppress(InvalidInputError):
         sent([asked, AIMessage("", tool_calls=[call]), result], GEMINI_3, tools=tools)

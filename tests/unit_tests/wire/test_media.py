@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_gemini_tools import ChatGemini, block_types
-from langchain_gemini_tools.errors import GeminiToolsError, RefusedError
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.errors import GeminiToolsError, InvalidInputError
+from langchain_gemini_tools.facts import blocks as block_types
 from tests.unit_tests.wire.asking import GEMINI_3, Json, contents, user
 
 PNG = "iVBORw0KGgo="
@@ -266,7 +267,7 @@ def test_sound_keeps_the_parameters_of_its_type() -> None:
     ],
 )
 def test_media_that_cannot_be_sent_are_refused_by_name(block: Json, words: str) -> None:
-    with pytest.raises(RefusedError, match=f"(?s){block['type']}.*{words}"):
+    with pytest.raises(InvalidInputError, match=f"(?s){block['type']}.*{words}"):
         contents([HumanMessage([block])])
 
 
@@ -286,7 +287,7 @@ def test_media_that_cannot_be_sent_are_refused_by_name(block: Json, words: str) 
 def test_a_url_that_the_api_cannot_reach_is_refused_with_the_way_to_opt_in(
     url: str, reason: str
 ) -> None:
-    with pytest.raises(RefusedError) as raised:
+    with pytest.raises(InvalidInputError) as raised:
         contents([HumanMessage([{"type": "image", "url": f"{url}?signature=s"}])])
     assert str(raised.value) == (
         f"A 'image' block names {url!r}, which the API cannot fetch: {reason}. Send its bytes as "
@@ -305,7 +306,7 @@ def test_a_url_that_the_api_cannot_reach_is_refused_with_the_way_to_opt_in(
     ],
 )
 def test_what_is_no_address_of_the_web_is_refused(url: str, reason: str) -> None:
-    with pytest.raises(RefusedError, match=f"{reason}. Send its bytes as base64.$"):
+    with pytest.raises(InvalidInputError, match=f"{reason}. Send its bytes as base64.$"):
         contents([HumanMessage([{"type": "image_url", "image_url": {"url": url}}])])
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_gemini_tools.errors import UnreadableReplyError
+from langchain_gemini_tools.errors import UnreadableResponseError
 from langchain_gemini_tools.wire.partial_args import ArgumentsWriter
 
 Json = dict[str, Any]
@@ -83,7 +83,7 @@ def test_pieces_add_up_to_the_arguments(pieces: list[Json], args: Json) -> None:
     ],
 )
 def test_what_cannot_be_written_in_order_is_refused(pieces: Any) -> None:
-    with pytest.raises(UnreadableReplyError, match="Streamed arguments") as raised:
+    with pytest.raises(UnreadableResponseError, match="Streamed arguments") as raised:
         written(pieces)
     assert len(str(raised.value)) < 400
 

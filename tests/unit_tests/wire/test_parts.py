@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from langchain_gemini_tools.errors import MalformedCallError, UnreadableReplyError
-from langchain_gemini_tools.wire.response import ReplyContext
+from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
+from langchain_gemini_tools.wire.response import ResponseContext
 from tests.unit_tests.wire.replying import (
     ANSWER,
     CONTEXT,
@@ -256,7 +256,7 @@ def test_streamed_calls_are_numbered_over_the_whole_message() -> None:
 def test_calls_come_back_under_the_users_name(
     wire_name: str, name: str, noted: dict[str, Any]
 ) -> None:
-    context = ReplyContext("m", {"search": "search", "shop_search_1a2b": "shop search"})
+    context = ResponseContext("m", {"search": "search", "shop_search_1a2b": "shop search"})
     message = parse(reply([call("a", wire_name)]), context)
     assert [found["name"] for found in message.tool_calls] == [name]
     assert message.additional_kwargs == noted
@@ -264,7 +264,7 @@ def test_calls_come_back_under_the_users_name(
 
 def test_a_tool_that_is_really_called_with_the_prefix_keeps_it() -> None:
     bound = {"search": "search", "default_api.search": "default_api.search"}
-    message = parse(reply([call("a", "default_api.search")]), ReplyContext("m", bound))
+    message = parse(reply([call("a", "default_api.search")]), ResponseContext("m", bound))
     assert message.tool_calls == [SEARCH | {"name": "default_api.search"}]
     assert message.additional_kwargs == {}
 
@@ -291,7 +291,7 @@ def test_what_is_no_call_is_an_invalid_one_however_it_came(function_call: Json) 
 
 def test_calls_of_remote_tools_are_the_servers_business() -> None:
     parts = [call("a", "remote"), call("b", "search")]
-    context = ReplyContext("m", {"search": "search"}, runs_remote_tools=True)
+    context = ResponseContext("m", {"search": "search"}, runs_remote_tools=True)
     message = parse(reply(parts), context)
     assert [found["name"] for found in message.tool_calls] == ["search"]
     assert message.content == [block(1, "gemini_part", part=parts[0])]
@@ -299,12 +299,12 @@ def test_calls_of_remote_tools_are_the_servers_business() -> None:
 
 @pytest.mark.parametrize("strange", ["search", 5, True, ["search"]])
 def test_a_call_that_is_no_object_is_unreadable(strange: Any) -> None:
-    with pytest.raises(UnreadableReplyError, match="a call that is none"):
+    with pytest.raises(UnreadableResponseError, match="a call that is none"):
         parse(reply([{"functionCall": strange}]))
 
 
 def test_a_part_that_is_no_object_is_unreadable() -> None:
-    with pytest.raises(UnreadableReplyError, match="no object"):
+    with pytest.raises(UnreadableResponseError, match="no object"):
         parse(reply(["text"]))
 
 
@@ -445,14 +445,16 @@ def test_a_call_in_pieces_keeps_its_signature(parts: list[Json]) -> None:
 
 
 def test_a_call_that_never_ended_is_not_handed_over() -> None:
-    with pytest.raises(MalformedCallError, match="inside the arguments of a call to 'search'") as e:
+    with pytest.raises(
+        MalformedToolCallError, match="inside the arguments of a call to 'search'"
+    ) as e:
         stream(one_by_one([BEGIN, MORE]))
     assert e.value.partial is not None
     assert e.value.partial.tool_calls == []
 
 
 def test_a_second_call_inside_of_one_is_malformed() -> None:
-    with pytest.raises(MalformedCallError):
+    with pytest.raises(MalformedToolCallError):
         stream([event(BEGIN, MORE), event(call("b")), reply([])])
 
 
@@ -466,5 +468,5 @@ def test_a_second_call_inside_of_one_is_malformed() -> None:
     ],
 )
 def test_pieces_that_cannot_be_read_are_said_to_be(part: Json) -> None:
-    with pytest.raises(UnreadableReplyError):
+    with pytest.raises(UnreadableResponseError):
         parse(reply([part]), CONTEXT)

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from pydantic import BaseModel
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.errors import InvalidOptionError, RefusedError
+from langchain_gemini_tools.errors import InvalidInputError, InvalidOptionError
 from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, calling, sent, tool_call, user
 
 ASK = HumanMessage("Look!")
@@ -117,7 +117,7 @@ def deep(*more: Any) -> list[Any]:
     ],
 )
 def test_values_that_json_has_no_form_for_are_refused_by_name(value: Any, words: str) -> None:
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         argument(value)
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from langchain_core.load import dumps, loads
 from langchain_core.messages import AIMessage, AIMessageChunk, messages_from_dict, messages_to_dict
 
-from langchain_gemini_tools.errors import GeminiToolsError, UnreadableReplyError
-from langchain_gemini_tools.wire.response import ReplyContext, StreamParser, parse_response
+from langchain_gemini_tools.errors import GeminiToolsError, UnreadableResponseError
+from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from tests.unit_tests.wire.replying import (
     ANSWER,
     CONTEXT,
@@ -79,7 +79,7 @@ def test_each_candidate_is_a_generation_and_usage_is_counted_once() -> None:
 def test_a_second_candidate_in_a_stream_is_not_mixed_into_the_first() -> None:
     body = reply([text("one")])
     body["candidates"].append({"content": {"parts": [text("two")]}, "index": 1})
-    with pytest.raises(UnreadableReplyError, match="second candidate"):
+    with pytest.raises(UnreadableResponseError, match="second candidate"):
         stream([body])
 
 
@@ -109,7 +109,7 @@ def test_a_content_may_be_missing(content: Any) -> None:
 )
 def test_what_has_another_shape_is_unreadable(body: Json) -> None:
     for read in (parse, lambda body: stream([body])):
-        with pytest.raises(UnreadableReplyError):
+        with pytest.raises(UnreadableResponseError):
             read(body)
 
 
@@ -154,7 +154,7 @@ def test_chunks_share_nothing_that_can_be_changed() -> None:
         piece.tool_calls.append({"name": "mine", "args": {}, "id": "mine"})
     pieces[2].tool_calls[0]["args"]["mine"] = True  # type: ignore[attr-defined]
     with pytest.raises(GeminiToolsError) as caught, parser.keeping_partial():
-        raise UnreadableReplyError("the stream broke here")
+        raise UnreadableResponseError("the stream broke here")
     partial = caught.value.partial  # type: ignore[attr-defined]
     assert "mine" not in str(partial)
     assert stream(bodies) == whole
@@ -332,7 +332,7 @@ def outcome_of(read: Any) -> tuple[str, Any]:
 @given(st.dictionaries(WORDS, ANYTHING, max_size=3) | broken_replies())
 @example({"candidates": [{"content": {"parts": [{"functionCall": {"name": ["x"]}}]}}]})
 def test_any_json_gives_a_message_or_an_error_of_ours(body: Json) -> None:
-    context = ReplyContext("m", {"search": "search"})
+    context = ResponseContext("m", {"search": "search"})
     outcome_of(lambda: parse_response(body, context).generations[0].message)
     parser = StreamParser(context)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from langchain_gemini_tools.errors import UnreadableReplyError
+from langchain_gemini_tools.errors import UnreadableResponseError
 from langchain_gemini_tools.wire.usage import parse_count
 from tests.unit_tests.wire.replying import call, event, parse, reply, stream, text
 
@@ -117,7 +117,7 @@ def test_no_count_is_no_tokens() -> None:
 
 @pytest.mark.parametrize("told", [None, "three", [3], {}, True, -1, "9" * 5000])
 def test_what_is_no_count_is_refused(told: Any) -> None:
-    with pytest.raises(UnreadableReplyError, match="`totalTokens`"):
+    with pytest.raises(UnreadableResponseError, match="`totalTokens`"):
         parse_count({"totalTokens": told})
 
 

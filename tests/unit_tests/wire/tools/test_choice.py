@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
+from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.choice import (
     ToolChoice,
     render_tool_config,

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 from langchain_gemini_tools.wire.tools.declarations import (
     bind_tool,

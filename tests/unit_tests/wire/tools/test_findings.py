@@ -9,8 +9,8 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools import ChatGemini, check_tools, tools_from_specs
-from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.declarations import BoundTool, bind_tools
 from langchain_gemini_tools.wire.tools.findings import (
     Finding,

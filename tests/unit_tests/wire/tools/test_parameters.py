@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from langchain_gemini_tools.capabilities import capabilities_of
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.declarations import (
     bind_tools,
     names_of_parameters,

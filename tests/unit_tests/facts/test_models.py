@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from langchain_gemini_tools.capabilities import Capabilities, capabilities_of, profile_of
+from langchain_gemini_tools.facts.models import Capabilities, capabilities_of, profile_of
 
 NEWEST = Capabilities()
 

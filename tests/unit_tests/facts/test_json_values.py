@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_gemini_tools.wire.jsonable import dump_json, encode_json
+from langchain_gemini_tools.facts.json_values import dump_json, encode_json
 from tests.unit_tests.wire.asking import calling, contents, result, tool_call
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))

@@ -1,0 +1,126 @@
+"""Why a model stopped: one table for Gemini and for the other vendors whose messages we show.
+
+The response parser, `ToolLoop` and `trace` read this table. To support a new finish reason, add a
+row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_core.messages import AIMessage
+
+Outcome = Literal["complete", "truncated", "blocked", "bad_call", "unknown"]
+"""What a finish reason says about the response.
+
+`complete`: the model said all it wanted to say. `truncated`: more would have followed. `blocked`:
+something was withheld. `bad_call`: the model tried to call a tool and failed. `unknown`: a reason
+that is not in the table, or no reason at all.
+"""
+
+
+@dataclass(frozen=True)
+class FinishReason:
+    """One reason, and what it means."""
+
+    name: str
+    outcome: Outcome
+    explanation: str
+    vendor: Literal["gemini", "other"] = "gemini"
+    is_unusable: bool = False
+    """Whether the response itself is malformed, so that nothing in it can be used."""
+
+
+def _rows(
+    outcome: Outcome,
+    explanation: str,
+    *names: str,
+    vendor: Literal["gemini", "other"] = "gemini",
+    is_unusable: bool = False,
+) -> list[FinishReason]:
+    return [FinishReason(name, outcome, explanation, vendor, is_unusable) for name in names]
+
+
+_TABLE = [
+    # Gemini: https://ai.google.dev/api/generate-content#FinishReason
+    *_rows("complete", "The response is complete.", "STOP"),
+    *_rows("unknown", "The API gave no finish reason.", "FINISH_REASON_UNSPECIFIED"),
+    *_rows("truncated", "The response reached the token limit.", "MAX_TOKENS"),
+    *_rows("truncated", "The response continues in another request.", "CONTINUATION"),
+    *_rows("blocked", "The safety filters withheld the response.", "SAFETY", "IMAGE_SAFETY"),
+    *_rows("blocked", "The response recited its sources.", "RECITATION", "IMAGE_RECITATION"),
+    *_rows("blocked", "The response was in an unsupported language.", "LANGUAGE"),
+    *_rows("blocked", "The response held a forbidden term.", "BLOCKLIST"),
+    *_rows(
+        "blocked",
+        "The response may hold prohibited content.",
+        "PROHIBITED_CONTENT",
+        "IMAGE_PROHIBITED_CONTENT",
+    ),
+    *_rows("blocked", "The response may hold personal data.", "SPII"),
+    *_rows("blocked", "Model Armor withheld the response.", "MODEL_ARMOR"),
+    *_rows("blocked", "The API stopped for another reason.", "OTHER", "IMAGE_OTHER"),
+    *_rows("blocked", "The model was expected to make an image and made none.", "NO_IMAGE"),
+    *_rows(
+        "bad_call",
+        "The model wrote a malformed tool call.",
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        is_unusable=True,
+    ),
+    *_rows("bad_call", "The model called a tool that was not available.", "UNEXPECTED_TOOL_CALL"),
+    *_rows("bad_call", "The model made too many tool calls.", "TOO_MANY_TOOL_CALLS"),
+    *_rows("bad_call", "A thought signature was missing.", "MISSING_THOUGHT_SIGNATURE"),
+    # OpenAI, Anthropic, Bedrock, Mistral, Cohere, Ollama, Hugging Face
+    *_rows(
+        "complete",
+        "The response is complete.",
+        *("stop", "end_turn", "stop_sequence", "eos", "eos_token", "completed", "COMPLETE"),
+        *("tool_calls", "tool_use", "TOOL_CALL", "function_call"),
+        vendor="other",
+    ),
+    *_rows(
+        "truncated",
+        "The response reached the token limit.",
+        *("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded"),
+        vendor="other",
+    ),
+    *_rows(
+        "blocked",
+        "The response was withheld.",
+        *("content_filter", "content_filtered", "refusal", "guardrail_intervened"),
+        vendor="other",
+    ),
+]
+
+FINISH_REASONS: Mapping[str, FinishReason] = {row.name: row for row in _TABLE}
+
+_REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+"""Where integrations put the reason in `response_metadata`."""
+
+
+def lookup(reason: str | None) -> FinishReason:
+    """Return the row for a finish reason; an unknown or missing reason has an `unknown` outcome."""
+    if reason is None:
+        return FinishReason("", "unknown", "The response has no finish reason.", "other")
+    if row := FINISH_REASONS.get(reason):
+        return row
+    return FinishReason(reason, "unknown", f"The finish reason {reason!r} is not known.", "other")
+
+
+def is_from_gemini(message: AIMessage) -> bool:
+    """Return whether Gemini wrote this message, so that an unknown reason is one of Gemini's."""
+    provider = str(message.response_metadata.get("model_provider") or "")
+    return provider.startswith("google")
+
+
+def finish_reason_of(message: AIMessage) -> str | None:
+    """Return the finish reason that a message of any vendor carries in its metadata."""
+    metadata: Mapping[str, Any] = message.response_metadata
+    if metadata.get("status") == "incomplete":  # OpenAI's Responses API
+        return str((metadata.get("incomplete_details") or {}).get("reason"))
+    return next((str(metadata[key]) for key in _REASON_KEYS if metadata.get(key)), None)
