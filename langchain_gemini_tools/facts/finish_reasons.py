@@ -1,4 +1,4 @@
-"""Why a model stopped: one table for Gemini and for the other vendors whose messages we show.
+"""Why a model stopped: one table for Gemini and for the other vendors whose messages we accept.
 
 The response parser, `ToolLoop` and `trace` read this table. To support a new finish reason, add a
 row.
@@ -14,32 +14,48 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AIMessage
 
-Outcome = Literal["complete", "truncated", "blocked", "bad_call", "unknown"]
+Outcome = Literal["complete", "truncated", "blocked", "bad_call", "unspecified", "unknown"]
 """What a finish reason says about the response.
 
-`complete`: the model said all it wanted to say. `truncated`: more would have followed. `blocked`:
-something was withheld. `bad_call`: the model tried to call a tool and failed. `unknown`: a reason
-that is not in the table, or no reason at all.
+- `complete`: the model finished what it was writing.
+- `truncated`: more would have followed.
+- `blocked`: something was withheld.
+- `bad_call`: the model tried to call a tool and failed.
+- `unspecified`: the response gives no reason.
+- `unknown`: the response gives a reason that is not in the table.
 """
+
+Vendor = Literal["gemini", "other"]
 
 
 @dataclass(frozen=True)
 class FinishReason:
-    """One reason, and what it means."""
+    """One finish reason and its meaning."""
 
     name: str
     outcome: Outcome
     explanation: str
-    vendor: Literal["gemini", "other"] = "gemini"
+    vendor: Vendor = "gemini"
     is_unusable: bool = False
-    """Whether the response itself is malformed, so that nothing in it can be used."""
+    """Whether the response is malformed as a whole, so that nothing in it can be used."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the response may count as complete.
+
+        A response without a reason may. A reason that is not in the table may if it is another
+        vendor's; Gemini adds reasons for responses that went wrong.
+        """
+        if self.outcome == "unknown":
+            return self.vendor == "other"
+        return self.outcome in {"complete", "unspecified"}
 
 
 def _rows(
     outcome: Outcome,
     explanation: str,
     *names: str,
-    vendor: Literal["gemini", "other"] = "gemini",
+    vendor: Vendor = "gemini",
     is_unusable: bool = False,
 ) -> list[FinishReason]:
     return [FinishReason(name, outcome, explanation, vendor, is_unusable) for name in names]
@@ -48,28 +64,32 @@ def _rows(
 _TABLE = [
     # Gemini: https://ai.google.dev/api/generate-content#FinishReason
     *_rows("complete", "The response is complete.", "STOP"),
-    *_rows("unknown", "The API gave no finish reason.", "FINISH_REASON_UNSPECIFIED"),
+    *_rows("unspecified", "The API gave no finish reason.", "FINISH_REASON_UNSPECIFIED"),
     *_rows("truncated", "The response reached the token limit.", "MAX_TOKENS"),
     *_rows("truncated", "The response continues in another request.", "CONTINUATION"),
     *_rows("blocked", "The safety filters withheld the response.", "SAFETY", "IMAGE_SAFETY"),
     *_rows("blocked", "The response recited its sources.", "RECITATION", "IMAGE_RECITATION"),
     *_rows("blocked", "The response was in an unsupported language.", "LANGUAGE"),
-    *_rows("blocked", "The response held a forbidden term.", "BLOCKLIST"),
+    *_rows("blocked", "The response contained a forbidden term.", "BLOCKLIST"),
     *_rows(
         "blocked",
-        "The response may hold prohibited content.",
-        "PROHIBITED_CONTENT",
-        "IMAGE_PROHIBITED_CONTENT",
+        "The response may contain prohibited content.",
+        *("PROHIBITED_CONTENT", "IMAGE_PROHIBITED_CONTENT"),
     ),
-    *_rows("blocked", "The response may hold personal data.", "SPII"),
+    *_rows("blocked", "The response may contain personal data.", "SPII"),
     *_rows("blocked", "Model Armor withheld the response.", "MODEL_ARMOR"),
-    *_rows("blocked", "The API stopped for another reason.", "OTHER", "IMAGE_OTHER"),
-    *_rows("blocked", "The model was expected to make an image and made none.", "NO_IMAGE"),
+    *_rows("blocked", "An escalation rule filtered the request.", "ESCALATION"),
+    *_rows(
+        "blocked",
+        "The account is limited or disabled after violations of the Prohibited Use Policy.",
+        "PUP_LIMITED_DISABLED",
+    ),
+    *_rows("blocked", "The API stopped for an unstated reason.", "OTHER", "IMAGE_OTHER"),
+    *_rows("blocked", "The model was expected to generate an image and did not.", "NO_IMAGE"),
     *_rows(
         "bad_call",
         "The model wrote a malformed tool call.",
-        "MALFORMED_FUNCTION_CALL",
-        "MALFORMED_RESPONSE",
+        *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"),
         is_unusable=True,
     ),
     *_rows("bad_call", "The model called a tool that was not available.", "UNEXPECTED_TOOL_CALL"),
@@ -79,16 +99,18 @@ _TABLE = [
     *_rows(
         "complete",
         "The response is complete.",
-        *("stop", "end_turn", "stop_sequence", "eos", "eos_token", "completed", "COMPLETE"),
-        *("tool_calls", "tool_use", "TOOL_CALL", "function_call"),
+        *("stop", "end_turn", "stop_sequence", "STOP_SEQUENCE", "eos", "eos_token"),
+        *("completed", "COMPLETE", "tool_calls", "tool_use", "TOOL_CALL", "function_call"),
         vendor="other",
     ),
     *_rows(
         "truncated",
         "The response reached the token limit.",
-        *("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded"),
+        *("length", "max_tokens", "max_output_tokens"),
+        *("model_length", "model_context_window_exceeded"),
         vendor="other",
     ),
+    *_rows("truncated", "The response continues in another request.", "pause_turn", vendor="other"),
     *_rows(
         "blocked",
         "The response was withheld.",
@@ -103,13 +125,25 @@ _REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 """Where integrations put the reason in `response_metadata`."""
 
 
-def lookup(reason: str | None) -> FinishReason:
-    """Return the row for a finish reason; an unknown or missing reason has an `unknown` outcome."""
+def lookup(reason: str | None, vendor: Vendor = "other") -> FinishReason:
+    """Return what a finish reason means.
+
+    Args:
+        reason: The reason as the vendor spells it, or `None` if the response has none.
+        vendor: Whose reason it is if the table does not have it.
+    """
     if reason is None:
-        return FinishReason("", "unknown", "The response has no finish reason.", "other")
+        return FinishReason("", "unspecified", "The response has no finish reason.", vendor)
     if row := FINISH_REASONS.get(reason):
         return row
-    return FinishReason(reason, "unknown", f"The finish reason {reason!r} is not known.", "other")
+    explanation = f"The finish reason {reason!r} is not known to this version."
+    return FinishReason(reason, "unknown", explanation, vendor)
+
+
+def finish_of(message: AIMessage) -> FinishReason:
+    """Return what the finish reason of a message means, whichever vendor the message is from."""
+    vendor: Vendor = "gemini" if is_from_gemini(message) else "other"
+    return lookup(finish_reason_of(message), vendor)
 
 
 def is_from_gemini(message: AIMessage) -> bool:

@@ -15,6 +15,7 @@ from langchain_gemini_tools.errors import (
     MalformedToolCallError,
     TruncatedStreamError,
 )
+from langchain_gemini_tools.facts.finish_reasons import lookup
 from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.citations import is_citable, parse_grounding
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_gemini_tools.wire import shapes as gemini
-
-_FAILED_CALLS = {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"}
-"""Never an answer, whatever stands beside it."""
-_REFUSED_CALLS = {"UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"}
-"""An answer only if it holds a call: executors tell the model about a tool they do not know."""
-_EMPTY = {None, "STOP", "FINISH_REASON_UNSPECIFIED"}
-"""Without parts, the model said nothing; every other reason says that something was withheld."""
-_CUT = {"MAX_TOKENS", "CONTINUATION"}
-"""Without parts, the model was still thinking."""
 
 _RENAMED = {"modelVersion": "model_name"}
 _NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
@@ -110,19 +102,20 @@ class Ending:
             refuses_empty: Whether an end without a word, and without a reason for that, is one.
         """
         reason, message = self.finish_reason, self._fields.get("finishMessage")
+        finish = lookup(reason, "gemini")
         told = f"{reason}: {message}" if message else f"{reason}"
         details: dict[str, Any] = {"finish_reason": reason, "finish_message": message}
         if is_empty and not self._saw_candidate and not self._block_reason:
             raise EmptyResponseError("The reply is empty: no candidates and no reason given.")
         if is_empty and self._block_reason:
             raise BlockedError(f"The prompt was blocked: {self._block_reason}.", **details)
-        if reason in _FAILED_CALLS or (reason in _REFUSED_CALLS and not has_calls):
+        if finish.outcome == "bad_call" and (finish.is_unusable or not has_calls):
             raise MalformedToolCallError(
                 f"The model did not make a valid call ({told}).", **details
             )
-        if is_empty and reason in _EMPTY and refuses_empty:
+        if is_empty and finish.is_complete and refuses_empty:
             raise EmptyResponseError(f"The answer is empty ({told}).", **details)
-        if is_empty and reason not in _EMPTY | _CUT:
+        if is_empty and finish.outcome in {"blocked", "unknown"}:
             raise BlockedError(f"The answer was withheld ({told}).", **details)
 
     @property
