@@ -1,6 +1,6 @@
 """Looking at runs: `trace` shows one, `RunClock` times it, `BatchProgress` shows many as they go.
 
-Works on the messages of any chat model and imports nothing else of this package. With the extra
+Works on the messages of any chat model and imports only the facts of this package. With the extra
 `display` (rich, genai-prices) there are colours and costs; without it plain text and "n/a".
 """
 

@@ -17,6 +17,7 @@ from langchain_gemini_tools.display.safe_text import (
     render_error,
     render_value,
 )
+from langchain_gemini_tools.facts.finish_reasons import finish_reason_of, is_from_gemini, lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,14 +30,7 @@ if TYPE_CHECKING:
 Tone = Literal["plain", "bad", "odd"]
 """`bad`: something failed. `odd`: something is missing or unusual."""
 
-_FINE = {"", "STOP", "stop", "tool_calls", "end_turn", "tool_use", "FINISH_REASON_UNSPECIFIED"}
-"""Finish reasons that go without saying, in the words of several providers."""
-_MEANINGS = {
-    "MAX_TOKENS": "the answer is cut off",
-    "length": "the answer is cut off",
-    "SAFETY": "the answer was withheld",
-    "UNEXPECTED_TOOL_CALL": "the call was not allowed",
-}
+_NO_REASON = {"", "FINISH_REASON_UNSPECIFIED"}
 _WHOLE = {"", "answered", "returned_directly"}
 """Why a `ToolLoop` stops when all is well."""
 _BLOCKS = {"text", "thinking", "server", "source"}
@@ -146,7 +140,7 @@ class Outliner:
         if raw := _raw_answer(message):
             text = self._clean(raw)
             children.append(Node("raw", "raw answer", text, is_folded=True, size=len(raw)))
-        children += self._endings(message.response_metadata)
+        children += self._endings(message)
         facts = [_render_ms(turn.milliseconds), *_render_usage(turn.usage), str(turn.cost)]
         began = turn.span.first_token_milliseconds if turn.span else None
         if began is not None and any(block.kind == "text" for block in turn.blocks):
@@ -156,12 +150,11 @@ class Outliner:
         label = f"turn {turn.number}"
         return Node("turn", label, facts=facts, bar=self._bar(turn.span), children=children)
 
-    def _endings(self, metadata: Mapping[str, Any]) -> Iterable[Node]:
-        reason = str(metadata.get("finish_reason") or "")
-        if reason not in _FINE:
-            said = metadata.get("finish_message") or _MEANINGS.get(reason)
-            text = f"{reason}: {said}" if said else reason
-            yield Node("note", "finish reason", self._clean(text), tone="odd")
+    def _endings(self, message: AIMessage) -> Iterable[Node]:
+        metadata = message.response_metadata
+        row = lookup(finish_reason_of(message))
+        if row.outcome != "complete" and row.name not in _NO_REASON:
+            yield Node("note", "finish reason", self._clean(_finish_text(message)), tone="odd")
         if blocked := metadata.get("block_reason"):
             yield Node("note", "blocked", self._clean(str(blocked)), tone="bad")
         if metadata.get("empty_response"):
@@ -237,6 +230,15 @@ class Outliner:
 def _is_data(text: str) -> bool:
     """Whether this is a long value and not code or output, which have lines."""
     return len(text) > _LONG_VALUE and "\n" not in text
+
+
+def _finish_text(message: AIMessage) -> str:
+    """Return the finish reason with its explanation, where there is one."""
+    row = lookup(finish_reason_of(message))
+    details = message.response_metadata.get("finish_message")
+    if not details and (row.outcome != "unknown" or is_from_gemini(message)):
+        details = row.explanation
+    return f"{row.name}: {details}" if details else row.name
 
 
 def _raw_answer(message: AIMessage) -> str | None:

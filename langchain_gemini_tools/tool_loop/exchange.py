@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 from langchain_core.messages.ai import UsageMetadata
 
 from langchain_gemini_tools.errors import GeminiToolsError
+from langchain_gemini_tools.facts.finish_reasons import finish_reason_of
 
 StopReason = Literal[
     "answered",
@@ -19,6 +20,7 @@ StopReason = Literal[
     "awaiting_approval",
     "truncated",
     "blocked",
+    "incomplete",
     "empty",
     "failed",
 ]
@@ -32,6 +34,8 @@ StopReason = Literal[
 - `awaiting_approval`: an approval hook asked to pause; hand the messages back to go on.
 - `truncated`: the answer was cut at the limit of tokens.
 - `blocked`: the provider withheld the answer, or the model declined to give one.
+- `incomplete`: the model stopped for another reason than being done, such as a tool call that the
+  provider rejected, or a finish reason of Gemini's that is not known.
 - `empty`: the model said nothing.
 - `failed`: an exception ended the run; only seen on that exception's `exchange`.
 """
@@ -46,6 +50,7 @@ _EXPLANATIONS: dict[StopReason, str] = {
     "awaiting_approval": "The run waits for the approval of {pending}.",
     "truncated": "The answer was cut at the limit of tokens.",
     "blocked": "The answer was withheld ({finish_reason}).",
+    "incomplete": "The answer may not be complete ({finish_reason}).",
     "empty": "The model answered with nothing.",
     "failed": "The run failed in turn {turns}.",
 }
@@ -139,11 +144,11 @@ class IncompleteAnswerError(GeminiToolsError):
     """
 
     def __init__(self, exchange: Exchange) -> None:
-        metadata = getattr(exchange.message, "response_metadata", {})
+        last = exchange.message
         text = _EXPLANATIONS[exchange.stop_reason].format(
             turns=exchange.turns,
             pending=", ".join(repr(call["name"]) for call in exchange.pending),
-            finish_reason=metadata.get("finish_reason") or metadata.get("stop_reason"),
+            finish_reason=finish_reason_of(last) if isinstance(last, AIMessage) else None,
         )
         super().__init__(f"{text} What was said is on this error's `exchange`.")
         self.exchange = exchange

@@ -16,6 +16,12 @@ from langchain_core.messages.utils import message_chunk_to_message
 from langchain_core.prompt_values import PromptValue
 
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS
+from langchain_gemini_tools.facts.finish_reasons import (
+    counts_as_complete,
+    finish_reason_of,
+    lookup,
+)
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.exchange import Exchange, IncompleteAnswerError
 from langchain_gemini_tools.tool_loop.turn import Cache, Turn, as_call
@@ -34,16 +40,6 @@ _Call = TypeVar("_Call", "ToolCall", "InvalidToolCall")
 
 Choice = Literal["auto", "forced", "off"]
 """Whether the model may call tools in its next turn, has to, or may not."""
-
-_CUT = {"MAX_TOKENS", "CONTINUATION", "length", "max_tokens", "max_output_tokens"}
-_REFUSED_CALLS = {"UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"}
-_WHOLE = {"STOP", "stop", "end_turn", "stop_sequence", "eos", "completed", "tool_calls", "tool_use"}
-_BLOCKED = {
-    *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"),
-    *("MODEL_ARMOR", "content_filter", "refusal", "guardrail_intervened"),
-}
-_SILENT = {"text", "thinking", "redacted_thinking", "reasoning"}
-_REASON_KEYS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
 
 def parse_input(given: Any) -> list[BaseMessage]:
@@ -259,42 +255,34 @@ class Run:
 
 
 def _reason_to_stop(message: AIMessage) -> StopReason:
-    """Whether a message without calls is a whole answer."""
-    reason = _finish_reason(message)
-    if reason in _CUT:
+    """Return why a message without tool calls ends the run."""
+    reason = finish_reason_of(message)
+    outcome = lookup(reason).outcome
+    if outcome == "truncated":
         return "truncated"
-    if reason in _BLOCKED or message.response_metadata.get("block_reason"):
+    if outcome == "blocked" or message.response_metadata.get("block_reason"):
         return "blocked"
-    if _says_nothing(message):
-        return "empty" if reason is None or reason in _WHOLE else "blocked"
-    return "answered"
+    if _is_empty(message):
+        return "empty" if reason is None or outcome == "complete" else "blocked"
+    return "answered" if counts_as_complete(message) else "incomplete"
 
 
-def _says_nothing(message: AIMessage) -> bool:
-    """Whether there is neither text nor anything else to see; thoughts are not for the caller."""
+def _is_empty(message: AIMessage) -> bool:
+    """Return whether there is nothing to show: no text, no media; thoughts do not count."""
     blocks = message.content if isinstance(message.content, list) else []
     kinds = {block.get("type") for block in blocks if isinstance(block, dict)}
-    return not message.text.strip() and kinds <= _SILENT
+    return not message.text.strip() and kinds <= {*TEXTS, *THOUGHTS}
 
 
 def _why_not_run(message: AIMessage) -> str | None:
-    """Why the calls of a message may not be run although they are there."""
-    reason = _finish_reason(message)
-    if reason in _REFUSED_CALLS:
-        told = message.response_metadata.get("finish_message")
-        return f"Not executed: the model's turn ended with {reason}" + (
-            f": {told}" if told else "."
-        )
-    if reason in _CUT:
-        return f"Not executed: the message was cut ({reason}), and its calls may be incomplete."
-    return None
-
-
-def _finish_reason(message: AIMessage) -> str | None:
-    metadata = message.response_metadata
-    if metadata.get("status") == "incomplete":  # OpenAI's Responses API
-        return str((metadata.get("incomplete_details") or {}).get("reason"))
-    return next((str(metadata[key]) for key in _REASON_KEYS if metadata.get(key)), None)
+    """Return why the tool calls of a message must not be run, or None if they may be."""
+    if counts_as_complete(message):
+        return None
+    row = lookup(finish_reason_of(message))
+    if row.outcome == "truncated":
+        return f"Not executed: the message was truncated ({row.name}); its calls may be incomplete."
+    details = message.response_metadata.get("finish_message") or row.explanation
+    return f"Not executed: the model stopped with {row.name}: {details}"
 
 
 def _identified(answer: BaseMessage) -> AIMessage:

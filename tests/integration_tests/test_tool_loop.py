@@ -243,7 +243,7 @@ def test_a_turn_that_ended_with_an_unexpected_call_is_not_run(play: Play) -> Non
     exchange = _loop(play, [delete]).invoke("Delete x.")
     assert ran == []
     (answer,) = [m for m in exchange.messages if isinstance(m, ToolMessage)]
-    words = "Not executed: the model's turn ended with UNEXPECTED_TOOL_CALL: No such tool."
+    words = "Not executed: the model stopped with UNEXPECTED_TOOL_CALL: No such tool."
     assert (answer.content, answer.status) == (words, "error")
     assert play.sent[1]["contents"][2] == user(
         result("delete", words, answer.tool_call_id, key="error")

@@ -193,7 +193,7 @@ def test_showing_a_run_loads_no_other_room_and_rich_only_when_it_draws() -> None
         "trace([HumanMessage('Hello')], RunClock()).to_html()"
     )
     ours = {name.split(".")[1] for name in loaded if name.startswith(f"{NAME}.")}
-    assert ours == {"_version", "display"}
+    assert ours == {"_version", "display", "facts"}
     assert not {"rich", "google.genai", "IPython"} & loaded
 
 

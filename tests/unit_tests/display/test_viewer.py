@@ -197,11 +197,38 @@ def test_what_is_missing_or_went_wrong_is_marked() -> None:
         "├── result of old  late",
         "│   └── ! no call with this id",
         "│   ├── Half a",
-        "│   └── ! finish reason  MAX_TOKENS: the answer is cut off",
-        "│   ├── ! finish reason  SAFETY: the answer was withheld",
+        "│   └── ! finish reason  MAX_TOKENS: The response reached the token limit.",
+        "│   ├── ! finish reason  SAFETY: The safety filters withheld the response.",
         "│   └── ✗ blocked  OTHER",
         "    └── ! empty answer",
     ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "shown"),
+    [
+        ({"finish_reason": "STOP"}, []),
+        ({"finish_reason": "FINISH_REASON_UNSPECIFIED"}, []),
+        ({"finish_reason": ""}, []),
+        ({"model_provider": "anthropic", "finish_reason": "", "stop_reason": "end_turn"}, []),
+        ({"model_provider": "groq", "finish_reason": "a_new_word"}, ["a_new_word"]),
+        (
+            {"model_provider": "anthropic", "finish_reason": "", "stop_reason": "max_tokens"},
+            ["max_tokens: The response reached the token limit."],
+        ),
+        (
+            {"finish_reason": "A_NEW_REASON"},
+            ["A_NEW_REASON: The finish reason 'A_NEW_REASON' is not known."],
+        ),
+        ({"finish_reason": "A_NEW_REASON", "finish_message": "Why."}, ["A_NEW_REASON: Why."]),
+    ],
+)
+def test_a_finish_reason_is_shown_unless_the_response_is_complete(
+    metadata: dict[str, Any], shown: list[str]
+) -> None:
+    lines = _shown([answer("Yes.", response_metadata=metadata)])
+    notes = [line.partition("! finish reason  ")[2] for line in lines if "finish reason  " in line]
+    assert notes == shown
 
 
 def test_a_result_belongs_to_the_nearest_call_with_its_id() -> None:

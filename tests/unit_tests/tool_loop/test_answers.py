@@ -563,12 +563,24 @@ def test_a_long_error_is_cut_too() -> None:
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("UNEXPECTED_TOOL_CALL", "the model's turn ended with UNEXPECTED_TOOL_CALL."),
-        ("MAX_TOKENS", "the message was cut (MAX_TOKENS), and its calls may be incomplete."),
-        ("length", "the message was cut (length), and its calls may be incomplete."),
+        (
+            "UNEXPECTED_TOOL_CALL",
+            "the model stopped with UNEXPECTED_TOOL_CALL: The model called a tool that was not "
+            "available.",
+        ),
+        (
+            "SAFETY",
+            "the model stopped with SAFETY: The safety filters withheld the response.",
+        ),
+        (
+            "A_NEW_REASON",
+            "the model stopped with A_NEW_REASON: The finish reason 'A_NEW_REASON' is not known.",
+        ),
+        ("MAX_TOKENS", "the message was truncated (MAX_TOKENS); its calls may be incomplete."),
+        ("length", "the message was truncated (length); its calls may be incomplete."),
     ],
 )
-def test_calls_of_a_turn_that_ended_badly_are_not_run(reason: str, words: str) -> None:
+def test_calls_of_a_response_that_is_not_complete_are_not_run(reason: str, words: str) -> None:
     ran = []
 
     def act(text: str) -> str:
@@ -576,7 +588,9 @@ def test_calls_of_a_turn_that_ended_badly_are_not_run(reason: str, words: str) -
         ran.append(text)
         return text
 
-    exchange = _loop([act], calls(call("act", text="x"), reason=reason)).invoke("Hi")
+    turn = calls(call("act", text="x"), reason=reason)
+    turn.response_metadata["model_provider"] = "google_genai"
+    exchange = _loop([act], turn).invoke("Hi")
     assert told(exchange) == [("1", "error", f"Not executed: {words}")]
     assert ran == []
     assert exchange.calls[0].status == "skipped"

@@ -195,6 +195,17 @@ def test_a_model_that_does_not_answer_at_the_limit_has_not_answered(last: AIMess
         ),
         ("It is.", {"finish_reason": "STOP"}, "answered"),
         ("It is.", {"finish_reason": "A_NEW_REASON"}, "answered"),
+        ("It is.", {"finish_reason": "a_new_word", "model_provider": "openai"}, "answered"),
+        (
+            "It is.",
+            {"finish_reason": "A_NEW_REASON", "model_provider": "google_genai"},
+            "incomplete",
+        ),
+        ("", {"finish_reason": "A_NEW_REASON", "model_provider": "google_genai"}, "blocked"),
+        ("It is.", {"finish_reason": "UNEXPECTED_TOOL_CALL"}, "incomplete"),
+        ("It is.", {"finish_reason": "OTHER"}, "blocked"),
+        ("It is.", {"stop_reason": "model_context_window_exceeded"}, "truncated"),
+        ("It is.", {"finish_reason": "FINISH_REASON_UNSPECIFIED"}, "answered"),
         ([{"type": "image", "base64": "aGk=", "mime_type": "image/png"}], {}, "answered"),
     ],
 )
