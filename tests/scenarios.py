@@ -291,8 +291,8 @@ async def mcp_loop(actor: Actor) -> Any:
             session, server_name="world", tool_interceptors=[mcp_interceptor]
         )
         loop = ToolLoop(actor.gemini(), tools, max_turns=3)
-        exchange = await loop.ainvoke("What is the weather in Oslo and Rome?")
-    return [exchange.stop_reason, exchange.turns, *exchange.messages]
+        outcome = await loop.ainvoke("What is the weather in Oslo and Rome?")
+    return [outcome.stop_reason, outcome.turns, *outcome.messages]
 
 
 # Gemini's own tools, and the rest.

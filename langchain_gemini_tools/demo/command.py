@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.tool_loop import Exchange
+    from langchain_gemini_tools.tool_loop import ToolLoopResult
 
 RECORDING = Path(__file__).with_name("packing.yaml")
 _EXTRAS = "pip install 'langchain-gemini-tools[display,testing]'"
@@ -62,7 +62,7 @@ def _show(options: argparse.Namespace) -> int:
     return code
 
 
-def run(model: ChatGemini, question: str, clock: RunClock) -> Exchange:
+def run(model: ChatGemini, question: str, clock: RunClock) -> ToolLoopResult:
     """Ask the agent and print what the model says and calls, as it happens."""
     print(f"\nyou    {clean(question, _MAX_CHARS)}")
     config: RunnableConfig = {"callbacks": [clock]}
@@ -78,8 +78,8 @@ def run(model: ChatGemini, question: str, clock: RunClock) -> Exchange:
                 for call in message.tool_calls:
                     shown = f"{call['name']}({render_arguments(call['args'])})"
                     print(f"{begin}calls {clean(shown, _MAX_CHARS)}")
-            case LoopFinished(exchange=exchange):
-                return exchange
+            case LoopFinished(result=result):
+                return result
     raise AssertionError("a loop ends with LoopFinished")
 
 

@@ -17,7 +17,7 @@ from langchain_gemini_tools.display.safe_text import (
     render_error,
     render_value,
 )
-from langchain_gemini_tools.facts.finish_reasons import finish_reason_of, is_from_gemini, lookup
+from langchain_gemini_tools.facts.finish_reasons import finish_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 Tone = Literal["plain", "bad", "odd"]
 """`bad`: something failed. `odd`: something is missing or unusual."""
 
-_NO_REASON = {"", "FINISH_REASON_UNSPECIFIED"}
 _WHOLE = {"", "answered", "returned_directly"}
 """Why a `ToolLoop` stops when all is well."""
 _BLOCKS = {"text", "thinking", "server", "source"}
@@ -152,8 +151,7 @@ class Outliner:
 
     def _endings(self, message: AIMessage) -> Iterable[Node]:
         metadata = message.response_metadata
-        row = lookup(finish_reason_of(message))
-        if row.outcome != "complete" and row.name not in _NO_REASON:
+        if finish_of(message).outcome not in {"complete", "unspecified"}:
             yield Node("note", "finish reason", self._clean(_finish_text(message)), tone="odd")
         if blocked := metadata.get("block_reason"):
             yield Node("note", "blocked", self._clean(str(blocked)), tone="bad")
@@ -234,11 +232,11 @@ def _is_data(text: str) -> bool:
 
 def _finish_text(message: AIMessage) -> str:
     """Return the finish reason with its explanation, where there is one."""
-    row = lookup(finish_reason_of(message))
+    finish = finish_of(message)
     details = message.response_metadata.get("finish_message")
-    if not details and (row.outcome != "unknown" or is_from_gemini(message)):
-        details = row.explanation
-    return f"{row.name}: {details}" if details else row.name
+    if not details and (finish.outcome != "unknown" or finish.vendor == "gemini"):
+        details = finish.explanation
+    return f"{finish.name}: {details}" if details else finish.name
 
 
 def _raw_answer(message: AIMessage) -> str | None:

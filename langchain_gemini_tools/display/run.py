@@ -153,8 +153,10 @@ def _find_messages(source: Any, run: Run) -> list[BaseMessage]:
             return [source]
         case BaseException():
             run.failure = source
-            exchange, partial = (getattr(source, name, None) for name in ("exchange", "partial"))
-            before = [] if exchange is None else _find_messages(exchange, run)
+            result, partial = (
+                getattr(source, name, None) for name in ("tool_loop_result", "partial")
+            )
+            before = [] if result is None else _find_messages(result, run)
             return [*before, *([partial] if isinstance(partial, BaseMessage) else [])]
         case {"raw": BaseMessage() as raw, "parsed": parsed}:
             run.structured, run.has_structured = parsed, parsed is not None

@@ -158,16 +158,3 @@ def finish_reason_of(message: AIMessage) -> str | None:
     if metadata.get("status") == "incomplete":  # OpenAI's Responses API
         return str((metadata.get("incomplete_details") or {}).get("reason"))
     return next((str(metadata[key]) for key in _REASON_KEYS if metadata.get(key)), None)
-
-
-def counts_as_complete(message: AIMessage) -> bool:
-    """Return whether nothing speaks against a message being complete.
-
-    A message without a reason counts as complete, and so does one with another vendor's unknown
-    reason. An unknown reason of Gemini's does not.
-    """
-    reason = finish_reason_of(message)
-    if reason is None or reason == "FINISH_REASON_UNSPECIFIED":
-        return True
-    outcome = lookup(reason).outcome
-    return outcome == "complete" or (outcome == "unknown" and not is_from_gemini(message))

@@ -7,32 +7,32 @@ One question, one file:
 - `running`: threads and tasks
 - `answers`: what the model is told about a call; `injected`: and what it is not told
 - `toolbox`, `settings`: the tools and the options, checked once
-- `exchange`, `events`, `text`: what the caller sees
+- `result`, `events`, `text`: what the caller sees
 """
 
 from langchain_gemini_tools.tool_loop import events
-from langchain_gemini_tools.tool_loop.exchange import (
-    CallRecord,
-    CallStatus,
-    Exchange,
-    IncompleteAnswerError,
-    StopReason,
-    exchange_of,
-)
 from langchain_gemini_tools.tool_loop.loop import ToolLoop
-from langchain_gemini_tools.tool_loop.settings import Decision, Deny, Edit, Pause
+from langchain_gemini_tools.tool_loop.result import (
+    IncompleteRunError,
+    StopReason,
+    ToolCallRecord,
+    ToolCallStatus,
+    ToolLoopResult,
+    result_of,
+)
+from langchain_gemini_tools.tool_loop.settings import Decision, Edit, Pause, Reject
 
 __all__ = [
-    "CallRecord",
-    "CallStatus",
     "Decision",
-    "Deny",
     "Edit",
-    "Exchange",
-    "IncompleteAnswerError",
+    "IncompleteRunError",
     "Pause",
+    "Reject",
     "StopReason",
+    "ToolCallRecord",
+    "ToolCallStatus",
     "ToolLoop",
+    "ToolLoopResult",
     "events",
-    "exchange_of",
+    "result_of",
 ]

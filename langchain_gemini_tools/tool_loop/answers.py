@@ -132,7 +132,7 @@ def render_unreadable(call: InvalidToolCall) -> str:
 
 def render_denial(reason: str | None) -> str:
     """That somebody said no."""
-    return f"This call was denied: {reason}" if reason else "This call was denied."
+    return f"This call was rejected: {reason}" if reason else "This call was rejected."
 
 
 def _problem(found: Any, hidden: Collection[str], injected: Mapping[str, Any]) -> str:

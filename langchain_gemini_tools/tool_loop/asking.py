@@ -119,7 +119,7 @@ def _told_by(piece: Any, run: Run) -> Iterator[events.LoopEvent]:
     is_chunk = isinstance(piece, AIMessageChunk)
     for call in piece.tool_call_chunks if is_chunk else getattr(piece, "tool_calls", []):
         if call["name"]:
-            yield run.event(events.CallAnnounced, name=call["name"])
+            yield run.event(events.ToolCallAnnounced, name=call["name"])
     if piece.text:
         yield run.event(events.TextDelta, text=str(piece.text))
 

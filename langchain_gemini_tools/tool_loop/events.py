@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, ToolCall
 
-from langchain_gemini_tools.tool_loop.exchange import CallRecord, Exchange
+from langchain_gemini_tools.tool_loop.result import ToolCallRecord, ToolLoopResult
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TextDelta(LoopEvent):
 
 
 @dataclass(frozen=True)
-class CallAnnounced(LoopEvent):
+class ToolCallAnnounced(LoopEvent):
     """The model began to ask for a call: the text of this turn is not the answer."""
 
     name: str | None
@@ -55,7 +55,7 @@ class TurnFinished(LoopEvent):
 
 
 @dataclass(frozen=True)
-class CallStarted(LoopEvent):
+class ToolCallStarted(LoopEvent):
     """A call was started; `attempt` counts from 1."""
 
     call: ToolCall
@@ -63,7 +63,7 @@ class CallStarted(LoopEvent):
 
 
 @dataclass(frozen=True)
-class CallRetried(LoopEvent):
+class ToolCallRetried(LoopEvent):
     """An attempt failed and there will be another one, after `delay` seconds."""
 
     call: ToolCall
@@ -73,10 +73,10 @@ class CallRetried(LoopEvent):
 
 
 @dataclass(frozen=True)
-class CallEnded(LoopEvent):
+class ToolCallEnded(LoopEvent):
     """Base of the events that end a call."""
 
-    record: CallRecord
+    record: ToolCallRecord
 
     @property
     def call(self) -> ToolCall:
@@ -90,32 +90,32 @@ class CallEnded(LoopEvent):
 
 
 @dataclass(frozen=True)
-class CallFinished(CallEnded):
+class ToolCallFinished(ToolCallEnded):
     """The tool gave a result."""
 
 
 @dataclass(frozen=True)
-class CallCached(CallEnded):
+class ToolCallCached(ToolCallEnded):
     """The result of an identical call of this run was used again."""
 
 
 @dataclass(frozen=True)
-class CallFailed(CallEnded):
+class ToolCallFailed(ToolCallEnded):
     """The tool failed; the model is told."""
 
 
 @dataclass(frozen=True)
-class CallTimedOut(CallEnded):
+class ToolCallTimedOut(ToolCallEnded):
     """The tool took too long; the model is told, and a late result goes nowhere."""
 
 
 @dataclass(frozen=True)
-class CallDenied(CallEnded):
+class ToolCallRejected(ToolCallEnded):
     """The approval hook denied the call; the model is told."""
 
 
 @dataclass(frozen=True)
-class CallSkipped(CallEnded):
+class ToolCallSkipped(ToolCallEnded):
     """The call was not started: an unknown tool, unreadable arguments; the model is told."""
 
 
@@ -130,4 +130,4 @@ class LimitReached(LoopEvent):
 class LoopFinished(LoopEvent):
     """The run is over; always the last event."""
 
-    exchange: Exchange
+    result: ToolLoopResult

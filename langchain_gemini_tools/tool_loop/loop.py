@@ -28,7 +28,7 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_gemini_tools.tool_loop import running
 from langchain_gemini_tools.tool_loop.asking import Asking
 from langchain_gemini_tools.tool_loop.events import LoopEvent, LoopFinished
-from langchain_gemini_tools.tool_loop.exchange import Exchange
+from langchain_gemini_tools.tool_loop.result import ToolLoopResult
 from langchain_gemini_tools.tool_loop.run import Run, parse_input
 from langchain_gemini_tools.tool_loop.settings import (
     DEFAULT_TIMEOUT,
@@ -55,23 +55,23 @@ class ToolLoop(Runnable[Any, Any]):
 
     loop = ToolLoop(ChatGemini(model="gemini-3-flash-preview"), [get_weather])
 
-    exchange = loop.invoke("What is the weather in Oslo and Rome?")
-    exchange.text, exchange.stop_reason, exchange.turns, exchange.usage
-    exchange = loop.invoke([*exchange.messages, HumanMessage("And in Lima?")])
+    result = loop.invoke("What is the weather in Oslo and Rome?")
+    result.text, result.stop_reason, result.turns, result.usage
+    result = loop.invoke([*result.messages, HumanMessage("And in Lima?")])
 
     for piece in loop.stream("What is the weather in Oslo?"):
         print(piece, end="")  # the answer's text alone
 
     for event in loop.events("What is the weather in Oslo?"):
-        print(event)  # every step: `CallStarted`, `CallTimedOut`, `LoopFinished`, ...
+        print(event)  # every step: `ToolCallStarted`, `ToolCallTimedOut`, `LoopFinished`, ...
     ```
 
     It works over any LangChain chat model, and is a `Runnable`: `batch`, `with_config`, `|` and
     their async twins work, and callbacks, tags, metadata and context variables reach the model
     and the tools as one tree of runs. The input is text, a message, a list of messages, a dict
     with `messages`, or a prompt's value. Keyword arguments of a call go to the model.
-    `invoke` gives an `Exchange` and `stream` text: in a chain whose next link wants text either
-    way, put `loop.text()`.
+    `invoke` returns a `ToolLoopResult` and `stream` yields text. Where the next step of a chain
+    expects text in both cases, use `loop.text()`.
 
     **Tools never end a run.** Calls of one turn run side by side (sync tools in threads, async
     ones as tasks; an async one of a sync run in an event loop of its own) and are answered in the
@@ -84,16 +84,16 @@ class ToolLoop(Runnable[Any, Any]):
     cannot be stopped: they are left to themselves, their results go nowhere, no interpreter waits
     for them, and a tool of which eight such threads still run is not started again.
 
-    **Nothing said is lost.** An exception that ends a run has it on its attribute `exchange` (see
-    `exchange_of`). A run whose input ends with calls that nobody answered carries them out first,
-    so handing `exchange.messages` to another run goes on where the first one stopped.
+    **Nothing said is lost.** An exception that ends a run has it on its attribute `result` (see
+    `result_of`). A run whose input ends with calls that nobody answered carries them out first,
+    so handing `result.messages` to another run goes on where the first one stopped.
 
     **Streaming.** Only a finished turn shows whether its text was the answer or the announcement of
     a call. `stream` holds back the first `hold_back` characters of each turn: shorter texts come
     when their turn has ended, longer ones as they are produced. An announcement that is longer
     than that is seen in the stream, followed by an empty line; `hold_back=None` rules it out, and
     holds every text until its turn has ended. A stream cannot tell why it stopped, so it raises
-    `IncompleteAnswerError` wherever it did not end with a whole answer.
+    `IncompleteRunError` wherever it did not end with a whole answer.
 
     Args:
         model: A chat model with `bind_tools`; what is bound to it by `bind` is kept.
@@ -103,14 +103,14 @@ class ToolLoop(Runnable[Any, Any]):
             tools that are not named have 30 seconds.
         max_concurrency: How many calls of one turn run at a time; less if the config says so.
         on_limit: What to do when the turns are used up and the model still wants to call. These
-            calls are not run. `raise`: `IncompleteAnswerError`. `return`: an exchange with
+            calls are not run. `raise`: `IncompleteRunError`. `return`: an result with
             `stop_reason="turn_limit"`, no text and the calls `pending`. `answer`: ask once more,
             with the tools switched off; `stop_reason` is `answered_at_limit`.
         forced_first: Whether the first turn has to call a tool, or the name of the one; the others
             are free, so that a forced call does not repeat for ever.
-        approve: For tools by name, a function that gets a copy of the call and answers `True`,
-            `False`, `Deny(reason)`, `Edit(args)` or `Pause()`; it may be async. The calls of a turn
-            are put to it in order, before any call of that turn is run.
+        approve: Tool name to a function that gets a copy of the tool call and returns `True`,
+            `False`, `Reject(reason)`, `Edit(args)` or `Pause()`; it may be async. It is asked about
+            the calls of a turn in order, before any of them runs.
         repeatable: Names of tools that may be repeated when they raise or take too long. Tools can
             say it themselves: `metadata` or `extras` with `idempotent` (or MCP's `idempotentHint`,
             `readOnlyHint`) set to True. A `ToolException` is an answer, and not repeated.
@@ -164,31 +164,35 @@ class ToolLoop(Runnable[Any, Any]):
         self._threads = running.Threads()
         self._asking = Asking(model, self.settings)
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Exchange:
+    def invoke(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> ToolLoopResult:
         """Run until there is an answer.
 
         Raises:
-            IncompleteAnswerError: The turns were used up, and `on_limit` is "raise".
+            IncompleteRunError: The turns were used up, and `on_limit` is "raise".
         """
 
-        def run(given: Any, config: RunnableConfig) -> Exchange:
+        def run(given: Any, config: RunnableConfig) -> ToolLoopResult:
             *_, last = self._run(given, config, streams=False, options=kwargs)
-            return _exchange_in(last)
+            return _result_in(last)
 
-        return cast("Exchange", self._call_with_config(cast("Any", run), input, config))
+        return cast("ToolLoopResult", self._call_with_config(cast("Any", run), input, config))
 
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Exchange:
+    ) -> ToolLoopResult:
         """Run until there is an answer; see `invoke`."""
 
-        async def run(given: Any, config: RunnableConfig) -> Exchange:
+        async def run(given: Any, config: RunnableConfig) -> ToolLoopResult:
             async with aclosing(self._arun(given, config, streams=False, options=kwargs)) as told:
                 async for last in told:  # noqa: B007 - only the last one counts
                     pass
-            return _exchange_in(last)
+            return _result_in(last)
 
-        return cast("Exchange", await self._acall_with_config(cast("Any", run), input, config))
+        return cast(
+            "ToolLoopResult", await self._acall_with_config(cast("Any", run), input, config)
+        )
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -196,7 +200,7 @@ class ToolLoop(Runnable[Any, Any]):
         """The answer's text as it is produced.
 
         Raises:
-            IncompleteAnswerError: The run ended without a whole answer.
+            IncompleteRunError: The run ended without a whole answer.
         """
         return self._tell(input, config, AnswerText(self.settings.hold_back).feed, kwargs)
 
@@ -209,13 +213,13 @@ class ToolLoop(Runnable[Any, Any]):
     def events(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[LoopEvent]:
-        """Every step as it happens; the last event has the exchange."""
+        """Every step as it happens; the last event has the result."""
         return self._tell(input, config, lambda event: [event], kwargs)
 
     def aevents(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[LoopEvent]:
-        """Every step as it happens; the last event has the exchange."""
+        """Every step as it happens; the last event has the result."""
         return self._atell(input, config, lambda event: [event], kwargs)
 
     def text(self) -> TextOnly:
@@ -241,7 +245,7 @@ class ToolLoop(Runnable[Any, Any]):
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """An `Exchange`; pieces of text where it is streamed."""
+        """An `ToolLoopResult`; pieces of text where it is streamed."""
         return Any
 
     def __repr__(self) -> str:
@@ -343,6 +347,6 @@ def _settings_for(config: RunnableConfig, settings: Settings) -> Settings:
     return replace(settings, max_concurrency=limit)
 
 
-def _exchange_in(last: LoopEvent) -> Exchange:
+def _result_in(last: LoopEvent) -> ToolLoopResult:
     assert isinstance(last, LoopFinished)  # noqa: S101 - a run ends with it or raises
-    return last.exchange
+    return last.result

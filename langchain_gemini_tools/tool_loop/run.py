@@ -17,13 +17,9 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS
-from langchain_gemini_tools.facts.finish_reasons import (
-    counts_as_complete,
-    finish_reason_of,
-    lookup,
-)
+from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.tool_loop import events
-from langchain_gemini_tools.tool_loop.exchange import Exchange, IncompleteAnswerError
+from langchain_gemini_tools.tool_loop.result import IncompleteRunError, ToolLoopResult
 from langchain_gemini_tools.tool_loop.turn import Cache, Turn, as_call
 
 if TYPE_CHECKING:
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, InvalidToolCall, ToolCall
     from langchain_core.messages.ai import UsageMetadata
 
-    from langchain_gemini_tools.tool_loop.exchange import CallRecord, StopReason
+    from langchain_gemini_tools.tool_loop.result import StopReason, ToolCallRecord
     from langchain_gemini_tools.tool_loop.settings import Settings
 
 _Event = TypeVar("_Event", bound=events.LoopEvent)
@@ -77,7 +73,7 @@ class Run:
         self.stop_reason: StopReason | None = None
         self._given = list(messages)
         self._new: list[BaseMessage] = []
-        self._records: list[CallRecord] = []
+        self._records: list[ToolCallRecord] = []
         self._usage: UsageMetadata | None = None
         self._cache: Cache = {}
         self._since = clock()
@@ -141,11 +137,11 @@ class Run:
         elif self.turns >= self.settings.max_turns:
             yield from self._reach_limit([])
 
-    def exchange(self, failed: StopReason | None = None) -> Exchange:
+    def result(self, failed: StopReason | None = None) -> ToolLoopResult:
         """Everything so far; calls under way count as far as they have an answer."""
         under_way = self.calls.records() if self.calls else []
         new = [*self._new, *(record.message for record in under_way)]
-        return Exchange(
+        return ToolLoopResult(
             messages=[*self._given, *new],
             new_messages=new,
             stop_reason=failed or self.stop_reason or "failed",
@@ -159,23 +155,23 @@ class Run:
         """The last event.
 
         Raises:
-            IncompleteAnswerError: The limit was reached, and `on_limit` is "raise".
+            IncompleteRunError: The limit was reached, and `on_limit` is "raise".
         """
-        exchange = self.exchange()
-        if exchange.stop_reason == "turn_limit" and self.settings.on_limit == "raise":
-            raise IncompleteAnswerError(exchange)
-        return self.event(events.LoopFinished, exchange=exchange)
+        result = self.result()
+        if result.stop_reason == "turn_limit" and self.settings.on_limit == "raise":
+            raise IncompleteRunError(result)
+        return self.event(events.LoopFinished, result=result)
 
     @contextlib.contextmanager
     def kept_on_errors(self) -> Iterator[None]:
-        """Put the exchange on whatever ends the run, so that nothing said is lost."""
+        """Put the result on whatever ends the run, so that nothing said is lost."""
         try:
             yield
         except GeneratorExit:
             raise
         except BaseException as error:
             with contextlib.suppress(AttributeError):  # an exception with slots
-                error.exchange = self.exchange("failed")  # type: ignore[attr-defined]
+                error.tool_loop_result = self.result("failed")  # type: ignore[attr-defined]
             raise
 
     def event(self, kind: type[_Event], **fields: Any) -> _Event:
@@ -210,7 +206,7 @@ class Run:
         turn.take_calls(calls, broken)
         return turn
 
-    def _close_calls(self) -> list[CallRecord]:
+    def _close_calls(self) -> list[ToolCallRecord]:
         assert self.calls is not None  # noqa: S101 - there are calls to close
         records = self.calls.records()
         self._records += records
@@ -249,22 +245,21 @@ class Run:
             not message.invalid_tool_calls
         )
 
-    def _answers_directly(self, record: CallRecord) -> bool:
+    def _answers_directly(self, record: ToolCallRecord) -> bool:
         tool = self.settings.box.tools.get(record.call["name"])
         return tool is not None and tool.return_direct and record.message.status == "success"
 
 
 def _reason_to_stop(message: AIMessage) -> StopReason:
     """Return why a message without tool calls ends the run."""
-    reason = finish_reason_of(message)
-    outcome = lookup(reason).outcome
-    if outcome == "truncated":
+    finish = finish_of(message)
+    if finish.outcome == "truncated":
         return "truncated"
-    if outcome == "blocked" or message.response_metadata.get("block_reason"):
+    if finish.outcome == "blocked" or message.response_metadata.get("block_reason"):
         return "blocked"
     if _is_empty(message):
-        return "empty" if reason is None or outcome == "complete" else "blocked"
-    return "answered" if counts_as_complete(message) else "incomplete"
+        return "empty" if finish.outcome in {"complete", "unspecified"} else "blocked"
+    return "answered" if finish.is_complete else "incomplete"
 
 
 def _is_empty(message: AIMessage) -> bool:
@@ -276,13 +271,15 @@ def _is_empty(message: AIMessage) -> bool:
 
 def _why_not_run(message: AIMessage) -> str | None:
     """Return why the tool calls of a message must not be run, or None if they may be."""
-    if counts_as_complete(message):
+    finish = finish_of(message)
+    if finish.is_complete:
         return None
-    row = lookup(finish_reason_of(message))
-    if row.outcome == "truncated":
-        return f"Not executed: the message was truncated ({row.name}); its calls may be incomplete."
-    details = message.response_metadata.get("finish_message") or row.explanation
-    return f"Not executed: the model stopped with {row.name}: {details}"
+    if finish.outcome == "truncated":
+        return (
+            f"Not executed: the message was truncated ({finish.name}); its calls may be incomplete."
+        )
+    details = message.response_metadata.get("finish_message") or finish.explanation
+    return f"Not executed: the model stopped with {finish.name}: {details}"
 
 
 def _identified(answer: BaseMessage) -> AIMessage:

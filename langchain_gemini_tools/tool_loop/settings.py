@@ -24,7 +24,7 @@ DEFAULT_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
-class Deny:
+class Reject:
     """The call is not run; the model is told so, with the reason."""
 
     reason: str | None = None
@@ -49,7 +49,7 @@ class Pause:
     """Nobody can decide now: the run stops before this turn's calls, and can be taken up later."""
 
 
-Decision = bool | Deny | Edit | Pause
+Decision = bool | Reject | Edit | Pause
 """What an approval hook answers: `True` runs the call, `False` denies it."""
 
 Approver = Callable[[ToolCall], Decision | Awaitable[Decision]]

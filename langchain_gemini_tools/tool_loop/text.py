@@ -38,7 +38,7 @@ class AnswerText:
         """The pieces of text that are certain now.
 
         Raises:
-            IncompleteAnswerError: The run ended without a whole answer.
+            IncompleteRunError: The run ended without a whole answer.
         """
         match event:
             case events.TurnStarted():
@@ -49,15 +49,15 @@ class AnswerText:
                     sum(map(len, self._held)) > self._hold_back
                 ):
                     return self._release()
-            case events.CallAnnounced():
+            case events.ToolCallAnnounced():
                 self._withdraw()
             case events.TurnFinished(message=message):
                 if message.tool_calls or message.invalid_tool_calls:
                     self._withdraw()
                 return self._release()
-            case events.LoopFinished(exchange=exchange):
-                answer = exchange.answer()
-                return [answer] if exchange.stop_reason == "returned_directly" else []
+            case events.LoopFinished(result=result):
+                answer = result.answer()
+                return [answer] if result.stop_reason == "returned_directly" else []
         return []
 
     def _release(self) -> list[str]:

@@ -16,8 +16,8 @@ from langchain_core.tools import ToolException
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.tool_loop import answers, events
-from langchain_gemini_tools.tool_loop.exchange import CallRecord
-from langchain_gemini_tools.tool_loop.settings import Deny, Edit, Pause
+from langchain_gemini_tools.tool_loop.result import ToolCallRecord
+from langchain_gemini_tools.tool_loop.settings import Edit, Pause, Reject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import InvalidToolCall, ToolCall, ToolMessage
     from langchain_core.tools import BaseTool
 
-    from langchain_gemini_tools.tool_loop.exchange import CallStatus
+    from langchain_gemini_tools.tool_loop.result import ToolCallStatus
     from langchain_gemini_tools.tool_loop.settings import Settings
 
 Cache = dict[str, "ToolMessage"]
@@ -34,13 +34,13 @@ Cache = dict[str, "ToolMessage"]
 _EARLY = 1e-6
 """Event loops wake up early by as much as their clock's resolution."""
 
-_ENDINGS: dict[CallStatus, type[events.CallEnded]] = {
-    "succeeded": events.CallFinished,
-    "cached": events.CallCached,
-    "failed": events.CallFailed,
-    "timed_out": events.CallTimedOut,
-    "denied": events.CallDenied,
-    "skipped": events.CallSkipped,
+_ENDINGS: dict[ToolCallStatus, type[events.ToolCallEnded]] = {
+    "succeeded": events.ToolCallFinished,
+    "cached": events.ToolCallCached,
+    "failed": events.ToolCallFailed,
+    "timed_out": events.ToolCallTimedOut,
+    "rejected": events.ToolCallRejected,
+    "skipped": events.ToolCallSkipped,
 }
 
 
@@ -64,7 +64,7 @@ class Slot:
     deadline: float | None = None
     is_running: bool = False
     not_before: float | None = None
-    record: CallRecord | None = None
+    record: ToolCallRecord | None = None
 
     @property
     def call(self) -> ToolCall:
@@ -139,16 +139,16 @@ class Turn:
             case True:
                 pass
             case False:
-                self._end_with_error(slot, "denied", answers.render_denial(None))
-            case Deny(reason=reason):
-                self._end_with_error(slot, "denied", answers.render_denial(reason))
+                self._end_with_error(slot, "rejected", answers.render_denial(None))
+            case Reject(reason=reason):
+                self._end_with_error(slot, "rejected", answers.render_denial(reason))
             case Edit(args=args):
                 slot.edited = args
             case Pause():
                 self.is_paused = True
             case _:
                 raise TypeError(
-                    f"The approval hook of {slot.call['name']!r} has to return a bool, Deny, Edit "
+                    f"The approval hook of {slot.call['name']!r} must return a bool, Reject, Edit "
                     f"or Pause, not {decision!r}."
                 )
 
@@ -233,7 +233,7 @@ class Turn:
         taken, self._events = self._events, []
         return taken
 
-    def records(self) -> list[CallRecord]:
+    def records(self) -> list[ToolCallRecord]:
         """The calls that are settled, in the order in which they were asked for.
 
         None of them when the run pauses: the next run decides about all of them again.
@@ -287,10 +287,10 @@ class Turn:
         slot.deadline = None if seconds is None else now + seconds
         slot.attempts += 1
         slot.is_running = True
-        self._tell(events.CallStarted, call=slot.call, attempt=slot.attempts)
+        self._tell(events.ToolCallStarted, call=slot.call, attempt=slot.attempts)
         return Attempt(slot, slot.attempts)
 
-    def _fail(self, slot: Slot, status: CallStatus, error: BaseException) -> None:
+    def _fail(self, slot: Slot, status: ToolCallStatus, error: BaseException) -> None:
         """Try again if the tool allows it and the failure may pass; else tell the model."""
         tool = slot.tool
         assert tool is not None  # noqa: S101 - it was started
@@ -302,7 +302,11 @@ class Turn:
             delay = self.settings.backoff(slot.attempts)
             slot.not_before = self.clock() + delay
             self._tell(
-                events.CallRetried, call=slot.call, attempt=slot.attempts, delay=delay, error=error
+                events.ToolCallRetried,
+                call=slot.call,
+                attempt=slot.attempts,
+                delay=delay,
+                error=error,
             )
             return
         if status == "timed_out":
@@ -313,7 +317,7 @@ class Turn:
         self._end_with_error(slot, status, text, error)
 
     def _end_with_error(
-        self, slot: Slot, status: CallStatus, text: str, error: BaseException | None = None
+        self, slot: Slot, status: ToolCallStatus, text: str, error: BaseException | None = None
     ) -> None:
         message = answers.render_error(slot.call, text, self.settings.max_output_chars)
         self._end(slot, status, message, error)
@@ -321,11 +325,11 @@ class Turn:
     def _end(
         self,
         slot: Slot,
-        status: CallStatus,
+        status: ToolCallStatus,
         message: ToolMessage,
         error: BaseException | None = None,
     ) -> None:
-        slot.record = CallRecord(
+        slot.record = ToolCallRecord(
             turn=self.number,
             call=slot.call,
             status=status,

@@ -81,12 +81,12 @@ async def test_the_loop_tells_the_model_the_same(play: Play, way: str) -> None:
     async with World(WORLD, "http" if way == "invoke" else "stdio").tools() as tools:
         loop = ToolLoop(play.model(), tools)
         if way == "invoke":
-            exchange = await asyncio.to_thread(loop.invoke, "Go.")
+            outcome = await asyncio.to_thread(loop.invoke, "Go.")
         else:
-            exchange = await loop.ainvoke("Go.")
+            outcome = await loop.ainvoke("Go.")
     told = [part["functionResponse"]["response"] for part in answers(play, 1)]
     assert told == [{key: output} for key, output in OUTCOMES]
-    assert exchange.messages[-1].text == "Done."
+    assert outcome.messages[-1].text == "Done."
 
 
 async def test_the_loop_goes_on_without_a_server_that_is_slow_and_dies(
@@ -98,13 +98,13 @@ async def test_the_loop_goes_on_without_a_server_that_is_slow_and_dies(
     play.calls(("say", {"text": "Still there?"}))
     play.says("The server is gone.")
     async with World(WORLD, "stdio").tools() as tools:
-        exchange = await ToolLoop(play.model(), tools, tool_timeout=3).ainvoke("Go.")
+        outcome = await ToolLoop(play.model(), tools, tool_timeout=3).ainvoke("Go.")
     assert [[_word(part) for part in answers(play, step)] for step in (1, 2, 3)] == [
         ["Tool 'wait' did not finish", "You said meanwhile."],
         ["The MCP server 'world' failed"],
         ["The MCP server 'world' failed"],
     ]
-    assert exchange.messages[-1].text == "The server is gone."
+    assert outcome.messages[-1].text == "The server is gone."
     assert emulator.refusals == []
 
 

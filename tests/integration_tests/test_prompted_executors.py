@@ -250,6 +250,6 @@ async def test_the_loop_of_our_own_sends_the_same(
     if way == "stream":
         assert "".join(loop.stream(QUESTION)) == "Sunny in both."
     else:
-        exchange = loop.invoke(QUESTION) if way == "invoke" else await loop.ainvoke(QUESTION)
-        assert (exchange.text, exchange.stop_reason) == ("Sunny in both.", "answered")
+        outcome = loop.invoke(QUESTION) if way == "invoke" else await loop.ainvoke(QUESTION)
+        assert (outcome.text, outcome.stop_reason) == ("Sunny in both.", "answered")
     assert _sent(emulator) == _both_steps(gemma)

@@ -176,11 +176,11 @@ async def test_the_loop_calls_tools_of_another_process(play: Play, way: str) -> 
     with stdio_worker() as ask:
         loop = ToolLoop(play.model(), tools_of(ask))
         if way == "invoke":
-            exchange = await asyncio.to_thread(loop.invoke, "Go.")
+            outcome = await asyncio.to_thread(loop.invoke, "Go.")
         else:
-            exchange = await loop.ainvoke("Go.")
+            outcome = await loop.ainvoke("Go.")
     assert told(play) == TOLD
-    assert exchange.messages[-1].text == "Done."
+    assert outcome.messages[-1].text == "Done."
 
 
 def test_a_sync_loop_calls_an_async_registry(play: Play) -> None:

@@ -153,8 +153,8 @@ async def test_both_kinds_of_tools_work_together_over_many_turns(
 def test_the_loop_has_both_kinds_of_tools(emulator: Emulator, make_model: MakeModel) -> None:
     for parts in STEPS[:2]:
         emulator.reply(parts=parts)
-    exchange = ToolLoop(make_model(), [get_weather, *SERVED]).invoke("Weather in Oslo?")
-    assert exchange.messages[-1].text == "It is sunny."
+    outcome = ToolLoop(make_model(), [get_weather, *SERVED]).invoke("Weather in Oslo?")
+    assert outcome.messages[-1].text == "It is sunny."
     assert emulator.refusals == []
     assert emulator.last.body == {
         "contents": [user("Weather in Oslo?"), model(*STEPS[0]), *ANSWERS[0]],

@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_gemini_tools import (
-    Exchange,
-    IncompleteAnswerError,
-    LoopFinished,
-    ToolLoop,
-    exchange_of,
-)
+from langchain_gemini_tools import ToolLoop, ToolLoopResult
 from langchain_gemini_tools.errors import GeminiServerError, InvalidToolError
+from langchain_gemini_tools.tool_loop import IncompleteRunError, result_of
+from langchain_gemini_tools.tool_loop.events import LoopFinished
 from tests.integration_tests.play import (
     WEATHER,
     Play,
@@ -48,7 +44,7 @@ def _loop(play: Play, tools: Sequence[Any] = (get_weather,), **options: Any) -> 
     return ToolLoop(play.model(), tools, **options)
 
 
-async def _run(loop: ToolLoop, way: str, given: Any = QUESTION) -> Exchange:
+async def _run(loop: ToolLoop, way: str, given: Any = QUESTION) -> ToolLoopResult:
     match way:
         case "invoke":
             return await asyncio.to_thread(loop.invoke, given)
@@ -59,7 +55,7 @@ async def _run(loop: ToolLoop, way: str, given: Any = QUESTION) -> Exchange:
         case _:
             last = [event async for event in loop.aevents(given)][-1]
     assert isinstance(last, LoopFinished)
-    return last.exchange
+    return last.result
 
 
 def _play_two_steps(play: Play) -> None:
@@ -95,20 +91,20 @@ async def test_every_step_is_sent_and_the_exchange_comes_back(
     _play_two_steps(play)
     tool: Any = aget_weather if is_async else get_weather
     tool.__name__ = "get_weather"
-    exchange = await _run(_loop(play, [tool]), way)
-    assert play.sent == [request(*sent) for sent in _two_steps(play, exchange.messages)]
+    outcome = await _run(_loop(play, [tool]), way)
+    assert play.sent == [request(*sent) for sent in _two_steps(play, outcome.messages)]
     assert {asked.is_stream for asked in play.emulator.requests} == {way.endswith("events")}
-    assert [message.type for message in exchange.messages] == [
+    assert [message.type for message in outcome.messages] == [
         *("human", "ai", "tool", "tool", "ai", "tool", "ai")
     ]
-    assert (exchange.text, exchange.stop_reason, exchange.turns) == (
+    assert (outcome.text, outcome.stop_reason, outcome.turns) == (
         "Sunny everywhere.",
         "answered",
         3,
     )
-    told = [m.usage_metadata for m in exchange.messages if isinstance(m, AIMessage)]
-    assert exchange.usage is not None
-    assert exchange.usage["total_tokens"] == sum(usage["total_tokens"] for usage in told if usage)
+    told = [m.usage_metadata for m in outcome.messages if isinstance(m, AIMessage)]
+    assert outcome.usage is not None
+    assert outcome.usage["total_tokens"] == sum(usage["total_tokens"] for usage in told if usage)
 
 
 async def test_only_the_answer_is_streamed(play: Play) -> None:
@@ -149,8 +145,8 @@ async def test_failures_are_sent_as_errors_in_the_order_of_the_calls(play: Play,
     play.calls(("slow", OSLO), ("broken", OSLO), ("get_weather", OSLO), ("nope", {}))
     play.says("Some of it failed.")
     loop = _loop(play, [slow, broken, get_weather], tool_timeout={"slow": 0.02})
-    exchange = await _run(loop, way)
-    ids = play.ids(exchange.messages)
+    outcome = await _run(loop, way)
+    ids = play.ids(outcome.messages)
     errors = [
         "Tool 'slow' did not finish within 0.02 s. Whether it had an effect is not known.",
         "Tool 'broken' failed: ConnectionError: No line to Oslo.",
@@ -167,8 +163,8 @@ async def test_failures_are_sent_as_errors_in_the_order_of_the_calls(play: Play,
 async def test_only_the_first_turn_is_forced(play: Play) -> None:
     play.calls(("get_weather", OSLO))
     play.says("Sunny.")
-    exchange = await _run(_loop(play, forced_first=True), "invoke")
-    assert exchange.text == "Sunny."
+    outcome = await _run(_loop(play, forced_first=True), "invoke")
+    assert outcome.text == "Sunny."
     assert [sent.get("toolConfig") for sent in play.sent] == [
         {"functionCallingConfig": {"mode": "ANY"}},
         None,
@@ -182,8 +178,8 @@ async def test_at_the_limit_the_model_answers_with_its_tools_switched_off(
     play.calls(("get_weather", OSLO))
     play.calls(("get_weather", ROME))
     play.says("Sunny in Oslo, at least.")
-    exchange = await _run(_loop(play, max_turns=2, on_limit="answer"), way)
-    oslo, rome = play.ids(exchange.messages)
+    outcome = await _run(_loop(play, max_turns=2, on_limit="answer"), way)
+    oslo, rome = play.ids(outcome.messages)
     assert play.sent[2] == request(
         user(QUESTION),
         model(call("get_weather", OSLO, oslo, play.signature(1))),
@@ -199,7 +195,7 @@ async def test_at_the_limit_the_model_answers_with_its_tools_switched_off(
         ),
         toolConfig={"functionCallingConfig": {"mode": "NONE"}},
     )
-    assert (exchange.stop_reason, exchange.text) == (
+    assert (outcome.stop_reason, outcome.text) == (
         "answered_at_limit",
         "Sunny in Oslo, at least.",
     )
@@ -213,17 +209,17 @@ async def test_a_run_goes_on_after_the_api_failed_in_its_middle(play: Play, way:
     play.says("Sunny everywhere.")
     with pytest.raises(GeminiServerError) as caught:
         await _run(_loop(play), way)
-    stopped = exchange_of(caught.value)
+    stopped = result_of(caught.value)
     assert stopped is not None
     assert [type(message) for message in stopped.new_messages] == [
         AIMessage,
         ToolMessage,
         ToolMessage,
     ]
-    exchange = await _run(_loop(play), way, list(stopped.messages))
-    first, second, third = _two_steps(play, exchange.messages)
+    outcome = await _run(_loop(play), way, list(stopped.messages))
+    first, second, third = _two_steps(play, outcome.messages)
     assert [sent["contents"] for sent in play.sent] == [first, second, second, third]
-    assert exchange.text == "Sunny everywhere."
+    assert outcome.text == "Sunny everywhere."
 
 
 def test_a_turn_that_ended_with_an_unexpected_call_is_not_run(play: Play) -> None:
@@ -240,9 +236,9 @@ def test_a_turn_that_ended_with_an_unexpected_call_is_not_run(play: Play) -> Non
         finish_message="No such tool.",
     )
     play.says("I could not.")
-    exchange = _loop(play, [delete]).invoke("Delete x.")
+    outcome = _loop(play, [delete]).invoke("Delete x.")
     assert ran == []
-    (answer,) = [m for m in exchange.messages if isinstance(m, ToolMessage)]
+    (answer,) = [m for m in outcome.messages if isinstance(m, ToolMessage)]
     words = "Not executed: the model stopped with UNEXPECTED_TOOL_CALL: No such tool."
     assert (answer.content, answer.status) == (words, "error")
     assert play.sent[1]["contents"][2] == user(
@@ -254,9 +250,9 @@ async def test_an_answer_that_was_cut_is_not_taken_for_whole(play: Play) -> None
     for _ in range(2):
         play.emulator.reply("It is sunny in", finish_reason="MAX_TOKENS")
     loop = _loop(play)
-    exchange = await _run(loop, "ainvoke")
-    assert (exchange.stop_reason, exchange.text) == ("truncated", "It is sunny in")
-    with pytest.raises(IncompleteAnswerError, match="cut at the limit of tokens"):
+    outcome = await _run(loop, "ainvoke")
+    assert (outcome.stop_reason, outcome.text) == ("truncated", "It is sunny in")
+    with pytest.raises(IncompleteRunError, match="cut at the limit of tokens"):
         list(loop.stream(QUESTION))
 
 

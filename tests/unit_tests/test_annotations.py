@@ -1,7 +1,7 @@
 """Annotations of public names can be read while the program runs.
 
 LangChain does: `with_fallbacks` asks what `bind_tools` returns. Pydantic does, for fields that hold
-an `Exchange`.
+an `ToolLoopResult`.
 """
 
 from __future__ import annotations

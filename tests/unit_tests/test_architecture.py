@@ -134,36 +134,14 @@ def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
         "TOOL_PROMPT",
         "BatchProgress",
-        "CallAnnounced",
-        "CallCached",
-        "CallDenied",
-        "CallFailed",
-        "CallFinished",
-        "CallRecord",
-        "CallRetried",
-        "CallSkipped",
-        "CallStarted",
-        "CallTimedOut",
         "ChatGemini",
-        "Deny",
-        "Edit",
-        "Exchange",
         "FetchLimits",
-        "IncompleteAnswerError",
-        "LimitReached",
-        "LoopEvent",
-        "LoopFinished",
-        "Pause",
         "RunClock",
-        "TextDelta",
         "ToolLoop",
+        "ToolLoopResult",
         "ToolReport",
-        "Trace",
-        "TurnFinished",
-        "TurnStarted",
         "__version__",
         "check_tools",
-        "exchange_of",
         "mcp_interceptor",
         "tools_from_specs",
         "trace",
@@ -215,7 +193,7 @@ def test_the_sdk_is_not_loaded_before_the_first_call() -> None:
 
 
 def test_the_loop_loads_neither_our_model_nor_the_sdk() -> None:
-    loaded = _loaded_after("from langchain_gemini_tools import ToolLoop, TextDelta")
+    loaded = _loaded_after("from langchain_gemini_tools import ToolLoop")
     assert "langchain_gemini_tools.tool_loop.loop" in loaded
     assert not {"langchain_gemini_tools.chat_model", "google.genai"} & loaded
 

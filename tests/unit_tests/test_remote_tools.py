@@ -256,9 +256,9 @@ def test_no_event_loop_waits_for_a_call_that_hangs() -> None:
         released.wait(20)
         ended.set()
 
-    exchange = asyncio.run(loop_over(hang, tool_timeout=0.05).ainvoke("1 + 2?"))
+    result = asyncio.run(loop_over(hang, tool_timeout=0.05).ainvoke("1 + 2?"))
     assert not ended.is_set()
-    assert [status for _, status, _ in told(exchange)] == ["error"]
+    assert [status for _, status, _ in told(result)] == ["error"]
     released.set()
     assert ended.wait(20)
 

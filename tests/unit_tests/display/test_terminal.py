@@ -5,7 +5,7 @@ import io
 from langchain_core.messages import HumanMessage
 from rich.console import Console
 
-from langchain_gemini_tools import Trace, trace
+from langchain_gemini_tools.display import Trace, trace
 from tests.unit_tests.display.runs import HOSTILE, answer, call, weather_run
 
 

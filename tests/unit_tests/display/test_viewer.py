@@ -217,10 +217,10 @@ def test_what_is_missing_or_went_wrong_is_marked() -> None:
             ["max_tokens: The response reached the token limit."],
         ),
         (
-            {"finish_reason": "A_NEW_REASON"},
-            ["A_NEW_REASON: The finish reason 'A_NEW_REASON' is not known."],
+            {"finish_reason": "NEW"},
+            ["NEW: The finish reason 'NEW' is not known to this version."],
         ),
-        ({"finish_reason": "A_NEW_REASON", "finish_message": "Why."}, ["A_NEW_REASON: Why."]),
+        ({"finish_reason": "NEW", "finish_message": "Why."}, ["NEW: Why."]),
     ],
 )
 def test_a_finish_reason_is_shown_unless_the_response_is_complete(
@@ -280,19 +280,19 @@ def test_what_a_tool_loop_noted_of_its_calls_is_shown() -> None:
             call={"id": call_id}, status=status, attempts=attempts, duration=duration
         )
 
-    exchange = SimpleNamespace(
+    result = SimpleNamespace(
         messages=messages,
         stop_reason="turn_limit",
         calls=[record("a", "succeeded", 3, 1.5), record("b", "timed_out", 1, 30.0)],
     )
-    shown = _shown(exchange)
+    shown = _shown(result)
     assert [line for line in shown if "get_weather" in line] + shown[-1:] == [
         '│   ├── get_weather(city="Oslo")  1.50 s · 3 attempts',
         '│   └── ✗ get_weather(city="Rome")  30.00 s · timed out',
         "└── ! stopped  turn limit",
     ]
     error = RuntimeError("the network is gone")
-    error.exchange = exchange  # type: ignore[attr-defined]
+    error.tool_loop_result = result  # type: ignore[attr-defined]
     assert _shown(error)[-1] == "└── ✗ failed  RuntimeError: the network is gone"
 
 

@@ -115,10 +115,10 @@ def human(text: str) -> HumanMessage:
     return HumanMessage(text)
 
 
-def told(exchange: Any) -> list[tuple[str, str, str]]:
+def told(result: Any) -> list[tuple[str, str, str]]:
     """What the model was told about its calls: id, status, text."""
     return [
         (message.tool_call_id, message.status, str(message.text))
-        for message in exchange.new_messages
+        for message in result.new_messages
         if isinstance(message, ToolMessage)
     ]

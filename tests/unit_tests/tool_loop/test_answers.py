@@ -24,8 +24,9 @@ from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
 from pydantic.v1 import BaseModel as BaseModelV1
 
-from langchain_gemini_tools import ToolLoop, exchange_of
+from langchain_gemini_tools import ToolLoop
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.tool_loop import result_of
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, told
 
 
@@ -40,10 +41,10 @@ def _loop(tools: list[Any], *replies: Any, **options: Any) -> ToolLoop:
 
 def _told(tools: list[Any], *asked: Any, **options: Any) -> list[tuple[str, str, str]]:
     """What one turn's calls were answered with; the same in a sync and in an async run."""
-    exchange = _loop(tools, calls(*asked), **options).invoke("Hi")
+    result = _loop(tools, calls(*asked), **options).invoke("Hi")
     again = asyncio.run(_loop(tools, calls(*asked), **options).ainvoke("Hi"))
-    assert told(exchange) == told(again)
-    return told(exchange)
+    assert told(result) == told(again)
+    return told(result)
 
 
 def test_answers_come_in_the_order_of_the_calls_whoever_is_first() -> None:
@@ -124,8 +125,8 @@ def test_a_validation_error_from_inside_a_tool_is_a_failure_of_the_tool() -> Non
 def test_a_call_whose_arguments_cannot_be_read_is_answered_with_the_reason() -> None:
     broken = invalid_tool_call(name="echo", args="{text", id="2", error="not JSON")
     message = AIMessage("", tool_calls=[call("echo", text="x")], invalid_tool_calls=[broken])
-    exchange = _loop([echo], message).invoke("Hi")
-    assert told(exchange) == [
+    result = _loop([echo], message).invoke("Hi")
+    assert told(result) == [
         ("1", "success", "x"),
         (
             "2",
@@ -134,21 +135,21 @@ def test_a_call_whose_arguments_cannot_be_read_is_answered_with_the_reason() -> 
             "again, with one JSON object as the arguments.",
         ),
     ]
-    assert [record.status for record in exchange.calls] == ["succeeded", "skipped"]
+    assert [record.status for record in result.calls] == ["succeeded", "skipped"]
 
 
 def test_calls_without_an_id_of_their_own_get_one() -> None:
     broken = invalid_tool_call(name="echo", args="{", id=None, error=None)
     asked = [call("echo", "1", text="x"), call("echo", "1", text="y"), call("echo", "", text="z")]
     message = AIMessage("", tool_calls=asked, invalid_tool_calls=[broken])
-    exchange = _loop([echo], message).invoke("Hi")
-    said = exchange.new_messages[0]
+    result = _loop([echo], message).invoke("Hi")
+    said = result.new_messages[0]
     assert isinstance(said, AIMessage)
     ids = [c["id"] for c in said.tool_calls] + [c["id"] for c in said.invalid_tool_calls]
     assert ids[0] == "1"
     assert len(set(ids)) == 4
-    assert [answer[0] for answer in told(exchange)] == ids
-    assert [answer[2] for answer in told(exchange)][:3] == ["x", "y", "z"]
+    assert [answer[0] for answer in told(result)] == ids
+    assert [answer[2] for answer in told(result)][:3] == ["x", "y", "z"]
 
 
 def test_a_failing_tool_is_told_and_its_error_is_kept() -> None:
@@ -157,13 +158,13 @@ def test_a_failing_tool_is_told_and_its_error_is_kept() -> None:
         return a / b
 
     loop = _loop([divide], calls(call("divide", a=1, b=0)))
-    exchange = loop.invoke("Hi")
-    assert told(exchange) == [
+    result = loop.invoke("Hi")
+    assert told(result) == [
         ("1", "error", "Tool 'divide' failed: ZeroDivisionError: division by zero")
     ]
-    assert exchange.calls[0].status == "failed"
-    assert isinstance(exchange.calls[0].error, ZeroDivisionError)
-    assert exchange.text == "Done."
+    assert result.calls[0].status == "failed"
+    assert isinstance(result.calls[0].error, ZeroDivisionError)
+    assert result.text == "Done."
 
 
 class Unspeakable(Exception):  # noqa: N818 - a stranger's
@@ -248,8 +249,8 @@ def test_media_and_artifacts_are_kept() -> None:
         """Draw."""
         return [{"type": "text", "text": "A dot."}, image], b"hi"
 
-    exchange = _loop([draw], calls(call("draw"))).invoke("Hi")
-    message = exchange.calls[0].message
+    result = _loop([draw], calls(call("draw"))).invoke("Hi")
+    message = result.calls[0].message
     assert message.content == [{"type": "text", "text": "A dot."}, image]
     assert message.artifact == b"hi"
 
@@ -260,10 +261,10 @@ def test_a_tool_that_builds_its_own_message_answers_its_own_call() -> None:
         """Answer."""
         return ToolMessage("Here.", tool_call_id="another", artifact=5)
 
-    exchange = _loop([answer], calls(call("answer"))).invoke("Hi")
-    assert told(exchange) == [("1", "success", "Here.")]
-    assert exchange.calls[0].message.name == "answer"
-    assert exchange.calls[0].message.artifact == 5
+    result = _loop([answer], calls(call("answer"))).invoke("Hi")
+    assert told(result) == [("1", "success", "Here.")]
+    assert result.calls[0].message.name == "answer"
+    assert result.calls[0].message.artifact == 5
 
 
 @pytest.mark.parametrize("several", [False, True], ids=["one", "list"])
@@ -280,10 +281,10 @@ async def test_a_command_is_refused_and_what_was_said_is_kept(several: bool) -> 
     for run in (asyncio.to_thread(loop().invoke, "Hi"), loop().ainvoke("Hi")):
         with pytest.raises(InvalidToolError, match="'jump' returned a Command") as caught:
             await run
-        exchange = exchange_of(caught.value)
-        assert exchange is not None
-        assert told(exchange) == [("1", "success", "x")]
-        assert [pending["id"] for pending in exchange.pending] == ["2"]
+        result = result_of(caught.value)
+        assert result is not None
+        assert told(result) == [("1", "success", "x")]
+        assert [pending["id"] for pending in result.pending] == ["2"]
 
 
 def test_injected_arguments_are_given_and_never_taken_from_the_model() -> None:
@@ -310,15 +311,15 @@ def test_an_injected_value_that_does_not_fit_is_not_shown_to_the_model() -> None
         return f"{count} for {account}"
 
     loop = _loop([order], calls(call("order", count=1)), inject={"account": "secret-4711"})
-    exchange = loop.invoke("Hi")
-    assert told(exchange) == [
+    result = loop.invoke("Hi")
+    assert told(result) == [
         (
             "1",
             "error",
             "Tool 'order' failed: it does not take what it is given besides the arguments",
         )
     ]
-    assert "secret-4711" in str(exchange.calls[0].error)  # for the program
+    assert "secret-4711" in str(result.calls[0].error)  # for the program
 
 
 class Titled(BaseModel):
@@ -376,11 +377,11 @@ def test_wrong_arguments_are_told_without_what_was_injected(
     count = "7x" if schema is Titled else "7"
     asked = calls(call("search", count=count))
     loop = _loop([search], asked, inject={"token": secret}, repeatable=["search"])
-    exchange = loop.invoke("Hi")
-    assert told(exchange) == [
+    result = loop.invoke("Hi")
+    assert told(result) == [
         ("1", "error", f"Invalid arguments for 'search': {words}. Correct them.")
     ]
-    assert exchange.calls[0].attempts == 1
+    assert result.calls[0].attempts == 1
 
 
 class Login(BaseModel):
@@ -518,9 +519,9 @@ def test_a_tool_may_change_its_arguments_without_changing_the_history() -> None:
         return "ok"
 
     spoiler = StructuredTool(name="spoil", description="Spoil.", args_schema=schema, func=spoil)
-    exchange = _loop([spoiler], calls(call("spoil", items=["one"]))).invoke("Hi")
-    assert exchange.calls[0].call["args"] == {"items": ["one"]}
-    assert exchange.messages[1].tool_calls[0]["args"] == {"items": ["one"]}  # type: ignore[attr-defined]
+    result = _loop([spoiler], calls(call("spoil", items=["one"]))).invoke("Hi")
+    assert result.calls[0].call["args"] == {"items": ["one"]}
+    assert result.messages[1].tool_calls[0]["args"] == {"items": ["one"]}  # type: ignore[attr-defined]
 
 
 def test_a_long_result_is_cut_and_the_cut_is_announced() -> None:
@@ -541,8 +542,8 @@ def test_a_long_result_in_blocks_keeps_its_media() -> None:
         text = [{"type": "text", "text": word} for word in ("abc", "def", "ghi")]
         return [text[0], text[1], image, text[2]]
 
-    exchange = _loop([draw], calls(call("draw")), max_output_chars=4).invoke("Hi")
-    assert exchange.calls[0].message.content == [
+    result = _loop([draw], calls(call("draw")), max_output_chars=4).invoke("Hi")
+    assert result.calls[0].message.content == [
         {"type": "text", "text": "abc"},
         {"type": "text", "text": "d"},
         image,
@@ -574,7 +575,8 @@ def test_a_long_error_is_cut_too() -> None:
         ),
         (
             "A_NEW_REASON",
-            "the model stopped with A_NEW_REASON: The finish reason 'A_NEW_REASON' is not known.",
+            "the model stopped with A_NEW_REASON: The finish reason 'A_NEW_REASON' is not known to "
+            "this version.",
         ),
         ("MAX_TOKENS", "the message was truncated (MAX_TOKENS); its calls may be incomplete."),
         ("length", "the message was truncated (length); its calls may be incomplete."),
@@ -590,10 +592,10 @@ def test_calls_of_a_response_that_is_not_complete_are_not_run(reason: str, words
 
     turn = calls(call("act", text="x"), reason=reason)
     turn.response_metadata["model_provider"] = "google_genai"
-    exchange = _loop([act], turn).invoke("Hi")
-    assert told(exchange) == [("1", "error", f"Not executed: {words}")]
+    result = _loop([act], turn).invoke("Hi")
+    assert told(result) == [("1", "error", f"Not executed: {words}")]
     assert ran == []
-    assert exchange.calls[0].status == "skipped"
+    assert result.calls[0].status == "skipped"
 
 
 class _AsyncOnly(BaseTool):
@@ -609,10 +611,10 @@ class _AsyncOnly(BaseTool):
 
 
 async def test_a_tool_class_with_its_own_async_form_runs_in_async_code() -> None:
-    exchange = await _loop([_AsyncOnly()], calls(call("only_async", text="x"))).ainvoke("Hi")
-    assert told(exchange) == [("1", "success", "x")]
+    result = await _loop([_AsyncOnly()], calls(call("only_async", text="x"))).ainvoke("Hi")
+    assert told(result) == [("1", "success", "x")]
 
 
 def test_a_tool_class_with_only_an_async_form_runs_in_sync_code() -> None:
-    exchange = _loop([_AsyncOnly()], calls(call("only_async", text="x"))).invoke("Hi")
-    assert told(exchange) == [("1", "success", "x")]
+    result = _loop([_AsyncOnly()], calls(call("only_async", text="x"))).invoke("Hi")
+    assert told(result) == [("1", "success", "x")]

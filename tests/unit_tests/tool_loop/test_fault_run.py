@@ -16,16 +16,14 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import ToolException
 
-from langchain_gemini_tools import (
-    CallStarted,
-    Exchange,
-    IncompleteAnswerError,
+from langchain_gemini_tools import ToolLoop, ToolLoopResult
+from langchain_gemini_tools.tool_loop import IncompleteRunError, result_of
+from langchain_gemini_tools.tool_loop.events import (
     LoopEvent,
     LoopFinished,
-    ToolLoop,
-    exchange_of,
+    ToolCallEnded,
+    ToolCallStarted,
 )
-from langchain_gemini_tools.tool_loop.events import CallEnded
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls
 from tests.unit_tests.tool_loop.virtual_time import VirtualLoop, run_virtually
 
@@ -132,21 +130,21 @@ class Faults:
         )
 
 
-def check(faults: Faults, exchange: Exchange, events: list[LoopEvent] | None = None) -> None:
+def check(faults: Faults, result: ToolLoopResult, events: list[LoopEvent] | None = None) -> None:
     """Each call that was asked for has one answer or is pending, and it is the right one."""
     answers: dict[str, ToolMessage] = {}
     asked: list[str] = []
-    for message in exchange.new_messages:
+    for message in result.new_messages:
         if isinstance(message, AIMessage):
             asked += [str(each["id"]) for each in message.tool_calls]
         elif isinstance(message, ToolMessage):
             assert message.tool_call_id not in answers
             answers[message.tool_call_id] = message
-    pending = [str(each["id"]) for each in exchange.pending]
+    pending = [str(each["id"]) for each in result.pending]
     assert [key for key in asked if key in answers] == list(answers)
     assert sorted([*answers, *pending]) == sorted(asked)
-    assert [record.call["id"] for record in exchange.calls] == list(answers)
-    for record in exchange.calls:
+    assert [record.call["id"] for record in result.calls] == list(answers)
+    for record in result.calls:
         key = str(record.call["id"])
         assert record.message is answers[key]
         if record.status == "succeeded":
@@ -156,39 +154,39 @@ def check(faults: Faults, exchange: Exchange, events: list[LoopEvent] | None = N
             assert record.message.status == "error"
         assert (record.status == "skipped") == (record.attempts == 0)
         assert faults.began.count(key) == record.attempts or faults.in_threads
-    if exchange.stop_reason == "answered":
-        assert (exchange.text, pending) == ("Done.", [])
+    if result.stop_reason == "answered":
+        assert (result.text, pending) == ("Done.", [])
     if events is not None:
-        _check_events(exchange, events)
+        _check_events(result, events)
 
 
-def _check_events(exchange: Exchange, events: list[LoopEvent]) -> None:
+def _check_events(result: ToolLoopResult, events: list[LoopEvent]) -> None:
     times = [event.at for event in events]
     assert times == sorted(times)
-    ended = [event.record for event in events if isinstance(event, CallEnded)]
-    started = [event for event in events if isinstance(event, CallStarted)]
-    assert sorted(map(id, ended)) == sorted(map(id, exchange.calls))
-    assert len(started) == sum(record.attempts for record in exchange.calls)
+    ended = [event.record for event in events if isinstance(event, ToolCallEnded)]
+    started = [event for event in events if isinstance(event, ToolCallStarted)]
+    assert sorted(map(id, ended)) == sorted(map(id, result.calls))
+    assert len(started) == sum(record.attempts for record in result.calls)
 
 
-async def _drain(loop: ToolLoop, events: list[LoopEvent]) -> Exchange:
+async def _drain(loop: ToolLoop, events: list[LoopEvent]) -> ToolLoopResult:
     events.extend([event async for event in loop.aevents("Hi")])
     last = events[-1]
     assert isinstance(last, LoopFinished)
-    return last.exchange
+    return last.result
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_fault_loses_or_doubles_a_result(seed: int) -> None:
     faults, events = Faults(seed), list[LoopEvent]()
     try:
-        exchange = run_virtually(_drain(faults.loop(), events))
-    except (ConnectionError, IncompleteAnswerError) as error:
-        found = exchange_of(error)
+        result = run_virtually(_drain(faults.loop(), events))
+    except (ConnectionError, IncompleteRunError) as error:
+        found = result_of(error)
         assert found is not None
         check(faults, found)
     else:
-        check(faults, exchange, events)
+        check(faults, result, events)
 
 
 class _Interrupted(VirtualLoop):
@@ -218,10 +216,10 @@ def _cancel_after(steps: int, seed: int, way: str) -> bool:
                 await tool_loop.ainvoke("Hi")
             else:
                 await _drain(tool_loop, [])
-        except (ConnectionError, IncompleteAnswerError):
+        except (ConnectionError, IncompleteRunError):
             pass
         except asyncio.CancelledError as error:
-            if said := exchange_of(error):  # there is none if the run had not begun
+            if said := result_of(error):  # there is none if the run had not begun
                 check(faults, said)
             raise
 
@@ -278,7 +276,7 @@ def test_no_fault_in_a_thread_loses_or_doubles_a_result(seed: int, way: str) -> 
     loop = faults.loop()
     try:
         if way == "async":
-            exchange = asyncio.run(_drain(loop, events))
+            result = asyncio.run(_drain(loop, events))
         else:
             seen = loop.events("Hi")
             for event in seen:
@@ -288,13 +286,13 @@ def test_no_fault_in_a_thread_loses_or_doubles_a_result(seed: int, way: str) -> 
                     return
             last = events[-1]
             assert isinstance(last, LoopFinished)
-            exchange = last.exchange
-    except (ConnectionError, IncompleteAnswerError) as error:
-        found = exchange_of(error)
+            result = last.result
+    except (ConnectionError, IncompleteRunError) as error:
+        found = result_of(error)
         assert found is not None
         check(faults, found)
     else:
-        check(faults, exchange, events)
+        check(faults, result, events)
 
 
 async def test_two_hundred_turns_of_five_calls_put_every_result_in_its_place() -> None:
@@ -318,11 +316,11 @@ async def test_two_hundred_turns_of_five_calls_put_every_result_in_its_place() -
         return ToolLoop(ScriptedModel(replies=[*replies, "Done."]), [work, awork], max_turns=201)
 
     sync = await asyncio.to_thread(loop().invoke, "Hi")
-    for exchange in (sync, await loop().ainvoke("Hi")):
+    for result in (sync, await loop().ainvoke("Hi")):
         found = [
             (message.tool_call_id, str(message.text))
-            for message in exchange.messages
+            for message in result.messages
             if isinstance(message, ToolMessage)
         ]
         assert found == expected
-        assert (exchange.turns, exchange.text, len(exchange.calls)) == (201, "Done.", 1000)
+        assert (result.turns, result.text, len(result.calls)) == (201, "Done.", 1000)

@@ -11,8 +11,9 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
 
-from langchain_gemini_tools import Exchange, IncompleteAnswerError, ToolLoop, exchange_of
+from langchain_gemini_tools import ToolLoop, ToolLoopResult
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.tool_loop import IncompleteRunError, result_of
 from tests.unit_tests.tool_loop.scripted import Asked, ScriptedModel, call, calls, told
 
 if TYPE_CHECKING:
@@ -28,29 +29,31 @@ def _model(*replies: Any) -> ScriptedModel:
     return ScriptedModel(replies=list(replies))
 
 
-def _ask_twice(model: ScriptedModel, tools: Any, given: Any = "Hi", **options: Any) -> Exchange:
-    """The exchange, which is the same in a sync and in an async run."""
+def _ask_twice(
+    model: ScriptedModel, tools: Any, given: Any = "Hi", **options: Any
+) -> ToolLoopResult:
+    """The result, which is the same in a sync and in an async run."""
     again = model.model_copy(update={"asked": []})
-    exchange = ToolLoop(model, tools, **options).invoke(given)
+    result = ToolLoop(model, tools, **options).invoke(given)
     other = asyncio.run(ToolLoop(again, tools, **options).ainvoke(given))
-    assert _plain(other) == _plain(exchange)
+    assert _plain(other) == _plain(result)
     assert [_asked(asked) for asked in again.asked] == [_asked(asked) for asked in model.asked]
-    return exchange
+    return result
 
 
-def _plain(exchange: Exchange) -> list[Any]:
-    messages = [(m.type, m.content, getattr(m, "status", None)) for m in exchange.messages]
-    return [messages, exchange.stop_reason, exchange.turns, exchange.pending, exchange.usage]
+def _plain(result: ToolLoopResult) -> list[Any]:
+    messages = [(m.type, m.content, getattr(m, "status", None)) for m in result.messages]
+    return [messages, result.stop_reason, result.turns, result.pending, result.usage]
 
 
 def _asked(asked: Asked) -> list[Any]:
     return [[m.content for m in asked.messages], asked.tools, asked.tool_choice, asked.options]
 
 
-def test_an_answer_ends_the_run_and_the_whole_exchange_is_given_back() -> None:
+def test_an_answer_ends_the_run_and_the_result_has_every_message() -> None:
     model = _model(calls(call("echo", "a", text="x")), calls(call("echo", "b", text="y")), "Done.")
-    exchange = _ask_twice(model, [echo])
-    assert [(m.type, str(m.text)) for m in exchange.messages] == [
+    result = _ask_twice(model, [echo])
+    assert [(m.type, str(m.text)) for m in result.messages] == [
         ("human", "Hi"),
         ("ai", ""),
         ("tool", "x"),
@@ -58,15 +61,15 @@ def test_an_answer_ends_the_run_and_the_whole_exchange_is_given_back() -> None:
         ("tool", "y"),
         ("ai", "Done."),
     ]
-    assert exchange.new_messages == exchange.messages[1:]
-    assert exchange.message == exchange.messages[-1]
-    assert (exchange.text, exchange.answer()) == ("Done.", "Done.")
-    assert (exchange.stop_reason, exchange.turns, exchange.pending) == ("answered", 3, [])
-    assert [(r.turn, r.call["id"], r.status, r.attempts) for r in exchange.calls] == [
+    assert result.new_messages == result.messages[1:]
+    assert result.message == result.messages[-1]
+    assert (result.text, result.answer()) == ("Done.", "Done.")
+    assert (result.stop_reason, result.turns, result.pending) == ("answered", 3, [])
+    assert [(r.turn, r.call["id"], r.status, r.attempts) for r in result.calls] == [
         (1, "a", "succeeded", 1),
         (2, "b", "succeeded", 1),
     ]
-    assert all(record.duration >= 0 for record in exchange.calls)
+    assert all(record.duration >= 0 for record in result.calls)
     assert [len(asked.messages) for asked in model.asked] == [1, 3, 5]
     assert {(*asked.tools, asked.tool_choice) for asked in model.asked} == {("echo", None)}
 
@@ -99,48 +102,48 @@ def _endless() -> ScriptedModel:
 
 
 def test_reaching_the_limit_raises_with_everything_that_was_said() -> None:
-    with pytest.raises(IncompleteAnswerError, match="used up its 3 turns") as caught:
+    with pytest.raises(IncompleteRunError, match="used up its 3 turns") as caught:
         ToolLoop(_endless(), [echo], max_turns=3).invoke("Hi")
-    exchange = caught.value.exchange
-    assert exchange_of(caught.value) is exchange
-    assert (exchange.stop_reason, exchange.turns) == ("turn_limit", 3)
-    assert told(exchange) == [("1", "success", "1"), ("2", "success", "2")]
+    result = caught.value.tool_loop_result
+    assert result_of(caught.value) is result
+    assert (result.stop_reason, result.turns) == ("turn_limit", 3)
+    assert told(result) == [("1", "success", "1"), ("2", "success", "2")]
 
 
 def test_ten_turns_are_the_limit_if_nothing_else_is_said() -> None:
     model = _model(*[calls(call("echo", str(n), text="x")) for n in range(20)])
-    with pytest.raises(IncompleteAnswerError):
+    with pytest.raises(IncompleteRunError):
         ToolLoop(model, [echo]).invoke("Hi")
     assert len(model.asked) == 10
 
 
 def test_a_limit_that_is_returned_has_no_text_and_shows_what_is_pending() -> None:
     model = _endless()
-    exchange = _ask_twice(model, [echo], max_turns=2, on_limit="return")
-    assert (exchange.stop_reason, exchange.is_answered, exchange.text) == ("turn_limit", False, "")
-    assert exchange.pending == [call("echo", "2", text="2")]
-    assert told(exchange) == [("1", "success", "1")]
+    result = _ask_twice(model, [echo], max_turns=2, on_limit="return")
+    assert (result.stop_reason, result.is_answered, result.text) == ("turn_limit", False, "")
+    assert result.pending == [call("echo", "2", text="2")]
+    assert told(result) == [("1", "success", "1")]
     assert len(model.asked) == 2
-    with pytest.raises(IncompleteAnswerError, match="2 turns"):
-        exchange.answer()
+    with pytest.raises(IncompleteRunError, match="2 turns"):
+        result.answer()
 
 
 def test_a_run_goes_on_where_the_limit_stopped_it() -> None:
     first = ToolLoop(_endless(), [echo], max_turns=2, on_limit="return").invoke("Hi")
     model = _model("Done.")
-    exchange = _ask_twice(model, [echo], first.messages)
-    assert told(exchange) == [("2", "success", "2")]
-    assert [record.turn for record in exchange.calls] == [0]
+    result = _ask_twice(model, [echo], first.messages)
+    assert told(result) == [("2", "success", "2")]
+    assert [record.turn for record in result.calls] == [0]
     assert [str(m.text) for m in model.asked[0].messages] == ["Hi", "Hm.", "1", "Hm.", "2"]
-    assert (exchange.turns, exchange.text) == (1, "Done.")
+    assert (result.turns, result.text) == (1, "Done.")
 
 
 def test_at_the_limit_the_model_can_be_made_to_answer_without_tools() -> None:
     model = _model(
         calls(call("echo", "1", text="x")), calls(call("echo", "2", text="y")), "As far as I know."
     )
-    exchange = _ask_twice(model, [echo], max_turns=2, on_limit="answer")
-    assert told(exchange) == [
+    result = _ask_twice(model, [echo], max_turns=2, on_limit="answer")
+    assert told(result) == [
         ("1", "success", "x"),
         (
             "2",
@@ -149,8 +152,8 @@ def test_at_the_limit_the_model_can_be_made_to_answer_without_tools() -> None:
         ),
     ]
     assert [asked.tool_choice for asked in model.asked] == [None, None, "none"]
-    assert (exchange.stop_reason, exchange.turns) == ("answered_at_limit", 3)
-    assert exchange.answer() == "As far as I know."
+    assert (result.stop_reason, result.turns) == ("answered_at_limit", 3)
+    assert result.answer() == "As far as I know."
 
 
 @pytest.mark.parametrize(
@@ -160,11 +163,11 @@ def test_at_the_limit_the_model_can_be_made_to_answer_without_tools() -> None:
 )
 def test_a_model_that_does_not_answer_at_the_limit_has_not_answered(last: AIMessage) -> None:
     model = _model(calls(call("echo", "1", text="x")), last)
-    exchange = _ask_twice(model, [echo], max_turns=1, on_limit="answer")
-    assert (exchange.stop_reason, exchange.text) == ("turn_limit", "")
-    asked = [c["id"] for m in exchange.messages if isinstance(m, AIMessage) for c in m.tool_calls]
-    assert [answer[0] for answer in told(exchange)] == asked
-    assert {record.status for record in exchange.calls} == {"skipped"}
+    result = _ask_twice(model, [echo], max_turns=1, on_limit="answer")
+    assert (result.stop_reason, result.text) == ("turn_limit", "")
+    asked = [c["id"] for m in result.messages if isinstance(m, AIMessage) for c in m.tool_calls]
+    assert [answer[0] for answer in told(result)] == asked
+    assert {record.status for record in result.calls} == {"skipped"}
 
 
 @pytest.mark.parametrize(
@@ -212,12 +215,12 @@ def test_a_model_that_does_not_answer_at_the_limit_has_not_answered(last: AIMess
 def test_the_stop_reason_tells_whether_the_answer_is_whole(
     content: Any, metadata: dict[str, Any], reason: StopReason
 ) -> None:
-    exchange = _ask_twice(_model(AIMessage(content, response_metadata=metadata)), [echo])
-    assert exchange.stop_reason == reason
-    assert exchange.is_answered is (reason == "answered")
-    if not exchange.is_answered:
-        with pytest.raises(IncompleteAnswerError):
-            exchange.answer()
+    result = _ask_twice(_model(AIMessage(content, response_metadata=metadata)), [echo])
+    assert result.stop_reason == reason
+    assert result.is_answered is (reason == "answered")
+    if not result.is_answered:
+        with pytest.raises(IncompleteRunError):
+            result.answer()
 
 
 @tool(return_direct=True)
@@ -230,13 +233,13 @@ def final(text: str) -> str:
 
 def test_tools_can_answer_in_the_models_place() -> None:
     model = _model(calls(call("final", "1", text="a"), call("final", "2", text="b")))
-    exchange = _ask_twice(model, [echo, final])
-    assert (exchange.stop_reason, exchange.answer(), exchange.turns) == (
+    result = _ask_twice(model, [echo, final])
+    assert (result.stop_reason, result.answer(), result.turns) == (
         "returned_directly",
         "A\nB",
         1,
     )
-    assert isinstance(exchange.message, ToolMessage)
+    assert isinstance(result.message, ToolMessage)
 
 
 @pytest.mark.parametrize(
@@ -248,23 +251,23 @@ def test_tools_can_answer_in_the_models_place() -> None:
     ids=["it failed", "another result waits for the model"],
 )
 def test_a_direct_answer_that_is_not_the_whole_answer_goes_to_the_model(turn: AIMessage) -> None:
-    exchange = _ask_twice(_model(turn, "Done."), [echo, final])
-    assert (exchange.stop_reason, exchange.text) == ("answered", "Done.")
+    result = _ask_twice(_model(turn, "Done."), [echo, final])
+    assert (result.stop_reason, result.text) == ("answered", "Done.")
 
 
 def test_a_direct_answer_needs_no_further_turn() -> None:
     model = _model(calls(call("final", text="a")))
-    exchange = _ask_twice(model, [final], max_turns=1, forced_first=True)
-    assert (exchange.stop_reason, exchange.text, exchange.turns) == ("returned_directly", "A", 1)
+    result = _ask_twice(model, [final], max_turns=1, forced_first=True)
+    assert (result.stop_reason, result.text, result.turns) == ("returned_directly", "A", 1)
 
 
 def test_a_direct_answer_that_fails_in_the_last_turn_reaches_the_limit() -> None:
     turn = calls(call("final", text="bad"))
-    exchange = _ask_twice(_model(turn), [final], max_turns=1, on_limit="return")
-    assert (exchange.stop_reason, exchange.text, exchange.pending) == ("turn_limit", "", [])
+    result = _ask_twice(_model(turn), [final], max_turns=1, on_limit="return")
+    assert (result.stop_reason, result.text, result.pending) == ("turn_limit", "", [])
     model = _model(turn, "I could not.")
-    exchange = _ask_twice(model, [final], max_turns=1, on_limit="answer")
-    assert (exchange.stop_reason, exchange.text) == ("answered_at_limit", "I could not.")
+    result = _ask_twice(model, [final], max_turns=1, on_limit="answer")
+    assert (result.stop_reason, result.text) == ("answered_at_limit", "I could not.")
     assert [asked.tool_choice for asked in model.asked] == [None, "none"]
 
 
@@ -288,14 +291,14 @@ def test_only_the_calls_that_nobody_answered_are_run_on_resuming() -> None:
         calls(call("echo", "1", text="x"), call("echo", "2", text="y")),
         ToolMessage("y", tool_call_id="2", name="echo"),
     ]
-    exchange = _ask_twice(_model("Done."), [echo], history)
-    assert told(exchange) == [("1", "success", "x")]
+    result = _ask_twice(_model("Done."), [echo], history)
+    assert told(result) == [("1", "success", "x")]
 
 
 def test_calls_that_the_user_has_moved_on_from_are_not_run() -> None:
     history = [HumanMessage("Hi"), calls(call("echo", text="x")), HumanMessage("Never mind.")]
-    exchange = _ask_twice(_model("Done."), [echo], history)
-    assert exchange.calls == []
+    result = _ask_twice(_model("Done."), [echo], history)
+    assert result.calls == []
 
 
 def test_a_failing_model_leaves_what_was_said_on_its_error() -> None:
@@ -303,31 +306,31 @@ def test_a_failing_model_leaves_what_was_said_on_its_error() -> None:
     model = _model(calls(call("echo", "1", text="x")), calls(call("echo", "2", text="y")), failure)
     with pytest.raises(ConnectionError) as caught:
         ToolLoop(model, [echo]).invoke("Hi")
-    exchange = exchange_of(caught.value)
-    assert exchange is not None
-    assert (exchange.stop_reason, exchange.turns) == ("failed", 3)
-    assert told(exchange) == [("1", "success", "x"), ("2", "success", "y")]
-    again = ToolLoop(_model("Done."), [echo]).invoke(list(exchange.messages))
+    result = result_of(caught.value)
+    assert result is not None
+    assert (result.stop_reason, result.turns) == ("failed", 3)
+    assert told(result) == [("1", "success", "x"), ("2", "success", "y")]
+    again = ToolLoop(_model("Done."), [echo]).invoke(list(result.messages))
     assert [str(m.text) for m in again.messages] == ["Hi", "", "x", "", "y", "Done."]
-    assert exchange_of(ValueError()) is None
+    assert result_of(ValueError()) is None
 
 
 def test_the_run_is_found_behind_errors_that_name_each_other() -> None:
     one, other = ValueError(), KeyError()
     one.__cause__, other.__cause__ = other, one
-    assert exchange_of(one) is None
-    found = Exchange(messages=[], new_messages=[], stop_reason="failed", turns=0)
-    other.__context__ = IncompleteAnswerError(found)
-    assert exchange_of(one) is found
+    assert result_of(one) is None
+    found = ToolLoopResult(messages=[], new_messages=[], stop_reason="failed", turns=0)
+    other.__context__ = IncompleteRunError(found)
+    assert result_of(one) is found
 
 
 async def test_a_failing_model_leaves_what_was_said_on_its_error_in_async_code() -> None:
     model = _model(calls(call("echo", "1", text="x")), ConnectionError("gone"))
     with pytest.raises(ConnectionError) as caught:
         await ToolLoop(model, [echo]).ainvoke("Hi")
-    exchange = exchange_of(caught.value)
-    assert exchange is not None
-    assert told(exchange) == [("1", "success", "x")]
+    result = result_of(caught.value)
+    assert result is not None
+    assert told(result) == [("1", "success", "x")]
 
 
 @pytest.mark.parametrize(
@@ -359,9 +362,9 @@ def test_an_input_without_messages_is_refused() -> None:
 
 def test_a_history_that_was_handed_over_is_not_changed() -> None:
     history = [HumanMessage("Hi")]
-    exchange = ToolLoop(_model(calls(call("echo", text="x")), "Done."), [echo]).invoke(history)
+    result = ToolLoop(_model(calls(call("echo", text="x")), "Done."), [echo]).invoke(history)
     assert history == [HumanMessage("Hi")]
-    assert len(exchange.messages) == 4
+    assert len(result.messages) == 4
 
 
 def test_identical_calls_of_a_run_are_run_once_if_caching_is_on() -> None:
@@ -379,9 +382,9 @@ def test_identical_calls_of_a_run_are_run_once_if_caching_is_on() -> None:
         calls(call("look_up", "3", key="a", deep=True), call("look_up", "4", key="b")),
         "Done.",
     ]
-    exchange = ToolLoop(_model(*turns), [look_up], cache=True).invoke("Hi")
-    assert [answer[2] for answer in told(exchange)] == ["A", "A", "A", "B"]
-    assert [record.status for record in exchange.calls] == [
+    result = ToolLoop(_model(*turns), [look_up], cache=True).invoke("Hi")
+    assert [answer[2] for answer in told(result)] == ["A", "A", "A", "B"]
+    assert [record.status for record in result.calls] == [
         "succeeded",
         "cached",
         "cached",
@@ -405,5 +408,5 @@ def test_failures_are_not_cached() -> None:
         return key.upper()
 
     turn = calls(call("look_up", "1", key="a"), call("look_up", "2", key="a"))
-    exchange = ToolLoop(_model(turn, "Done."), [look_up], cache=True).invoke("Hi")
-    assert [record.status for record in exchange.calls] == ["failed", "succeeded"]
+    result = ToolLoop(_model(turn, "Done."), [look_up], cache=True).invoke("Hi")
+    assert [record.status for record in result.calls] == ["failed", "succeeded"]

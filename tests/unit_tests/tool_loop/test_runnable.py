@@ -131,11 +131,11 @@ def test_model_and_tools_are_children_of_one_run(way: str) -> None:
 
 
 def test_configurable_values_reach_the_tools() -> None:
-    for exchange in (
+    for result in (
         _loop().invoke("Hi", {"configurable": {"mark": "?"}}),
         asyncio.run(_loop().ainvoke("Hi", {"configurable": {"mark": "?"}})),
     ):
-        assert [answer[2] for answer in told(exchange)] == ["A?", "B?"]
+        assert [answer[2] for answer in told(result)] == ["A?", "B?"]
 
 
 class _Failures(BaseCallbackHandler):
@@ -228,8 +228,8 @@ def test_a_loop_stands_in_a_chain() -> None:
     assert "".join(asyncio.run(stream())) == "HERE IT IS."
 
 
-def test_the_exchange_is_what_a_chain_hands_on() -> None:
-    chain = _text_loop("Here.") | (lambda exchange: (exchange.text, exchange.turns))
+def test_a_chain_passes_the_result_on() -> None:
+    chain = _text_loop("Here.") | (lambda result: (result.text, result.turns))
     assert chain.invoke("Where?") == ("Here.", 1)
 
 

@@ -21,16 +21,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
-from langchain_gemini_tools import (
-    CallRetried,
-    CallStarted,
-    CallTimedOut,
-    Deny,
-    Edit,
+from langchain_gemini_tools import ToolLoop
+from langchain_gemini_tools.tool_loop import Edit, Pause, Reject, result_of
+from langchain_gemini_tools.tool_loop.events import (
     LoopFinished,
-    Pause,
-    ToolLoop,
-    exchange_of,
+    ToolCallRetried,
+    ToolCallStarted,
+    ToolCallTimedOut,
 )
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, human, told
 from tests.unit_tests.tool_loop.virtual_time import run_virtually
@@ -38,7 +35,7 @@ from tests.unit_tests.tool_loop.virtual_time import run_virtually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from langchain_gemini_tools import Exchange
+    from langchain_gemini_tools import ToolLoopResult
 
 
 def _loop(tools: list[Any], *asked: Any, **options: Any) -> ToolLoop:
@@ -77,8 +74,8 @@ def _meeting(people: int) -> Any:
 async def test_calls_of_a_turn_run_side_by_side() -> None:
     asked = [call("meet", str(n), name=f"{n}") for n in range(4)]
     expected = [(f"{n}", "success", f"{n}") for n in range(4)]
-    exchange = await asyncio.to_thread(_loop([_meeting(4)], *asked).invoke, "Hi")
-    assert told(exchange) == expected
+    result = await asyncio.to_thread(_loop([_meeting(4)], *asked).invoke, "Hi")
+    assert told(result) == expected
     assert told(await _loop([_meeting(4)], *asked).ainvoke("Hi")) == expected
 
 
@@ -128,7 +125,7 @@ def test_a_tool_that_takes_too_long_is_told_and_its_late_result_goes_nowhere() -
     seen = list(loop.events("Hi"))
     before = _finished(seen)
     assert told(before) == [("1", "error", LATE), ("2", "success", "x")]
-    (timed_out,) = [event for event in seen if isinstance(event, CallTimedOut)]
+    (timed_out,) = [event for event in seen if isinstance(event, ToolCallTimedOut)]
     assert timed_out.duration >= 0.02
     assert isinstance(timed_out.record.error, TimeoutError)
     released.set()
@@ -139,8 +136,8 @@ def test_a_tool_that_takes_too_long_is_told_and_its_late_result_goes_nowhere() -
 async def test_a_thread_that_takes_too_long_is_left_behind_in_async_code() -> None:
     hang, released, _ = _hanging()
     asked = [call("hang", "1", text="late"), call("echo", "2", text="x")]
-    exchange = await _loop([hang, echo], *asked, tool_timeout={"hang": 0.02}).ainvoke("Hi")
-    assert told(exchange) == [("1", "error", LATE), ("2", "success", "x")]
+    result = await _loop([hang, echo], *asked, tool_timeout={"hang": 0.02}).ainvoke("Hi")
+    assert told(result) == [("1", "error", LATE), ("2", "success", "x")]
     released.set()
 
 
@@ -156,8 +153,8 @@ def test_an_async_tool_that_takes_too_long_is_cancelled_in_sync_code() -> None:
         return text
 
     # Long enough for the tool to begin on a busy machine: what never began is not cancelled.
-    exchange = _loop([hang], call("hang", text="late"), tool_timeout=0.5).invoke("Hi")
-    assert [record.status for record in exchange.calls] == ["timed_out"]
+    result = _loop([hang], call("hang", text="late"), tool_timeout=0.5).invoke("Hi")
+    assert [record.status for record in result.calls] == ["timed_out"]
     assert cancelled.wait(10)
 
 
@@ -173,14 +170,14 @@ def test_an_async_tool_that_takes_too_long_is_cancelled() -> None:
             cleaned.append(text)
         return text
 
-    async def run() -> Exchange:
+    async def run() -> ToolLoopResult:
         loop = _loop([hang], call("hang", "1", text="a"), call("hang", "2", text="b"))
         return await loop.ainvoke("Hi")
 
-    exchange: Exchange = run_virtually(run())
+    result: ToolLoopResult = run_virtually(run())
     words = "Tool 'hang' did not finish within 30 s. Whether it had an effect is not known."
-    assert told(exchange) == [("1", "error", words), ("2", "error", words)]
-    assert [record.duration for record in exchange.calls] == [30.0, 30.0]
+    assert told(result) == [("1", "error", words), ("2", "error", words)]
+    assert [record.duration for record in result.calls] == [30.0, 30.0]
     assert cleaned == ["a", "b"]
 
 
@@ -199,13 +196,13 @@ def test_the_end_of_a_turn_does_not_interrupt_a_tool_that_cleans_up() -> None:
         """End while the other one cleans up."""
         await asyncio.sleep(1.2)
 
-    async def run() -> Exchange:
+    async def run() -> ToolLoopResult:
         timeouts = {"hang": 1.0}
         loop = _loop([hang, work], call("hang", "1"), call("work", "2"), tool_timeout=timeouts)
         return await loop.ainvoke("Hi")
 
-    exchange: Exchange = run_virtually(run())
-    assert [record.status for record in exchange.calls] == ["timed_out", "succeeded"]
+    result: ToolLoopResult = run_virtually(run())
+    assert [record.status for record in result.calls] == ["timed_out", "succeeded"]
     assert cleaned == ["hang"]
 
 
@@ -226,8 +223,8 @@ def test_a_tool_is_cancelled_when_its_time_is_up_and_not_when_the_turn_ends() ->
         return "done"
 
     loop = _loop([hang, work], call("hang", "1"), call("work", "2"), tool_timeout={"hang": 5})
-    exchange = run_virtually(loop.ainvoke("Hi"))
-    assert [record.status for record in exchange.calls] == ["timed_out", "succeeded"]
+    result = run_virtually(loop.ainvoke("Hi"))
+    assert [record.status for record in result.calls] == ["timed_out", "succeeded"]
     assert ended_at == [5.0]
 
 
@@ -242,14 +239,14 @@ def test_a_result_that_came_together_with_an_interrupt_is_kept() -> None:
         await asyncio.sleep(1)
         return "done"
 
-    async def run() -> Exchange | None:
+    async def run() -> ToolLoopResult | None:
         with pytest.raises(_Boom) as caught:
             await _loop([stop, work], call("stop", "1"), call("work", "2")).ainvoke("Hi")
-        return exchange_of(caught.value)
+        return result_of(caught.value)
 
-    exchange: Exchange = run_virtually(run())
-    assert told(exchange) == [("2", "success", "done")]
-    assert exchange.pending == [call("stop", "1")]
+    result: ToolLoopResult = run_virtually(run())
+    assert told(result) == [("2", "success", "done")]
+    assert result.pending == [call("stop", "1")]
 
 
 def test_an_async_tool_that_ignores_cancelling_does_not_hold_up_the_run() -> None:
@@ -262,16 +259,16 @@ def test_an_async_tool_that_ignores_cancelling_does_not_hold_up_the_run() -> Non
                 await released.wait()
         return "late"
 
-    async def run() -> Exchange:
-        exchange = await _loop([stubborn], call("stubborn"), tool_timeout=5).ainvoke("Hi")
+    async def run() -> ToolLoopResult:
+        result = await _loop([stubborn], call("stubborn"), tool_timeout=5).ainvoke("Hi")
         assert asyncio.get_running_loop().time() == 6.0  # a second to clean up, no more
         released.set()
         await asyncio.sleep(1)
-        return exchange
+        return result
 
-    exchange: Exchange = run_virtually(run())
-    assert [record.status for record in exchange.calls] == ["timed_out"]
-    assert exchange.text == "Done."
+    result: ToolLoopResult = run_virtually(run())
+    assert [record.status for record in result.calls] == ["timed_out"]
+    assert result.text == "Done."
 
 
 async def test_a_sync_run_works_where_an_event_loop_runs_already() -> None:
@@ -300,8 +297,8 @@ def test_waiting_for_a_free_place_does_not_count_as_running() -> None:
         return number
 
     asked = [call("work", f"{n}", number=n) for n in range(4)]
-    exchange = run_virtually(_loop([work], *asked, max_concurrency=1).ainvoke("Hi"))
-    assert [record.status for record in exchange.calls] == ["succeeded"] * 4
+    result = run_virtually(_loop([work], *asked, max_concurrency=1).ainvoke("Hi"))
+    assert [record.status for record in result.calls] == ["succeeded"] * 4
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
@@ -309,10 +306,10 @@ def test_threads_that_hang_are_bounded(is_async: bool) -> None:
     hang, released, written = _hanging()
     asked = [call("hang", f"{n}", text="x") for n in range(12)]
     loop = _loop([hang], *asked, tool_timeout=0.02, max_concurrency=4)
-    exchange = asyncio.run(loop.ainvoke("Hi")) if is_async else loop.invoke("Hi")
-    statuses = [record.status for record in exchange.calls]
+    result = asyncio.run(loop.ainvoke("Hi")) if is_async else loop.invoke("Hi")
+    statuses = [record.status for record in result.calls]
     assert statuses == ["timed_out"] * 8 + ["skipped"] * 4
-    assert told(exchange)[-1] == (
+    assert told(result)[-1] == (
         "11",
         "error",
         "Tool 'hang' was not started: too many earlier calls of it timed out and are still "
@@ -379,10 +376,10 @@ def test_an_interrupt_in_a_tool_ends_a_sync_run(kind: type[BaseException], is_as
     asked = [call("echo", "1", text="x"), call("stop", "2")]
     with pytest.raises(kind) as caught:
         _loop([echo, stop], *asked, max_concurrency=1).invoke("Hi")
-    exchange = exchange_of(caught.value)
-    assert exchange is not None
-    assert told(exchange) == [("1", "success", "x")]
-    assert exchange.pending == [call("stop", "2")]
+    result = result_of(caught.value)
+    assert result is not None
+    assert told(result) == [("1", "success", "x")]
+    assert result.pending == [call("stop", "2")]
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, _Boom])
@@ -421,9 +418,9 @@ def test_ctrl_c_ends_a_run_whose_tool_goes_on() -> None:
 
     with pytest.raises(KeyboardInterrupt) as caught:
         _loop([interrupt], call("interrupt", text="x")).invoke("Hi")
-    exchange = exchange_of(caught.value)
-    assert exchange is not None
-    assert exchange.pending == [call("interrupt", text="x")]
+    result = result_of(caught.value)
+    assert result is not None
+    assert result.pending == [call("interrupt", text="x")]
     assert written == []
     released.set()
 
@@ -464,10 +461,10 @@ def test_a_tool_that_cancels_itself_has_failed() -> None:
         """Give up."""
         raise asyncio.CancelledError
 
-    exchange = run_virtually(_loop([give_up], call("give_up")).ainvoke("Hi"))
-    assert [record.status for record in exchange.calls] == ["failed"]
-    exchange = _loop([give_up], call("give_up")).invoke("Hi")
-    assert [record.status for record in exchange.calls] == ["failed"]
+    result = run_virtually(_loop([give_up], call("give_up")).ainvoke("Hi"))
+    assert [record.status for record in result.calls] == ["failed"]
+    result = _loop([give_up], call("give_up")).invoke("Hi")
+    assert [record.status for record in result.calls] == ["failed"]
 
 
 async def test_cancelling_a_run_cancels_its_tools() -> None:
@@ -503,7 +500,7 @@ def test_a_cancelled_run_leaves_what_was_said_on_the_error(way: str) -> None:
         await asyncio.sleep(20)
         return "late"
 
-    async def run() -> Exchange | None:
+    async def run() -> ToolLoopResult | None:
         loop = _loop([quick, slow], call("quick", "1"), call("slow", "2"))
         task = asyncio.create_task(loop.ainvoke("Hi"))
         try:
@@ -513,12 +510,12 @@ def test_a_cancelled_run_leaves_what_was_said_on_the_error(way: str) -> None:
             asyncio.get_running_loop().call_later(10, task.cancel)
             await task
         except (asyncio.CancelledError, TimeoutError) as error:
-            return exchange_of(error)
+            return result_of(error)
         return None
 
-    exchange: Exchange = run_virtually(run())
-    assert told(exchange) == [("1", "success", "done")]
-    assert exchange.pending == [call("slow", "2")]
+    result: ToolLoopResult = run_virtually(run())
+    assert told(result) == [("1", "success", "done")]
+    assert result.pending == [call("slow", "2")]
 
 
 async def test_closing_an_async_stream_early_cancels_the_tools() -> None:
@@ -535,7 +532,7 @@ async def test_closing_an_async_stream_early_cancels_the_tools() -> None:
     events = _loop([hang], call("hang", text="a")).aevents("Hi")
     async with contextlib.aclosing(events) as seen:  # type: ignore[type-var]
         async for event in seen:
-            if isinstance(event, CallStarted):
+            if isinstance(event, ToolCallStarted):
                 await asyncio.sleep(0)
                 break
     assert ended == ["a"]
@@ -557,7 +554,7 @@ def test_closing_a_stream_early_abandons_the_tools() -> None:
 
     loop = _loop([hang, ahang], call("hang", "1", text="a"), call("ahang", "2"))
     events: Any = loop.events("Hi")
-    assert [type(next(events)).__name__ for _ in range(6)][-1] == "CallStarted"
+    assert [type(next(events)).__name__ for _ in range(6)][-1] == "ToolCallStarted"
     assert started.wait(10)
     events.close()
     assert cancelled.wait(10)
@@ -590,11 +587,11 @@ def test_a_tool_that_may_be_repeated_is_repeated_with_growing_pauses() -> None:
         return [event async for event in loop.aevents("Hi")]
 
     seen = run_virtually(run())
-    exchange = _finished(seen)
-    assert told(exchange) == [("1", "success", "x")]
+    result = _finished(seen)
+    assert told(result) == [("1", "success", "x")]
     assert at == [0.0, 10.0, 30.0]
-    assert (exchange.calls[0].attempts, exchange.calls[0].duration) == (3, 30.0)
-    retried = [event for event in seen if isinstance(event, CallRetried)]
+    assert (result.calls[0].attempts, result.calls[0].duration) == (3, 30.0)
+    retried = [event for event in seen if isinstance(event, ToolCallRetried)]
     assert [(e.attempt, e.delay, str(e.error)) for e in retried] == [
         (1, 10, "try 1"),
         (2, 20, "try 2"),
@@ -622,17 +619,17 @@ def test_a_tool_that_does_not_say_so_is_not_repeated() -> None:
     for metadata in (None, {"idempotent": False}, {"idempotent": "yes"}):
         flaky, at = _failing(1)
         flaky.metadata = metadata
-        exchange = run_virtually(_loop([flaky], call("flaky", text="x")).ainvoke("Hi"))
-        assert [record.status for record in exchange.calls] == ["failed"]
+        result = run_virtually(_loop([flaky], call("flaky", text="x")).ainvoke("Hi"))
+        assert [record.status for record in result.calls] == ["failed"]
         assert len(at) == 1
 
 
 def test_repeating_ends_and_the_last_failure_is_told() -> None:
     flaky, at = _failing(9)
     loop = _loop([flaky], call("flaky", text="x"), repeatable={"flaky"}, max_retries=3)
-    exchange = run_virtually(loop.ainvoke("Hi"))
-    assert told(exchange) == [("1", "error", "Tool 'flaky' failed: ConnectionError: try 4")]
-    assert len(at) == exchange.calls[0].attempts == 4
+    result = run_virtually(loop.ainvoke("Hi"))
+    assert told(result) == [("1", "error", "Tool 'flaky' failed: ConnectionError: try 4")]
+    assert len(at) == result.calls[0].attempts == 4
 
 
 def test_what_will_not_change_is_not_repeated() -> None:
@@ -645,8 +642,8 @@ def test_what_will_not_change_is_not_repeated() -> None:
         raise ToolException("No.")
 
     asked = [call("refuse", "1", number=1), call("refuse", "2", number="x")]
-    exchange = _loop([refuse], *asked).invoke("Hi")
-    assert [record.attempts for record in exchange.calls] == [1, 1]
+    result = _loop([refuse], *asked).invoke("Hi")
+    assert [record.attempts for record in result.calls] == [1, 1]
     assert ran == [1]
 
 
@@ -666,17 +663,17 @@ def test_a_repeated_call_in_threads_gives_only_its_last_result() -> None:
         tool_timeout=0.2,
         backoff=lambda _: 0,
     )
-    exchange = loop.invoke("Hi")
+    result = loop.invoke("Hi")
     released.set()
     _wait_for(lambda: written == ["slow"])
-    assert told(exchange) == [("1", "success", "fast")]
-    assert exchange.calls[0].attempts == len(attempts) >= 2
+    assert told(result) == [("1", "success", "fast")]
+    assert result.calls[0].attempts == len(attempts) >= 2
 
 
 DECISIONS: Any = [
     (True, ("1", "success", "x")),
-    (False, ("1", "error", "This call was denied.")),
-    (Deny("Too expensive."), ("1", "error", "This call was denied: Too expensive.")),
+    (False, ("1", "error", "This call was rejected.")),
+    (Reject("Too expensive."), ("1", "error", "This call was rejected: Too expensive.")),
     (Edit({"text": "y"}), ("1", "success", "y")),
 ]
 
@@ -700,11 +697,11 @@ async def test_a_named_tool_waits_for_approval(decision: Any, answer: Any, is_as
     asked = [call("echo", "1", text="x"), call("free", "2", text="z")]
     hooks = {"echo": adecide if is_async else decide}
     loop = _loop([echo, free], *asked, approve=hooks)
-    exchange = await asyncio.to_thread(loop.invoke, "Hi")
-    assert told(exchange) == [answer, ("2", "success", "z")]
-    assert told(await _loop([echo, free], *asked, approve=hooks).ainvoke("Hi")) == told(exchange)
+    result = await asyncio.to_thread(loop.invoke, "Hi")
+    assert told(result) == [answer, ("2", "success", "z")]
+    assert told(await _loop([echo, free], *asked, approve=hooks).ainvoke("Hi")) == told(result)
     assert asked_for == [call("echo", "1", text="x")] * 2
-    assert exchange.messages[1].tool_calls == asked  # type: ignore[attr-defined]
+    assert result.messages[1].tool_calls == asked  # type: ignore[attr-defined]
 
 
 async def test_a_hook_that_returns_a_coroutine_is_awaited_on_the_event_loop_of_the_run() -> None:
@@ -716,8 +713,8 @@ async def test_a_hook_that_returns_a_coroutine_is_awaited_on_the_event_loop_of_t
         return True
 
     hooks = {"echo": lambda _: ask_somebody()}
-    exchange = await _loop([echo], call("echo", text="x"), approve=hooks).ainvoke("Hi")
-    assert told(exchange) == [("1", "success", "x")]
+    result = await _loop([echo], call("echo", text="x"), approve=hooks).ainvoke("Hi")
+    assert told(result) == [("1", "success", "x")]
     assert asked_on == [asyncio.get_running_loop()]
 
 
@@ -749,13 +746,13 @@ async def test_a_run_can_pause_for_approval_and_go_on_later() -> None:
 
     asked = [call("echo", "1", text="x"), call("act", "2", text="a"), call("nope", "3")]
     loop = _loop([act, echo], *asked, approve={"act": lambda _: Pause()})
-    exchange = await loop.ainvoke("Hi")
-    assert (exchange.stop_reason, exchange.text, exchange.turns) == ("awaiting_approval", "", 1)
-    assert exchange.pending == asked
-    assert (told(exchange), exchange.calls, ran) == ([], [], [])
+    result = await loop.ainvoke("Hi")
+    assert (result.stop_reason, result.text, result.turns) == ("awaiting_approval", "", 1)
+    assert result.pending == asked
+    assert (told(result), result.calls, ran) == ([], [], [])
     model = ScriptedModel(replies=["Done."])
     again = ToolLoop(model, [act, echo], approve={"act": lambda _: True})
-    after = again.invoke(list(exchange.messages))
+    after = again.invoke(list(result.messages))
     assert [answer[:2] for answer in told(after)] == [
         ("1", "success"),
         ("2", "success"),
@@ -767,7 +764,7 @@ async def test_a_run_can_pause_for_approval_and_go_on_later() -> None:
 
 def test_a_hook_that_answers_with_something_else_is_an_error() -> None:
     loop = _loop([echo], call("echo", text="x"), approve={"echo": lambda _: "yes"})
-    with pytest.raises(TypeError, match="hook of 'echo' has to return a bool, Deny, Edit or Pause"):
+    with pytest.raises(TypeError, match="hook of 'echo' must return a bool, Reject, Edit or Pause"):
         loop.invoke("Hi")
 
 
@@ -787,10 +784,10 @@ async def test_a_hook_that_changes_the_call_changes_nothing() -> None:
 
     for is_async in (False, True):
         loop = _loop([repeat], asked(), approve={"repeat": decide})
-        exchange = await loop.ainvoke("Hi") if is_async else loop.invoke("Hi")
-        assert told(exchange) == [("1", "success", "x []")]
-        assert exchange.messages[1].tool_calls == [asked()]  # type: ignore[attr-defined]
-        assert exchange.calls[0].call == asked()
+        result = await loop.ainvoke("Hi") if is_async else loop.invoke("Hi")
+        assert told(result) == [("1", "success", "x []")]
+        assert result.messages[1].tool_calls == [asked()]  # type: ignore[attr-defined]
+        assert result.calls[0].call == asked()
 
 
 async def test_a_call_may_be_edited_to_hold_what_cannot_be_copied() -> None:
@@ -838,9 +835,9 @@ async def test_a_call_that_is_nested_too_deep_does_not_end_the_run(cache: bool) 
     asked = [human("Hi"), message]
     for is_async in (False, True):
         loop = ToolLoop(ScriptedModel(replies=["Done."]), [count], cache=cache)
-        exchange = await loop.ainvoke(asked) if is_async else loop.invoke(asked)
-        assert [record.call["name"] for record in exchange.calls] == ["count"]
-        assert exchange.text == "Done."
+        result = await loop.ainvoke(asked) if is_async else loop.invoke(asked)
+        assert [record.call["name"] for record in result.calls] == ["count"]
+        assert result.text == "Done."
 
 
 async def test_a_hook_that_fails_ends_the_run_and_keeps_what_was_said() -> None:
@@ -853,14 +850,14 @@ async def test_a_hook_that_fails_ends_the_run_and_keeps_what_was_said() -> None:
     for run in (asyncio.to_thread(loop().invoke, "Hi"), loop().ainvoke("Hi")):
         with pytest.raises(PermissionError) as caught:
             await run
-        exchange = exchange_of(caught.value)
-        assert exchange is not None
-        assert exchange.pending == [call("echo", text="x")]
+        result = result_of(caught.value)
+        assert result is not None
+        assert result.pending == [call("echo", text="x")]
 
 
-def _finished(seen: list[Any]) -> Exchange:
+def _finished(seen: list[Any]) -> ToolLoopResult:
     assert isinstance(seen[-1], LoopFinished)
-    return seen[-1].exchange
+    return seen[-1].result
 
 
 def _wait_for(condition: Any) -> None:

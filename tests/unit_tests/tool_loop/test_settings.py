@@ -202,8 +202,8 @@ def test_methods_are_tools() -> None:
             return f"{item} from the {self.name}"
 
     model = ScriptedModel(replies=[calls(call("buy", item="Tea")), "Done."])
-    exchange = ToolLoop(model, [Shop().buy]).invoke("Hi")
-    assert exchange.calls[0].message.text == "Tea from the corner shop"
+    result = ToolLoop(model, [Shop().buy]).invoke("Hi")
+    assert result.calls[0].message.text == "Tea from the corner shop"
 
 
 def test_a_loop_shows_its_tools_and_not_its_model() -> None:

@@ -11,19 +11,19 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
 
-from langchain_gemini_tools import (
-    CallFailed,
-    CallSkipped,
-    CallTimedOut,
-    IncompleteAnswerError,
+from langchain_gemini_tools import ToolLoop
+from langchain_gemini_tools.tool_loop import IncompleteRunError
+from langchain_gemini_tools.tool_loop.events import (
     LimitReached,
     LoopEvent,
     LoopFinished,
     TextDelta,
-    ToolLoop,
+    ToolCallEnded,
+    ToolCallFailed,
+    ToolCallSkipped,
+    ToolCallTimedOut,
     TurnFinished,
 )
-from langchain_gemini_tools.tool_loop.events import CallEnded
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls
 from tests.unit_tests.tool_loop.test_run import final
 
@@ -133,16 +133,16 @@ def test_a_direct_answer_is_streamed() -> None:
 def test_a_stream_that_ends_at_the_limit_raises(on_limit: Any) -> None:
     for way in ("stream", "astream"):
         loop = _loop(calls(call("echo", text="x")), max_turns=1, on_limit=on_limit)
-        with pytest.raises(IncompleteAnswerError, match="1 turns") as caught:
+        with pytest.raises(IncompleteRunError, match="1 turns") as caught:
             _drain(loop, way)
-        assert caught.value.exchange.stop_reason == "turn_limit"
+        assert caught.value.tool_loop_result.stop_reason == "turn_limit"
 
 
 def test_a_stream_that_was_cut_raises_after_its_text() -> None:
     cut = AIMessage("It is", response_metadata={"finish_reason": "MAX_TOKENS"})
     for way in ("stream", "astream"):
         seen: list[str] = []
-        with pytest.raises(IncompleteAnswerError, match="cut at the limit of tokens"):
+        with pytest.raises(IncompleteRunError, match="cut at the limit of tokens"):
             _drain(_loop(cut), way, seen)
         assert seen == ["It is"]
 
@@ -157,7 +157,7 @@ def test_only_text_is_wanted_whole_or_streamed() -> None:
     assert _loop(turn, "Here.").text().invoke("Hi") == "Here."
     assert asyncio.run(_loop(turn, "Here.").text().ainvoke("Hi")) == "Here."
     assert list(_loop(turn, "Here.").text().stream("Hi")) == ["Here."]
-    with pytest.raises(IncompleteAnswerError):
+    with pytest.raises(IncompleteRunError):
         _loop(AIMessage("")).text().invoke("Hi")
 
 
@@ -187,14 +187,14 @@ def _told(event: LoopEvent) -> Any:
     match event:
         case TextDelta(text=text):
             return (event.turn, name, text)
-        case CallEnded():
+        case ToolCallEnded():
             return (event.turn, name, event.call["id"], event.record.message.text)
         case TurnFinished(message=message):
             return (event.turn, name, str(message.text))
         case LimitReached(pending=pending):
             return (event.turn, name, [asked["id"] for asked in pending])
-        case LoopFinished(exchange=exchange):
-            return (event.turn, name, exchange.stop_reason)
+        case LoopFinished(result=result):
+            return (event.turn, name, result.stop_reason)
     told = getattr(event, "name", None) or getattr(event, "call", {}).get("id")
     return (event.turn, name, told) if told else (event.turn, name)
 
@@ -207,13 +207,13 @@ def test_events_tell_every_step_in_order(way: str) -> None:
         (1, "TurnStarted"),
         (1, "TextDelta", "Let me see"),
         (1, "TextDelta", "."),
-        (1, "CallAnnounced", "echo"),
-        (1, "CallAnnounced", "echo"),
+        (1, "ToolCallAnnounced", "echo"),
+        (1, "ToolCallAnnounced", "echo"),
         (1, "TurnFinished", "Let me see."),
-        (1, "CallStarted", "1"),
-        (1, "CallFinished", "1", "x"),
-        (1, "CallStarted", "2"),
-        (1, "CallFinished", "2", "y"),
+        (1, "ToolCallStarted", "1"),
+        (1, "ToolCallFinished", "1", "x"),
+        (1, "ToolCallStarted", "2"),
+        (1, "ToolCallFinished", "2", "y"),
         (2, "TurnStarted"),
         (2, "TextDelta", "Here it is"),
         (2, "TextDelta", "."),
@@ -223,7 +223,9 @@ def test_events_tell_every_step_in_order(way: str) -> None:
     times = [event.at for event in seen]
     assert times == sorted(times)
     assert times[0] >= 0
-    assert all(event.duration >= 0 for event in seen if isinstance(event, TurnFinished | CallEnded))
+    assert all(
+        event.duration >= 0 for event in seen if isinstance(event, TurnFinished | ToolCallEnded)
+    )
 
 
 @pytest.mark.parametrize("way", ["events", "aevents"])
@@ -243,8 +245,8 @@ def test_events_tell_what_went_wrong(way: str) -> None:
         model, [fail, hang], tool_timeout={"hang": 0.02}, max_turns=2, on_limit="return"
     )
     seen = _events(loop, way)
-    ended = {event.call["id"]: type(event) for event in seen if isinstance(event, CallEnded)}
-    assert ended == {"1": CallFailed, "2": CallTimedOut, "3": CallSkipped}
+    ended = {event.call["id"]: type(event) for event in seen if isinstance(event, ToolCallEnded)}
+    assert ended == {"1": ToolCallFailed, "2": ToolCallTimedOut, "3": ToolCallSkipped}
     assert [_told(event) for event in seen[-3:]] == [
         (2, "TurnFinished", ""),
         (2, "LimitReached", ["4"]),

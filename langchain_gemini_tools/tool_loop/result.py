@@ -1,4 +1,4 @@
-"""What a run of `ToolLoop` gives back: the exchange as a whole, and each call in it."""
+"""What a run of `ToolLoop` gives back: the result as a whole, and each call in it."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ StopReason = Literal[
 - `incomplete`: the model stopped for another reason than being done, such as a tool call that the
   provider rejected, or a finish reason of Gemini's that is not known.
 - `empty`: the model said nothing.
-- `failed`: an exception ended the run; only seen on that exception's `exchange`.
+- `failed`: an exception ended the run; only seen on that exception's `result`.
 """
 
-CallStatus = Literal["succeeded", "cached", "failed", "timed_out", "denied", "skipped"]
+ToolCallStatus = Literal["succeeded", "cached", "failed", "timed_out", "rejected", "skipped"]
 """How a call ended. `skipped`: it was never started, and its message says why."""
 
 _ANSWERS: frozenset[StopReason] = frozenset({"answered", "returned_directly", "answered_at_limit"})
@@ -57,7 +57,7 @@ _EXPLANATIONS: dict[StopReason, str] = {
 
 
 @dataclass(frozen=True)
-class CallRecord:
+class ToolCallRecord:
     """One call of a run, from its request to its answer.
 
     Attributes:
@@ -72,7 +72,7 @@ class CallRecord:
 
     turn: int
     call: ToolCall
-    status: CallStatus
+    status: ToolCallStatus
     message: ToolMessage
     attempts: int = 0
     duration: float = 0.0
@@ -80,7 +80,7 @@ class CallRecord:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ToolLoopResult:
     """A whole run: everything that was said, and why it stopped.
 
     Attributes:
@@ -98,7 +98,7 @@ class Exchange:
     new_messages: Sequence[BaseMessage]
     stop_reason: StopReason
     turns: int
-    calls: Sequence[CallRecord] = ()
+    calls: Sequence[ToolCallRecord] = ()
     pending: Sequence[ToolCall] = ()
     usage: UsageMetadata | None = None
 
@@ -129,32 +129,32 @@ class Exchange:
         """The text of a whole answer.
 
         Raises:
-            IncompleteAnswerError: The run stopped for another reason.
+            IncompleteRunError: The run stopped for another reason.
         """
         if not self.is_answered:
-            raise IncompleteAnswerError(self)
+            raise IncompleteRunError(self)
         return self.text
 
 
-class IncompleteAnswerError(GeminiToolsError):
+class IncompleteRunError(GeminiToolsError):
     """A run stopped without a whole answer, where only an answer could be given back.
 
     Attributes:
-        exchange: The run until then; `exchange.messages` can be handed to another run.
+        tool_loop_result: The run until then; its `messages` can be handed to another run.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
-        last = exchange.message
-        text = _EXPLANATIONS[exchange.stop_reason].format(
-            turns=exchange.turns,
-            pending=", ".join(repr(call["name"]) for call in exchange.pending),
+    def __init__(self, result: ToolLoopResult) -> None:
+        last = result.message
+        text = _EXPLANATIONS[result.stop_reason].format(
+            turns=result.turns,
+            pending=", ".join(repr(call["name"]) for call in result.pending),
             finish_reason=finish_reason_of(last) if isinstance(last, AIMessage) else None,
         )
-        super().__init__(f"{text} What was said is on this error's `exchange`.")
-        self.exchange = exchange
+        super().__init__(f"{text} What was said is on this error's `tool_loop_result`.")
+        self.tool_loop_result = result
 
 
-def exchange_of(error: BaseException) -> Exchange | None:
+def result_of(error: BaseException) -> ToolLoopResult | None:
     """The run that an exception ended, as far as it had come; None if there is none.
 
     Its messages can be handed to another run, which goes on where this one stopped.
@@ -163,8 +163,8 @@ def exchange_of(error: BaseException) -> Exchange | None:
     while waiting:
         link = waiting.pop()
         seen.add(id(link))
-        found = getattr(link, "exchange", None)
-        if isinstance(found, Exchange):
+        found = getattr(link, "tool_loop_result", None)
+        if isinstance(found, ToolLoopResult):
             return found
         links = (link.__context__, link.__cause__)  # `asyncio.timeout` raises another error
         waiting += [each for each in links if each is not None and id(each) not in seen]
