@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
+from langchain_core.language_models import LangSmithParams, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, PrivateAttr
@@ -23,13 +23,12 @@ from pydantic import ConfigDict, PrivateAttr
 from langchain_gemini_tools.client import GeminiClient
 from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
-from langchain_gemini_tools.facts.models import profile_of
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
     GeminiOptions,
-    OwnProfile,
     canonical_options,
+    spelled_as_fields,
 )
 from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
 from langchain_gemini_tools.retry import (
@@ -45,9 +44,8 @@ from langchain_gemini_tools.wire.request import (
     render_counting,
     render_request,
 )
-from langchain_gemini_tools.wire.tools.choice import render_validated, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.declarations import bind_tools
-from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unusable_tools
+from langchain_gemini_tools.wire.tools.choice import render_validated
+from langchain_gemini_tools.wire.tools.findings import find_problems
 from langchain_gemini_tools.wire.usage import parse_count
 
 if TYPE_CHECKING:
@@ -56,12 +54,13 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from langchain_gemini_tools.errors import ResponseError
-    from langchain_gemini_tools.wire.history import Repair
+    from langchain_gemini_tools.wire.invocation import Invocation
 
 logger = logging.getLogger(__name__)
 
 _CLIENT_LOCK = threading.Lock()
-_MAX_TOLD = 1000
+_MAX_WARNINGS_KEPT = 1000
+_TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
 
 class ChatGemini(GeminiOptions):
@@ -93,7 +92,7 @@ class ChatGemini(GeminiOptions):
     model_config = ConfigDict(defer_build=False)
 
     _gemini: GeminiClient | None = PrivateAttr(default=None)
-    _told: set[str] = PrivateAttr(default_factory=set)
+    _warned: set[str] = PrivateAttr(default_factory=set)
     _media: FetchedMedia = PrivateAttr(default_factory=FetchedMedia)
 
     # Construction
@@ -139,89 +138,65 @@ class ChatGemini(GeminiOptions):
         }
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        options: dict[str, Any] = {
-            "stop": self.stop,
-            "temperature": self.temperature,
-            "max_output_tokens": self.max_output_tokens,
-            **canonical_options(kwargs),
-            **({"stop": stop} if stop else {}),
-        }
+        fields = {name: getattr(self, name) for name in _TRACED_OPTIONS}
+        options = fields | spelled_as_fields(self.model_kwargs) | spelled_as_fields(kwargs)
         params = LangSmithParams(
             ls_provider="google_genai",
-            ls_model_name=str(options.get("model") or self.model).removeprefix("models/"),
+            ls_model_name=str(options["model"] or self.model).removeprefix("models/"),
             ls_model_type="chat",
         )
-        if (temperature := options.get("temperature")) is not None:
+        if (temperature := options["temperature"]) is not None:
             params["ls_temperature"] = temperature
-        if (max_tokens := options.get("max_output_tokens")) is not None:
+        if (max_tokens := options["max_output_tokens"]) is not None:
             params["ls_max_tokens"] = max_tokens
-        if stop := options.get("stop"):
-            params["ls_stop"] = stop
+        if stops := stop or options["stop"]:
+            params["ls_stop"] = stops
         return params
 
-    def _resolve_model_profile(self) -> ModelProfile | None:
-        by_prompt = self._calls_by_prompt({})
-        profile = profile_of(self.model_family or self.model, by_prompt=by_prompt)
-        return cast("ModelProfile", OwnProfile(profile))
-
-    # One call
+    # One invocation
 
     def preview(
         self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
     ) -> RenderedRequest:
-        """What a call would send, without sending it: `body`, and the `repairs` made for it.
+        """Return the request that `invoke` would send: its `body`, and the `repairs` made for it.
 
-        With `fetch_urls`, what messages name by URL is fetched for it.
+        With `fetch_urls`, media that messages name by URL is downloaded.
 
         Args:
-            model_input: What `invoke` takes.
-            stop: What `invoke` takes.
-            **kwargs: What `invoke` takes; bound tools are in `kwargs` of the binding.
+            model_input: What `invoke` accepts.
+            stop: Stop sequences.
+            **kwargs: Options of the call.
+
+        Raises:
+            InvalidInputError: The messages, the tools or the options cannot be sent.
         """
         messages = self._convert_input(model_input).to_messages()
-        return self._render(self._fetched(messages, kwargs), stop, kwargs)
+        return self._render(messages, self._resolve(stop, kwargs))
 
-    def _render(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
+    def _render(self, messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
+        if limits := invocation.fetch_limits:
+            messages = fetch_media(messages, limits, self._media)
+        return self._report_repairs(_render_fetched(messages, invocation))
+
+    async def _arender(
+        self, messages: Sequence[BaseMessage], invocation: Invocation
     ) -> RenderedRequest:
-        rendered = self._render_quietly(messages, stop, kwargs)
-        self._tell(rendered.repairs)
-        return rendered
+        if limits := invocation.fetch_limits:
+            messages = await afetch_media(messages, limits, self._media)
+        return self._report_repairs(_render_fetched(messages, invocation))
 
-    def _render_quietly(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
-    ) -> RenderedRequest:
-        options = self._call_options(stop, kwargs)
-        if self._calls_by_prompt(kwargs):
-            from langchain_gemini_tools.prompted.request import render_prompted
-
-            return render_prompted(messages, options, self._tool_prompt(kwargs))
-        return render_request(messages, options)
-
-    def _fetched(
-        self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]
-    ) -> Sequence[BaseMessage]:
-        """The messages with the media that they name by URL, where that is wanted."""
-        limits = self._fetch_limits(kwargs)
-        return fetch_media(messages, limits, self._media) if limits else messages
-
-    async def _afetched(
-        self, messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]
-    ) -> Sequence[BaseMessage]:
-        limits = self._fetch_limits(kwargs)
-        return await afetch_media(messages, limits, self._media) if limits else messages
-
-    def _tell(self, repairs: Sequence[Repair]) -> None:
-        for repair in repairs:
+    def _report_repairs(self, request: RenderedRequest) -> RenderedRequest:
+        for repair in request.repairs:
             if not repair.is_harmless:
                 self._warn_once(f"Message {repair.position}: {repair.explanation}")
+        return request
 
     def _warn_once(self, warning: str) -> None:
         """Log a warning once, although an agent binds and sends the same again at every step."""
-        if warning in self._told:
+        if warning in self._warned:
             return
-        if len(self._told) < _MAX_TOLD:
-            self._told.add(warning)
+        if len(self._warned) < _MAX_WARNINGS_KEPT:
+            self._warned.add(warning)
         logger.warning("%s", warning)
 
     def _generate(
@@ -231,17 +206,17 @@ class ChatGemini(GeminiOptions):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._render(self._fetched(messages, kwargs), stop, kwargs)
-        retries = self._retries(kwargs, run_manager)
+        request = self._render(messages, self._resolve(stop, kwargs))
+        retries = _retry_policy(request.invocation, run_manager)
         client = self._client
         while True:
-            ask = partial(client.send, **self._sending(request, kwargs))
+            send = partial(client.send, **_sending(request))
             try:
-                # The reply has no name here: frames would show it, and what it may quote.
+                # The response has no name here: tracebacks would show it, and what it may quote.
                 with request.naming_tools(), client.hiding_secrets():
-                    return request.parse(retries.call(ask))
+                    return request.parse(retries.call(send))
             except FEEDBACK_ERRORS as failure:
-                request = self._second_try(request, failure, kwargs)
+                request = _with_feedback(request, failure)
                 retries.announce(1, failure, 0.0)
 
     async def _agenerate(
@@ -251,16 +226,16 @@ class ChatGemini(GeminiOptions):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._render(await self._afetched(messages, kwargs), stop, kwargs)
-        retries = self._aretries(kwargs, run_manager)
+        request = await self._arender(messages, self._resolve(stop, kwargs))
+        retries = _async_retry_policy(request.invocation, run_manager)
         client = self._client
         while True:
-            ask = partial(client.asend, **self._sending(request, kwargs))
+            send = partial(client.asend, **_sending(request))
             try:
                 with request.naming_tools(), client.hiding_secrets():
-                    return request.parse(await retries.acall(ask))
+                    return request.parse(await retries.acall(send))
             except FEEDBACK_ERRORS as failure:
-                request = self._second_try(request, failure, kwargs)
+                request = _with_feedback(request, failure)
                 await retries.aannounce(1, failure, 0.0)
 
     def _stream(
@@ -270,13 +245,13 @@ class ChatGemini(GeminiOptions):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request = self._render_for_stream(self._fetched(messages, kwargs), stop, kwargs)
-        retries = self._retries(kwargs, run_manager)
+        request = self._render(messages, _for_stream(self._resolve(stop, kwargs)))
+        retries = _retry_policy(request.invocation, run_manager)
         while True:
             has_begun = False
-            ask = partial(self._read_stream, request, kwargs)
+            read = partial(self._read_stream, request)
             try:
-                with closing(retries.open_stream(ask)) as chunks:
+                with closing(retries.open_stream(read)) as chunks:
                     for chunk in chunks:
                         if run_manager:
                             run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -284,23 +259,21 @@ class ChatGemini(GeminiOptions):
                         yield chunk
                 return
             except FEEDBACK_ERRORS as failure:
-                request = self._second_try(request, failure, kwargs, is_final=has_begun)
+                request = _with_feedback(request, failure, is_final=has_begun)
                 retries.announce(1, failure, 0.0)
 
-    def _read_stream(
-        self, request: RenderedRequest, kwargs: Mapping[str, Any]
-    ) -> Iterator[ChatGenerationChunk]:
+    def _read_stream(self, request: RenderedRequest) -> Iterator[ChatGenerationChunk]:
         parser, client = request.stream_parser(), self._client
-        replies = client.stream(
-            **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
+        responses = client.stream(
+            **_sending(request), total_seconds=request.invocation.stream_timeout_seconds
         )
         with (
             request.naming_tools(),
             client.hiding_secrets(),
             parser.keeping_partial(),
-            closing(replies),
+            closing(responses),
         ):
-            yield from chain.from_iterable(map(parser.feed, replies))
+            yield from chain.from_iterable(map(parser.feed, responses))
             yield from parser.finish()
 
     async def _astream(
@@ -310,13 +283,13 @@ class ChatGemini(GeminiOptions):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        request = self._render_for_stream(await self._afetched(messages, kwargs), stop, kwargs)
-        retries = self._aretries(kwargs, run_manager)
+        request = await self._arender(messages, _for_stream(self._resolve(stop, kwargs)))
+        retries = _async_retry_policy(request.invocation, run_manager)
         while True:
             has_begun = False
-            ask = partial(self._aread_stream, request, kwargs)
+            read = partial(self._aread_stream, request)
             try:
-                async with aclosing(retries.aopen_stream(ask)) as chunks:
+                async with aclosing(retries.aopen_stream(read)) as chunks:
                     async for chunk in chunks:
                         if run_manager:
                             await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -324,73 +297,25 @@ class ChatGemini(GeminiOptions):
                         yield chunk
                 return
             except FEEDBACK_ERRORS as failure:
-                request = self._second_try(request, failure, kwargs, is_final=has_begun)
+                request = _with_feedback(request, failure, is_final=has_begun)
                 await retries.aannounce(1, failure, 0.0)
 
-    async def _aread_stream(
-        self, request: RenderedRequest, kwargs: Mapping[str, Any]
-    ) -> AsyncIterator[ChatGenerationChunk]:
+    async def _aread_stream(self, request: RenderedRequest) -> AsyncIterator[ChatGenerationChunk]:
         parser, client = request.stream_parser(), self._client
-        replies = client.astream(
-            **self._sending(request, kwargs), total_seconds=self._stream_timeout(kwargs)
+        responses = client.astream(
+            **_sending(request), total_seconds=request.invocation.stream_timeout_seconds
         )
         with request.naming_tools(), client.hiding_secrets(), parser.keeping_partial():
-            async with aclosing(replies):
-                reply: Any = None
+            async with aclosing(responses):
+                response: Any = None
                 try:
-                    async for reply in replies:
-                        for chunk in parser.feed(reply):
+                    async for response in responses:
+                        for chunk in parser.feed(response):
                             yield chunk
                 finally:
-                    reply = None  # as in `_generate`
+                    response = None  # as in `_generate`
             for chunk in parser.finish():
                 yield chunk
-
-    def _retries(
-        self, kwargs: Mapping[str, Any], run_manager: CallbackManagerForLLMRun | None = None
-    ) -> RetryPolicy:
-        # langchain-core streams without handing over its run manager.
-        tell = partial(tell_callbacks, run_manager) if run_manager else tell_surrounding_run
-        return RetryPolicy(**self._retry_limits(kwargs), on_retry=tell)
-
-    def _aretries(
-        self, kwargs: Mapping[str, Any], run_manager: AsyncCallbackManagerForLLMRun | None
-    ) -> RetryPolicy:
-        tell = partial(atell_callbacks, run_manager) if run_manager else atell_surrounding_run
-        return RetryPolicy(**self._retry_limits(kwargs), aon_retry=tell)
-
-    def _retry_limits(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        longest = self._option("max_retry_delay", kwargs)
-        return {"max_retries": self._max_retries(kwargs), "max_delay_seconds": longest}
-
-    def _sending(self, request: RenderedRequest, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What the client is called with."""
-        return {
-            "model": request.context.model,
-            "body": request.encoded,
-            "timeout_seconds": self._timeout(kwargs),
-        }
-
-    def _second_try(
-        self,
-        request: RenderedRequest,
-        failure: ResponseError,
-        kwargs: Mapping[str, Any],
-        *,
-        is_final: bool = False,
-    ) -> RenderedRequest:
-        """The request with a word about the failure, or the failure where that is not wanted."""
-        if is_final or request.is_second_try or not self._may_ask_again(kwargs):
-            raise failure
-        logger.warning("Asking once more, with feedback: %s", str(failure))
-        return request.with_feedback(failure)
-
-    def _render_for_stream(
-        self, messages: Sequence[BaseMessage], stop: list[str] | None, kwargs: Mapping[str, Any]
-    ) -> RenderedRequest:
-        if self._option("n", kwargs) != 1:
-            raise InvalidOptionError("A stream has one candidate: n must be 1 for it.")
-        return self._render(messages, stop, kwargs)
 
     # Tools and structured output
 
@@ -428,28 +353,22 @@ class ChatGemini(GeminiOptions):
             InvalidToolError: A tool that Gemini cannot be told about.
             UnknownToolError: `tool_choice` names a tool that is not bound.
         """
-        given = canonical_options(kwargs)
-        bound = bind_tools(tools)
-        capabilities = self._capabilities(given.get("model") or self.model)
-        if by_prompt := self._calls_by_prompt(given):
-            capabilities = capabilities.by_prompt()
-        refuse_unusable_tools(bound, capabilities)
-        form = given.get("tool_schema") or self.tool_schema
-        for finding in find_problems(bound, capabilities, by_prompt=by_prompt, form=form):
-            if "ls_structured_output_format" not in kwargs:  # a schema is no tool to be chosen
-                self._warn_once(str(finding))
-        every = {**canonical_options(self.model_kwargs), **given}
-        said = tool_choice if tool_choice is not None else every.get("tool_choice")
-        resolved = resolve_tool_choice(said, bound, capabilities, every.get("tool_config"))
+        given = {**kwargs, "tools": tools}
+        if tool_choice is not None:
+            given["tool_choice"] = tool_choice
+        invocation = self._resolve(None, given)
+        if "ls_structured_output_format" not in kwargs:  # the model does not choose that one
+            self._report_findings(invocation)
+        bound, capabilities = list(invocation.tools), invocation.capabilities
         validates = strict and capabilities.validates_calls and bound
-        if validates and (config := render_validated(resolved)):
+        if validates and (config := render_validated(invocation.tool_choice)):
             tool_choice = config
-            if every.get("tool_config"):
-                kwargs["tool_config"] = None  # it is in the choice
+            if spelled_as_fields({**self.model_kwargs, **kwargs}).get("tool_config"):
+                kwargs["tool_config"] = None  # it is part of the choice
         if parallel_tool_calls is False:
             warnings.warn(
-                "Gemini cannot be told to make one call at a time: parallel_tool_calls=False has "
-                "no effect.",
+                "parallel_tool_calls=False has no effect: Gemini cannot be limited to one tool "
+                "call at a time.",
                 stacklevel=2,
             )
         options = {
@@ -458,6 +377,18 @@ class ChatGemini(GeminiOptions):
             "response_format": response_format,
         }
         return self.bind(**{k: v for k, v in options.items() if v not in (None, [])}, **kwargs)
+
+    def _report_findings(self, invocation: Invocation) -> None:
+        findings = find_problems(
+            invocation.tools,
+            invocation.capabilities.by_prompt()
+            if invocation.is_prompted
+            else invocation.capabilities,
+            by_prompt=invocation.is_prompted,
+            form=invocation.schema_form,
+        )
+        for finding in findings:
+            self._warn_once(str(finding))
 
     def with_structured_output(
         self,
@@ -520,12 +451,13 @@ class ChatGemini(GeminiOptions):
                 method or "json_schema", schema, read
             )
             model = self.bind(response_schema=form, **options)
-            parser = json_parser(schema, form if self._calls_by_prompt(kwargs) else None)
+            is_prompted = self._resolve(None, kwargs).is_prompted
+            parser = json_parser(schema, form if is_prompted else None)
         return with_raw(model, parser) if include_raw else model | parser
 
     def _without_json_output(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What takes back the JSON output of every call, unless this one asks for it."""
-        every = self._options(None, {})
+        """Return the option that cancels JSON output, unless it is requested by `kwargs`."""
+        every = self._resolve(None, {}).generation
         is_set = any(every.get(name) is not None for name in OUTPUT_FORMATS)
         if is_set and not OUTPUT_FORMATS & canonical_options(kwargs).keys():
             return {"response_format": {"type": "text"}}
@@ -543,9 +475,8 @@ class ChatGemini(GeminiOptions):
         """
         from langchain_gemini_tools.prompted.instructions import render_instructions
 
-        options = self._call_options(None, {**kwargs, "tools": tools, "tool_choice": tool_choice})
-        told = render_instructions(options, self._tool_prompt(kwargs))
-        return "\n\n".join(told.texts)
+        given = {**kwargs, "tools": tools, "tool_choice": tool_choice}
+        return "\n\n".join(render_instructions(self._resolve(None, given)).texts)
 
     def prompt_overhead(
         self, tools: Sequence[Any], *, tool_choice: Any = None, exact: bool = False, **kwargs: Any
@@ -558,9 +489,9 @@ class ChatGemini(GeminiOptions):
             exact: Let the API count, instead of taking four characters for a token.
             **kwargs: Any option of a call.
         """
-        options = self._call_options(None, {**kwargs, "tools": tools, "tool_choice": tool_choice})
+        given = {**kwargs, "tools": tools, "tool_choice": tool_choice}
         count = self.get_num_tokens if exact else None
-        return measure_overhead(options, self._tool_prompt(kwargs), count)
+        return measure_overhead(self._resolve(None, given), count)
 
     # Tokens
 
@@ -573,23 +504,25 @@ class ChatGemini(GeminiOptions):
     ) -> int:
         """How many tokens the API counts in messages and tools; any piece of a history will do."""
         if all(isinstance(message, SystemMessage) for message in messages):
-            # Who trims a history counts them apart; the API counts a user's words.
+            # `trim_messages` counts system messages separately; countTokens needs a user turn.
             messages = [HumanMessage(message.content) for message in messages if message.content]
         if not messages:
             return self._count_tools(tools, kwargs) if tools else 0
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
-        request = self._render_quietly(self._fetched(messages, kwargs), None, options)
-        body = render_counting(request, vertexai=self._uses_vertexai)
+        invocation = self._resolve(None, options)
+        if limits := invocation.fetch_limits:
+            messages = fetch_media(messages, limits, self._media)
+        request = _render_fetched(messages, invocation)
         client = self._client
         count = partial(
             client.count_tokens,
-            request.context.model,
-            body,
-            timeout_seconds=self._timeout(kwargs),
+            invocation.model,
+            render_counting(request),
+            timeout_seconds=invocation.timeout_seconds,
         )
         with client.hiding_secrets():
-            return parse_count(self._retries(kwargs).call(count))
+            return parse_count(_retry_policy(invocation, None).call(count))
 
     def _count_tools(self, tools: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         """What tools add to a message: the API counts none without one."""
@@ -631,3 +564,51 @@ class ChatGemini(GeminiOptions):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
+    if invocation.is_prompted:
+        from langchain_gemini_tools.prompted.request import render_prompted
+
+        return render_prompted(messages, invocation)
+    return render_request(messages, invocation)
+
+
+def _for_stream(invocation: Invocation) -> Invocation:
+    if invocation.generation["n"] != 1:
+        raise InvalidOptionError("n must be 1 for streaming: a stream has one candidate.")
+    return invocation
+
+
+def _sending(request: RenderedRequest) -> dict[str, Any]:
+    """Return the arguments of the client's methods."""
+    return {
+        "model": request.invocation.model,
+        "body": request.encoded,
+        "timeout_seconds": request.invocation.timeout_seconds,
+    }
+
+
+def _with_feedback(
+    request: RenderedRequest, failure: ResponseError, *, is_final: bool = False
+) -> RenderedRequest:
+    """Return the request with feedback appended; re-raise if it must not be sent again."""
+    if is_final or request.is_second_try or not request.invocation.retries_with_feedback:
+        raise failure
+    logger.warning("Retrying once with feedback: %s", str(failure))
+    return request.with_feedback(failure)
+
+
+def _retry_policy(
+    invocation: Invocation, run_manager: CallbackManagerForLLMRun | None
+) -> RetryPolicy:
+    # langchain-core streams without handing over its run manager.
+    report = partial(tell_callbacks, run_manager) if run_manager else tell_surrounding_run
+    return RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds, on_retry=report)
+
+
+def _async_retry_policy(
+    invocation: Invocation, run_manager: AsyncCallbackManagerForLLMRun | None
+) -> RetryPolicy:
+    report = partial(atell_callbacks, run_manager) if run_manager else atell_surrounding_run
+    return RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds, aon_retry=report)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_gemini_tools.errors import InvalidOptionError, MediaFetchError
+from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.media import declared_type, type_of, url_to_fetch, with_bytes
 from langchain_gemini_tools.wire.urls import shown
 
@@ -27,28 +28,12 @@ if TYPE_CHECKING:
 
     Block = str | dict[str, Any]
 
+__all__ = ["FetchLimits"]
+
 _IMAGES = ("png", "jpeg", "webp", "heic", "heif", "gif", "bmp", "avif")
 _TAKEN = (*(f"image/{name}" for name in _IMAGES), "audio/*", "video/*", "text/*", "application/pdf")
 _UNKNOWN = {"", "application/octet-stream", "binary/octet-stream"}
 _CACHED_SECONDS = 300.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class FetchLimits:
-    """What `fetch_urls` may fetch. The numbers hold for all files of one call together."""
-
-    max_bytes: int = 20_000_000
-    timeout_seconds: float = 20.0
-    max_redirects: int = 3
-    allow_http: bool = False
-    """Take `http://`, which anybody on the way can read and change."""
-    allow_hosts: tuple[str, ...] = ()
-    """Hosts that are taken although they are private: every port of them, unchecked."""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.allow_hosts, str):
-            raise InvalidOptionError(f"It is a list: allow_hosts=[{self.allow_hosts!r}].")
-        object.__setattr__(self, "allow_hosts", tuple(self.allow_hosts))
 
 
 @dataclass(frozen=True)

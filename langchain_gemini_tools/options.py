@@ -11,7 +11,7 @@ import difflib
 import os
 import pickle
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
@@ -36,8 +36,7 @@ from langchain_gemini_tools.credentials import (
     without_inputs,
 )
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.facts.models import Capabilities, capabilities_of
-from langchain_gemini_tools.media_fetch import FetchLimits
+from langchain_gemini_tools.facts.models import capabilities_of, profile_of
 from langchain_gemini_tools.option_levels import (
     CONFIGS,
     RIVALS,
@@ -48,12 +47,19 @@ from langchain_gemini_tools.option_levels import (
     without_retracted,
 )
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, OwnLevel, unpack_config
-from langchain_gemini_tools.wire.request import CallOptions
+from langchain_gemini_tools.wire.invocation import FetchLimits, Invocation
+from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
+from langchain_gemini_tools.wire.tools.declarations import bind_tools
+from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from langchain_core.language_models import ModelProfile
     from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
+
+    from langchain_gemini_tools.facts.models import Capabilities
+    from langchain_gemini_tools.wire.tools.declarations import SchemaForm
 
 _SYNONYMS = {
     "model_name": "model",
@@ -379,19 +385,36 @@ class GeminiOptions(BaseChatModel):
             stored["kwargs"].pop("google_api_key", None)
         return stored
 
-    # One call
+    # One invocation
 
-    def _call_options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> CallOptions:
-        given = self._options(stop, kwargs)
+    def _resolve(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> Invocation:
+        """Join all levels of options: constructor < `model_kwargs` < `bind` < call.
+
+        Raises:
+            InvalidOptionError: An option is unknown or has an invalid value.
+            InvalidToolError: Gemini cannot be given one of the tools.
+        """
+        given = self._join_levels(stop, kwargs)
         model = given.get("model") or self.model
-        return CallOptions(
+        capabilities = capabilities_of(self.model_family or model)
+        is_prompted = _is_prompted(given["tool_calling"], capabilities)
+        tools, choice = _resolve_tools(
+            given, capabilities.by_prompt() if is_prompted else capabilities
+        )
+        best: SchemaForm = "json_schema" if capabilities.takes_json_schema else "openapi"
+        retries, on_malformed = given["max_retries"], given["on_malformed"]
+        max_retries = self.max_retries if retries is None else retries
+        retries_with_feedback = on_malformed == "retry" and max_retries > 0
+        fetches = given["fetch_urls"]
+        return Invocation(
             model=model,
-            capabilities=self._capabilities(model),
+            capabilities=capabilities,
             vertexai=self._uses_vertexai,
-            tools=given.get("tools") or (),
-            tool_choice=given.get("tool_choice"),
-            tool_config=given.get("tool_config"),
-            tool_schema=given.get("tool_schema"),
+            tools=tools,
+            tool_choice=choice,
+            schema_form=given.get("tool_schema") or best,
+            is_prompted=is_prompted,
+            tool_prompt=given.get("tool_prompt"),
             generation={name: given[name] for name in GENERATION_OPTIONS if name in given},
             safety_settings=given.get("safety_settings"),
             cached_content=given.get("cached_content"),
@@ -400,12 +423,20 @@ class GeminiOptions(BaseChatModel):
             extra_body=given.get("extra_body"),
             merges_system=given["convert_system_message_to_human"],
             repairs_history=given["on_broken_history"] == "repair",
-            returns_failures=given["on_malformed"] == "return",
-            refuses_empty=self._refuses_empty(given, kwargs),
+            returns_failures=on_malformed == "return",
+            # An agent would take an empty response for the end of its work.
+            rejects_empty=on_malformed == "raise"
+            or retries_with_feedback
+            or (bool(tools) and on_malformed != "return"),
+            retries_with_feedback=retries_with_feedback,
+            fetch_limits=FetchLimits() if fetches is True else fetches or None,
+            timeout_seconds=given["timeout"],
+            stream_timeout_seconds=given["stream_timeout"],
+            max_retries=max_retries,
+            max_retry_delay_seconds=given["max_retry_delay"],
         )
 
-    def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of one call: fields, `model_kwargs`, then what the call itself says."""
+    def _join_levels(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTION_FIELDS}
         every, given = self.model_kwargs, canonical_options(kwargs)
         if every:
@@ -414,78 +445,18 @@ class GeminiOptions(BaseChatModel):
             options = with_config_unpacked(without_retracted(options, every, given))
         for level in filter(None, (every, given)):
             join_level(options, level, RIVALS)
-        # What is bound as `stop_sequences` comes as `stop`; so this is what the call says.
+        # What is bound as `stop_sequences` arrives as `stop`, so this is set by the call itself.
         if stop is not None and kwargs.get("stop_sequences") is None:
             options["stop"] = _checked("stop", stop)
         return options
 
-    def _capabilities(self, model: str) -> Capabilities:
-        return capabilities_of(self.model_family or model)
-
-    def _option(self, name: str, kwargs: Mapping[str, Any]) -> Any:
-        """One of `_options`, without the others."""
-        for given in (canonical_options(kwargs), canonical_options(self.model_kwargs)):
-            if name in given:
-                return given[name]
-        return getattr(self, name)
-
-    def _calls_by_prompt(self, kwargs: Mapping[str, Any]) -> bool:
-        """Whether tools go as text in this call.
-
-        Raises:
-            InvalidOptionError: There is no such way.
-        """
-        way = self._option("tool_calling", kwargs)
-        match way:
-            case "auto" | None:
-                model = self._option("model", kwargs) or self.model
-                return not self._capabilities(model).calls_functions
-            case "native":
-                return False
-            case "prompted":
-                return True
-        raise InvalidOptionError(
-            f"tool_calling={way!r} is unknown; there are auto, native, prompted."
-        )
-
-    def _tool_prompt(self, kwargs: Mapping[str, Any]) -> str | None:
-        template: str | None = self._option("tool_prompt", kwargs)
-        return template
-
-    def _timeout(self, kwargs: Mapping[str, Any]) -> float | None:
-        seconds: float | None = self._option("timeout", kwargs)
-        return seconds
-
-    def _fetch_limits(self, kwargs: Mapping[str, Any]) -> FetchLimits | None:
-        """The limits of fetching, or `None` where nothing is fetched."""
-        chosen = self._option("fetch_urls", kwargs)
-        return FetchLimits() if chosen is True else chosen or None
-
-    def _stream_timeout(self, kwargs: Mapping[str, Any]) -> float | None:
-        seconds: float | None = self._option("stream_timeout", kwargs)
-        return seconds
-
-    def _may_ask_again(self, kwargs: Mapping[str, Any]) -> bool:
-        """Whether a failed answer is asked for once more."""
-        is_wanted = self._option("on_malformed", kwargs) == "retry"
-        return is_wanted and self._max_retries(kwargs) > 0
-
-    def _refuses_empty(self, given: Mapping[str, Any], kwargs: Mapping[str, Any]) -> bool:
-        """Whether an answer that ends well with nothing in it raises.
-
-        With tools it always does: an agent would take it for the end of its work.
-        """
-        if given["on_malformed"] == "return":
-            return False
-        return (
-            given["on_malformed"] == "raise"
-            or self._may_ask_again(kwargs)
-            or bool(given.get("tools"))
-        )
-
-    def _max_retries(self, kwargs: Mapping[str, Any]) -> int:
-        retries: int | None = self._option("max_retries", kwargs)
-        return self.max_retries if retries is None else retries
+    def _resolve_model_profile(self) -> ModelProfile | None:
+        every = spelled_as_fields(self.model_kwargs)
+        way = every.get("tool_calling", self.tool_calling)
+        called = capabilities_of(self.model_family or every.get("model") or self.model)
+        family = self.model_family or self.model
+        profile = profile_of(family, by_prompt=_is_prompted(way, called))
+        return cast("ModelProfile", OwnProfile(profile))
 
     # The client
 
@@ -539,13 +510,43 @@ _ALIASES = {f.alias: name for name, f in GeminiOptions.model_fields.items() if f
 _KNOWN_OPTIONS = GENERATION_OPTIONS | _CALL_OPTIONS
 _CHECKED = frozenset(
     name for name in OPTION_FIELDS if GeminiOptions.model_fields[name].annotation is not Any
-) - {"tool_calling", "extra_body"}
+) - {"extra_body"}
 """Options whose values are checked here, as the constructor checks them; not what `wire` reads."""
 _DEFAULTS = {
     name: GeminiOptions.model_fields[name].default
-    for name in ("n", "max_retry_delay", "fetch_urls", "on_broken_history", "on_malformed")
+    for name in (
+        "n",
+        "max_retry_delay",
+        "fetch_urls",
+        "tool_calling",
+        "on_broken_history",
+        "on_malformed",
+    )
 }
 """What None stands for, where a field has no None."""
+
+
+def spelled_as_fields(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options under the names of their fields, unchecked."""
+    named = {_ALIASES.get(key, key): value for key, value in kwargs.items()}
+    if (config := named.pop("generation_config", None)) is not None:
+        named = {**unpack_config("generation_config", config), **named}
+    return named
+
+
+def _is_prompted(way: str | None, capabilities: Capabilities) -> bool:
+    if way in {"auto", None}:
+        return not capabilities.calls_functions
+    return way == "prompted"
+
+
+def _resolve_tools(
+    given: Mapping[str, Any], capabilities: Capabilities
+) -> tuple[tuple[Mapping[str, Any], ...], ToolChoice]:
+    tools = tuple(bind_tools(given.get("tools") or ()))
+    refuse_unusable_tools(tools, capabilities)
+    choice = given.get("tool_choice"), given.get("tool_config")
+    return tools, resolve_tool_choice(choice[0], tools, capabilities, choice[1])
 
 
 def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,15 +18,12 @@ from langchain_gemini_tools.text_tools.prompt import (
 )
 from langchain_gemini_tools.text_tools.protocol import RESULT
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS, render_output_format
-from langchain_gemini_tools.wire.tools.choice import resolve_tool_choice
-from langchain_gemini_tools.wire.tools.declarations import bind_tools
-from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
+from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_gemini_tools.wire.request import CallOptions
-    from langchain_gemini_tools.wire.tools.choice import ToolChoice
+    from langchain_gemini_tools.wire.invocation import Invocation
 
 _MAX_STOPS = 5
 """How many stop sequences the API takes."""
@@ -38,40 +35,36 @@ class Instructions:
 
     texts: list[str]
     text_tools: TextTools
-    rest: CallOptions
+    rest: Invocation
 
 
-def render_instructions(options: CallOptions, template: str | None = None) -> Instructions:
+def render_instructions(invocation: Invocation) -> Instructions:
     """Take functions, their choice and JSON output out of a call's options, and put them in words.
 
     Args:
-        options: Everything about the call but its messages.
-        template: A text of the user's own around the tools.
+        invocation: The resolved invocation.
 
     Raises:
         InvalidInputError: Tools or options that cannot work.
     """
-    tools = bind_tools(options.tools)
-    refuse_unusable_tools(tools, options.capabilities.by_prompt())
-    choice = resolve_tool_choice(
-        options.tool_choice, tools, options.capabilities, options.tool_config
-    )
+    tools, choice = invocation.tools, invocation.tool_choice
     named = {tool["function"]["name"]: tool for tool in tools if "function" in tool}
     functions = {name: tool for name, tool in named.items() if choice.declares(name)}
-    texts, generation = _render_format(options, names=list(functions))
+    texts, generation = _render_format(invocation, names=list(functions))
     text_tools = TextTools(
         schemas={name: tool["function"].get("parameters") for name, tool in functions.items()},
         choice=_text_choice(choice),
         wants_json=bool(texts),
     )
     if functions:
-        texts.append(render_tool_prompt([*functions.values()], text_tools.choice, template))
+        texts.append(
+            render_tool_prompt([*functions.values()], text_tools.choice, invocation.tool_prompt)
+        )
         generation = _with_stop(generation)
     rest = replace(
-        options,
-        tools=[tool for tool in tools if "function" not in tool],
-        tool_choice=None,
-        tool_config=_without_calling(choice.settings),
+        invocation,
+        tools=tuple(tool for tool in tools if "function" not in tool),
+        tool_choice=ToolChoice(settings=_without_calling(choice.settings)),
         generation=generation,
     )
     return Instructions(texts, text_tools, rest)
@@ -88,8 +81,8 @@ def _text_choice(choice: ToolChoice) -> Choice:
             return Choice("AUTO", names)
 
 
-def _without_calling(settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    return {k: v for k, v in settings.items() if k != "functionCallingConfig"} or None
+def _without_calling(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in settings.items() if k != "functionCallingConfig"}
 
 
 def _with_stop(generation: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,19 +95,19 @@ def _with_stop(generation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _render_format(
-    options: CallOptions, *, names: list[str]
+    invocation: Invocation, *, names: list[str]
 ) -> tuple[list[str], Mapping[str, Any]]:
     """What the model is told about JSON output where it cannot be set, and the other settings."""
-    given = {key: value for key, value in options.generation.items() if value is not None}
+    given = {key: value for key, value in invocation.generation.items() if value is not None}
     output = {"responseMimeType": given.get("response_mime_type"), **render_output_format(given)}
     if output["responseMimeType"] != JSON:
-        return [], options.generation
+        return [], invocation.generation
     if names:
         raise InvalidOptionError(
             f"Tools that are called by prompt ({', '.join(names)}) exclude JSON output: the model "
             "could not call them. Use ToolStrategy or method='function_calling', or bind no tools."
         )
-    if options.capabilities.takes_json_output:
-        return [], options.generation
+    if invocation.capabilities.takes_json_output:
+        return [], invocation.generation
     others = {key: value for key, value in given.items() if key not in OUTPUT_FORMATS}
     return [render_json_prompt(output.get("responseJsonSchema"))], others

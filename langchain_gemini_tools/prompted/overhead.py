@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.findings import CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from langchain_gemini_tools.wire.request import CallOptions
+    from langchain_gemini_tools.wire.invocation import Invocation
 
 
 @dataclass(frozen=True)
@@ -36,26 +35,25 @@ class PromptOverhead:
 
 
 def measure_overhead(
-    options: CallOptions, template: str | None, count: Callable[[str], int] | None = None
+    invocation: Invocation, count: Callable[[str], int] | None = None
 ) -> PromptOverhead:
     """What the tools of these options add to a request.
 
     Args:
-        options: The options of a call.
-        template: A text of the user's own around the tools.
+        invocation: The resolved options.
         count: Counts the tokens of a text; without it they are estimated.
     """
     from langchain_gemini_tools.prompted.instructions import render_instructions
     from langchain_gemini_tools.text_tools.prompt import render_tool
 
-    told = render_instructions(options, template)
+    told = render_instructions(invocation)
     tokens_of = count or _estimate
     return PromptOverhead(
         tokens=tokens_of("\n\n".join(told.texts)),
         is_exact=count is not None,
         by_tool={
             tool["function"]["name"]: tokens_of(render_tool(tool["function"]))
-            for tool in bind_tools(options.tools)
+            for tool in invocation.tools
             if "function" in tool and tool["function"]["name"] in told.text_tools.schemas
         },
     )

@@ -37,12 +37,7 @@ from langchain_gemini_tools.text_tools.calling import (
     join_chunks,
     read_message,
 )
-from langchain_gemini_tools.wire.request import (
-    CallOptions,
-    RenderedRequest,
-    check_repairs,
-    render_request,
-)
+from langchain_gemini_tools.wire.request import RenderedRequest, check_repairs, render_request
 from langchain_gemini_tools.wire.response import StreamParser, without_valid_calls
 
 if TYPE_CHECKING:
@@ -51,6 +46,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.invocation import Invocation
 
 logger = logging.getLogger(__name__)
 
@@ -178,24 +174,21 @@ def _reading_partial(text_tools: TextTools) -> Iterator[None]:
         raise
 
 
-def render_prompted(
-    messages: Sequence[BaseMessage], options: CallOptions, template: str | None = None
-) -> PromptedRequest:
+def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> PromptedRequest:
     """Render one LangChain call as a Gemini call without function calling.
 
     Built-in tools stay what they are; functions go into the text.
 
     Args:
         messages: Any history, also one that other models wrote.
-        options: Everything else about the call.
-        template: A text of the user's own around the tools.
+        invocation: The resolved options.
 
     Raises:
         InvalidInputError: Something that the API would refuse, or that it has no form for.
     """
-    told = render_instructions(options, template)
+    told = render_instructions(invocation)
     conversation, repairs = render_conversation(messages)
-    check_repairs(repairs, options)
+    check_repairs(repairs, invocation)
     # Behind the user's own; blank lines keep texts apart that the model reads as one.
     has_system = any(isinstance(message, SystemMessage) for _, message in conversation)
     lead = "\n\n" if has_system else ""
@@ -213,6 +206,7 @@ def render_prompted(
         encoded=request.encoded,
         repairs=[*repairs, *(repair for repair in later if repair not in repairs)],
         context=request.context,
+        invocation=invocation,
         text_tools=told.text_tools,
     )
 

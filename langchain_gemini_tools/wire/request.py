@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,15 +29,9 @@ from langchain_gemini_tools.wire.generation import (
 from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.builtin import uses_computer
-from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.declarations import (
-    SchemaForm,
-    bind_tools,
-    names_of_parameters,
-    render_tools,
-)
+from langchain_gemini_tools.wire.tools.choice import render_tool_config
+from langchain_gemini_tools.wire.tools.declarations import names_of_parameters, render_tools
 from langchain_gemini_tools.wire.tools.error_paths import name_places
-from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
 from langchain_gemini_tools.wire.tools.names import (
     function_names,
     names_by_wire_name,
@@ -50,63 +44,23 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatResult
 
     from langchain_gemini_tools.errors import ResponseError
-    from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.invocation import Invocation
 
 
 _COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfig")
 """Every other field of a request is unknown to Vertex AI's `countTokens`: a 400."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallOptions:
-    """Everything about one call but its messages."""
-
-    model: str
-    capabilities: Capabilities
-    vertexai: bool = False
-    tools: Sequence[Any] = ()
-    tool_choice: Any = None
-    tool_config: Any = None
-    tool_schema: SchemaForm | None = None
-    """The form in which schemas are sent; by default the best that the model takes."""
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    """Sampling, output format, thinking: see `generation.py`."""
-    safety_settings: Any = None
-    cached_content: str | None = None
-    continuation_token: str | None = None
-    """From the metadata of an answer that ended with CONTINUATION: go on with it."""
-    labels: Mapping[str, str] | None = None
-    extra_body: Mapping[str, Any] | None = None
-    """Fields that this package does not know yet, merged over the body."""
-    merges_system: bool = False
-    """Send system messages as the first user text."""
-    repairs_history: bool = True
-    returns_failures: bool = False
-    """Hand over malformed answers instead of raising."""
-    refuses_empty: bool = False
-    """Raise where an answer ends well with nothing in it, instead of marking it."""
-
-    @property
-    def form(self) -> SchemaForm:
-        """The form in which schemas are sent."""
-        best: SchemaForm = "json_schema" if self.capabilities.takes_json_schema else "openapi"
-        return self.tool_schema or best
-
-    @property
-    def circulates_server_tools(self) -> bool:
-        """Whether what tools on Google's side did may go back to it."""
-        return self.capabilities.combines_builtin_tools_with_functions and not self.vertexai
-
-
 @dataclass(frozen=True)
 class RenderedRequest:
-    """A request, what was mended for it, and what its answer is read with."""
+    """A request, the repairs made for it, and what its response is parsed with."""
 
     encoded: bytes
     """The body's JSON, as it goes over the wire."""
     repairs: list[Repair]
     context: ResponseContext
+    invocation: Invocation
     is_second_try: bool = False
 
     def __repr__(self) -> str:
@@ -162,91 +116,89 @@ class RenderedRequest:
             raise
 
 
-def render_request(messages: Sequence[BaseMessage], options: CallOptions) -> RenderedRequest:
+def render_request(messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
     """Render one LangChain call as one Gemini call; equal input gives an equal request.
 
     Raises:
         InvalidInputError: Something that the API would refuse, or that it has no form for.
     """
-    tools = bind_tools(options.tools)
-    refuse_unusable_tools(tools, options.capabilities)
-    choice = resolve_tool_choice(
-        options.tool_choice, tools, options.capabilities, options.tool_config
-    )
+    tools, choice = invocation.tools, invocation.tool_choice
+    capabilities = invocation.capabilities
     system, others = split_system(messages)
     renamed = names_of_parameters(tools)
     reader = Reader(
-        options.capabilities,
-        options.model,
-        vertexai=options.vertexai,
+        capabilities,
+        invocation.model,
+        vertexai=invocation.vertexai,
         parameter_names=renamed,
         declared=function_names(tools) if any(map(uses_computer, tools)) else None,
-        takes_server_parts=options.circulates_server_tools,
+        takes_server_parts=invocation.circulates_server_tools,
     )
     instruction = render_system(system)
     opening: list[gemini.Part] = []
-    if instruction and (options.merges_system or not options.capabilities.takes_system_instruction):
+    if instruction and (invocation.merges_system or not capabilities.takes_system_instruction):
         opening, instruction = instruction["parts"], None
     is_large = any(map(_is_large, messages))
     conversation = Conversation(
-        opening, signs_calls=options.capabilities.checks_call_signatures, is_large=is_large
+        opening, signs_calls=capabilities.checks_call_signatures, is_large=is_large
     )
     render_contents(others, reader, conversation)
     body = {
         "systemInstruction": instruction,
         "contents": conversation,
-        "tools": render_tools(tools, choice, options.form),
+        "tools": render_tools(tools, choice, invocation.schema_form),
         "toolConfig": render_tool_config(
             choice,
             tools,
-            options.capabilities,
-            vertexai=options.vertexai,
+            capabilities,
+            vertexai=invocation.vertexai,
             # The tool config of a cache is in the cache.
-            has_server_parts=conversation.holds_server_tools and not options.cached_content,
+            has_server_parts=conversation.holds_server_tools and not invocation.cached_content,
         ),
-        "generationConfig": render_generation_config(options.generation, options.capabilities),
-        "safetySettings": render_safety_settings(options.safety_settings),
-        "cachedContent": options.cached_content,
-        "continuationToken": options.continuation_token,
-        "labels": options.labels,
+        "generationConfig": render_generation_config(invocation.generation, capabilities),
+        "safetySettings": render_safety_settings(invocation.safety_settings),
+        "cachedContent": invocation.cached_content,
+        "continuationToken": invocation.continuation_token,
+        "labels": invocation.labels,
     }
     present = {key: value for key, value in body.items() if value}
-    present = _merge(present, plain(options.extra_body or {}))
-    _check_combinations(present, options)
-    check_repairs(conversation.repairs, options)
+    present = _merge(present, plain(invocation.extra_body or {}))
+    _check_combinations(present, invocation)
+    check_repairs(conversation.repairs, invocation)
     return RenderedRequest(
         encoded=_encode(present, is_large=is_large),
         repairs=conversation.repairs,
-        context=_reply_context(tools, renamed, options),
+        context=_reply_context(tools, renamed, invocation),
+        invocation=invocation,
     )
 
 
 def _reply_context(
     tools: Sequence[Mapping[str, Any]],
     renamed: Mapping[str, Mapping[str, str]],
-    options: CallOptions,
+    invocation: Invocation,
 ) -> ResponseContext:
     """What leads back from the wire's names to the user's, and what counts as an answer."""
     return ResponseContext(
-        model=options.model,
-        vertexai=options.vertexai,
+        model=invocation.model,
+        vertexai=invocation.vertexai,
         tool_names=names_by_wire_name(tools),
         parameter_names={
             tool: {wire: name for name, wire in names.items()} for tool, names in renamed.items()
         },
         runs_remote_tools=any("mcpServers" in tool for tool in tools),
-        returns_failures=options.returns_failures,
-        refuses_empty=options.refuses_empty,
+        returns_failures=invocation.returns_failures,
+        refuses_empty=invocation.rejects_empty,
     )
 
 
-def render_counting(request: RenderedRequest, *, vertexai: bool) -> bytes:
+def render_counting(request: RenderedRequest) -> bytes:
     """What asks for the number of tokens in a request: the two backends take different bodies."""
     body: gemini.JsonObject = {**request.body}
-    if vertexai:
+    if request.invocation.vertexai:
         asked = {key: body[key] for key in _COUNTED_ON_VERTEX if key in body}
     else:
-        model = request.context.model
+        model = request.invocation.model
         name = model if "/" in model else f"models/{model}"
         asked = {"generateContentRequest": {"model": name, **body}}
     return encode_json(asked, is_large=len(request.encoded) > LARGE)
@@ -264,13 +216,13 @@ def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def check_repairs(repairs: Sequence[Repair], options: CallOptions) -> None:
+def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
     """Refuse a history that had to be mended, where that is not wanted.
 
     Raises:
         InvalidHistoryError: A repair that says something else than the messages did.
     """
-    if options.repairs_history:
+    if invocation.repairs_history:
         return
     for repair in repairs:
         if not repair.is_harmless:
@@ -280,30 +232,30 @@ def check_repairs(repairs: Sequence[Repair], options: CallOptions) -> None:
             )
 
 
-def _check_combinations(body: Mapping[str, Any], options: CallOptions) -> None:
+def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None:
     """Refuse what the API answers with 400, in words that say what would work."""
     has_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
-    if body.get("tools") and not options.capabilities.calls_functions:
+    if body.get("tools") and not invocation.capabilities.calls_functions:
         raise InvalidOptionError(
-            f"{options.model} takes no tools of the API. Functions are called by prompt unless "
+            f"{invocation.model} takes no tools of the API. Functions are called by prompt unless "
             "tool_calling='native'; for the API's own tools, use a Gemini model."
         )
     if has_json and body.get("tools"):
-        _check_json_beside_tools(body["tools"], options)
-    if options.cached_content and (body.keys() & {"tools", "toolConfig", "systemInstruction"}):
+        _check_json_beside_tools(body["tools"], invocation)
+    if invocation.cached_content and (body.keys() & {"tools", "toolConfig", "systemInstruction"}):
         raise InvalidOptionError(
             "With cached_content, tools and system messages belong into the cache: "
             "create it with them, and leave them out of the call."
         )
-    if options.labels and not options.vertexai:
+    if invocation.labels and not invocation.vertexai:
         raise InvalidOptionError("labels exist on Vertex AI only. Leave them out, or use vertexai.")
 
 
-def _check_json_beside_tools(tools: Sequence[Any], options: CallOptions) -> None:
-    if not options.capabilities.combines_json_output_with_functions:
-        names = function_names(bind_tools(options.tools)) or [key for tool in tools for key in tool]
+def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> None:
+    if not invocation.capabilities.combines_json_output_with_functions:
+        names = function_names(invocation.tools) or [key for tool in tools for key in tool]
         raise InvalidOptionError(
-            f"{options.model} does not give JSON output while tools are bound "
+            f"{invocation.model} does not give JSON output while tools are bound "
             f"({', '.join(names)}). Use ToolStrategy or method='function_calling', or gemini-3."
         )
 

@@ -19,7 +19,6 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
-from langchain_gemini_tools.retry import RetryPolicy, tell_surrounding_run
 
 Json = dict[str, Any]
 
@@ -316,12 +315,17 @@ def test_limits_of_a_call_are_no_part_of_the_body(option: str, value: Any) -> No
 def test_limits_may_be_options_of_every_call() -> None:
     options: Json = {"model_kwargs": {"request_timeout": 1.5, "retries": 2}}
     chat = ChatGemini(model=GEMINI_3, timeout=9.0, max_retries=9, **options)
-    assert (chat._timeout({}), chat._timeout({"timeout": None})) == (1.5, None)
-    tell: Json = {"on_retry": tell_surrounding_run}
-    assert chat._retries({}) == RetryPolicy(2, **tell)
-    assert chat._retries({"max_retries": 0}) == RetryPolicy(0, **tell)
-    assert chat._retries({"max_retries": None}) == RetryPolicy(9, **tell)
-    assert chat._retries({"max_retry_delay": 5.0}) == RetryPolicy(2, 5.0, **tell)
+    found = [
+        (call.timeout_seconds, call.max_retries, call.max_retry_delay_seconds)
+        for call in (
+            chat.preview("Hi").invocation,
+            chat.preview("Hi", timeout=None).invocation,
+            chat.preview("Hi", max_retries=0).invocation,
+            chat.preview("Hi", max_retries=None).invocation,
+            chat.preview("Hi", max_retry_delay=5.0).invocation,
+        )
+    ]
+    assert found == [(1.5, 2, 60.0), (None, 2, 60.0), (1.5, 0, 60.0), (1.5, 9, 60.0), (1.5, 2, 5.0)]
 
 
 def test_preview_takes_what_invoke_takes() -> None:

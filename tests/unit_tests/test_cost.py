@@ -8,7 +8,10 @@ too: each of them may go through everything that is alive.
 from __future__ import annotations
 
 import gc
+import importlib.util
+import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +19,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 import langchain_gemini_tools
-from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools import ChatGemini, options
 from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.wire.request import render_request
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
     Json = dict[str, Any]
+
+hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
 
 PACKAGE = str(Path(langchain_gemini_tools.__file__).parent)
 MODEL = ChatGemini(model="gemini-3-flash-preview", api_key="not-used")
@@ -120,10 +125,8 @@ HISTORIES: dict[str, Callable[[int], list[BaseMessage]]] = {
 
 
 def rendering(messages: list[BaseMessage]) -> Callable[[], object]:
-    def render() -> None:
-        render_request([HumanMessage("Hello"), *messages], MODEL._call_options(None, {}))
-
-    return render
+    invocation = MODEL.preview("Hello").invocation
+    return lambda: render_request([HumanMessage("Hello"), *messages], invocation)
 
 
 # Replies
@@ -272,9 +275,42 @@ def test_one_more_stays_within_its_budget(name: str) -> None:
 
 
 def test_a_call_stays_within_its_budget() -> None:
-    work = rendering([])
-    work()
-    assert lines_run(work) <= CALL_BUDGET * TOLERANCE
+    MODEL.preview("Hello")
+    assert lines_run(lambda: MODEL.preview("Hello")) <= CALL_BUDGET * TOLERANCE
+
+
+def times_entered(function: Callable[[], object]) -> Counter[str]:
+    """How often each function of `options.py` is entered."""
+    count: Counter[str] = Counter()
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename == options.__file__:
+            count[frame.f_code.co_name] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def respond(request: Any) -> Any:
+    body = json.dumps(reply({"text": "Hello"}, finish_reason="STOP"))
+    is_stream = request.url.path.endswith(":streamGenerateContent")
+    return hx.Response(200, text=f"data: {body}\n\n" if is_stream else body)
+
+
+@pytest.mark.parametrize(
+    "use", [lambda model: model.invoke("Hi"), lambda model: [*model.stream("Hi")]]
+)
+def test_options_are_resolved_once_per_invocation(use: Callable[..., object]) -> None:
+    transport = {"transport": hx.MockTransport(respond)}
+    model = ChatGemini(model="gemini-3-flash-preview", api_key="not-used", client_args=transport)
+    bound = model.bind_tools(tools(1), temperature=0.5)
+    count = times_entered(lambda: use(bound))
+    assert (count["_resolve"], count["_join_levels"], count["canonical_options"]) == (1, 1, 1)
 
 
 def test_a_long_history_does_not_wake_the_garbage_collector() -> None:

@@ -51,7 +51,7 @@ def test_a_value_that_the_constructor_refuses_is_refused_in_a_call(name: str, va
         next(ChatGemini(model=GEMINI_3).stream("Hi", **given))
 
 
-@pytest.mark.parametrize(("name", "value"), [each for each in WRONG if each[0] != "tool_calling"])
+@pytest.mark.parametrize(("name", "value"), WRONG)
 def test_it_is_refused_among_the_options_of_every_call(name: str, value: Any) -> None:
     every: Json = {"model_kwargs": {name: value}}
     with pytest.raises(ValidationError, match=name):
@@ -59,31 +59,47 @@ def test_it_is_refused_among_the_options_of_every_call(name: str, value: Any) ->
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "field", "read"),
+    [
+        ("timeout", "3", "timeout_seconds", 3.0),
+        ("timeout", None, "timeout_seconds", None),
+        ("stream_timeout", "5", "stream_timeout_seconds", 5.0),
+        ("max_retries", "2", "max_retries", 2),
+        ("max_retry_delay", None, "max_retry_delay_seconds", 60.0),
+        ("fetch_urls", "yes", "fetch_limits", FetchLimits()),
+        ("fetch_urls", {"max_bytes": 5}, "fetch_limits", FetchLimits(max_bytes=5)),
+        ("fetch_urls", None, "fetch_limits", None),
+        ("tool_calling", None, "is_prompted", False),
+        ("on_malformed", None, "retries_with_feedback", True),
+    ],
+)
+def test_a_value_is_read_as_by_the_constructor(
+    name: str, value: Any, field: str, read: Any
+) -> None:
+    fields: Json = {"on_malformed": "raise", "max_retry_delay": 1.0, "tool_calling": "prompted"}
+    chat = ChatGemini(model=GEMINI_3, **fields)
+    assert getattr(chat.preview("Hi", **{name: value}).invocation, field) == read
+
+
+@pytest.mark.parametrize(
     ("name", "value", "read"),
     [
-        ("timeout", "3", 3.0),
-        ("stream_timeout", "5", 5.0),
-        ("max_retries", "2", 2),
-        ("fetch_urls", "yes", True),
-        ("fetch_urls", {"max_bytes": 5}, FetchLimits(max_bytes=5)),
         ("stop", "a", ["a"]),
         ("stop", ("a", "b"), ["a", "b"]),
         ("n", None, 1),
-        ("on_malformed", None, "retry"),
-        ("max_retry_delay", None, 60.0),
-        ("timeout", None, None),
+        ("seed", 1, 1),
+        ("seed", 1.0, 1),
+        ("seed", True, 1),
+        ("include_thoughts", 1, True),
     ],
 )
-def test_a_value_is_read_as_by_the_constructor(name: str, value: Any, read: Any) -> None:
-    fields: Json = {"n": 2, "on_malformed": "raise", "max_retry_delay": 1.0}
-    chat = ChatGemini(model=GEMINI_3, **fields)
-    assert chat._option(name, {name: value}) == read
-
-
-def test_a_value_that_equals_another_of_another_type_is_read_for_itself() -> None:
-    chat = ChatGemini(model=GEMINI_3)
-    assert [chat._option("seed", {"seed": value}) for value in (1, 1.0, True)] == [1, 1, 1]
-    assert chat._option("include_thoughts", {"include_thoughts": 1}) is True
+def test_a_generation_option_is_read_as_by_the_constructor(
+    name: str, value: Any, read: Any
+) -> None:
+    fields: Json = {"n": 2}
+    chat = ChatGemini(model="gemini-2.5-flash", **fields)
+    found = chat.preview("Hi", **{name: value}).invocation.generation[name]
+    assert (found, type(found)) == (read, type(read))
 
 
 def test_enums_of_the_sdk_are_taken_in_a_call() -> None:

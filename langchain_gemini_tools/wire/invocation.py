@@ -1,0 +1,90 @@
+"""`Invocation`: everything about one use of the model except its messages.
+
+`options.py` resolves one from the constructor, `model_kwargs`, bound options and the call, once per
+invocation. From there on it travels with the request, and no other module reads an option again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.wire.tools.choice import ToolChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_gemini_tools.facts.models import Capabilities
+    from langchain_gemini_tools.wire.tools.declarations import SchemaForm
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchLimits:
+    """What `fetch_urls` may download. The limits apply to all files of one request together."""
+
+    max_bytes: int = 20_000_000
+    timeout_seconds: float = 20.0
+    max_redirects: int = 3
+    allow_http: bool = False
+    """Allow `http://`, which can be read and changed in transit."""
+    allow_hosts: tuple[str, ...] = ()
+    """Hosts that are allowed even if they are private, on every port and without a check."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.allow_hosts, str):
+            raise InvalidOptionError(
+                f"allow_hosts must be a list: use allow_hosts=[{self.allow_hosts!r}]."
+            )
+        object.__setattr__(self, "allow_hosts", tuple(self.allow_hosts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """The resolved options of one use of the model."""
+
+    model: str
+    capabilities: Capabilities
+    vertexai: bool = False
+
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Bound and checked."""
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    schema_form: SchemaForm = "json_schema"
+    """How schemas of tools are sent."""
+    is_prompted: bool = False
+    """Describe functions in the prompt instead of declaring them to the API."""
+    tool_prompt: str | None = None
+    """The user's template for prompted tools."""
+
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    """Sampling, output format and thinking; see `generation.py`."""
+    safety_settings: Any = None
+    cached_content: str | None = None
+    continuation_token: str | None = None
+    """From the metadata of a response that ended with CONTINUATION: continue that response."""
+    labels: Mapping[str, str] | None = None
+    extra_body: Mapping[str, Any] | None = None
+    """Fields that this package does not know, merged into the body."""
+
+    merges_system: bool = False
+    """Send system messages as the first user text."""
+    repairs_history: bool = True
+    returns_failures: bool = False
+    """Return malformed responses instead of raising."""
+    rejects_empty: bool = False
+    """Raise if a response is complete but empty, instead of marking it."""
+    retries_with_feedback: bool = False
+    """Send a malformed response back once, with a description of what was wrong."""
+
+    fetch_limits: FetchLimits | None = None
+    """Limits for downloading media that messages name by URL; `None` downloads nothing."""
+    timeout_seconds: float | None = None
+    stream_timeout_seconds: float | None = None
+    max_retries: int = 0
+    max_retry_delay_seconds: float = 60.0
+
+    @property
+    def circulates_server_tools(self) -> bool:
+        """Whether the parts that server-side tools produced may be sent back."""
+        return self.capabilities.combines_builtin_tools_with_functions and not self.vertexai
