@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from tests.emulator.script import Fault
 
-WAYS = ["invoke", "ainvoke", "stream", "astream"]
-STREAMS = ["stream", "astream"]
-
 QUESTION = "Weather in Oslo?"
 
 

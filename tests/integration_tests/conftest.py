@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration_tests.play import Play
+from tests.rotation import LIBRARIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +26,6 @@ def play(
     yield Play(emulator, make_model, request.param)
     assert emulator.refusals == []
     assert emulator.pending_replies == 0
-
-
-LIBRARIES = [name for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
 
 
 @pytest.fixture(params=LIBRARIES)

@@ -16,9 +16,9 @@ from langchain_gemini_tools.errors import GeminiInvalidRequestError, GeminiRateL
 from langchain_gemini_tools.testing import StaleCassetteError, cassette
 from tests.emulator import ACCESS_TOKEN, API_KEY, Emulator, faults
 from tests.emulator.memory import Memory
-from tests.integration_tests.asking import QUESTION, WAYS, ask
-from tests.integration_tests.conftest import LIBRARIES
+from tests.integration_tests.asking import QUESTION, ask
 from tests.integration_tests.taping import FILE, edit_file, gemini
+from tests.rotation import LIBRARIES, WAYS
 
 if TYPE_CHECKING:
     from langchain_gemini_tools import ChatGemini

@@ -26,8 +26,9 @@ from langchain_gemini_tools.testing import (
     cassette,
 )
 from tests.emulator import API_KEY, Emulator, faults
-from tests.integration_tests.asking import QUESTION, WAYS, ask, raw
+from tests.integration_tests.asking import QUESTION, ask, raw
 from tests.integration_tests.taping import FILE, gemini, interactions
+from tests.rotation import WAYS
 
 if TYPE_CHECKING:
     from pathlib import Path

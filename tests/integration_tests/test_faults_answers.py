@@ -15,8 +15,9 @@ from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
 from tests.emulator import ACCESS_TOKEN
-from tests.integration_tests.asking import STREAMS, WAYS, ask
+from tests.integration_tests.asking import ask
 from tests.integration_tests.play import get_weather
+from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
     from tests.conftest import MakeModel
@@ -162,8 +163,7 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", REFUSED)
+@rotated(name=list(REFUSED), way=WAYS)
 async def test_what_is_no_answer_is_raised_with_its_reason(
     emulator: Emulator, make_model: MakeModel, name: str, way: str
 ) -> None:
@@ -186,7 +186,7 @@ async def test_what_is_no_answer_is_raised_with_its_reason(
     assert (type(twin), twin.__dict__) == (type(error), error.__dict__)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 async def test_no_candidates_are_asked_for_once_more(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
@@ -202,8 +202,7 @@ async def test_no_candidates_are_asked_for_once_more(
     assert len(emulator.requests) == (3 if is_stream else 2)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", TAKEN)
+@rotated(name=list(TAKEN), way=WAYS)
 async def test_an_answer_that_ended_oddly_tells_how(
     emulator: Emulator, make_model: MakeModel, name: str, way: str
 ) -> None:
@@ -226,8 +225,7 @@ async def test_an_answer_that_ended_oddly_tells_how(
 # A call that MAX_TOKENS cut while its arguments were streaming (Vertex AI).
 
 
-@pytest.mark.parametrize("way", STREAMS)
-@pytest.mark.parametrize("reason", ["MAX_TOKENS", "STOP", None])
+@rotated(reason=["MAX_TOKENS", "STOP", None], way=STREAMS)
 async def test_a_call_cut_inside_its_arguments_is_no_call(
     emulator: Emulator, make_model: MakeModel, reason: str | None, way: str
 ) -> None:

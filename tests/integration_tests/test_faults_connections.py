@@ -19,7 +19,8 @@ from langchain_core import exceptions as core
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.client import transport
 from tests.emulator import API_KEY, Emulator, faults
-from tests.integration_tests.asking import STREAMS, TWICE, WAYS, ask, raw, retries_told
+from tests.integration_tests.asking import TWICE, ask, raw, retries_told
+from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,8 +33,7 @@ pytestmark = pytest.mark.usefixtures("no_pauses")
 # Redirects.
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@rotated(status=[301, 302, 307, 308], way=WAYS)
 async def test_no_redirect_takes_the_key_or_the_prompt_to_another_host(
     emulator: Emulator, make_model: MakeModel, library: str, status: int, way: str
 ) -> None:
@@ -51,10 +51,7 @@ async def test_no_redirect_takes_the_key_or_the_prompt_to_another_host(
 # Time. The error says that the call may be repeated; the call itself does not.
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "fault", [faults.slow_first_byte(30), faults.stall(30, after=0)], ids=["head", "body"]
-)
+@rotated(fault={"head": faults.slow_first_byte(30), "body": faults.stall(30, after=0)}, way=WAYS)
 async def test_silence_ends_with_the_timeout_after_one_request(
     emulator: Emulator, make_model: MakeModel, library: str, fault: Fault, way: str
 ) -> None:
@@ -69,7 +66,7 @@ async def test_silence_ends_with_the_timeout_after_one_request(
     assert len(emulator.requests) == 1
 
 
-@pytest.mark.parametrize("way", STREAMS)
+@rotated(way=STREAMS)
 async def test_a_stall_inside_a_stream_keeps_what_had_arrived(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:
@@ -83,7 +80,7 @@ async def test_a_stall_inside_a_stream_keeps_what_had_arrived(
     assert len(emulator.requests) == 1
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 async def test_signs_of_life_are_no_answer(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:
@@ -93,7 +90,7 @@ async def test_signs_of_life_are_no_answer(
     assert len(emulator.requests) == 1
 
 
-@pytest.mark.parametrize("way", STREAMS)
+@rotated(way=STREAMS)
 async def test_a_stream_that_never_ends_is_ended(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:
@@ -138,7 +135,7 @@ async def test_a_silent_stream_ends_with_the_stream_timeout(
     assert len(emulator.requests) == 1
 
 
-@pytest.mark.parametrize("way", STREAMS)
+@rotated(way=STREAMS)
 async def test_what_the_reader_of_a_stream_takes_is_not_held_against_it(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
@@ -153,7 +150,7 @@ async def test_what_the_reader_of_a_stream_takes_is_not_held_against_it(
     assert len(emulator.requests) == 1
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 async def test_an_answer_without_an_end_is_not_taken_in(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:
@@ -190,8 +187,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("coding", BOMBS)
+@rotated(coding=list(BOMBS), way=WAYS)
 async def test_a_small_answer_does_not_unpack_to_a_huge_one(
     emulator: Emulator, make_model: MakeModel, library: str, coding: str, way: str
 ) -> None:
@@ -207,8 +203,7 @@ async def test_a_small_answer_does_not_unpack_to_a_huge_one(
     assert peak < BOMB_BYTES / 3
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("word", ["utf-8", "identity", "", "none"])
+@rotated(word=["utf-8", "identity", "", "none"], way=WAYS)
 async def test_a_word_that_packs_nothing_is_passed_over(
     emulator: Emulator, make_model: MakeModel, library: str, word: str, way: str
 ) -> None:
@@ -219,9 +214,8 @@ async def test_a_word_that_packs_nothing_is_passed_over(
 # Connections.
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "fault", [faults.cut_before_headers(), faults.cut_connection(after=0)], ids=["head", "body"]
+@rotated(
+    fault={"head": faults.cut_before_headers(), "body": faults.cut_connection(after=0)}, way=WAYS
 )
 async def test_a_lost_connection_is_tried_again_and_then_told(
     *,
@@ -243,7 +237,7 @@ async def test_a_lost_connection_is_tried_again_and_then_told(
     assert retries_told(caplog) == TWICE
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 async def test_a_server_that_takes_no_connection_is_nobody_there(
     *,
     make_model: MakeModel,
@@ -310,8 +304,7 @@ NOWHERE: dict[str, tuple[bytes | None, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", NOWHERE)
+@rotated(name=list(NOWHERE), way=WAYS)
 async def test_nobody_there_is_tried_again_and_then_told(
     make_model: MakeModel, caplog: pytest.LogCaptureFixture, library: str, name: str, way: str
 ) -> None:
@@ -333,8 +326,7 @@ async def test_nobody_there_is_tried_again_and_then_told(
         assert API_KEY.encode() not in b"".join(heard)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("base_url", ["ftp://gemini.invalid", "http://", "http://[::1", "gemini"])
+@rotated(base_url=["ftp://gemini.invalid", "http://", "http://[::1", "gemini"], way=WAYS)
 async def test_an_address_that_is_none_is_refused_at_once(
     make_model: MakeModel, caplog: pytest.LogCaptureFixture, base_url: str, way: str
 ) -> None:

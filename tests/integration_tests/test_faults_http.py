@@ -16,7 +16,8 @@ from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
 from tests.emulator import API_KEY, faults
-from tests.integration_tests.asking import TWICE, WAYS, ask, raw, retries_told
+from tests.integration_tests.asking import TWICE, ask, raw, retries_told
+from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
     from tests.conftest import MakeModel
@@ -282,8 +283,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@rotated(case=CASES, way=WAYS)
 async def test_a_refusal_becomes_its_error(
     *,
     emulator: Emulator,
@@ -319,9 +319,9 @@ async def test_a_refusal_becomes_its_error(
     assert (type(twin), str(twin), twin.code) == (type(error), case.line, case.code)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "name", [*(name for name, case in CASES.items() if case.is_retried), "cut-before-headers"]
+@rotated(
+    name=[*(name for name, case in CASES.items() if case.is_retried), "cut-before-headers"],
+    way=WAYS,
 )
 async def test_what_is_worth_repeating_is_repeated_until_it_is_answered(
     emulator: Emulator, make_model: MakeModel, name: str, way: str
@@ -335,7 +335,7 @@ async def test_what_is_worth_repeating_is_repeated_until_it_is_answered(
     assert emulator.requests[0].raw == emulator.requests[1].raw
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 async def test_no_retries_means_one_request(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
@@ -348,37 +348,28 @@ async def test_no_retries_means_one_request(
 # What comes with status 200 and is no answer.
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    ("body", "unary", "streamed"),
-    [
-        pytest.param(
+@rotated(
+    case={
+        "login-page": (
             "<!DOCTYPE html><title>Sign in</title>",
             errors.UnreadableResponseError,
             errors.UnreadableResponseError,
-            id="login-page",
         ),
-        pytest.param(
-            b"", errors.UnreadableResponseError, errors.TruncatedStreamError, id="empty-body"
-        ),
-        pytest.param(
-            "[]", errors.UnreadableResponseError, errors.TruncatedStreamError, id="empty-list"
-        ),
-        pytest.param(
-            "null", errors.UnreadableResponseError, errors.UnreadableResponseError, id="json-null"
-        ),
-    ],
+        "empty-body": (b"", errors.UnreadableResponseError, errors.TruncatedStreamError),
+        "empty-list": ("[]", errors.UnreadableResponseError, errors.TruncatedStreamError),
+        "json-null": ("null", errors.UnreadableResponseError, errors.UnreadableResponseError),
+    },
+    way=WAYS,
 )
 async def test_a_200_that_is_no_reply_is_not_taken_for_one(
     *,
     emulator: Emulator,
     make_model: MakeModel,
     library: str,
-    body: Any,
-    unary: type[errors.ResponseError],
-    streamed: type[errors.ResponseError],
+    case: tuple[Any, type[errors.ResponseError], type[errors.ResponseError]],
     way: str,
 ) -> None:
+    body, unary, streamed = case
     for _ in range(3):
         emulator.reply(fault=raw(200, body))
     with pytest.raises(streamed if way.endswith("stream") else unary) as raised:

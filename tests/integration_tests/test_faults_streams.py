@@ -19,7 +19,8 @@ from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
 from tests.emulator import faults
-from tests.integration_tests.asking import QUESTION, STREAMS, TWICE, WAYS, ask, retries_told
+from tests.integration_tests.asking import QUESTION, TWICE, ask, retries_told
+from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
     from tests.conftest import MakeModel
@@ -158,8 +159,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("way", STREAMS)
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@rotated(case=CASES, way=STREAMS)
 async def test_a_broken_stream_becomes_its_error(
     *,
     emulator: Emulator,
@@ -188,8 +188,7 @@ async def test_a_broken_stream_becomes_its_error(
     assert (type(twin), str(twin), twin.partial) == (type(error), str(error), error.partial)
 
 
-@pytest.mark.parametrize("way", STREAMS)
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.requests == 3])
+@rotated(name=[name for name, case in CASES.items() if case.requests == 3], way=STREAMS)
 async def test_a_stream_that_fails_before_its_first_chunk_is_begun_again(
     emulator: Emulator, make_model: MakeModel, name: str, way: str
 ) -> None:
@@ -211,8 +210,7 @@ BROKEN_ENDS = {
 }
 
 
-@pytest.mark.parametrize("way", STREAMS)
-@pytest.mark.parametrize("name", BROKEN_ENDS)
+@rotated(name=list(BROKEN_ENDS), way=STREAMS)
 async def test_a_whole_call_before_a_broken_end_is_not_released(
     emulator: Emulator, make_model: MakeModel, library: str, name: str, way: str
 ) -> None:
@@ -240,8 +238,7 @@ async def _run(agent: Any, way: str) -> None:
             [_ async for _ in agent.astream(asked, stream_mode="messages")]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", BROKEN_ENDS)
+@rotated(name=list(BROKEN_ENDS), way=WAYS)
 async def test_an_agent_runs_no_tool_of_a_broken_stream(
     emulator: Emulator, make_model: MakeModel, name: str, way: str
 ) -> None:
@@ -283,8 +280,7 @@ HARMLESS: dict[str, Fault] = {
 UMLAUTS = "Sonnig in Tromsø: 🌞 23 °C, schön."
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", HARMLESS)
+@rotated(name=list(HARMLESS), way=WAYS)
 async def test_an_odd_form_makes_no_difference(
     emulator: Emulator, make_model: MakeModel, library: str, name: str, way: str
 ) -> None:
@@ -307,7 +303,7 @@ async def test_an_odd_form_makes_no_difference(
         assert answer.usage_metadata == plain.usage_metadata
 
 
-@pytest.mark.parametrize("way", STREAMS)
+@rotated(way=STREAMS)
 async def test_separators_of_unicode_end_no_line(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:
@@ -316,7 +312,7 @@ async def test_separators_of_unicode_end_no_line(
     assert answer.text == "a\u2028b\u0085c\u2029"
 
 
-@pytest.mark.parametrize("way", STREAMS)
+@rotated(way=STREAMS)
 async def test_a_stall_inside_the_timeout_is_only_slow(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:

@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_gemini_tools import ChatGemini, FetchLimits
 from langchain_gemini_tools.errors import MediaFetchError
 from tests.emulator import API_KEY
-from tests.integration_tests.asking import WAYS
+from tests.rotation import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

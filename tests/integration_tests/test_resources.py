@@ -20,7 +20,8 @@ import pytest
 
 from langchain_gemini_tools import ChatGemini, errors
 from tests.emulator import API_KEY, faults
-from tests.integration_tests.asking import QUESTION, WAYS, ask
+from tests.integration_tests.asking import QUESTION, ask
+from tests.rotation import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

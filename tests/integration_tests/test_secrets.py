@@ -28,8 +28,8 @@ from rich.traceback import Traceback
 
 from langchain_gemini_tools import ChatGemini, errors
 from tests.emulator import ACCESS_TOKEN, API_KEY, faults
-from tests.integration_tests.asking import QUESTION, WAYS, ask, raw
-from tests.integration_tests.conftest import LIBRARIES
+from tests.integration_tests.asking import QUESTION, ask, raw
+from tests.rotation import LIBRARIES, WAYS, rotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,7 +201,7 @@ def search(caller: Caller, *found: object) -> None:
 
 
 @every_caller
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 async def test_a_secret_is_sent_in_its_header_and_nowhere_else(
     *,
     emulator: Emulator,
@@ -248,8 +248,7 @@ async def test_a_secret_is_sent_in_its_header_and_nowhere_else(
 
 
 @every_caller
-@pytest.mark.parametrize("name", _quoted(""))
-@pytest.mark.parametrize("way", WAYS)
+@rotated(name=list(_quoted("")), way=WAYS)
 async def test_a_failure_shows_no_secret_anywhere(
     *,
     emulator: Emulator,
