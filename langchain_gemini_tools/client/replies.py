@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
-
-import orjson
 
 from langchain_gemini_tools.client.limits import Intake
 from langchain_gemini_tools.client.redaction import scrub, scrub_json, secrets_in
@@ -18,12 +15,7 @@ from langchain_gemini_tools.errors import (
     map_api_error,
     parse_error_body,
 )
-from langchain_gemini_tools.facts.json_values import (
-    check_depth,
-    is_deep,
-    normalize_json,
-    too_deep_error,
-)
+from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -43,7 +35,7 @@ def parse_reply(response: Any, body: bytes) -> JsonObject:
     if response.status_code != 200:
         raise_api_error(response, body)
     try:
-        reply = _read_json(body)
+        reply = decode_json(body)
     except ValueError:
         raise _unreadable(response, body) from None
     if holds_error(reply):
@@ -128,7 +120,7 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
     if not text:
         return []
     try:
-        reply = _read_json(text)
+        reply = decode_json(text)
     except ValueError:
         if is_last and text.lstrip().startswith((b"{", b"[")):
             raise TruncatedStreamError("The connection ended inside an event.") from None
@@ -142,33 +134,7 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
     return reply
 
 
-_LARGE = 1_000_000
 _SHOWN_LENGTH = 200
-_TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
-_LONG_NUMBER = b"0" * 19
-
-
-def _read_json(text: bytes) -> Any:
-    """What `json.loads` gives, sooner, and such that messages can hold it.
-
-    `json` decides where orjson refuses (halves of characters, too) or would lose digits. And where
-    a reply is large: orjson takes ten times its memory.
-    """
-    if len(text) < _LARGE and _LONG_NUMBER not in text.translate(_TO_ZEROS):
-        try:
-            value = orjson.loads(text)
-        except ValueError:
-            pass
-        else:
-            check_depth(value, text)
-            return value
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        raise too_deep_error() from None
-    if isinstance(value, (dict, list)):
-        normalize_json(value)
-    return value
 
 
 def raise_api_error(response: Any, body: bytes) -> NoReturn:
@@ -203,7 +169,7 @@ def _unreadable(response: Any, body: bytes) -> UnreadableResponseError:
 
 
 def _shown(response: Any, body: bytes) -> str:
-    text = body[:_LARGE].decode("utf-8", errors="replace")
+    text = body[:LARGE].decode("utf-8", errors="replace")
     shown = scrub(text, secrets_in(response.request.headers))
     # Cut twice: a secret that the first cut halves is not recognised any more.
-    return shown if len(body) <= _LARGE else shown[:_SHOWN_LENGTH]
+    return shown if len(body) <= LARGE else shown[:_SHOWN_LENGTH]

@@ -1,7 +1,7 @@
-"""Values of Python -> JSON: what has a plain form takes it, what has none is refused by name.
+"""JSON: encoding Python values, decoding responses and tool results, and their limits.
 
-`dump_json` says what everything becomes. `encode_json` gives the same in a twentieth of the time
-for what is plain already, and leaves the rest to it.
+`dump_json` defines how each value is encoded. `encode_json` gives the same result in a twentieth
+of the time for values that are plain JSON already, and leaves the others to `dump_json`.
 """
 
 from __future__ import annotations
@@ -22,44 +22,53 @@ import orjson
 
 from langchain_gemini_tools.errors import InvalidInputError, UnreadableResponseError
 
+JsonContainer = dict[str, Any] | list[Any]
+
 AS_TEXT = (", ", ": ")
-"""Separators of JSON that a model reads as a text."""
+"""Separators for JSON that a model reads as text."""
+
+LARGE = 1_000_000
+"""From this length on, orjson is not used: it reserves ten times the length of a string, and ends
+the process if it does not get that."""
+
+MAX_DEPTH = 100
+"""Levels of nesting in a response. Pydantic encodes about 250; a message adds a few."""
+
+
+# Encoding
 
 _PLAIN_ONLY = (
     orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
-LARGE = 1_000_000
-"""Length of a string, or of a body, that is large for `encode_json`."""
 _NOT_FINITE = re.compile(rb"g.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
-"""NaN and the infinities in Python's own format, which has a "g" before each float."""
+"""NaN and the infinities in the format of `marshal`, which writes a "g" before each float."""
 
 
 def encode_json(value: Any, *, is_large: bool = False) -> bytes:
-    """The JSON of a value, as it goes over the wire.
+    """Encode a value as the JSON that is sent.
 
     Args:
         value: The value.
-        is_large: Whether it may hold strings of a megabyte: orjson reserves ten times their length,
-            and ends the process where it does not get that.
+        is_large: Whether the value may contain strings longer than `LARGE`.
 
     Raises:
-        InvalidInputError: It holds something that JSON has no form for.
+        InvalidInputError: The value contains something that cannot be written as JSON.
     """
     if not is_large:
         try:
             written: bytes = orjson.dumps(value, option=_PLAIN_ONLY)
         except TypeError:
-            pass  # something that is not plain, or half a character
+            pass  # a value that is not plain JSON, or a lone surrogate
         else:
-            if b"null" not in written or not _may_hold_nan(value):
+            if b"null" not in written or not _may_contain_nan(value):
                 return written
     return replace_surrogates(dump_json(value)).encode("utf-8")
 
 
-def _may_hold_nan(value: Any) -> bool:
-    """Whether a `null` may be a number that is none: orjson does not tell."""
+def _may_contain_nan(value: Any) -> bool:
+    """Whether a `null` may stand for NaN or an infinity, which orjson encodes without an error."""
     try:
         return _NOT_FINITE.search(marshal.dumps(value, 2)) is not None
     except ValueError:
@@ -67,14 +76,14 @@ def _may_hold_nan(value: Any) -> bool:
 
 
 def dump_json(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
-    """The JSON text of a value.
+    """Return the JSON text of a value.
 
     Args:
         value: The value.
-        separators: Between items, and between a name and its value.
+        separators: Between items, and between a key and its value.
 
     Raises:
-        InvalidInputError: It holds something that JSON has no form for.
+        InvalidInputError: The value contains something that cannot be written as JSON.
     """
     try:
         return _dump(value, separators)
@@ -82,28 +91,28 @@ def dump_json(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
         raise
     except RecursionError as error:
         raise InvalidInputError(
-            "A message holds a value that is nested too deep to send."
+            "A message contains a value that is nested too deeply to send."
         ) from error
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"A message holds a value that JSON has no form for: {error}"
+            f"A message contains a value that cannot be written as JSON: {error}"
         ) from error
 
 
-def _dump(body: Any, separators: tuple[str, str]) -> str:
+def _dump(value: Any, separators: tuple[str, str]) -> str:
     dump = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=separators)
     try:
         try:
-            return dump(body, default=_jsonable, check_circular=False)
-        except RecursionError:  # without end, or only very deep: this one tells, and is slower
-            return dump(body, default=_jsonable)
+            return dump(value, default=_jsonable, check_circular=False)
+        except RecursionError:  # circular, or only deep: the slower check finds out which
+            return dump(value, default=_jsonable)
     except InvalidInputError:
         raise
     except (TypeError, ValueError) as error:
         if "circular" in str(error).lower():
-            raise InvalidInputError("A message holds a value that contains itself.") from error
-        # NaN and infinities are not JSON; as text they still tell what they are.
-        return dump(_clean(body))
+            raise InvalidInputError("A message contains a value that contains itself.") from error
+        # NaN and infinities are not JSON: they are written as text. So are unusual keys.
+        return dump(_clean(value))
 
 
 def _jsonable(value: Any) -> Any:
@@ -113,19 +122,19 @@ def _jsonable(value: Any) -> Any:
         case date() | datetime() | time():
             return value.isoformat()
         case Decimal() if value.is_finite() and value.as_tuple().exponent == 0:
-            return int(value)  # as some stores give every number back
+            return int(value)  # some databases return every number as a Decimal
         case UUID() | Decimal():
             return str(value)
         case set() | frozenset():
             return sorted(value, key=repr)
         case bytes() | bytearray():
             raise InvalidInputError(
-                f"A message holds {len(value)} raw bytes. Send them as a media block "
+                f"A message contains {len(value)} raw bytes. Send them as a media block "
                 "with base64 and mime_type, or as text."
             )
     if isinstance(value, type):
         raise InvalidInputError(
-            f"A message holds a class, which JSON has no form for: {value!r:.80}"
+            f"A message contains a class, which cannot be written as JSON: {value!r:.80}"
         )
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
@@ -134,7 +143,8 @@ def _jsonable(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy
         return value.tolist()
     raise InvalidInputError(
-        f"A message holds a {type(value).__name__}, which JSON has no form for: {value!r:.80}"
+        f"A message contains a value of type {type(value).__name__}, which cannot be written as "
+        f"JSON: {value!r:.80}"
     )
 
 
@@ -151,89 +161,164 @@ def _clean(value: Any) -> Any:
 
 
 def _key(key: Any) -> str:
-    """What stands for a key that is no text; numbers and constants as JSON writes them."""
+    """Return the text of a key; numbers and constants are spelled as in JSON."""
     clean = _clean(key)
     if isinstance(clean, (dict, list)):
         raise InvalidInputError(
-            f"A message holds an object with a {type(key).__name__} for a key: {key!r:.80}"
+            f"A message contains an object with a {type(key).__name__} as a key: {key!r:.80}"
         )
     return clean if isinstance(clean, str) else json.dumps(clean)
 
 
-JsonContainer = dict[str, Any] | list[Any]
+# Decoding
 
-MAX_DEPTH = 100
-"""Levels of a reply. Pydantic writes about 250 to JSON; a message adds some of its own."""
+_TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_NUMBER = b"0" * 19
 
-_HALF_CHARACTER = re.compile(rb"\xed[\xa0-\xbf]")
+
+def decode_json(body: bytes) -> Any:
+    """Decode the JSON of a response, as `json.loads` does, into values that messages can contain.
+
+    `json` decodes what orjson rejects (lone surrogates), what would lose digits, and large bodies.
+
+    Raises:
+        ValueError: The body is not JSON.
+        UnreadableResponseError: The value is nested too deeply.
+    """
+    if len(body) < LARGE and _LONG_NUMBER not in body.translate(_TO_ZEROS):
+        try:
+            value = orjson.loads(body)
+        except ValueError:
+            pass
+        else:
+            check_depth(value, body)
+            return value
+    try:
+        value = json.loads(body)
+    except RecursionError:
+        raise too_deep_error() from None
+    if isinstance(value, (dict, list)):
+        normalize_json(value)
+    return value
+
+
+_OPENING = ("{", "[")
+_SIXTEEN_DIGITS = re.compile("[0-9][0-9]{15}")
+"""Every decoder is exact for shorter numbers. (`[0-9]{16}` takes twice the time.)"""
+_MAX_EXACT_INT = 2**53
+
+
+def decode_result(text: str) -> Any:
+    """Decode a tool result that is a JSON object or array; return any other text unchanged.
+
+    A number, `true`, `null` or `NaN` may be text that only looks like JSON. Numbers that the API
+    cannot represent stay text, and so does a result that is nested too deeply.
+    """
+    if text[:1] not in _OPENING and text.lstrip()[:1] not in _OPENING:
+        return text
+    try:
+        value = _decode_exactly(text)
+    except (ValueError, RecursionError):
+        return text
+    if text.count("[") + text.count("{") > MAX_DEPTH and is_deep(value):
+        return text
+    return value
+
+
+def _decode_exactly(text: str) -> Any:
+    if len(text) < LARGE and not _SIXTEEN_DIGITS.search(text):
+        try:
+            return orjson.loads(text)
+        except ValueError:
+            pass  # not JSON, or JSON that only Python's decoder accepts
+    return _EXACT.decode(text)
+
+
+def _exact_int(digits: str) -> int | str:
+    """The API stores numbers as doubles; an id with more digits than they can hold stays text."""
+    value = int(digits)
+    return value if -_MAX_EXACT_INT <= value <= _MAX_EXACT_INT else digits
+
+
+def _exact_float(digits: str) -> float | str:
+    return value if math.isfinite(value := float(digits)) else digits
+
+
+_EXACT = json.JSONDecoder(parse_constant=str, parse_int=_exact_int, parse_float=_exact_float)
+
+
+# Depth and surrogates
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")
+"""The first two bytes of a lone surrogate in the format of `marshal`."""
 
 
 def normalize_json(value: JsonContainer) -> None:
-    """Replace, in place, halves of characters: no JSON, store or log could be written with them.
+    """Replace lone surrogates in place: no JSON, database or log could be written with them.
 
     Raises:
-        UnreadableResponseError: The value is nested too deep.
+        UnreadableResponseError: The value is nested too deeply.
     """
-    # Python's own format tells in a moment that a value has nothing of the kind: only halves of
-    # characters hold such bytes there, and few brackets cannot be nested deep. Version 2 of it
-    # writes every object and list with its bracket.
+    # `marshal` is the fastest way to find out that there is nothing to do: only surrogates contain
+    # such bytes, and few brackets cannot be nested deeply. Its version 2 writes a bracket for every
+    # object and list.
     try:
-        told = marshal.dumps(value, 2)
+        written = marshal.dumps(value, 2)
     except ValueError:
         raise too_deep_error() from None
-    check_depth(value, told)
-    if b"\xed" in told and _HALF_CHARACTER.search(told):
+    check_depth(value, written)
+    if b"\xed" in written and _SURROGATE.search(written):
         _replace_surrogates_in(value)
 
 
 def check_depth(value: JsonContainer, written: bytes) -> None:
-    """Raise when a reply is nested too deep.
+    """Raise if a response is nested too deeply.
 
     Args:
-        value: The reply.
-        written: Its JSON, or another form that writes the same brackets: few are never deep.
+        value: The response.
+        written: Its JSON, or another format with the same brackets. Few brackets are never deep.
 
     Raises:
-        UnreadableResponseError: It is.
+        UnreadableResponseError: The response has more than `MAX_DEPTH` levels.
     """
     if written.count(b"{") + written.count(b"[") > MAX_DEPTH and is_deep(value):
         raise too_deep_error()
 
 
 def is_deep(value: JsonContainer) -> bool:
-    """Whether a value has more than `MAX_DEPTH` levels."""
+    """Return whether a value has more than `MAX_DEPTH` levels."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        held = [each.values() if isinstance(each, dict) else each for each in level]
-        level = [item for items in held for item in items if isinstance(item, (dict, list))]
+        children = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [item for items in children for item in items if isinstance(item, (dict, list))]
         if not level:
             return False
     return True
 
 
 def too_deep_error() -> UnreadableResponseError:
-    """The error for a reply that is nested too deep; another try would bring the same."""
-    error = UnreadableResponseError(f"The reply is nested more than {MAX_DEPTH} levels deep.")
+    """Return the error for a response that is nested too deeply; a retry would not help."""
+    error = UnreadableResponseError(f"The response is nested more than {MAX_DEPTH} levels deep.")
     error.is_retryable = False
     return error
 
 
-def _replace_surrogates_in(reply: JsonContainer) -> None:
-    pending: list[Any] = [reply]
+def _replace_surrogates_in(value: JsonContainer) -> None:
+    pending: list[Any] = [value]
     while pending:
-        value = pending.pop()
-        items = list(value.items() if isinstance(value, dict) else enumerate(value))
+        container = pending.pop()
+        items = list(container.items() if isinstance(container, dict) else enumerate(container))
         for key, item in items:
             if isinstance(item, (dict, list)):
                 pending.append(item)
             elif isinstance(item, str):
-                value[key] = replace_surrogates(item)
+                container[key] = replace_surrogates(item)
             if isinstance(key, str) and key != (name := replace_surrogates(key)):
-                value[name] = value.pop(key)
+                container[name] = container.pop(key)
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with the halves of a pair joined, and the replacement character for a lone half."""
+    """Join surrogate pairs into one character and replace lone surrogates by U+FFFD."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

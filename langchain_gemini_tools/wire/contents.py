@@ -31,7 +31,7 @@ from langchain_gemini_tools.wire.replay import (
     without_signatures,
 )
 from langchain_gemini_tools.wire.tool_results import (
-    render_loose_result,
+    render_orphan_result,
     render_response,
     render_result,
 )
@@ -158,7 +158,7 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
 
 def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) -> list[gemini.Part]:
     if isinstance(message, ToolMessage):
-        return render_loose_result(message)
+        return render_orphan_result(message)
     parts = [part for block in _blocks(message) if (part := render_input_block(block, "human"))]
     if not parts:
         explanation = f"An empty user message was sent as {history.EMPTY_MESSAGE!r}."

@@ -100,6 +100,14 @@ def has_media(block: Mapping[str, Any]) -> bool:
     return any(source.get(key) for key in ("base64", "url", "text", "file_id"))
 
 
+def plain_text_of(block: Mapping[str, Any]) -> str | None:
+    """Return the text of a media block that is a plain text file, else `None`."""
+    source = _source_of(block)
+    if source.get("base64") or source.get("url"):
+        return None
+    return _text(source.get("text"))
+
+
 def url_to_fetch(block: Mapping[str, Any]) -> str | None:
     """The address on the web that a media block names instead of holding bytes."""
     if block.get("type") not in block_types.MEDIA:

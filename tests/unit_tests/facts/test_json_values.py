@@ -1,16 +1,25 @@
-"""A fast and a thorough writer of JSON, a fast and a thorough parser: they have to agree."""
+"""The fast and the thorough encoder agree, so do the decoders; limits and surrogates."""
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import json
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langchain_gemini_tools.facts.json_values import dump_json, encode_json
+from langchain_gemini_tools.errors import UnreadableResponseError
+from langchain_gemini_tools.facts.json_values import (
+    MAX_DEPTH,
+    decode_json,
+    dump_json,
+    encode_json,
+    normalize_json,
+)
 from tests.unit_tests.wire.asking import calling, contents, result, tool_call
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -42,7 +51,7 @@ def kept(value: Any) -> str:
 
 
 @given(VALUES)
-def test_what_is_written_fast_says_the_same(value: Any) -> None:
+def test_the_fast_encoder_writes_the_same_values(value: Any) -> None:
     fast = json.loads(encode_json(value))
     thorough = json.loads(
         dump_json(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -51,7 +60,7 @@ def test_what_is_written_fast_says_the_same(value: Any) -> None:
 
 
 def exactly(value: Any) -> Any:
-    """A result as it has to be sent: what a double cannot hold is text."""
+    """A result as it has to be sent: numbers that a double cannot represent are text."""
     match value:
         case dict():
             return {exactly(key): exactly(item) for key, item in value.items()}
@@ -69,7 +78,7 @@ def exactly(value: Any) -> Any:
 
 
 @given(RESULTS, st.booleans(), st.sampled_from([None, 1]))
-def test_results_keep_every_digit_whichever_parser_reads_them(
+def test_results_keep_every_digit_with_either_decoder(
     value: Any, is_ascii: bool, indent: int | None
 ) -> None:
     text = json.dumps(value, ensure_ascii=is_ascii, indent=indent)
@@ -78,9 +87,72 @@ def test_results_keep_every_digit_whichever_parser_reads_them(
     assert kept(answer) == kept({"output": exactly(json.loads(text))})
 
 
-def test_what_is_no_plain_json_is_written_beside_what_is() -> None:
+def test_values_that_are_not_plain_json_are_encoded_beside_those_that_are() -> None:
     day = dt.date(2026, 1, 2)
     assert json.loads(encode_json({"a": [1, None, "x"], "day": day})) == {
         "a": [1, None, "x"],
         "day": "2026-01-02",
     }
+
+
+# Limits and surrogates
+
+_CHARACTERS = st.text(st.sampled_from("a{[é하\ud7ff\ue000😀\ud800\udbff\udc00\udfff"), max_size=4)
+_RESPONSES = st.recursive(
+    _CHARACTERS | st.sampled_from([None, True, 0xED, 0xA0ED, 1.5]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_CHARACTERS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def nested(levels: int, *, by: str) -> Any:
+    value: Any = {} if by == "objects" else []
+    for _ in range(levels - 1):
+        value = {"a": value} if by == "objects" else [value]
+    return value
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.just("candidates"), _RESPONSES))
+def test_a_normalized_response_can_be_encoded_and_a_valid_one_stays(
+    response: dict[str, Any],
+) -> None:
+    before = copy.deepcopy(response)
+    normalize_json(response)
+    json.dumps(response, ensure_ascii=False).encode("utf-8")
+    try:
+        json.dumps(before, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return
+    assert response == before
+
+
+def test_surrogate_pairs_are_joined_and_lone_surrogates_replaced() -> None:
+    response = {"whole": "하", "pair": ["\ud83d\ude00"], "lone \ud83d": {"text": "a\ude00"}}
+    normalize_json(response)
+    assert response == {"whole": "하", "pair": ["😀"], "lone \ufffd": {"text": "a\ufffd"}}
+
+
+@pytest.mark.parametrize("by", ["objects", "lists"])
+def test_a_response_may_be_nested_up_to_the_limit(by: str) -> None:
+    response = {"a": nested(MAX_DEPTH, by=by)}
+    normalize_json(response)
+    assert response == {"a": nested(MAX_DEPTH, by=by)}
+
+
+@pytest.mark.parametrize("by", ["objects", "lists"])
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 900, 5_000])
+def test_a_response_that_is_nested_more_deeply_is_rejected(levels: int, by: str) -> None:
+    with pytest.raises(UnreadableResponseError, match=f"more than {MAX_DEPTH} levels deep"):
+        normalize_json({"a": nested(levels, by=by)})
+
+
+def test_decoding_replaces_surrogates_keeps_digits_and_checks_the_depth() -> None:
+    assert decode_json(b'{"a": "\\ud83d", "b": 12345678901234567890}') == {
+        "a": "\ufffd",
+        "b": 12345678901234567890,
+    }
+    with pytest.raises(UnreadableResponseError, match=f"more than {MAX_DEPTH} levels deep"):
+        decode_json(b"[" * 102 + b"]" * 102)
+    with pytest.raises(ValueError, match="Expecting value"):
+        decode_json(b"<html>")

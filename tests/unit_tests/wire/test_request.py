@@ -102,21 +102,21 @@ def deep(*more: Any) -> list[Any]:
     [
         pytest.param(b"abc", "3 raw bytes", id="bytes"),
         pytest.param([bytearray(b"abc"), float("nan")], "3 raw bytes", id="bytes beside NaN"),
-        pytest.param(object(), "holds a object", id="object"),
+        pytest.param(object(), "of type object", id="object"),
         pytest.param(len, "builtin_function", id="function"),
-        pytest.param(Place, "holds a class", id="pydantic class"),
-        pytest.param(Point, "holds a class", id="dataclass class"),
-        pytest.param(1j, "holds a complex", id="complex"),
-        pytest.param({(1, 2): 3}, "a tuple for a key", id="tuple as key"),
+        pytest.param(Place, "contains a class", id="pydantic class"),
+        pytest.param(Point, "contains a class", id="dataclass class"),
+        pytest.param(1j, "of type complex", id="complex"),
+        pytest.param({(1, 2): 3}, "a tuple as a key", id="tuple as key"),
         pytest.param({b"a": 3}, "raw bytes", id="bytes as key"),
-        pytest.param(10**5000, "no form for", id="five thousand digits"),
+        pytest.param(10**5000, "cannot be written as JSON", id="five thousand digits"),
         pytest.param(cyclic(), "contains itself", id="cycle"),
-        pytest.param(cyclic(float("nan")), "too deep", id="cycle beside NaN"),
-        pytest.param(deep(), "too deep", id="deep"),
-        pytest.param(deep(float("nan")), "too deep", id="deep, with NaN"),
+        pytest.param(cyclic(float("nan")), "too deeply", id="cycle beside NaN"),
+        pytest.param(deep(), "too deeply", id="deep"),
+        pytest.param(deep(float("nan")), "too deeply", id="deep, with NaN"),
     ],
 )
-def test_values_that_json_has_no_form_for_are_refused_by_name(value: Any, words: str) -> None:
+def test_values_that_cannot_be_written_as_json_are_rejected(value: Any, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         argument(value)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
+from langchain_gemini_tools.wire.tool_results import split_result
 from tests.unit_tests.wire.asking import (
     GEMINI_2,
     GEMINI_3,
@@ -176,6 +177,23 @@ FILES = {"text": "Files returned by search (call a):"}
 )
 def test_media_go_where_the_model_takes_them(content: Any, model: str, parts: list[Json]) -> None:
     assert answered(content, model) == parts
+
+
+def test_text_and_media_are_set_apart_in_order() -> None:
+    text: Json = {"type": "text", "text": "a"}
+    page: Json = {"type": "text-plain", "text": "b"}
+    split = split_result([text, IMAGE, page, PDF, {"type": "json", "json": {"t": 21}}])
+    assert (split.text, split.media) == ('a\nb\n{"t": 21}', [IMAGE, PDF])
+
+
+def test_the_text_of_a_result_is_not_changed_by_its_value() -> None:
+    split = split_result(' {"t":21}')
+    assert (split.text, split.value, split.media) == (' {"t":21}', {"t": 21}, [])
+
+
+def test_objects_that_are_not_blocks_are_one_value() -> None:
+    split = split_result([{"t": 21}, {"t": 22}])
+    assert (split.text, split.value) == ('[{"t": 21}, {"t": 22}]', [{"t": 21}, {"t": 22}])
 
 
 def test_media_follow_all_responses_of_the_turn() -> None:
