@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import Runnable
 from pydantic import ConfigDict, PrivateAttr
 
-from langchain_gemini_tools.client import GeminiClient
+from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
@@ -542,6 +542,27 @@ class ChatGemini(GeminiOptions):
             if self._gemini is None or self._gemini.settings != settings:
                 self._gemini = GeminiClient(settings)
             return self._gemini
+
+    @property
+    def client(self) -> SdkClient:
+        """The `google.genai.Client` that this model uses, for the rest of the API.
+
+        `files`, `caches`, `batches`, `models` and so on work with the credentials, the address, the
+        headers, the proxy and the timeout of the model, over its connections: `close` closes them,
+        and the next request opens new ones. Errors are the SDK's (`google.genai.errors`), with
+        secrets redacted. The first use loads the SDK.
+
+        Example:
+            ```python
+            report = model.client.files.upload(file="report.pdf")
+            ```
+        """
+        return self._client.sdk
+
+    @property
+    def async_client(self) -> SdkAsyncClient:
+        """The async half of `client`: `await model.async_client.files.upload(...)`."""
+        return self.client.aio
 
     def close(self) -> None:
         """Close the connections of sync calls; the next call opens new ones."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import pickle
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
@@ -152,8 +151,6 @@ class GeminiOptions(BaseChatModel):
     client_args: dict[str, Any] | None = Field(default=None, exclude=True, repr=False)
     """For the HTTP client: `verify`, `proxy`, `limits`, `transport` and so on."""
     async_client_args: dict[str, Any] | None = Field(default=None, exclude=True, repr=False)
-    client: Any = Field(default=None, exclude=True, repr=False)
-    """A `google.genai.Client` of your own. It is used, never closed."""
     timeout: float | None = Field(alias="request_timeout", default=600.0)
     """Seconds for a whole call, or between two events of a stream; `None` waits for ever."""
     stream_timeout: float | None = 3600.0
@@ -352,16 +349,11 @@ class GeminiOptions(BaseChatModel):
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        # Neither can be doubled: a copy uses the same.
-        shared = [item for item in (self.client, self.credentials) if item is not None]
-        return super().__deepcopy__({**(memo or {}), **{id(item): item for item in shared}})
+        # They cannot be copied: a copy uses the same.
+        shared = {id(self.credentials): self.credentials} if self.credentials is not None else {}
+        return super().__deepcopy__({**(memo or {}), **shared})
 
     def __getstate__(self) -> dict[Any, Any]:
-        if self.client is not None:
-            raise pickle.PicklingError(
-                "A google.genai.Client cannot be pickled. Give api_key, vertexai and so on instead "
-                "of a client, or pass the client again after unpickling."
-            )
         state = super().__getstate__()
         fields = {**state["__dict__"], "google_api_key": self._key_in_use}
         fields, left_out = split_credentials(fields)
@@ -475,13 +467,11 @@ class GeminiOptions(BaseChatModel):
             headers={**dict(self.default_metadata or []), **(self.additional_headers or {})},
             client_args=self.client_args or {},
             async_client_args=self.async_client_args or {},
-            sdk_client=self.client,
+            timeout_seconds=self.timeout,
         )
 
     @property
     def _uses_vertexai(self) -> bool:
-        if self.client is not None:
-            return bool(self.client.vertexai)
         if self.vertexai is not None:
             return self.vertexai
         for name in ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"):

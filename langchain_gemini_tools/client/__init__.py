@@ -7,11 +7,11 @@ transport.py       what the SDK sends through, which carries the bodies past it
 pool.py            the HTTP clients behind: one for threads, one for each event loop
 sse.py             bytes of a stream -> the texts of its events
 replies.py         texts -> JSON objects, or the error that the answer is
-borrowed.py        a client of the user's own, and what using it costs
 redaction.py       what no message may show
 """
 
 from langchain_gemini_tools.client.gemini_client import GeminiClient
+from langchain_gemini_tools.client.sdk import SdkAsyncClient, SdkClient
 from langchain_gemini_tools.client.settings import ClientSettings
 
-__all__ = ["ClientSettings", "GeminiClient"]
+__all__ = ["ClientSettings", "GeminiClient", "SdkAsyncClient", "SdkClient"]

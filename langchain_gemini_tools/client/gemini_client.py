@@ -2,7 +2,7 @@
 
 The SDK provides credentials, endpoints and headers. It neither builds nor reads a body: its typed
 models would cost many times the CPU, and they drop what they do not know. How the bodies get past
-it is in `transport`; how a client of the user's own is used is in `borrowed`.
+it is in `transport`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import traceback
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from langchain_gemini_tools.client import borrowed
 from langchain_gemini_tools.client.limits import Patience
 from langchain_gemini_tools.client.redaction import scrub, scrub_error
 from langchain_gemini_tools.client.replies import aread_events, parse_reply, read_events
@@ -25,7 +24,7 @@ from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
 
-    from langchain_gemini_tools.client.sdk import OpenedSdk
+    from langchain_gemini_tools.client.sdk import OpenedSdk, SdkClient
     from langchain_gemini_tools.client.settings import ClientSettings
 
     JsonObject = dict[str, Any]
@@ -69,8 +68,13 @@ class GeminiClient:
     @property
     def uses_vertexai(self) -> bool:
         """Whether calls go to Vertex AI rather than to the Gemini Developer API."""
+        return bool(self.sdk.vertexai)
+
+    @property
+    def sdk(self) -> SdkClient:
+        """The SDK's client: what is sent through it uses the same settings and connections."""
         with self._our_errors(None):
-            return bool((self.settings.sdk_client or self._open().sdk).vertexai)
+            return self._open().sdk
 
     def send(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
         """POST `:generateContent`: the reply, as the server wrote it.
@@ -81,8 +85,6 @@ class GeminiClient:
             timeout_seconds: For the whole call.
         """
         with self._our_errors(timeout_seconds):
-            if theirs := self.settings.sdk_client:
-                return borrowed.send(theirs, model, body, timeout_seconds)
             opened = self._open()  # before the clock starts: loading the SDK is not the API's time
             call = Call(body, timeout_seconds)
             opened.send(call, model, is_stream=False)
@@ -95,11 +97,9 @@ class GeminiClient:
         `{"generateContentRequest": {"model": "models/…", …}}`, Vertex AI the fields themselves.
         """
         with self._our_errors(timeout_seconds):
-            if theirs := self.settings.sdk_client:
-                return borrowed.count_tokens(theirs, model, body, timeout_seconds)
             opened = self._open()
-            with Call(body, timeout_seconds) as call:
-                opened.sdk.models.count_tokens(model=model, contents=borrowed.PLACEHOLDER)
+            call = Call(body, timeout_seconds)
+            opened.count_tokens(call, model)
             return parse_reply(call.kept_response, call.read())
 
     def stream(
@@ -119,10 +119,6 @@ class GeminiClient:
             total_seconds: For all waits together.
         """
         with self._our_errors(timeout_seconds, total_seconds):
-            if theirs := self.settings.sdk_client:
-                longest = timeout_seconds and shorter(timeout_seconds, total_seconds)
-                yield from borrowed.stream(theirs, model, body, longest)
-                return
             opened = self._open()
             call = Call(body, timeout_seconds, is_stream=True, total_seconds=total_seconds)
             patience = Patience(timeout_seconds, total_seconds)
@@ -133,8 +129,6 @@ class GeminiClient:
     async def asend(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
         """`send` for the running event loop."""
         with self._our_errors(timeout_seconds):
-            if theirs := self.settings.sdk_client:
-                return await borrowed.asend(theirs, model, body, timeout_seconds)
             opened = await self._aopen()
             async with asyncio.timeout(timeout_seconds):
                 call = Call(body, timeout_seconds)
@@ -151,12 +145,6 @@ class GeminiClient:
     ) -> AsyncGenerator[JsonObject]:
         """`stream` for the running event loop."""
         with self._our_errors(timeout_seconds, total_seconds):
-            if theirs := self.settings.sdk_client:
-                longest = timeout_seconds and shorter(timeout_seconds, total_seconds)
-                async with aclosing(borrowed.astream(theirs, model, body, longest)) as replies:
-                    async for reply in replies:
-                        yield reply
-                return
             opened = await self._aopen()
             call = Call(body, timeout_seconds, is_stream=True, total_seconds=total_seconds)
             patience = Patience(timeout_seconds, total_seconds)

@@ -20,6 +20,7 @@ from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Mapping
+    from http.cookiejar import Cookie, CookieJar
     from types import ModuleType
 
     JsonObject = dict[str, Any]
@@ -180,9 +181,24 @@ def _complete_args(
         **given,
         "verify": _tls_context(library, given, base_url),
         "follow_redirects": False,  # a followed redirect takes the key to another host
+        "cookies": _fixed_cookies(library, given.get("cookies")),
     }
     args.pop("cert", None)  # part of the TLS context
     return args
+
+
+def _fixed_cookies(library: ModuleType, given: Any) -> CookieJar:
+    """A jar with the user's cookies, into which no server puts another."""
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+    class SetsNothing(DefaultCookiePolicy):
+        def set_ok(self, cookie: Cookie, request: Any) -> bool:  # noqa: ARG002
+            return False
+
+    jar = CookieJar(SetsNothing())
+    for cookie in library.Cookies(given).jar:
+        jar.set_cookie(cookie)
+    return jar
 
 
 def _tls_context(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools.client.limits import Intake
@@ -95,6 +97,38 @@ async def aread_events(response: Any, patience: Patience) -> AsyncGenerator[Json
         await response.aclose()
 
 
+def read_body(response: Any, deadline: float | None = None) -> bytes:
+    """The whole body of a response, which is closed then.
+
+    Raises:
+        TimeoutError: The deadline (`time.monotonic`) passed before its end.
+        UnreadableResponseError: It is too long, or compressed in a way that was not asked for.
+    """
+    intake = Intake()
+    try:
+        refuse_packed(response)
+        for chunk in response.iter_bytes():
+            intake.take(chunk)
+            # A server that drips bytes keeps each single read alive.
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError
+    finally:
+        response.close()
+    return intake.whole()
+
+
+async def aread_body(response: Any) -> bytes:
+    """`read_body` for the running event loop."""
+    intake = Intake()
+    try:
+        refuse_packed(response)
+        async for chunk in response.aiter_bytes():
+            intake.take(chunk)
+    finally:
+        await response.aclose()
+    return intake.whole()
+
+
 def refuse_packed(response: Any) -> None:
     """Refuse to unpack what was not asked for, or packed twice, before any of it is read.
 
@@ -145,18 +179,33 @@ def raise_api_error(response: Any, body: bytes) -> NoReturn:
     if is_deep(details):
         details = {"error": {"message": text[:_SHOWN_LENGTH]}}
     code = None if response.status_code == 200 else response.status_code
-    raise map_api_error(code, scrub_json(details, secrets), without_request(response, text))
+    raise map_api_error(code, scrub_json(details, secrets), _redacted(response, text))
 
 
-def without_request(response: Any, text: str) -> Any:
-    """The response as an error may show it: the request's headers hold the key."""
-    secrets = secrets_in(response.request.headers)
+def redacted_response(response: Any, body: bytes) -> Any:
+    """A response that is an error, as the SDK may show it."""
+    if response.next_request is None:
+        return _redacted(response, _shown(response, body))
+    target = response.next_request.url.copy_with(path="/", query=None, fragment=None)
+    message = (
+        f"The API redirected the request to {target}. It was not repeated there, because it "
+        "carries credentials."
+    )
+    details = {"code": response.status_code, "message": message, "status": "REDIRECTED"}
+    return _redacted(response, json.dumps({"error": details}))
+
+
+def _redacted(response: Any, text: str) -> Any:
+    """A response with this text, and without the request's headers, which contain the key."""
+    sent = response.request
+    secrets = secrets_in(sent.headers)
     headers = [
         (name, scrub(value, secrets))
         for name, value in response.headers.multi_items()
         if name not in {"content-encoding", "content-length", "transfer-encoding"}
     ]
-    return type(response)(response.status_code, headers=headers, text=text)
+    request = type(sent)(sent.method, sent.url)
+    return type(response)(response.status_code, headers=headers, text=text, request=request)
 
 
 def _unreadable(response: Any, body: bytes) -> UnreadableResponseError:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools._version import __version__
-from langchain_gemini_tools.client.borrowed import generating_config
 from langchain_gemini_tools.client.pool import HttpPool
 from langchain_gemini_tools.client.redaction import scrub
 from langchain_gemini_tools.client.settings import KEY_VARIABLES, odd_character
@@ -19,10 +18,16 @@ from langchain_gemini_tools.errors import (
 )
 
 if TYPE_CHECKING:
+    from google import genai
+
     from langchain_gemini_tools.client.settings import ClientSettings
     from langchain_gemini_tools.client.transport import Call, Envelope
 
     JsonObject = dict[str, Any]
+    SdkClient = genai.Client
+    SdkAsyncClient = genai.client.AsyncClient
+else:
+    SdkClient = SdkAsyncClient = Any  # annotations are read at run time, without the SDK
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class OpenedSdk:
     much as the rest of the call. So it is asked once; where a token may run out, it always is.
     """
 
-    sdk: Any
+    sdk: SdkClient
     pool: HttpPool
     arguments: JsonObject
     """What the SDK's methods are called with, besides the model: its types, which are made once."""
@@ -66,6 +71,11 @@ class OpenedSdk:
             else:
                 await models.generate_content(model=model, **self.arguments)
         self._keep_envelope(call, model, is_stream=is_stream)
+
+    def count_tokens(self, call: Call, model: str) -> None:
+        """Send a call to a model's `:countTokens`; the response is on the call then."""
+        with call:
+            self.sdk.models.count_tokens(model=model, contents=self.arguments["contents"])
 
     def _keep_envelope(self, call: Call, model: str, *, is_stream: bool) -> None:
         if call.envelope and call.envelope.is_lasting and call.kept_response.status_code == 200:
@@ -107,13 +117,25 @@ def _arguments() -> JsonObject:
 
     # The SDK insists on contents. Ours take their place on the way out, so there is nothing in it.
     contents = types.Content.model_construct(role="user", parts=[])
-    return {"contents": contents, "config": generating_config()}
+    return {"contents": contents, "config": _one_request_config()}
 
 
-def _sdk_client(settings: ClientSettings, pool: HttpPool, api_version: str) -> Any:
+def _one_request_config() -> Any:
+    """A `types.GenerateContentConfig` under which the SDK sends one request and runs no tool."""
+    from google.genai import types
+
+    fields: JsonObject = {}
+    if "automatic_continuation" in types.GenerateContentConfig.model_fields:
+        fields["automatic_continuation"] = False
+    # Not validated: for that, Pydantic builds classes that the first call can do without.
+    off = types.AutomaticFunctionCallingConfig.model_construct(disable=True)
+    return types.GenerateContentConfig.model_construct(automatic_function_calling=off, **fields)
+
+
+def _sdk_client(settings: ClientSettings, pool: HttpPool, api_version: str) -> SdkClient:
     from google import genai
 
-    sync_client, async_client = stand_ins(pool)
+    sync_client, async_client = stand_ins(pool, settings.timeout_seconds)
     options = genai.types.HttpOptions(
         base_url=settings.base_url,
         api_version=api_version,

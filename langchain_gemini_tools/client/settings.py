@@ -48,8 +48,8 @@ class ClientSettings:
     """For the HTTP clients behind: `verify`, `proxy`, `limits`, `transport` and so on."""
     async_client_args: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Added to `client_args`, whose `transport`, `mounts` and `event_hooks` are for sync only."""
-    sdk_client: Any = field(default=None, repr=False)
-    """A `google.genai.Client` of the user's own; see `borrowed` for what that costs."""
+    timeout_seconds: float | None = None
+    """For each phase of a request made through the SDK's client that sets no timeout itself."""
 
     @property
     def secrets(self) -> list[str]:

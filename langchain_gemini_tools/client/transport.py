@@ -1,9 +1,14 @@
-"""The HTTP clients under the SDK: they put a finished body on the wire and keep the real response.
+"""The HTTP clients that the SDK sends through: what a call of the model needs, and the rest.
 
-google-genai takes HTTP clients of ours (`HttpOptions.httpx_client`, `httpx_async_client`). Those
-two only stand in: their `send` swaps the SDK's body for ours, hands the request to a plain client,
-keeps what comes back, and gives the SDK an empty 200. So URL, headers and credentials are the
-SDK's (the `Envelope`), and both bodies are exactly what we wrote and what the server wrote.
+google-genai accepts our HTTP clients (`HttpOptions.httpx_client`, `httpx_async_client`). Their
+`send` hands every request to a plain client of the pool, in one of two ways:
+
+* During a `Call` it replaces the SDK's body by ours, keeps the response, and returns an empty 200
+  to the SDK. URL, headers and credentials are the SDK's (the `Envelope`); both bodies are exactly
+  what we wrote and what the server wrote.
+* Any other request comes from `model.client` (files, caches, batches, …) and passes through. The
+  SDK gets the real response; an error response reaches it with secrets redacted. Redirects are
+  followed for GET, and only while they stay on the same server.
 """
 
 from __future__ import annotations
@@ -16,9 +21,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from langchain_gemini_tools.client.limits import Intake, stream_timed_out
+from langchain_gemini_tools.client.limits import stream_timed_out
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
-from langchain_gemini_tools.client.replies import refuse_packed
+from langchain_gemini_tools.client.redaction import scrub, secrets_in
+from langchain_gemini_tools.client.replies import aread_body, read_body, redacted_response
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiConnectionError,
@@ -38,6 +44,8 @@ _SHORTEST_SERVER_DEADLINE = 10
 
 CONNECT_SECONDS = 20.0
 """For reaching the server, where the whole call has longer: nobody is there after that."""
+
+_MAX_REDIRECTS = 5
 
 
 @dataclass(frozen=True)
@@ -108,28 +116,11 @@ class Call:
 
     def read(self) -> bytes:
         """The whole body of the response, which is closed then."""
-        response, intake = self.kept_response, Intake()
-        try:
-            refuse_packed(response)
-            for chunk in response.iter_bytes():
-                intake.take(chunk)
-                # A server that drips bytes keeps each single read alive.
-                if self.deadline is not None and time.monotonic() > self.deadline:
-                    raise TimeoutError
-        finally:
-            response.close()
-        return intake.whole()
+        return read_body(self.kept_response, self.deadline)
 
     async def aread(self) -> bytes:
         """`read` for the running event loop, under the `asyncio.timeout` of the caller."""
-        response, intake = self.kept_response, Intake()
-        try:
-            refuse_packed(response)
-            async for chunk in response.aiter_bytes():
-                intake.take(chunk)
-        finally:
-            await response.aclose()
-        return intake.whole()
+        return await aread_body(self.kept_response)
 
     def send(self, client: Any, envelope: Envelope) -> None:
         """Send our body in this envelope; what the server answers is kept."""
@@ -160,8 +151,15 @@ class Call:
             return {"timeout": {"read": longest}}
         if self.deadline is not None:
             return {"timeout": _TimeLeft(self.timeout_seconds, self.deadline)}
-        phases = dict.fromkeys(_PHASES, longest)
-        return {"timeout": phases | {"connect": min(longest, CONNECT_SECONDS)}}
+        return _phase_timeouts(longest)
+
+
+def _phase_timeouts(seconds: float | None) -> JsonObject:
+    """The extensions of a request that limit each of its phases."""
+    if seconds is None:
+        return {}
+    phases = dict.fromkeys(_PHASES, seconds)
+    return {"timeout": phases | {"connect": min(seconds, CONNECT_SECONDS)}}
 
 
 def shorter(seconds: float | None, total_seconds: float | None) -> float | None:
@@ -188,42 +186,125 @@ class _TimeLeft(dict[str, float]):
         return min(left, CONNECT_SECONDS) if key == "connect" else left
 
 
-def _call_in_progress() -> Call:
-    call = _current_call.get()
-    if call is None:
-        raise GeminiToolsError("This HTTP client belongs to ChatGemini and sends nothing else.")
-    return call
+def stand_ins(pool: HttpPool, timeout_seconds: float | None) -> tuple[Any, Any]:
+    """The sync and the async client to hand to the SDK.
 
-
-def stand_ins(pool: HttpPool) -> tuple[Any, Any]:
-    """The sync and the async client to hand to the SDK."""
+    Args:
+        pool: The clients that send.
+        timeout_seconds: For requests that pass through without a timeout of their own.
+    """
     sync_class, async_class = _stand_in_classes(pool.library)
-    return sync_class(pool), async_class(pool)
+    return sync_class(pool, timeout_seconds), async_class(pool, timeout_seconds)
 
 
 @functools.cache
 def _stand_in_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
     class StandInClient(library.Client):  # type: ignore[misc,name-defined]
-        def __init__(self, pool: HttpPool) -> None:
-            # A transport of its own, never used, spares a TLS context.
+        def __init__(self, pool: HttpPool, timeout_seconds: float | None) -> None:
+            # The transport is never used; without one, the library would load certificates.
             super().__init__(transport=library.MockTransport(_refuse), timeout=None)
             self._pool = pool
+            self._timeout_seconds = timeout_seconds
 
-        def send(self, request: Any, **_: Any) -> Any:
-            _call_in_progress().send(self._pool.sync_client(), Envelope.of(request))
-            return library.Response(200, request=request, content=b"")
+        def send(self, request: Any, *, stream: bool = False, **_: Any) -> Any:
+            client = self._pool.sync_client()
+            if call := _current_call.get():
+                call.send(client, Envelope.of(request))
+                return library.Response(200, request=request, content=b"")
+            request.read()
+            outgoing = _rebuild(client, request, self._timeout_seconds)
+            try:
+                return _pass_through(client, outgoing, is_stream=stream)
+            except library.RequestError as error:
+                failure = _redact_transport_error(error, outgoing)
+            raise failure  # outside the `except`: its context would be the original
 
     class StandInAsyncClient(library.AsyncClient):  # type: ignore[misc,name-defined]
-        def __init__(self, pool: HttpPool) -> None:
+        def __init__(self, pool: HttpPool, timeout_seconds: float | None) -> None:
             super().__init__(transport=library.MockTransport(_refuse), timeout=None)
             self._pool = pool
+            self._timeout_seconds = timeout_seconds
 
-        async def send(self, request: Any, **_: Any) -> Any:
+        async def send(self, request: Any, *, stream: bool = False, **_: Any) -> Any:
             client = await self._pool.async_client()
-            await _call_in_progress().asend(client, Envelope.of(request))
-            return library.Response(200, request=request, content=b"")
+            if call := _current_call.get():
+                await call.asend(client, Envelope.of(request))
+                return library.Response(200, request=request, content=b"")
+            await request.aread()
+            outgoing = _rebuild(client, request, self._timeout_seconds)
+            try:
+                return await _apass_through(client, outgoing, is_stream=stream)
+            except library.RequestError as error:
+                failure = _redact_transport_error(error, outgoing)
+            raise failure
 
     return StandInClient, StandInAsyncClient
+
+
+def _rebuild(client: Any, request: Any, timeout_seconds: float | None) -> Any:
+    """The SDK's request, built by the client that sends it."""
+    envelope, extensions = Envelope.of(request), dict(request.extensions)
+    if not any(extensions.get("timeout", {}).values()):  # its user gave the SDK no timeout
+        extensions |= _phase_timeouts(timeout_seconds)
+    return client.build_request(
+        request.method,
+        envelope.url,
+        headers=envelope.headers,
+        content=request.content,
+        extensions=extensions,
+    )
+
+
+def _pass_through(client: Any, request: Any, *, is_stream: bool) -> Any:
+    response = client.send(request, stream=True)
+    try:
+        for _ in range(_MAX_REDIRECTS):
+            if not _stays_on_the_server(response):
+                break
+            response.close()
+            response = client.send(response.next_request, stream=True)
+        if response.status_code >= 300:
+            return redacted_response(response, read_body(response))
+        if not is_stream:
+            response.read()
+    except BaseException:
+        response.close()
+        raise
+    return response
+
+
+async def _apass_through(client: Any, request: Any, *, is_stream: bool) -> Any:
+    response = await client.send(request, stream=True)
+    try:
+        for _ in range(_MAX_REDIRECTS):
+            if not _stays_on_the_server(response):
+                break
+            await response.aclose()
+            response = await client.send(response.next_request, stream=True)
+        if response.status_code >= 300:
+            return redacted_response(response, await aread_body(response))
+        if not is_stream:
+            await response.aread()
+    except BaseException:
+        await response.aclose()
+        raise
+    return response
+
+
+def _stays_on_the_server(response: Any) -> bool:
+    """Whether the response redirects a GET to where its credentials have been sent already."""
+    here, there = response.request, response.next_request
+    if there is None or here.method != "GET":
+        return False
+    parts = ("scheme", "host", "port")
+    return all(getattr(here.url, part) == getattr(there.url, part) for part in parts)
+
+
+def _redact_transport_error(error: Any, request: Any) -> Exception:
+    """The same error without secrets in its text and without the headers that were sent."""
+    text = scrub(str(error), secrets_in(request.headers))
+    redacted: Exception = type(error)(text, request=type(request)(request.method, request.url))
+    return redacted
 
 
 def _refuse(request: Any) -> Any:
@@ -253,8 +334,7 @@ def map_transport_error(
         return GeminiConnectionError(f"Google's credentials could not be refreshed: {reason}")
     if _is_of(error, "google.auth.exceptions", "GoogleAuthError"):
         return GeminiAuthenticationError(f"Google's credentials do not work: {reason}")
-    # aiohttp: a client of the user's own may be using it.
-    if isinstance(error, OSError) or _is_of(error, "aiohttp", "ClientError"):
+    if isinstance(error, OSError):
         return GeminiConnectionError(f"The connection to the API failed: {reason}")
     return None
 

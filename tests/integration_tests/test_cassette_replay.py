@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -14,11 +13,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_gemini_tools.errors import GeminiInvalidRequestError, GeminiRateLimitError
 from langchain_gemini_tools.testing import StaleCassetteError, cassette
-from tests.emulator import ACCESS_TOKEN, API_KEY, Emulator, faults
+from tests.emulator import ACCESS_TOKEN, Emulator, faults
 from tests.emulator.memory import Memory
 from tests.integration_tests.asking import QUESTION, ask
 from tests.integration_tests.taping import FILE, edit_file, gemini
-from tests.rotation import LIBRARIES, WAYS
+from tests.rotation import WAYS
 
 if TYPE_CHECKING:
     from langchain_gemini_tools import ChatGemini
@@ -54,48 +53,6 @@ async def test_one_file_serves_both_libraries(
     with cassette("weather"):
         answer = await ask(gemini(), way)
     assert answer.content == recorded[0].content
-
-
-OLD_VCRPY = tuple(map(int, version("vcrpy").split(".")[:2])) < (8, 5)
-
-
-@pytest.mark.parametrize(
-    "way",
-    [
-        "ainvoke",
-        pytest.param(
-            "astream",
-            marks=pytest.mark.skipif(
-                OLD_VCRPY, reason="vcrpy before 8.5 cannot read the streams of aiohttp"
-            ),
-        ),
-    ],
-)
-@pytest.mark.parametrize("records", ["ours", "theirs"])
-async def test_a_client_of_the_users_own_that_uses_aiohttp_shares_files_with_ours(
-    records: str,
-    way: str,
-    model: ChatGemini,
-    emulator: Emulator,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from google import genai
-
-    options = genai.types.HttpOptions(api_version="v1beta", base_url=emulator.url)
-    client = genai.Client(api_key=API_KEY, http_options=options)
-    theirs = gemini(client=client)
-    recording, replaying = (model, theirs) if records == "ours" else (theirs, gemini())
-    emulator.reply("Hello", fault=faults.gzipped())
-    async with cassette("weather", record_mode="all"):
-        recorded = await ask(recording, way)
-    if replaying is theirs:
-        for library in LIBRARIES:
-            monkeypatch.delattr(f"{library}.AsyncClient.send")
-    async with cassette("weather") as tape:
-        replayed = await ask(replaying, way)
-        assert tape.unused == []
-    assert replayed.text == recorded.text == "Hello"
-    await client.aio.aclose()
 
 
 def test_a_call_without_an_id_is_known_again_under_another_one(

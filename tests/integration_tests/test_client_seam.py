@@ -16,7 +16,7 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from google import genai
@@ -30,7 +30,6 @@ from langchain_gemini_tools.errors import (
     GeminiServerError,
     GeminiTimeoutError,
     GeminiToolsError,
-    UnreadableResponseError,
 )
 
 if TYPE_CHECKING:
@@ -622,105 +621,3 @@ async def test_a_cassette_records_and_replays_what_passed(way: str, tmp_path: Pa
         assert played.play_count == 1
         assert played.requests[0].body == BODY
     assert len(server.requests) == sent
-
-
-class TestAClientOfTheUsers:
-    """What a `google.genai.Client` that is not ours can do, and what it loses."""
-
-    KNOWN: ClassVar[dict[str, Any]] = {
-        "candidates": [
-            {
-                "content": {
-                    "role": "model",
-                    "parts": [{"functionCall": {"name": "f", "args": {"a": None, "b": [1]}}}],
-                },
-                "finishReason": "STOP",
-            }
-        ],
-        "usageMetadata": {"promptTokenCount": 1},
-    }
-
-    def client(self, server: Server) -> GeminiClient:
-        options = {"base_url": server.url, "api_version": "v1beta"}
-        theirs = genai.Client(api_key=KEY, http_options=options)  # type: ignore[arg-type]
-        return GeminiClient(ClientSettings(sdk_client=theirs))
-
-    def answer(self, connection: socket.socket, request: Request) -> None:
-        if "alt=sse" in request.path:
-            connection.sendall(STREAM_HEAD + chunked(events(self.KNOWN)) + b"0\r\n\r\n")
-        else:
-            reply_as_asked(connection, request)
-
-    @every_way
-    async def test_sends_our_body_and_gives_json(self, way: str) -> None:
-        with serving(self.answer) as server:
-            result = await called(self.client(server), way, timeout_seconds=5)
-        assert result == ([self.KNOWN] if way.endswith("stream") else REPLIES[1])
-        (request,) = server.requests
-        assert json.loads(request.body) == {**json.loads(BODY), "generationConfig": {}}
-        assert request.headers["x-server-timeout"] == "10"
-
-    @every_way
-    async def test_fails_with_our_errors(self, way: str) -> None:
-        refusal = {"error": {"code": 503, "message": f"busy {KEY}", "status": "UNAVAILABLE"}}
-        answer = whole(json.dumps(refusal).encode(), "503 Busy\r\nRetry-After: 4")
-        with (
-            serving(lambda c, _: c.sendall(answer)) as server,
-            pytest.raises(GeminiServerError, match=r"busy \[redacted\]") as raised,
-        ):
-            await called(self.client(server), way)
-        assert raised.value.retry_after == 4.0
-        assert raised.value.__cause__ is None
-
-    @pytest.mark.parametrize("way", ["stream", "astream"])
-    async def test_ends_a_silent_stream_with_the_shorter_limit(self, way: str) -> None:
-        over = threading.Event()
-
-        def fall_silent(connection: socket.socket, _: Request) -> None:
-            connection.sendall(STREAM_HEAD + chunked(events(self.KNOWN)))
-            over.wait(30)
-
-        with serving(fall_silent) as server:
-            started = time.monotonic()
-            with pytest.raises(GeminiTimeoutError, match="stream_timeout"):
-                await called(self.client(server), way, timeout_seconds=20, total_seconds=0.5)
-            assert time.monotonic() - started < 10
-            over.set()
-
-    @pytest.mark.parametrize("way", ["send", "asend"])
-    async def test_tells_unreadable_replies_apart(self, way: str) -> None:
-        with (
-            serving(lambda c, _: c.sendall(whole(b"<html>"))) as server,
-            pytest.raises(UnreadableResponseError),
-        ):
-            await called(self.client(server), way)
-
-    @every_way
-    async def test_gives_nothing_that_a_message_could_not_hold(self, way: str) -> None:
-        def answer(args: str) -> Any:
-            call = f'{{"functionCall": {{"name": "f", "args": {args}}}}}'
-            reply = f'{{"candidates": [{{"content": {{"parts": [{call}]}}}}]}}'.encode()
-            if way.endswith("stream"):
-                event = chunked(b"data: %s\r\n\r\n" % reply)
-                return lambda c, _: c.sendall(STREAM_HEAD + event + b"0\r\n\r\n")
-            return lambda c, _: c.sendall(whole(reply))
-
-        with serving(answer(r'{"text": "a\ud83d"}')) as server:
-            result = await called(self.client(server), way)
-        assert "{'text': 'a\ufffd'}" in str(result)
-        for levels in (150, 20_000):
-            with (
-                serving(answer('{"deep": ' + "[" * levels + "]" * levels + "}")) as server,
-                pytest.raises(UnreadableResponseError, match="more than 100 levels deep") as raised,
-            ):
-                await called(self.client(server), way)
-            assert not raised.value.is_retryable
-
-    def test_counts_tokens_and_is_never_closed(self) -> None:
-        with serving(lambda c, _: c.sendall(whole(b'{"totalTokens": 3}'))) as server:
-            client = self.client(server)
-            assert client.count_tokens("m", BODY, timeout_seconds=5) == {"totalTokens": 3}
-            assert not client.uses_vertexai
-            client.close()
-            asyncio.run(client.aclose())
-            assert client.count_tokens("m", BODY, timeout_seconds=5) == {"totalTokens": 3}

@@ -9,17 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from google import genai
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_gemini_tools import ChatGemini
 from tests.emulator import API_KEY, Emulator
 from tests.integration_tests.play import WEATHER, call, get_weather, model, request, result, user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from langchain_gemini_tools import ChatGemini
     from tests.conftest import MakeModel
 
 QUESTIONS: list[Any] = [f"Question {number}?" for number in range(24)]
@@ -272,15 +271,3 @@ async def test_an_async_call_that_is_cancelled_leaves_the_model_usable(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert "Hello?" in (await chat.ainvoke("Hello?")).text
-
-
-def test_a_copy_uses_the_same_client_of_the_users_own_and_a_pickle_is_refused(
-    emulator: Emulator,
-) -> None:
-    own = genai.Client(api_key=API_KEY, http_options={"base_url": emulator.url})
-    chat = ChatGemini(model="gemini-3-flash-preview", client=own)
-    copies = [copy.copy(chat), copy.deepcopy(chat), chat.model_copy(deep=True)]
-    assert all(made.client is own for made in copies)
-    assert all("you" in made.invoke("Hello").text for made in copies)
-    with pytest.raises(pickle.PicklingError, match="cannot be pickled"):
-        pickle.dumps(chat)

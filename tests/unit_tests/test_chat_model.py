@@ -63,7 +63,6 @@ PEER_FIELDS = {
     "safety_settings": {"HARM_CATEGORY_HARASSMENT": "BLOCK_NONE"},
     "seed": 7,
     "labels": {"a": "b"},
-    "client": None,
     "default_metadata": [("a", "b")],
     "model_kwargs": {"seed": 7},
     "streaming": True,

@@ -546,14 +546,6 @@ def test_a_client_is_not_pickled_because_it_holds_a_key() -> None:
             pickle.dumps(held)
 
 
-def test_a_client_of_the_users_is_carried_along_in_copies() -> None:
-    theirs = genai.Client(api_key=KEY)
-    client = GeminiClient(ClientSettings(sdk_client=theirs))
-    for twin in (copy.copy(client), copy.deepcopy(client)):
-        assert twin.settings.sdk_client is theirs
-    assert copy.deepcopy(client.settings).sdk_client is theirs
-
-
 def test_many_threads_build_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Any] = []
 
