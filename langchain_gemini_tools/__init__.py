@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.display import BatchProgress, RunClock, trace
     from langchain_gemini_tools.mcp_results import mcp_interceptor
     from langchain_gemini_tools.media_fetch import FetchLimits
+    from langchain_gemini_tools.prompted.prompt import TOOL_PROMPT
     from langchain_gemini_tools.remote_tools import tools_from_specs
-    from langchain_gemini_tools.text_tools.prompt import TOOL_PROMPT
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
     from langchain_gemini_tools.tool_report import ToolReport, check_tools
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "TOOL_PROMPT": "text_tools.prompt",
+    "TOOL_PROMPT": "prompted.prompt",
     "BatchProgress": "display",
     "ChatGemini": "chat_model",
     "RunClock": "display",

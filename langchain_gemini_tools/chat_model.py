@@ -30,7 +30,7 @@ from langchain_gemini_tools.options import (
     canonical_options,
     spelled_as_fields,
 )
-from langchain_gemini_tools.prompted.overhead import PromptOverhead, measure_overhead
+from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.retry import (
     RetryPolicy,
     atell_callbacks,
@@ -473,7 +473,7 @@ class ChatGemini(GeminiOptions):
             tool_choice: What `bind_tools` takes.
             **kwargs: Any option of a call.
         """
-        from langchain_gemini_tools.prompted.instructions import render_instructions
+        from langchain_gemini_tools.prompted.request import render_instructions
 
         given = {**kwargs, "tools": tools, "tool_choice": tool_choice}
         return "\n\n".join(render_instructions(self._resolve(None, given)).texts)
@@ -489,6 +489,8 @@ class ChatGemini(GeminiOptions):
             exact: Let the API count, instead of taking four characters for a token.
             **kwargs: Any option of a call.
         """
+        from langchain_gemini_tools.prompted.request import measure_overhead
+
         given = {**kwargs, "tools": tools, "tool_choice": tool_choice}
         count = self.get_num_tokens if exact else None
         return measure_overhead(self._resolve(None, given), count)

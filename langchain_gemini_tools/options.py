@@ -306,7 +306,7 @@ class GeminiOptions(BaseChatModel):
     def _check_tool_prompt(cls, template: str | None) -> str | None:
         if not template:
             return template
-        from langchain_gemini_tools.text_tools.prompt import check_template
+        from langchain_gemini_tools.prompted.prompt import check_template
 
         return check_template(template)
 

@@ -18,7 +18,7 @@ from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
-from langchain_gemini_tools.text_tools.validation import find_misfit
+from langchain_gemini_tools.prompted.arguments import find_mismatch
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class _WholeJsonParser(JsonOutputParser):
         with _refusing_deep(result[0]):
             _check_whole(result[0], partial=partial)
             value = super().parse_result(result, partial=partial)
-        misfit = find_misfit(value, self.checked_schema) if self.checked_schema else None
+        misfit = find_mismatch(value, self.checked_schema) if self.checked_schema else None
         if misfit and not partial:
             text = f"The answer does not fit its schema. {misfit}"
             raise OutputParserException(text, llm_output=result[0].text)

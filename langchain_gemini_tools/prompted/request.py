@@ -1,8 +1,8 @@
-"""A call whose tools go as text: `text_tools` between LangChain's messages and the wire.
+"""Render requests whose tools are called by prompt, and parse their responses.
 
-`render_prompted` is what `wire.request.render_request` is for models with function calling, and
-what it returns is used in the same way: it parses the answer, whole or streamed, and can be sent
-again with feedback.
+`render_prompted` is the counterpart of `wire.request.render_request` for models without function
+calling, and its result is used in the same way: it parses the response, complete or streamed, and
+can be sent again with feedback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -23,25 +23,37 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_gemini_tools.errors import (
     EmptyResponseError,
     GeminiAPIError,
+    InvalidOptionError,
     MalformedToolCallError,
     ResponseError,
 )
-from langchain_gemini_tools.prompted.history import render_conversation
-from langchain_gemini_tools.prompted.instructions import render_instructions
-from langchain_gemini_tools.text_tools.calling import (
+from langchain_gemini_tools.prompted import PromptOverhead
+from langchain_gemini_tools.prompted.conversation import render_turn
+from langchain_gemini_tools.prompted.parser.spellings import RESULT_MARKER
+from langchain_gemini_tools.prompted.prompt import (
+    Choice,
+    render_json_prompt,
+    render_tool,
+    render_tool_prompt,
+)
+from langchain_gemini_tools.prompted.response import (
     RAW_TEXT,
-    ReadCall,
-    StreamReader,
-    TextTools,
+    CheckedToolCall,
+    ChunkParser,
+    PromptedTools,
     find_failure,
     join_chunks,
-    read_message,
+    parse_message,
 )
-from langchain_gemini_tools.wire.request import RenderedRequest, check_repairs, render_request
+from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS, render_output_format
+from langchain_gemini_tools.wire.history import split_system
+from langchain_gemini_tools.wire.request import RenderedRequest, render_request
 from langchain_gemini_tools.wire.response import StreamParser, without_valid_calls
+from langchain_gemini_tools.wire.tools.choice import ToolChoice
+from langchain_gemini_tools.wire.tools.findings import CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -50,181 +62,308 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MAX_STOPS = 5
+"""How many stop sequences the API accepts."""
+
+
+# Rendering
+
+
+def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> PromptedRequest:
+    """Render a request without function declarations.
+
+    Functions are described in the prompt. Built-in tools are sent as usual: the API runs them.
+
+    Args:
+        messages: Any history, including messages of other models.
+        invocation: The resolved options.
+
+    Raises:
+        InvalidInputError: The API would reject the input, or has no form for it.
+    """
+    instructions = render_instructions(invocation)
+    # After the user's system messages. The blank lines separate texts that the model reads as one.
+    lead = "\n\n" if split_system(messages)[0] else ""
+    system = [SystemMessage(f"{lead}{text.strip()}\n\n") for text in instructions.texts]
+    request = render_request([*messages, *system], instructions.rest, render_turn)
+    _log_prompt(request)
+    return PromptedRequest(
+        encoded=request.encoded,
+        repairs=request.repairs,
+        context=request.context,
+        invocation=invocation,
+        tools=instructions.tools,
+    )
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """The options of an invocation, split into prompt and request."""
+
+    texts: list[str]
+    """What the prompt says."""
+    tools: PromptedTools
+    """What the response is parsed with."""
+    rest: Invocation
+    """The options that are sent as usual."""
+
+
+def render_instructions(invocation: Invocation) -> Instructions:
+    """Render functions, the choice among them and JSON output as texts of the prompt.
+
+    Args:
+        invocation: The resolved options.
+
+    Raises:
+        InvalidInputError: The tools or options cannot work.
+    """
+    tools, choice = invocation.tools, invocation.tool_choice
+    named = {tool["function"]["name"]: tool for tool in tools if "function" in tool}
+    functions = {name: tool for name, tool in named.items() if choice.declares(name)}
+    texts, generation = _render_output_format(invocation, names=list(functions))
+    prompted = PromptedTools(
+        schemas={name: tool["function"].get("parameters") for name, tool in functions.items()},
+        choice=_prompted_choice(choice),
+        expects_json=bool(texts),
+    )
+    if functions:
+        template = invocation.tool_prompt
+        texts.append(render_tool_prompt([*functions.values()], prompted.choice, template))
+        generation = _with_stop(generation)
+    rest = replace(
+        invocation,
+        tools=tuple(tool for tool in tools if "function" not in tool),
+        tool_choice=ToolChoice(settings=_without_calling(choice.settings)),
+        generation=generation,
+    )
+    return Instructions(texts, prompted, rest)
+
+
+def _prompted_choice(choice: ToolChoice) -> Choice:
+    names = choice.names if choice.restricts_by_name else ()
+    match choice.mode:
+        case "ANY":
+            return Choice("ANY", names)
+        case "NONE":
+            return Choice("NONE")
+        case _:
+            return Choice("AUTO", names)
+
+
+def _without_calling(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in settings.items() if k != "functionCallingConfig"}
+
+
+def _with_stop(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """Add a stop sequence, if there is room, for a model that starts to write results itself."""
+    stop = generation.get("stop") or []
+    stops = [stop] if isinstance(stop, str) else list(stop)
+    if len(stops) < _MAX_STOPS and RESULT_MARKER not in stops:
+        stops.append(RESULT_MARKER)
+    return {**generation, "stop": stops}
+
+
+def _render_output_format(
+    invocation: Invocation, *, names: list[str]
+) -> tuple[list[str], Mapping[str, Any]]:
+    """Render JSON output as a text if the model does not support it; return the other options."""
+    given = {key: value for key, value in invocation.generation.items() if value is not None}
+    output = {"responseMimeType": given.get("response_mime_type"), **render_output_format(given)}
+    if output["responseMimeType"] != JSON:
+        return [], invocation.generation
+    if names:
+        raise InvalidOptionError(
+            f"Prompted tools ({', '.join(names)}) cannot be combined with JSON output: the model "
+            "could not write tool calls. Use ToolStrategy or method='function_calling', or do not "
+            "bind tools."
+        )
+    if invocation.capabilities.takes_json_output:
+        return [], invocation.generation
+    others = {key: value for key, value in given.items() if key not in OUTPUT_FORMATS}
+    return [render_json_prompt(output.get("responseJsonSchema"))], others
+
+
+def measure_overhead(
+    invocation: Invocation, count: Callable[[str], int] | None = None
+) -> PromptOverhead:
+    """Count the tokens that the tools add to a request.
+
+    Args:
+        invocation: The resolved options.
+        count: Counts the tokens of a text; by default they are estimated.
+    """
+    instructions = render_instructions(invocation)
+    count_tokens = count or _estimate_tokens
+    return PromptOverhead(
+        tokens=count_tokens("\n\n".join(instructions.texts)),
+        is_exact=count is not None,
+        by_tool={
+            tool["function"]["name"]: count_tokens(render_tool(tool["function"]))
+            for tool in invocation.tools
+            if "function" in tool and tool["function"]["name"] in instructions.tools.schemas
+        },
+    )
+
+
+def _estimate_tokens(text: str) -> int:
+    return len(text) // CHARACTERS_PER_TOKEN
+
+
+# Parsing
+
 
 @dataclass(frozen=True, kw_only=True)
 class PromptedRequest(RenderedRequest):
-    """A request whose tools are described in its text, and whose answer calls them in text."""
+    """A request whose prompt describes the tools; the text of the response calls them."""
 
-    text_tools: TextTools = field(default_factory=TextTools)
+    tools: PromptedTools = field(default_factory=PromptedTools)
 
-    def parse(self, reply: gemini.Response) -> ChatResult:
-        """Parse the whole reply; of several candidates, those that failed are withheld."""
-        with _reading_partial(self.text_tools):
-            result = super().parse(reply)
+    def parse(self, response: gemini.Response) -> ChatResult:
+        """Parse a complete response; failed candidates are withheld if others succeeded.
+
+        Raises:
+            ResponseError: All candidates failed.
+        """
+        with _parsing_partial(self.tools):
+            result = super().parse(response)
         usage = getattr(result.generations[0].message, "usage_metadata", None)
         generations: list[ChatGeneration] = []
-        withheld: list[ResponseError] = []
+        failures: list[ResponseError] = []
         for generation in result.generations:
-            message, calls = read_message(_ai_message(generation.message), self.text_tools)
-            _tell_answer(message, calls)
+            message, calls = parse_message(_ai_message(generation.message), self.tools)
+            _log_response(message, calls)
             message.usage_metadata = None if generations else usage
             if failure := self.failure(calls, message):
-                withheld.append(failure)
+                failures.append(failure)
             else:
                 generations.append(ChatGeneration(message=message))
         if not generations:
-            raise withheld[0]
-        told = [*(result.llm_output or {}).get("withheld", ()), *map(str, withheld)]
+            raise failures[0]
+        withheld = [*(result.llm_output or {}).get("withheld", ()), *map(str, failures)]
         return ChatResult(
-            generations=generations, llm_output={"withheld": told} if told else result.llm_output
+            generations=generations,
+            llm_output={"withheld": withheld} if withheld else result.llm_output,
         )
 
     def stream_parser(self) -> StreamParser:
-        """What the events of a streamed reply are fed to."""
+        """Return a parser for the events of a streamed response."""
         return PromptedStreamParser(self)
 
-    def failure(self, calls: Sequence[ReadCall], partial: AIMessage) -> ResponseError | None:
-        """The error for an answer that may not be handed over.
+    def failure(self, calls: Sequence[CheckedToolCall], partial: AIMessage) -> ResponseError | None:
+        """Return the error for a response that must not be returned to the caller.
 
-        A call that is demanded has to be there. Where it is the model's choice, an answer with
-        nothing but invalid calls is asked for once more; the second one is handed over, for the
-        caller to see and for the model to be told in the next turn.
+        If a call is required, it must be there. If the model may choose, a response with only
+        invalid calls is requested once more; the second one is returned, so that the caller sees it
+        and the next turn reports the errors to the model.
         """
         if self.context.returns_failures:
             return None
         reason = partial.response_metadata.get("finish_reason")
-        found = find_failure(calls, self.text_tools.choice)
-        is_demanded = self.text_tools.choice.mode == "ANY"
-        if found and (is_demanded or (self.context.refuses_empty and not self.is_second_try)):
+        explanation = find_failure(calls, self.tools.choice)
+        is_required = self.tools.choice.mode == "ANY"
+        if explanation and (is_required or (self.context.refuses_empty and not self.is_second_try)):
             return MalformedToolCallError(
-                f"The model did not make a valid call ({reason}). {found}",
+                f"The model did not make a valid tool call ({reason}). {explanation}",
                 finish_reason=reason,
-                finish_message=found,
+                finish_message=explanation,
                 partial=partial,
             )
-        said = partial.response_metadata.get(RAW_TEXT)
+        raw_text = partial.response_metadata.get(RAW_TEXT)
         left = partial.content or partial.tool_calls or partial.invalid_tool_calls
-        if said and not left and self.context.refuses_empty:
+        if raw_text and not left and self.context.refuses_empty:
             return EmptyResponseError(
-                f"The answer is empty ({reason}).", finish_reason=reason, partial=partial
+                f"The response is empty ({reason}).", finish_reason=reason, partial=partial
             )
         return None
 
     def with_feedback(self, failure: ResponseError) -> RenderedRequest:
-        """The same request, followed by the failed answer and what was wrong with it."""
-        said = failure.partial.response_metadata.get(RAW_TEXT) if failure.partial else None
-        if not said or not isinstance(failure, MalformedToolCallError):
+        """Return the request followed by the failed response and an explanation."""
+        raw_text = failure.partial.response_metadata.get(RAW_TEXT) if failure.partial else None
+        if not raw_text or not isinstance(failure, MalformedToolCallError):
             return super().with_feedback(failure)
-        told = f"Your last message could not be used. {failure.finish_message} Write it again."
+        text = f"Your last message could not be used. {failure.finish_message} Write it again."
         more: list[gemini.Content] = [
-            {"role": "model", "parts": [{"text": said}]},
-            {"role": "user", "parts": [{"text": told}]},
+            {"role": "model", "parts": [{"text": raw_text}]},
+            {"role": "user", "parts": [{"text": text}]},
         ]
-        _tell_contents(more)
+        _log_contents(more)
         return self.second_try([*self.body["contents"], *more], failure)
 
 
 class PromptedStreamParser(StreamParser):
-    """Events of one stream -> chunks, with calls where the text had them."""
+    """Parses the events of a stream into chunks, with tool calls from the text."""
 
     def __init__(self, request: PromptedRequest) -> None:
         super().__init__(request.context)
         self._request = request
-        self._reader = StreamReader(request.text_tools)
+        self._parser = ChunkParser(request.tools)
 
-    def feed(self, reply: gemini.Response) -> list[ChatGenerationChunk]:
-        """The chunks that an event adds, without protocol."""
+    def feed(self, response: gemini.Response) -> list[ChatGenerationChunk]:
+        """Return the chunks that an event adds, without the protocol."""
         return [
             ChatGenerationChunk(message=chunk)
-            for generation in super().feed(reply)
-            for chunk in self._reader.feed(_ai_chunk(generation.message))
+            for generation in super().feed(response)
+            for chunk in self._parser.feed(_ai_chunk(generation.message))
         ]
 
     def finish(self) -> list[ChatGenerationChunk]:
-        """The last chunks, with everything that was held back.
+        """Return the last chunks, including those that were held back.
 
         Raises:
-            ResponseError: What arrived may not be taken for an answer.
+            ResponseError: The response is not usable.
         """
-        has_begun = self._reader.has_begun
+        has_started = self._parser.has_started
         [last] = super().finish()
-        chunks = self._reader.finish(_ai_chunk(last.message))
-        _tell_answer(chunks[-1], self._reader.calls)
-        if not has_begun:
+        chunks = self._parser.finish(_ai_chunk(last.message))
+        _log_response(chunks[-1], self._parser.calls)
+        if not has_started:
             partial = _ai_message(message_chunk_to_message(join_chunks(chunks)))
-            if failure := self._request.failure(self._reader.calls, partial):
+            if failure := self._request.failure(self._parser.calls, partial):
                 raise failure
         return [ChatGenerationChunk(message=chunk) for chunk in chunks]
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:
-        """Whatever fails inside, what has arrived is on the error's `partial`, without protocol."""
-        with _reading_partial(self._request.text_tools), super().keeping_partial():
+        """Set `partial` of an error to what has arrived, without the protocol."""
+        with _parsing_partial(self._request.tools), super().keeping_partial():
             yield
 
 
 @contextmanager
-def _reading_partial(text_tools: TextTools) -> Iterator[None]:
-    """An error that carries a message from the wire carries one without protocol from here on."""
+def _parsing_partial(tools: PromptedTools) -> Iterator[None]:
+    """Remove the protocol from the partial message of an error."""
     try:
         yield
     except (GeminiAPIError, ResponseError) as error:
         if error.partial is not None and RAW_TEXT not in error.partial.response_metadata:
-            error.partial = without_valid_calls(read_message(error.partial, text_tools)[0])
+            error.partial = without_valid_calls(parse_message(error.partial, tools)[0])
         raise
 
 
-def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> PromptedRequest:
-    """Render one LangChain call as a Gemini call without function calling.
-
-    Built-in tools stay what they are; functions go into the text.
-
-    Args:
-        messages: Any history, also one that other models wrote.
-        invocation: The resolved options.
-
-    Raises:
-        InvalidInputError: Something that the API would refuse, or that it has no form for.
-    """
-    told = render_instructions(invocation)
-    conversation, repairs = render_conversation(messages)
-    check_repairs(repairs, invocation)
-    # Behind the user's own; blank lines keep texts apart that the model reads as one.
-    has_system = any(isinstance(message, SystemMessage) for _, message in conversation)
-    lead = "\n\n" if has_system else ""
-    texts = [SystemMessage(f"{lead}{text.strip()}\n\n") for text in told.texts]
-    conversation += [(len(messages), text) for text in texts]
-    request = render_request([message for _, message in conversation], told.rest)
-    _tell_prompt(request)
-    positions = [position for position, _ in conversation]
-    later = [
-        replace(found, position=positions[found.position])
-        for found in request.repairs
-        if found.kind != "joined"  # results and what follows them, as it has to be
-    ]
-    return PromptedRequest(
-        encoded=request.encoded,
-        repairs=[*repairs, *(repair for repair in later if repair not in repairs)],
-        context=request.context,
-        invocation=invocation,
-        text_tools=told.text_tools,
-    )
+def _ai_message(message: BaseMessage) -> AIMessage:
+    assert isinstance(message, AIMessage)  # noqa: S101 - `wire` returns no other
+    return message
 
 
-# What is told at the level DEBUG
+def _ai_chunk(message: BaseMessage) -> AIMessageChunk:
+    assert isinstance(message, AIMessageChunk)  # noqa: S101 - `wire` returns no other
+    return message
 
 
-def _tell_prompt(request: RenderedRequest) -> None:
+# Logging at level DEBUG
+
+
+def _log_prompt(request: RenderedRequest) -> None:
     if not logger.isEnabledFor(logging.DEBUG):
         return
     body = request.body
     contents = [*body["contents"]]
     if "systemInstruction" in body:
         contents.insert(0, {"role": "system", **body["systemInstruction"]})  # type: ignore[typeddict-item]
-    _tell_contents(contents)
+    _log_contents(contents)
 
 
-def _tell_contents(contents: Sequence[gemini.Content]) -> None:
+def _log_contents(contents: Sequence[gemini.Content]) -> None:
     if not logger.isEnabledFor(logging.DEBUG):
         return
     for content in contents:
@@ -232,21 +371,11 @@ def _tell_contents(contents: Sequence[gemini.Content]) -> None:
         logger.debug("Prompt, %s:\n%s", content["role"], text)
 
 
-def _tell_answer(last: AIMessage, calls: Sequence[ReadCall]) -> None:
+def _log_response(last: AIMessage, calls: Sequence[CheckedToolCall]) -> None:
     if not logger.isEnabledFor(logging.DEBUG):
         return
     if raw_text := last.response_metadata.get(RAW_TEXT):
-        logger.debug("Answer as it came:\n%s", raw_text)
+        logger.debug("Response text:\n%s", raw_text)
     for call in calls:
-        verdict = f"not to be executed: {call.reason}" if call.reason else "to be executed"
-        logger.debug("Call %s(%s), %s", call.name, call.args, verdict)
-
-
-def _ai_message(message: BaseMessage) -> AIMessage:
-    assert isinstance(message, AIMessage)  # noqa: S101 - the wire gives no other
-    return message
-
-
-def _ai_chunk(message: BaseMessage) -> AIMessageChunk:
-    assert isinstance(message, AIMessageChunk)  # noqa: S101 - the wire gives no other
-    return message
+        verdict = f"invalid: {call.reason}" if call.reason else "valid"
+        logger.debug("Tool call %s(%s), %s", call.name, call.args, verdict)

@@ -38,12 +38,14 @@ from langchain_gemini_tools.wire.tool_results import (
 from langchain_gemini_tools.wire.tools.names import render_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.conversation import Conversation
     from langchain_gemini_tools.wire.history import Call, Repair, Reply, Turn
+
+    TurnRewriter = Callable[[Turn, list[Repair]], Turn]
 
 
 def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction | None:
@@ -93,7 +95,10 @@ class Reader:
 
 
 def render_contents(
-    messages: Iterable[tuple[int, BaseMessage]], reader: Reader, conversation: Conversation
+    messages: Iterable[tuple[int, BaseMessage]],
+    reader: Reader,
+    conversation: Conversation,
+    rewrite_turn: TurnRewriter | None = None,
 ) -> None:
     """Render everything but the system messages.
 
@@ -101,9 +106,11 @@ def render_contents(
         messages: Messages with their positions in the caller's list.
         reader: The model they are for.
         conversation: Where they go.
+        rewrite_turn: Changes each turn before it is rendered.
     """
     position = 0
-    for turn in history.arrange_turns(messages, conversation.repairs):
+    for arranged in history.arrange_turns(messages, conversation.repairs):
+        turn = rewrite_turn(arranged, conversation.repairs) if rewrite_turn else arranged
         _render_turn(turn, conversation, reader)
         position = turn.replies[-1].position if turn.replies else position
     conversation.end(position)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.contents import TurnRewriter
     from langchain_gemini_tools.wire.invocation import Invocation
 
 
@@ -116,8 +117,17 @@ class RenderedRequest:
             raise
 
 
-def render_request(messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
+def render_request(
+    messages: Sequence[BaseMessage],
+    invocation: Invocation,
+    rewrite_turn: TurnRewriter | None = None,
+) -> RenderedRequest:
     """Render one LangChain call as one Gemini call; equal input gives an equal request.
+
+    Args:
+        messages: The history.
+        invocation: The resolved options.
+        rewrite_turn: Changes each turn of the arranged history before it is rendered.
 
     Raises:
         InvalidInputError: Something that the API would refuse, or that it has no form for.
@@ -142,7 +152,7 @@ def render_request(messages: Sequence[BaseMessage], invocation: Invocation) -> R
     conversation = Conversation(
         opening, signs_calls=capabilities.checks_call_signatures, is_large=is_large
     )
-    render_contents(others, reader, conversation)
+    render_contents(others, reader, conversation, rewrite_turn)
     body = {
         "systemInstruction": instruction,
         "contents": conversation,

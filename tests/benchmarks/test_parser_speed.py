@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langchain_gemini_tools.text_tools.parser import TextToolParser
+from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ ADVERSARIAL: dict[str, Callable[[int], str]] = {
 
 
 def parse(text: str, step: int) -> None:
-    parser = TextToolParser(TOOLS)
+    parser = ToolCallParser(TOOLS)
     for start in range(0, len(text), step):
         parser.feed(text[start : start + step])
     parser.finish()

@@ -530,7 +530,7 @@ def test_signatures_and_thoughts_of_gemini_do_not_reach_gemma(
     }
 
 
-def test_broken_histories_are_mended_by_the_same_rules_and_told(gemma: ChatGemini) -> None:
+def test_broken_histories_are_repaired_by_the_same_rules_and_reported(gemma: ChatGemini) -> None:
     calls: list[Any] = [
         {"name": "get_weather", "args": {"city": city}, "id": city} for city in ("Oslo", "Rome")
     ]
@@ -553,8 +553,8 @@ def test_broken_histories_are_mended_by_the_same_rules_and_told(gemma: ChatGemin
         ),
     ]
     found = [(each.kind, each.position) for each in rendered.repairs if not each.is_harmless]
-    assert found == [("orphan_result", 3), ("unanswered_call", 1)]
-    with pytest.raises(ValueError, match="Message 3 cannot be sent as it is"):
+    assert found == [("unanswered_call", 1), ("orphan_result", 3)]
+    with pytest.raises(ValueError, match="Message 1 cannot be sent as it is"):
         gemma.preview(history, on_broken_history="raise")
 
 
@@ -620,9 +620,9 @@ async def test_json_streams_without_the_fence_around_it(
 
 
 @pytest.mark.parametrize("name", [GEMMA, "gemini-3-flash-preview"])
-def test_json_output_beside_prompted_tools_is_refused(make_model: MakeModel, name: str) -> None:
+def test_json_output_with_prompted_tools_is_rejected(make_model: MakeModel, name: str) -> None:
     chat = make_model(model=name, tool_calling="prompted")
-    with pytest.raises(InvalidOptionError, match=r"by prompt \(get_weather\) exclude JSON output"):
+    with pytest.raises(InvalidOptionError, match=r"Prompted tools \(get_weather\) cannot be"):
         chat.bind_tools([get_weather], response_format={"type": "json_object"}).invoke("Hi")
 
 
@@ -635,12 +635,12 @@ def test_prompt_answer_and_calls_are_logged_for_debugging(
     caplog.set_level(logging.DEBUG, logger="langchain_gemini_tools")
     emulator.reply(f"Well.\n{OSLO}\nTOOL_CALL: now({{}})")
     gemma.bind_tools([get_weather]).invoke("Weather?")
-    told = [each.getMessage() for each in caplog.records if "prompted" in each.name]
+    logged = [each.getMessage() for each in caplog.records if "prompted" in each.name]
     prompt = told_in(gemma, get_weather)["text"]
-    assert told[0] == f"Prompt, user:\n{prompt}\nWeather?"
-    assert told[1] == f"Answer as it came:\nWell.\n{OSLO}\nTOOL_CALL: now({{}})"
-    assert told[2] == 'Call get_weather({"city": "Oslo"}), to be executed'
-    assert told[3].startswith("Call now(unusable call]: now({})), not to be executed: There is no")
+    assert logged[0] == f"Prompt, user:\n{prompt}\nWeather?"
+    assert logged[1] == f"Response text:\nWell.\n{OSLO}\nTOOL_CALL: now({{}})"
+    assert logged[2] == 'Tool call get_weather({"city": "Oslo"}), valid'
+    assert logged[3].startswith("Tool call now(unusable call]: now({})), invalid: There is no")
 
 
 def test_what_is_asked_once_more_is_logged_for_debugging_too(
@@ -651,14 +651,14 @@ def test_what_is_asked_once_more_is_logged_for_debugging_too(
     emulator.reply(OSLO)
     chat = make_model(model=GEMMA, max_retries=1)
     chat.bind_tools([get_weather], tool_choice="any").invoke("Weather?")
-    told = [each.getMessage() for each in caplog.records if "prompted" in each.name]
-    assert told[1:] == [
-        "Answer as it came:\nNo.",
+    logged = [each.getMessage() for each in caplog.records if "prompted" in each.name]
+    assert logged[1:] == [
+        "Response text:\nNo.",
         "Prompt, model:\nNo.",
         "Prompt, user:\nYour last message could not be used. It had to call a tool. There is no "
         "TOOL_CALL: line in it. Write it again.",
-        f"Answer as it came:\n{OSLO}",
-        'Call get_weather({"city": "Oslo"}), to be executed',
+        f"Response text:\n{OSLO}",
+        'Tool call get_weather({"city": "Oslo"}), valid',
     ]
 
 
@@ -681,10 +681,10 @@ def _endless() -> list[Any]:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [({(1, 2): 3}, "not tuple"), (_endless(), "Circular")],
+    [({(1, 2): 3}, "tuple"), (_endless(), "contains itself")],
     ids=["key", "cycle"],
 )
-def test_arguments_that_have_no_text_are_refused(
+def test_arguments_without_a_json_form_are_rejected(
     make_model: MakeModel, value: Any, words: str
 ) -> None:
     asked = AIMessage("")

@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.text_tools.validation import find_misfit
+from langchain_gemini_tools.prompted.arguments import find_mismatch
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from tests.emulator import API_KEY, Emulator
 from tests.integration_tests.play import get_weather
@@ -98,5 +98,5 @@ def _check(answer: AIMessage) -> None:
     print(f"  invalid: {[each['error'] for each in answer.invalid_tool_calls]}")
     assert bool(raw.strip()) == bool(answer.text or answer.tool_calls or answer.invalid_tool_calls)
     for call in answer.tool_calls:
-        assert find_misfit(call["args"], BOUND["function"]["parameters"]) is None
+        assert find_mismatch(call["args"], BOUND["function"]["parameters"]) is None
     assert all(each["error"] for each in answer.invalid_tool_calls)

@@ -26,9 +26,8 @@ LAYERS = {
     "retry": set(),
     "client": set(),
     "wire": set(),
-    "structured_output": {"text_tools", "wire"},
-    "text_tools": set(),
-    "prompted": {"text_tools", "wire"},
+    "structured_output": {"prompted", "wire"},
+    "prompted": {"wire"},
     "credentials": {"client"},
     "media_fetch": {"wire"},
     "option_levels": {"wire"},
@@ -37,8 +36,8 @@ LAYERS = {
         "client",
         "credentials",
         "media_fetch",
+        "prompted",
         "retry",
-        "text_tools",
         "wire",
     },
     "chat_model": {
@@ -60,8 +59,8 @@ LAYERS = {
         "display",
         "mcp_results",
         "media_fetch",
+        "prompted",
         "remote_tools",
-        "text_tools",
         "tool_loop",
         "tool_report",
     },
@@ -186,8 +185,12 @@ def test_showing_a_run_loads_no_other_layer_and_rich_only_when_it_draws() -> Non
     assert not {"rich", "google.genai", "IPython"} & loaded
 
 
-def test_the_text_parser_needs_nothing_but_python() -> None:
-    loaded = _loaded_after("import langchain_gemini_tools.text_tools.parser")
+def test_the_parser_of_prompted_calls_knows_nothing_about_gemini() -> None:
+    parser = f"{NAME}.prompted.parser"
+    for path in sorted((PACKAGE / "prompted" / "parser").glob("*.py")):
+        ours = {name for name in _imports(path) if name.startswith(NAME)}
+        assert all(name.startswith(parser) for name in ours), path.name
+    loaded = _loaded_after(f"import {parser}.scanner")
     assert not {"langchain_core", "google.genai", "pydantic"} & loaded
 
 
@@ -226,7 +229,12 @@ def test_a_call_without_tools_loads_nothing_about_tools() -> None:
 
 def _rarely_needed(loaded: set[str]) -> set[str]:
     """What takes long to load, and is for tools, schemas and tools by prompt only."""
-    ours = ("text_tools", "structured_output", "wire.tools.binding", "wire.schema.python_types")
+    ours = (
+        "prompted.prompt",
+        "structured_output",
+        "wire.tools.binding",
+        "wire.schema.python_types",
+    )
     rare = {"langchain_core.tools", "langchain_core.output_parsers.json", "jsonschema", "pytest"}
     return loaded & (rare | {f"{NAME}.{name}" for name in ours})
 

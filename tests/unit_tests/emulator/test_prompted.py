@@ -13,7 +13,7 @@ from tests.emulator.ask import Ask
 from tests.emulator.brain import think
 from tests.emulator.models import Model
 from tests.emulator.prompted import read_prompted
-from tests.unit_tests.text_tools.test_prompt import get_weather, now
+from tests.unit_tests.prompted.test_prompt import get_weather, now
 
 GEMMA = "gemma-3-27b-it"
 

@@ -1,21 +1,22 @@
-"""One construct that holds calls, in any notation: an object, a list, `f(a=1)`, `f({"a": 1})`.
+"""Read one construct that contains tool calls, in any notation.
 
-`CallReader` reads from where a construct may begin and collects the calls it finds. How it takes
-what is wrong depends on how sure we are that a call is meant: behind a marker everything is;
-elsewhere an object or a list is, once it has named a declared tool. Before that, what does not fit
-is no call at all.
+A construct is an object, a list, `f(a=1)` or `f({"a": 1})`. `ToolCallReader` reads one and collects
+its calls. How it treats errors depends on how sure it is that a call is intended: after a marker
+everything is; elsewhere an object or a list is once it has named a declared tool. Before that,
+anything unexpected means that the text is not a call.
 """
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.text_tools import reasons, spellings
-from langchain_gemini_tools.text_tools.source import Words
-from langchain_gemini_tools.text_tools.values import (
+from langchain_gemini_tools.prompted.parser import spellings
+from langchain_gemini_tools.prompted.parser.source import Words
+from langchain_gemini_tools.prompted.parser.values import (
     CutError,
     UnreadableError,
     is_followed,
@@ -24,13 +25,15 @@ from langchain_gemini_tools.text_tools.values import (
     parse_string,
     parse_value,
     parse_whole,
+    shorten,
     skip_space,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from langchain_gemini_tools.text_tools.source import Reading, Source
+    from langchain_gemini_tools.prompted.parser.source import Reading, Source
+
 
 _NAME = re.compile(r"[\w.:\\\-/]*")
 _NAME_QUOTES = re.compile(r"[`\"'*]*")
@@ -43,17 +46,17 @@ _MISSING = object()
 _NO_ARGUMENTS = (_MISSING, None, "")
 _OUTER_KEYS = spellings.NAME_KEYS | spellings.WRAPPER_KEYS
 
-CALL_RULE = "after the marker stand the tool's name and its arguments in parentheses"
+CALL_RULE = "after the marker, write the tool's name and its arguments in parentheses"
 _NAMED_RULE = "every argument needs its name"
 
 
 class NotACallError(Exception):
-    """What stands here is something else than a call."""
+    """The text is something other than a tool call."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A call within the construct, by the offsets where it begins and ends."""
+class FoundToolCall:
+    """A tool call within the construct, with the offsets of its start and end."""
 
     start: int
     end: int
@@ -64,7 +67,7 @@ class Found:
 
 
 class ToolNames:
-    """The declared tools, as names and as what a call of one may begin with."""
+    """The names of the declared tools, and the words that a call of one may start with."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.listed = list(names)
@@ -76,25 +79,25 @@ class ToolNames:
         return name in self._names
 
 
-class CallReader:
-    """Reads constructs; after an error, `found` holds the calls before it.
+class ToolCallReader:
+    """Reads constructs; after an error, `found` has the calls before it.
 
-    `begun_at` is the offset where the call at hand began, None between two calls.
+    `begun_at` is the offset where the current call started, None between two calls.
 
     Args:
         source: The text.
         names: The tools that may be called.
-        is_marked: Whether all that follows is meant as a call.
-        is_explaining: Whether a name that stands for any name makes it no call.
+        is_marked: Whether everything that follows is intended as a call.
+        is_explaining: Whether a placeholder name means that the text is not a call.
     """
 
     def __init__(
         self, source: Source, names: ToolNames, *, is_marked: bool, is_explaining: bool = False
     ) -> None:
-        self.found: list[Found] = []
+        self.found: list[FoundToolCall] = []
         self.begun_at: int | None = source.offset
         self.name: str | None = None
-        self.is_meant = is_marked
+        self.is_intended = is_marked
         self.is_marked = is_marked
         self._is_explaining = is_explaining
         self._depth = 0
@@ -102,18 +105,18 @@ class CallReader:
         self._names = names
 
     def read_construct(self) -> Reading[None]:
-        """Read one construct: it may hold several calls.
+        """Read one construct, which may contain several calls.
 
         Raises:
-            NotACallError: It is something else.
-            UnreadableError: It is meant as a call and cannot be read.
-            CutError: The text ended before it did.
+            NotACallError: The text is something else.
+            UnreadableError: The text is intended as a call but cannot be parsed.
+            CutError: The text ended before the call did.
         """
         if not (yield from self._source.more()):
             raise CutError
         self._begin()
         self._depth = 0
-        self.is_meant = self.is_marked
+        self.is_intended = self.is_marked
         match self._source.chunk[self._source.at]:
             case "{":
                 yield from self._read_object()
@@ -128,53 +131,55 @@ class CallReader:
         if (yield from self._source.read(1)) != ">":
             raise NotACallError
         if (yield from skip_space(self._source)) != "{":
-            raise UnreadableError("after the name stand the arguments as a JSON object")
+            raise UnreadableError("after the name, write the arguments as a JSON object")
         self._add(self.name, (yield from parse_value(self._source)))
 
     def add_broken(self, start: int, detail: str) -> None:
-        """What began there ends here, is meant as a call and cannot be read."""
+        """Add an intended call from `start` to here that cannot be parsed."""
         name = None if self.begun_at is None else self.name
         reason = (
-            reasons.render_undeclared(name, self._names.listed)
+            _render_undeclared(name, self._names.listed)
             if name and name not in self._names
-            else reasons.render_unreadable(name, detail, self._names.listed)
+            else _render_unreadable(name, detail, self._names.listed)
         )
-        self.found.append(Found(start, self._source.offset, name, reason=reason))
+        self.found.append(FoundToolCall(start, self._source.offset, name, reason=reason))
 
     def add_cut(self, start: int) -> None:
-        """What began there is cut off here."""
-        reason = reasons.render_cut(self.name)
-        self.found.append(Found(start, self._source.offset, self.name, reason=reason, is_cut=True))
+        """Add a call that starts at `start` and that the end of the text cut off."""
+        reason = _render_cut(self.name)
+        self.found.append(
+            FoundToolCall(start, self._source.offset, self.name, reason=reason, is_cut=True)
+        )
 
     def _begin(self) -> None:
         self.begun_at = self._source.offset
         self.name = None
 
-    def _refuse(self, detail: str) -> Exception:
-        return UnreadableError(detail) if self.is_meant else NotACallError()
+    def _error(self, detail: str) -> Exception:
+        return UnreadableError(detail) if self.is_intended else NotACallError()
 
     def _add(self, name: str, args: Any) -> None:
-        """One call, read to its end. What is wrong with it is its own fault alone."""
+        """Add a complete call. Its errors do not affect other calls."""
         start = self._source.offset if self.begun_at is None else self.begun_at
         end = self._source.offset
         self.begun_at = None
         if name not in self._names:
             if self._is_explaining and name in spellings.PLACEHOLDERS:
                 raise NotACallError
-            reason = reasons.render_undeclared(name, self._names.listed)
-            self.found.append(Found(start, end, name, reason=reason))
+            reason = _render_undeclared(name, self._names.listed)
+            self.found.append(FoundToolCall(start, end, name, reason=reason))
             return
         try:
-            self.found.append(Found(start, end, name, _parse_arguments(args)))
+            self.found.append(FoundToolCall(start, end, name, _parse_arguments(args)))
         except UnreadableError as error:
-            reason = reasons.render_unreadable(name, str(error), self._names.listed)
-            self.found.append(Found(start, end, name, reason=reason))
+            reason = _render_unreadable(name, str(error), self._names.listed)
+            self.found.append(FoundToolCall(start, end, name, reason=reason))
 
     def _read_list(self) -> Reading[None]:
         source = self._source
         source.at += 1
         if (yield from skip_space(source)) == "]":
-            if not self.is_meant:
+            if not self.is_intended:
                 raise NotACallError
             source.at += 1
             self.begun_at = None
@@ -195,10 +200,10 @@ class CallReader:
             self._add(*call)
 
     def _read_members(self) -> Reading[tuple[str, Any] | None]:
-        """Read `{"name": ..., "arguments": ...}`, or an object around it; None around a list."""
+        """Read `{"name": ..., "arguments": ...}` or an object around it; None around a list."""
         source = self._source
         if self._depth == _MAX_WRAPPERS:
-            raise self._refuse("it is wrapped too often")
+            raise self._error("it is wrapped too often")
         self._depth += 1
         source.at += 1
         name: str | None = None
@@ -231,29 +236,31 @@ class CallReader:
         if has_inner:
             return inner
         if name is None:
-            raise self._refuse('the object has no "name"')
+            raise self._error('the object has no "name"')
         if args is _MISSING and not (self.is_marked or self._depth):
             raise NotACallError
         return name, {} if args in _NO_ARGUMENTS else args
 
     def _read_name(self) -> Reading[str]:
-        """Read the value of a name's key. A declared one tells that a call is meant."""
+        """Read the value of a name key. A declared name shows that a call is intended."""
         if not is_string_ahead(self._source.chunk[self._source.at]):
-            raise self._refuse("the tool's name stands in double quotes")
+            raise self._error("put the tool's name in double quotes")
         name = _bare_name((yield from parse_string(self._source)), self._names)
         self.name = name
         if name in self._names:
-            self.is_meant = True
-        elif not self.is_meant:
+            self.is_intended = True
+        elif not self.is_intended:
             raise NotACallError
         return name
 
     def _read_call(self, *, is_printed: bool = False) -> Reading[None]:
         """Read `f(...)`, `f {...}`, `default_api.f(...)` or `print(f(...))`."""
         source = self._source
-        name = yield from (self._read_any_name() if self.is_meant else self._read_declared_name())
+        name = yield from (
+            self._read_any_name() if self.is_intended else self._read_declared_name()
+        )
         if not name:
-            raise self._refuse(CALL_RULE)
+            raise self._error(CALL_RULE)
         is_print = name == spellings.PRINT and name not in self._names
         if not is_print:
             self.name = name
@@ -266,7 +273,7 @@ class CallReader:
             char = yield from source.peek()
         if is_print and char == "(":
             if is_printed:
-                raise self._refuse(CALL_RULE)
+                raise self._error(CALL_RULE)
             source.at += 1
             yield from self._read_printed()
             return
@@ -275,13 +282,13 @@ class CallReader:
         elif char == "(":
             source.at += 1
             args = yield from self._read_arguments()
-            self.is_meant = True
+            self.is_intended = True
             self._add(name, args)
         else:
-            raise self._refuse("its arguments are missing")
+            raise self._error("its arguments are missing")
 
     def _is_nothing(self, name: str) -> Reading[bool]:
-        """Whether `TOOL_CALL: none` is all that the line says."""
+        """Return whether the line says no more than `TOOL_CALL: none`."""
         if name in self._names:
             return False
         yield from self._source.run(_BLANKS)
@@ -295,7 +302,7 @@ class CallReader:
         self._begin()
         yield from self._read_call(is_printed=True)
         if (yield from skip_space(self._source)) != ")":
-            raise self._refuse("the parenthesis of print(...) is not closed")
+            raise self._error("the parenthesis of print(...) is not closed")
         self._source.at += 1
 
     def _read_declared_name(self) -> Reading[str]:
@@ -308,10 +315,11 @@ class CallReader:
         return word
 
     def _read_any_name(self) -> Reading[str]:
-        """Read a name as models dress it: in quotes or backticks, underscores escaped."""
+        """Read a name as models decorate it: in quotes or backticks, underscores escaped."""
         source = self._source
         quotes = yield from source.run(_NAME_QUOTES)
-        name = yield from source.match(self._names.words)  # a declared one may hold any character
+        # A declared name may contain any character.
+        name = yield from source.match(self._names.words)
         source.at += len(name)
         name += yield from source.run(_NAME)
         if quotes:
@@ -319,9 +327,9 @@ class CallReader:
         return _bare_name(name, self._names)
 
     def _read_arguments(self) -> Reading[Any]:
-        """Read what stands in a call's parentheses, and the closing one.
+        """Read the arguments of a call and the closing parenthesis.
 
-        Names and values come as an object; values without names as they are, for `_add` to refuse.
+        Named arguments are returned as an object, others as they are, for `_add` to reject.
         """
         source = self._source
         char = yield from skip_space(source)
@@ -339,7 +347,7 @@ class CallReader:
                 key = first
             return (yield from self._read_named(key))
         except UnreadableError as error:
-            raise self._refuse(str(error)) from None
+            raise self._error(str(error)) from None
 
     def _read_unnamed(self, first: Any) -> Reading[Any]:
         values = [first]
@@ -365,7 +373,7 @@ class CallReader:
 
 
 def _bare_name(name: str, names: ToolNames) -> str:
-    """The name without what models put around it."""
+    """Strip what models put around a name."""
     if name in names:
         return name
     name = name.replace("\\_", "_").rstrip(":")
@@ -375,13 +383,13 @@ def _bare_name(name: str, names: ToolNames) -> str:
 
 
 def _parse_arguments(args: Any) -> dict[str, Any]:
-    """An object of arguments, also when it came as text that holds one."""
+    """Return the arguments as an object, also if they are the JSON text of one."""
     if isinstance(args, str):
         with contextlib.suppress(UnreadableError):
             args = parse_whole(args)
     if not isinstance(args, dict):
         raise UnreadableError(
-            f"its arguments are {_KINDS[type(args)]} and no object; {_NAMED_RULE}"
+            f"its arguments are {_KINDS[type(args)]}, not an object; {_NAMED_RULE}"
         )
     return args
 
@@ -391,6 +399,54 @@ _KINDS = {
     str: "text",
     int: "a number",
     float: "a number",
-    bool: "a truth value",
+    bool: "a boolean",
     type(None): "null",
 }
+
+
+# Why a call was not executed: sentences that the model can act on
+
+_MAX_LISTED = 30
+
+
+def _render_undeclared(name: str, names: Sequence[str]) -> str:
+    """Explain that there is no such tool, and list the tools, similar names first."""
+    if not names:
+        return f"There is no tool named {shorten(name)!r}: no tools can be called. Answer in words."
+    return (
+        f"There is no tool named {shorten(name)!r}. The tools are: {_render_names(name, names)}. "
+        f"Use one of these names: {_render_format(None)}"
+    )
+
+
+def _render_unreadable(name: str | None, detail: str, names: Sequence[str]) -> str:
+    """Explain why a call cannot be parsed."""
+    if name is None:
+        tools = f" The tools are: {_render_names('', names)}." if names else ""
+        how = f"Write it in one line: {_render_format(None)}"
+        return f"This call cannot be read: {detail}.{tools} {how}"
+    return (
+        f"The call of {shorten(name)!r} cannot be read: {detail}. "
+        f"Write it in one line, with the arguments as one JSON object: {_render_format(name)}"
+    )
+
+
+def _render_cut(name: str | None) -> str:
+    """Explain that the end of the text cut the call off."""
+    of = f" of {shorten(name)!r}" if name else ""
+    return (
+        f"The text ended in the middle of this call{of}, so it was not executed. "
+        f"Write the whole call again, shorter if it was too long: {_render_format(name)}"
+    )
+
+
+def _render_format(name: str | None) -> str:
+    return f'{spellings.MARKER} {shorten(name or "tool_name")}({{"argument": "value"}})'
+
+
+def _render_names(wanted: str, names: Sequence[str]) -> str:
+    similar = difflib.get_close_matches(wanted[:100], names, n=3, cutoff=0.5) if wanted else []
+    ordered = [*similar, *(name for name in names if name not in similar)]
+    listed = ", ".join(ordered[:_MAX_LISTED])
+    left_out = len(ordered) - _MAX_LISTED
+    return f"{listed} and {left_out} more" if left_out > 0 else listed

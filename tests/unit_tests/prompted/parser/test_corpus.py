@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_gemini_tools.text_tools.parser import parse_text
+from langchain_gemini_tools.prompted.parser.scanner import parse_text
 from tests.scores import ScoreBoard
-from tests.unit_tests.text_tools.corpus import ANSWERS, Answer, parse_pieces, show
+from tests.unit_tests.prompted.parser.corpus import ANSWERS, Answer, parse_pieces, show
 
 each_answer = pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.id)
 

@@ -1,8 +1,40 @@
-"""Where calls may stand in an answer: lines, fences, tags, and the prose around them.
+"""Parse text, complete or in chunks, into text and tool calls.
 
-The rules are written down in `parser.py`; here they are applied, from the start of one line to the
-next. Whatever was read and turns out to be no call becomes text and is not looked at again: every
-character is read once, however the text is made.
+The protocol is one line per call: `TOOL_CALL: tool_name({"argument": "value"})`. Models write calls
+in other ways too, and they write about the protocol. These rules decide what is a call:
+
+1.  **The marker `TOOL_CALL:` at the start of a line always means a call**, even if it is indented
+    or follows a bullet, a number, asterisks or a label such as `Action:`. What cannot be executed
+    (an undeclared name, unreadable arguments, nothing at all) is a `BrokenToolCall`; only
+    `TOOL_CALL: none` means that there is no call. The call may be on the next line or in a fence,
+    in any notation of rule 4. The position after a call counts as the start of a line, so several
+    calls fit in one.
+2.  The marker inside a line counts if a sentence ended before it (`Let me see. TOOL_CALL: f()`)
+    and the line ends after the calls. Otherwise the sentence only mentions it.
+3.  Tags around calls (`<tool_call>`, `[TOOL_CALLS]`, `<function=f>`; all in `spellings.TAGS`) count
+    anywhere in a line if an object, a list or a declared name follows. Like the marker, they and a
+    fence of the language `tool_code` or `tool_call` mean calls.
+4.  Without any of these, a line counts if it consists only of calls of *declared* tools: an object
+    with a name and arguments, a list of such objects, `f(a=1)` (not indented), `f({"a": 1})`,
+    `[f(a=1), g()]`, `print(default_api.f(a=1))`; it may span several lines. A fence without
+    language, or of `json`, `python` or `text`, counts if it consists only of such calls or of lines
+    with the marker. An object or a list that has named a declared tool but cannot be parsed is a
+    `BrokenToolCall`, and so is a call whose arguments have no names. Everything else is text,
+    undeclared names included. The lines of a larger JSON value are text up to the next blank line.
+5.  **Examples are not calls.** Text in backticks, in a block quote, in `<think>` tags or in a fence
+    of another kind is text. So is any call right after a line that introduces an example: it ends
+    with a colon or is a heading, and mentions one (`spellings.mentions_example`). This applies up
+    to the next text, or to a blank line after the example.
+6.  A call that the end of the text cuts off is a `BrokenToolCall` with `is_cut`, never completed. A
+    broken call ends with its line or, while its brackets are open, before a blank line, a marker or
+    a fence; in a fence it ends with the fence.
+
+Text is passed on unchanged, except for white space next to calls (`output.PieceWriter`), markers
+and what precedes them, fences and tags around calls, punctuation right after calls, and leaked
+special tokens (`spellings.TOKENS`, with the role after them) outside of backticks and fences.
+
+Text that turns out not to be a call becomes text and is not parsed again: every character is read
+once, so the time is linear in the length of any text.
 """
 
 from __future__ import annotations
@@ -10,17 +42,29 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.text_tools import spellings
-from langchain_gemini_tools.text_tools.calls import CALL_RULE, CallReader, NotACallError, ToolNames
-from langchain_gemini_tools.text_tools.output import LINE_ENDS, TO_LINE_END, Output
-from langchain_gemini_tools.text_tools.source import Words
-from langchain_gemini_tools.text_tools.values import CutError, UnreadableError
+from langchain_gemini_tools.prompted.parser import spellings
+from langchain_gemini_tools.prompted.parser.calls import (
+    CALL_RULE,
+    NotACallError,
+    ToolCallReader,
+    ToolNames,
+)
+from langchain_gemini_tools.prompted.parser.output import (
+    LINE_ENDS,
+    TO_LINE_END,
+    Output,
+    PieceWriter,
+    join_texts,
+)
+from langchain_gemini_tools.prompted.parser.source import Source, Words
+from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from langchain_gemini_tools.text_tools.pieces import PieceWriter
-    from langchain_gemini_tools.text_tools.source import Reading, Source
+    from langchain_gemini_tools.prompted.parser.output import Piece
+    from langchain_gemini_tools.prompted.parser.source import Reading
+
 
 _TOKENS = Words(spellings.TOKENS)
 _TOKEN_ENDS = (*LINE_ENDS, "<")
@@ -30,13 +74,13 @@ _MAX_BULLET = 8
 _BLANKS = re.compile(r"[ \t]*")
 _AFTER_LABEL = re.compile(r"[ \t*]*")
 _AFTER_MARKER = re.compile(r"[\s*]*")
-_DRESS = re.compile(r"[*`.)]*")
+_TRAILER = re.compile(r"[*`.)]*")
 _SEPARATORS = re.compile(r"[ \t,;]*")
 _BETWEEN_CALLS = re.compile(r"[\s,;]*")
 _LANGUAGE = re.compile(r"[\w+\-#]*")
 _NEWLINES = re.compile(r"\n*")
 _TEXT = re.compile(r"(?:[^\n`<\[T]++|<(?=[^a-z/|])|\[(?=[^TI/])|T(?=[^O]))*+")
-"""Text that nothing begins in; what needs a second look ends it."""
+"""Text in which no tag, token or marker can start."""
 _CODE = re.compile(r"[^\n`]*")
 _NO_TAG = re.compile(r"[^<]*")
 _TICKS = re.compile(r"`*")
@@ -46,11 +90,11 @@ _NO_FENCE_IN_LINE = {"`": _CODE, "~": re.compile(r"[^\n~]*")}
 
 
 class Scanner:
-    """Reads an answer and writes its pieces.
+    """Reads text and writes its pieces.
 
     Args:
-        source: The answer.
-        writer: Takes the pieces.
+        source: The text.
+        writer: Receives the pieces.
         names: The declared tools.
     """
 
@@ -59,10 +103,10 @@ class Scanner:
         self._output = Output(source, writer)
         self._names = ToolNames(names)
         firsts = (word[:1] for word in (*spellings.PREFIXES, spellings.PRINT, *names))
-        self._beginnings = _BULLET.union("`~{[<tTfFaAmMoOrR", firsts)
+        self._first_characters = _BULLET.union("`~{[<tTfFaAmMoOrR", firsts)
 
     def scan(self) -> Reading[None]:
-        """Read to the end. Ends when the source is closed."""
+        """Read until the source is closed and empty."""
         while (yield from self._source.more()):
             if (yield from self._source.run(_NEWLINES)):
                 self._output.flush()
@@ -70,18 +114,18 @@ class Scanner:
                 yield from self._scan_line()
 
     def _scan_line(self) -> Reading[None]:
-        """Read from where a call may begin: to the line's end, or to where the next may begin."""
+        """Read from where a call may start to the end of the line, or to the next such place."""
         source = self._source
         indent = yield from source.run(_BLANKS)
         char = yield from source.peek()
-        if char not in self._beginnings:
-            yield from self._scan_prose(is_shown=char == ">")
+        if char not in self._first_characters:
+            yield from self._scan_prose(is_example=char == ">")
         elif (yield from source.match(spellings.MARKERS)):
             yield from self._scan_marked()
         elif (yield from source.match(spellings.FENCES)):
             yield from self._scan_fence(is_marked=False)
         elif opener := (yield from source.match(spellings.INLINE)):
-            yield from self._scan_opener(opener)
+            yield from self._scan_inline(opener)
         elif char in _BULLET or (yield from source.match(spellings.LABELS)):
             is_marked = yield from self._skip_bullet()
             yield from (self._scan_marked() if is_marked else self._scan_prose())
@@ -91,7 +135,7 @@ class Scanner:
             yield from self._scan_prose()
 
     def _may_be_calls(self, char: str, indent: str) -> Reading[bool]:
-        """Whether calls without a marker may begin here; a marker in another spelling is read."""
+        """Return whether calls without the marker may start here; skip other spellings of it."""
         source = self._source
         loose = yield from source.match(spellings.LOOSE_MARKERS)
         if loose:
@@ -105,7 +149,7 @@ class Scanner:
         )
 
     def _skip_bullet(self) -> Reading[bool]:
-        """Read a bullet, a number or asterisks, and a label; whether the marker follows."""
+        """Skip a bullet, a number or asterisks, and a label; return whether the marker follows."""
         source = self._source
         for _ in range(_MAX_BULLET):
             if (yield from source.peek()) not in _BULLET:
@@ -117,7 +161,7 @@ class Scanner:
         return bool((yield from source.match(spellings.MARKERS)))
 
     def _scan_marked(self) -> Reading[None]:
-        """Read the marker, and what follows it."""
+        """Read the marker and what follows it."""
         reader = self._make_reader(is_marked=True)
         is_line_over = yield from self._skip_marker()
         if (yield from self._source.match(spellings.FENCES)):
@@ -126,13 +170,13 @@ class Scanner:
         is_call = yield from self._output.attempt(
             reader, self._read_marked(reader, is_line_over=is_line_over)
         )
-        is_shown = self._output.lines.introduces_example
-        yield from self._settle(reader, is_call=is_call, is_shown=is_shown)
-        if is_call and not is_shown:
-            yield from self._skip_dress()
+        is_example = self._output.lines.introduces_example
+        yield from self._settle(reader, is_call=is_call, is_example=is_example)
+        if is_call and not is_example:
+            yield from self._skip_trailer()
 
-    def _read_marked(self, reader: CallReader, *, is_line_over: bool) -> Reading[None]:
-        """Read what follows the marker. Another line belongs to it only if it can be a call."""
+    def _read_marked(self, reader: ToolCallReader, *, is_line_over: bool) -> Reading[None]:
+        """Read what follows the marker. The next line belongs to it only if it can be a call."""
         source = self._source
         is_call = (yield from source.peek()) in ("", "{", "[")
         if is_line_over and not is_call and not (yield from source.match(self._names.callables)):
@@ -140,7 +184,7 @@ class Scanner:
         yield from reader.read_construct()
 
     def _scan_inner_marker(self) -> Reading[None]:
-        """Read a marker that follows on a sentence, to the line's end."""
+        """Read a marker after a sentence, to the end of the line."""
         reader = self._make_reader(is_marked=True)
 
         def read() -> Reading[None]:
@@ -150,11 +194,11 @@ class Scanner:
 
         is_call = yield from self._output.attempt(reader, read())
         yield from self._settle(
-            reader, is_call=is_call, is_shown=self._output.lines.speaks_of_examples
+            reader, is_call=is_call, is_example=self._output.lines.mentions_example
         )
 
     def _skip_marker(self) -> Reading[bool]:
-        """Read the marker, also a doubled one, and the space behind; whether its line ends."""
+        """Skip the marker, even if repeated, and space; return whether the line ends there."""
         source = self._source
         space = ""
         while (yield from source.match(spellings.MARKERS)):
@@ -162,33 +206,33 @@ class Scanner:
             space = yield from source.run(_AFTER_MARKER)
         return "\n" in space
 
-    def _skip_dress(self) -> Reading[None]:
-        """Read what models put behind a call: a full stop, asterisks, a comma, one bracket more."""
-        yield from self._source.run(_DRESS)
+    def _skip_trailer(self) -> Reading[None]:
+        """Skip what models put after a call: a full stop, asterisks, a comma, an extra bracket."""
+        yield from self._source.run(_TRAILER)
         separators = yield from self._source.run(_SEPARATORS)
         self._source.take()
         self._output.add_text(separators.replace(",", "").replace(";", ""))
 
     def _scan_calls(self) -> Reading[None]:
-        """Read calls without a marker: the line consists of them, or it is text."""
+        """Read a line that consists only of calls; otherwise it is text."""
         reader = self._make_reader(is_marked=False)
         is_call = yield from self._output.attempt(reader, self._read_calls(reader))
         is_json = not is_call and (yield from self._is_json())
         yield from self._settle(
-            reader, is_call=is_call, is_shown=self._output.lines.introduces_example
+            reader, is_call=is_call, is_example=self._output.lines.introduces_example
         )
         if is_json:
             self._output.lines.is_inside_json = True
 
     def _is_json(self) -> Reading[bool]:
-        """Whether what was read, and is no call, is the beginning of some other JSON value."""
+        """Return whether text that is not a call is the start of another JSON value."""
         seen = self._source.seen().lstrip()
         if seen.startswith("[") and seen.rstrip(" \t") == "[":
             return (yield from self._source.peek()) in ('"', "'", "[", "{")
         return seen.startswith(("{", "["))
 
-    def _read_calls(self, reader: CallReader) -> Reading[None]:
-        """Read constructs up to the end of a line, or to a leaked token."""
+    def _read_calls(self, reader: ToolCallReader) -> Reading[None]:
+        """Read constructs up to the end of the line or a leaked token."""
         while True:
             yield from reader.read_construct()
             yield from self._source.run(_SEPARATORS)
@@ -202,7 +246,7 @@ class Scanner:
                 raise NotACallError
 
     def _scan_fence(self, *, is_marked: bool) -> Reading[None]:
-        """Read a fence: calls alone, or text to its end."""
+        """Read a fence: only calls, or text to its end."""
         source = self._source
         char = source.chunk[source.at]
         fence = yield from source.run(_FENCE_RUN[char])
@@ -211,11 +255,11 @@ class Scanner:
         is_marked = is_marked or language in spellings.CALL_LANGUAGES
         is_loose = language in spellings.LOOSE_LANGUAGES
         if is_marked and not is_loose and language not in spellings.CALL_LANGUAGES:
-            # A word of prose, and no language, where the line goes on behind it.
+            # If the line continues, this is a word of prose and not a language.
             is_marked = (yield from source.peek()) in LINE_ENDS
         if self._output.lines.introduces_example or not (is_marked or is_loose):
             self._output.flush()
-            yield from self._pass_fence(fence)
+            yield from self._write_fence(fence)
             return
         reader = self._make_reader(is_marked=is_marked, is_explaining=not is_marked)
         is_call = yield from self._output.attempt(
@@ -224,12 +268,12 @@ class Scanner:
         is_closed = bool((yield from source.match(Words((fence,)))))
         if is_call or is_closed:
             yield from source.run(_FENCE_RUN[char])
-        self._output.settle(reader, is_call=is_call, is_shown=False)
+        self._output.settle(reader, is_call=is_call, is_example=False)
         if not is_call and not is_closed:
-            yield from self._pass_fence(fence)
+            yield from self._write_fence(fence)
 
-    def _read_fenced(self, reader: CallReader, fence: str) -> Reading[None]:
-        """Read constructs up to the closing fence, which is left, or to the end of the text."""
+    def _read_fenced(self, reader: ToolCallReader, fence: str) -> Reading[None]:
+        """Read constructs up to the closing fence, which is not read, or the end of the text."""
         source = self._source
         is_marked = reader.is_marked
         closing = Words((fence,))
@@ -248,8 +292,8 @@ class Scanner:
                 yield from self._skip_marker()
             yield from reader.read_construct()
 
-    def _pass_fence(self, fence: str) -> Reading[None]:
-        """Pass the rest of a fence on as text."""
+    def _write_fence(self, fence: str) -> Reading[None]:
+        """Write the rest of a fence as text."""
         source = self._source
         closing = Words((fence,))
         pattern = _NO_FENCE_IN_LINE[fence[0]]
@@ -267,7 +311,7 @@ class Scanner:
                 source.at += 1
 
     def _skip_to_fence(self, fence: str) -> Reading[None]:
-        """Read all before the closing fence."""
+        """Skip everything before the closing fence."""
         closing = Words((fence,))
         while (yield from self._source.more()):
             yield from self._source.run(_NO_FENCE[fence[0]])
@@ -275,15 +319,15 @@ class Scanner:
                 return
             yield from self._source.read(1)
 
-    def _scan_opener(self, opener: str) -> Reading[None]:
-        """Read a tag with its calls, drop a leaked token, or pass a thought on."""
+    def _scan_inline(self, opener: str) -> Reading[None]:
+        """Read a tag with its calls, drop a leaked token, or write a thought as text."""
         source = self._source
         if opener in spellings.TOKENS:
             self._output.flush()
             yield from self._drop_token(opener)
             return
         if opener in spellings.THOUGHTS:
-            yield from self._pass_thought(Words((spellings.THOUGHTS[opener],)))
+            yield from self._write_thought(Words((spellings.THOUGHTS[opener],)))
             return
         reader = self._make_reader(is_marked=True)
         source.at += len(opener)
@@ -293,11 +337,11 @@ class Scanner:
             else self._read_tagged(reader, Words((spellings.TAGS[opener],)))
         )
         is_call = yield from self._output.attempt(reader, body)
-        is_shown = is_call and self._output.lines.speaks_of_examples
-        yield from self._settle(reader, is_call=is_call, is_shown=is_shown)
+        is_example = is_call and self._output.lines.mentions_example
+        yield from self._settle(reader, is_call=is_call, is_example=is_example)
 
-    def _read_tagged(self, reader: CallReader, closing: Words) -> Reading[None]:
-        """Read constructs up to the closing tag, or to something else."""
+    def _read_tagged(self, reader: ToolCallReader, closing: Words) -> Reading[None]:
+        """Read constructs up to the closing tag or anything else."""
         source = self._source
         yield from source.run(_BETWEEN_CALLS)
         if not (yield from source.more()):
@@ -313,8 +357,8 @@ class Scanner:
             if (yield from source.peek()) not in ("{", "["):
                 return
 
-    def _pass_thought(self, closing: Words) -> Reading[None]:
-        """Pass a thought on as text: what a model considers, it does not do."""
+    def _write_thought(self, closing: Words) -> Reading[None]:
+        """Write a thought as text: calls that a model only considers are not calls."""
         source = self._source
         while (yield from self._output.flow(_NO_TAG)):
             if tag := (yield from source.match(closing)):
@@ -324,7 +368,7 @@ class Scanner:
             source.at += 1
 
     def _drop_token(self, token: str) -> Reading[None]:
-        """Read a leaked token and the role behind it, and forget both."""
+        """Drop a leaked token and the role after it."""
         source = self._source
         source.at += len(token)
         follower = yield from source.peek()
@@ -346,11 +390,11 @@ class Scanner:
         if follower == "\n":
             self._output.lines.see_text("\n")
 
-    def _scan_prose(self, *, is_shown: bool = False) -> Reading[None]:
-        """Pass text on, to the line's end or to where a call may begin."""
+    def _scan_prose(self, *, is_example: bool = False) -> Reading[None]:
+        """Write text up to the end of the line or a place where a call may start."""
         source = self._source
         ticks = 0
-        while char := (yield from self._output.flow(_CODE if ticks or is_shown else _TEXT)):
+        while char := (yield from self._output.flow(_CODE if ticks or is_example else _TEXT)):
             if char == "\n":
                 source.at += 1
                 self._output.flush()
@@ -371,13 +415,45 @@ class Scanner:
                 return
             source.at += 1
 
-    def _settle(self, reader: CallReader, *, is_call: bool, is_shown: bool) -> Reading[None]:
-        """Write what was read. After text, the rest of its line is prose."""
-        self._output.settle(reader, is_call=is_call, is_shown=is_shown)
+    def _settle(self, reader: ToolCallReader, *, is_call: bool, is_example: bool) -> Reading[None]:
+        """Write what was read. If it is text, the rest of its line is prose."""
+        self._output.settle(reader, is_call=is_call, is_example=is_example)
         if not is_call and self._output.lines.tail.strip():
             yield from self._scan_prose()
 
-    def _make_reader(self, *, is_marked: bool, is_explaining: bool = False) -> CallReader:
-        return CallReader(
+    def _make_reader(self, *, is_marked: bool, is_explaining: bool = False) -> ToolCallReader:
+        return ToolCallReader(
             self._source, self._names, is_marked=is_marked, is_explaining=is_explaining
         )
+
+
+class ToolCallParser:
+    """Parses text in chunks; where the text is split does not change the result.
+
+    Args:
+        tool_names: The declared tools.
+    """
+
+    def __init__(self, tool_names: Collection[str]) -> None:
+        self._source = Source(stops=spellings.MARKERS)
+        self._writer = PieceWriter()
+        self._scan = Scanner(self._source, self._writer, tool_names).scan()
+
+    def feed(self, text: str) -> list[Piece]:
+        """Return the pieces that this chunk makes final, in order."""
+        if text:
+            self._source.add(text)
+            next(self._scan)
+        return self._writer.take()
+
+    def finish(self) -> list[Piece]:
+        """Return the remaining pieces; an unfinished call is a `BrokenToolCall` with `is_cut`."""
+        self._source.is_closed = True
+        next(self._scan, None)
+        return self._writer.finish()
+
+
+def parse_text(text: str, tool_names: Collection[str]) -> list[Piece]:
+    """Parse a complete text into texts and tool calls, in order; adjacent texts are joined."""
+    parser = ToolCallParser(tool_names)
+    return join_texts([*parser.feed(text), *parser.finish()])

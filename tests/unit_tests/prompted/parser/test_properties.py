@@ -10,10 +10,11 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from langchain_gemini_tools.text_tools import spellings
-from langchain_gemini_tools.text_tools.parser import TextCall, TextToolParser, parse_text
-from tests.unit_tests.text_tools.corpus import ANSWERS, parse_pieces
-from tests.unit_tests.text_tools.test_values import values
+from langchain_gemini_tools.prompted.parser import spellings
+from langchain_gemini_tools.prompted.parser.output import ParsedToolCall
+from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser, parse_text
+from tests.unit_tests.prompted.parser.corpus import ANSWERS, parse_pieces
+from tests.unit_tests.prompted.parser.test_values import values
 
 TOOLS = ["get_weather", "get", "add", "search"]
 
@@ -128,7 +129,7 @@ def test_every_character_is_text_or_call_or_protocol(text: str) -> None:
 @settings(max_examples=150, deadline=None)
 def test_no_call_is_invented(text: str) -> None:
     for piece in parse_text(text, TOOLS):
-        if isinstance(piece, TextCall):
+        if isinstance(piece, ParsedToolCall):
             assert piece.name in TOOLS
             assert piece.name in piece.text.replace("\\_", "_")
             assert piece.text in text
@@ -137,13 +138,13 @@ def test_no_call_is_invented(text: str) -> None:
 @given(anything)
 @settings(max_examples=100, deadline=None)
 def test_without_tools_nothing_is_called(text: str) -> None:
-    assert not [piece for piece in parse_text(text, []) if isinstance(piece, TextCall)]
+    assert not [piece for piece in parse_text(text, []) if isinstance(piece, ParsedToolCall)]
 
 
 @given(st.text("abgT<`.*->|_1 \n:eéO", max_size=80))
 @settings(max_examples=100, deadline=None)
 def test_prose_is_never_held_back_for_long(text: str) -> None:
-    parser = TextToolParser(TOOLS)
+    parser = ToolCallParser(TOOLS)
     written = ""
     longest = max(map(len, [*spellings.TOKENS, *spellings.TAGS, *TOOLS]))
     for end, char in enumerate(text, 1):
@@ -168,7 +169,7 @@ def test_any_call_in_the_protocol_is_read_back(
     answer = f"Before.\nTOOL_CALL: {call}\nAfter."
     assert parse_text(answer, [name, "other"]) == [
         "Before.",
-        TextCall(name, args, call),
+        ParsedToolCall(name, args, call),
         "\nAfter.",
     ]
 
@@ -192,5 +193,5 @@ def test_any_calls_in_other_notations_are_read_back(
         "<tool_call>" + "</tool_call>\n<tool_call>".join(map(json.dumps, objects)) + "</tool_call>",
     ):
         pieces = parse_text(answer, TOOLS)
-        assert [(p.name, p.args) for p in pieces if isinstance(p, TextCall)] == calls
+        assert [(p.name, p.args) for p in pieces if isinstance(p, ParsedToolCall)] == calls
         assert len(pieces) == len(calls)

@@ -1,9 +1,9 @@
-"""Text that arrives in pieces, read as if it were there whole.
+"""Text that arrives in chunks, read as if it were complete.
 
-Readers are generators: a bare `yield` means "more text is needed". They read from top to bottom
-like any parser, and where the text was cut cannot change what they see. Every character is looked
-at a bounded number of times, and what waits unread for the next piece is never longer than the
-longest word that is looked for.
+The reading functions are generators: a bare `yield` means "more text is needed". They read from
+top to bottom like any parser, and the places where the text was split cannot change the result.
+Every character is looked at a bounded number of times, and the text that waits for the next chunk
+is never longer than the longest word that is searched for.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Reading = Generator[None, None, T]
-"""A reader at work: it yields when it needs more text, and returns what it read."""
+"""A read in progress: it yields when it needs more text, and returns what it read."""
 
 
 class Words:
-    """Fixed words that may stand somewhere.
+    """A set of fixed words to search for.
 
     Args:
-        words: The words; empty ones are left out.
-        is_any_case: Whether `tool_call` is also found as `Tool_Call`; the words are lower case.
+        words: The words; empty ones are skipped.
+        is_any_case: Whether `tool_call` also matches `Tool_Call`. The words must be lower case.
     """
 
     def __init__(self, words: Iterable[str], *, is_any_case: bool = False) -> None:
@@ -37,7 +37,7 @@ class Words:
                 self._by_first.setdefault(word[0], []).append(word)
 
     def match(self, text: str) -> tuple[str, bool]:
-        """The longest word that `text` starts with, and whether more text may make a longer one."""
+        """Return the longest word that `text` starts with, and whether it could still grow."""
         if self.is_any_case:
             text = text.lower()
         may_grow = False
@@ -50,12 +50,12 @@ class Words:
 
 
 class Source:
-    """The text so far. `chunk[at]` is the next character when `more` says that there is one.
+    """The text so far. `chunk[at]` is the next character if `more` returns True.
 
     Args:
-        text: The first piece.
-        is_closed: Whether nothing follows.
-        stops: Words that end any value when they begin a line; see `values.skip_space`.
+        text: The first chunk.
+        is_closed: Whether the text is complete.
+        stops: Words that end any value if they start a line; see `values.skip_space`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Source:
         self._kept_length = 0
 
     def add(self, text: str) -> None:
-        """The next piece. What was read and not yet taken is kept aside, not copied again."""
+        """Add the next chunk. Text that was read but not taken is set aside, not copied again."""
         if kept := self.chunk[self._start : self.at]:
             self._kept.append(kept)
             self._kept_length += len(kept)
@@ -83,12 +83,12 @@ class Source:
         return self._kept_length + self.at - self._start
 
     def seen(self) -> str:
-        """All that was read since the last `take`."""
+        """Return the text that was read since the last `take`."""
         last = self.chunk[self._start : self.at]
         return "".join([*self._kept, last]) if self._kept else last
 
     def take(self) -> str:
-        """All that was read since the last `take`, and forget it."""
+        """Return the text that was read since the last `take`, and forget it."""
         text = self.seen()
         if self._kept:
             self._kept = []
@@ -97,7 +97,7 @@ class Source:
         return text
 
     def more(self) -> Reading[bool]:
-        """Whether there is a next character; waits until that is known."""
+        """Return whether there is a next character; wait until that is known."""
         while self.at >= len(self.chunk):
             if self.is_closed:
                 return False
@@ -105,11 +105,11 @@ class Source:
         return True
 
     def peek(self) -> Reading[str]:
-        """The next character, not read; empty at the end."""
+        """Return the next character without reading it; empty at the end."""
         return self.chunk[self.at] if (yield from self.more()) else ""
 
     def run(self, pattern: re.Pattern[str]) -> Reading[str]:
-        """Read as many characters as the pattern takes: one class of characters, starred."""
+        """Read as many characters as the pattern matches: a repeated character class."""
         parts: list[str] = []
         while self.at < len(self.chunk) or (yield from self.more()):
             match = pattern.match(self.chunk, self.at)
@@ -121,7 +121,7 @@ class Source:
         return "".join(parts) if len(parts) != 1 else parts[0]
 
     def read(self, count: int) -> Reading[str]:
-        """Read `count` characters, or all that are left."""
+        """Read `count` characters, or fewer at the end."""
         parts: list[str] = []
         while count and (yield from self.more()):
             parts.append(self.chunk[self.at : self.at + count])
@@ -130,7 +130,7 @@ class Source:
         return "".join(parts)
 
     def match(self, words: Words) -> Reading[str]:
-        """The longest of the words that stands here, not read; empty when none does."""
+        """Return the longest of the words that comes next, without reading it; else empty."""
         while self.at < len(self.chunk) or (yield from self.more()):
             found, may_grow = words.match(self.chunk[self.at : self.at + words.longest])
             if not may_grow or self.is_closed:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_gemini_tools.text_tools.values import UnreadableError, parse_whole
+from langchain_gemini_tools.prompted.parser.values import UnreadableError, parse_whole
 
 text = st.text(st.characters(codec="utf-8"), max_size=12)
 values = st.recursive(
@@ -60,9 +60,9 @@ def test_other_spellings_are_read_as_they_are_meant(written: str, value: Any) ->
         ('"a', "it ends too early"),
         ("[1", "it ends too early"),
         ("1 2", "something follows the value"),
-        ("cats", "'cats' is no JSON value; text stands in double quotes"),
-        ("+1", "'+1' is no JSON value; text stands in double quotes"),
-        ("1_000", "'1_000' is no JSON value; text stands in double quotes"),
+        ("cats", "'cats' is not a JSON value; put text in double quotes"),
+        ("+1", "'+1' is not a JSON value; put text in double quotes"),
+        ("1_000", "'1_000' is not a JSON value; put text in double quotes"),
         ("(1, 2)", "a value cannot begin with '('"),
         ("[1,, 2]", "a value cannot begin with ','"),
         ("[1 2]", "] or a comma is missing before '2'"),

@@ -1,9 +1,9 @@
-"""One value as models write it: JSON, and what they write instead.
+r"""Parse one value as models write it: JSON, and what they write instead.
 
-Besides JSON it takes single, curly and triple quotes, `True`, `False` and `None`, keys without
-quotes, `=` for `:`, trailing commas, raw line breaks in strings, and unknown escapes such as
-a pattern's backslash-d (kept as they are). It never guesses: text without quotes, a key that is
-given twice, a number that is none in JSON are refused, in words that tell the model what to write.
+Besides JSON, this accepts single, curly and triple quotes, `True`, `False` and `None`, keys without
+quotes, `=` for `:`, trailing commas, raw line breaks in strings, and unknown escapes such as the
+`\d` of a pattern (kept as they are). It never guesses: text without quotes, duplicate keys and
+numbers that are not JSON are errors, with a message that tells the model what to write.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.text_tools.source import Source, Words
+from langchain_gemini_tools.prompted.parser.source import Source, Words
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from langchain_gemini_tools.text_tools.source import Reading
+    from langchain_gemini_tools.prompted.parser.source import Reading
+
 
 MAX_DEPTH = 100
-"""Deeper values would break what handles them next: JSON, copies and schemas all recurse."""
+"""Later steps recurse over the value: JSON, copies and schema validation."""
 _MAX_NUMBER = 400
 
 _SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\ufeff]*")
 _SIMPLE = re.compile(
     r"""(?:"([^"\\\ud800-\udfff]+)"|(-?(?:0|[1-9][0-9]{0,17}))|(true|false|null))(?=[\s,}\]])"""
 )
-"""Most values, when they are there whole: a short cut that changes nothing."""
+"""Most values, if they are complete: a shortcut that does not change the result."""
 _WORD = re.compile(r"[\w.+\-$]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]+)?")
 _KEY = re.compile(r"[\w$\-]*")
@@ -48,7 +49,7 @@ _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 
 
 class UnreadableError(Exception):
-    """Here stands what no value can be; the message says what is wrong."""
+    """The text is not a value; the message says why."""
 
 
 class CutError(Exception):
@@ -56,7 +57,7 @@ class CutError(Exception):
 
 
 def parse_value(source: Source) -> Reading[Any]:
-    """Read one value. Nesting is kept on a list of our own: brackets cannot exhaust the stack."""
+    """Read one value. Nesting is kept on a list, so brackets cannot exhaust the call stack."""
     stack: list[_Container] = []
     while True:
         char = yield from skip_space(source)
@@ -88,10 +89,10 @@ def parse_value(source: Source) -> Reading[Any]:
 
 
 def parse_whole(text: str) -> Any:
-    """The one value that a text consists of.
+    """Parse a text that consists of one value.
 
     Raises:
-        UnreadableError: It consists of something else.
+        UnreadableError: The text is something else.
     """
     source = Source(text, is_closed=True)
 
@@ -112,10 +113,10 @@ def parse_whole(text: str) -> Any:
 
 
 def skip_space(source: Source) -> Reading[str]:
-    """Skip white space; return the next character, not read.
+    """Skip white space; return the next character without reading it.
 
     Raises:
-        UnreadableError: One of the source's stops begins a line here.
+        UnreadableError: One of the source's stops starts the line.
         CutError: The text ends here.
     """
     if source.at < len(source.chunk) and not source.chunk[source.at].isspace():
@@ -129,7 +130,7 @@ def skip_space(source: Source) -> Reading[str]:
 
 
 def is_followed(source: Source, closer: str) -> Reading[bool]:
-    """After a member: whether another one follows. Reads the comma, or the closing bracket."""
+    """After a member, read a comma or the closing bracket; return whether a member follows."""
     char = yield from skip_space(source)
     if char == ",":
         source.at += 1
@@ -142,7 +143,7 @@ def is_followed(source: Source, closer: str) -> Reading[bool]:
 
 
 def parse_key(source: Source, taken: Collection[str]) -> Reading[str]:
-    """Read a key and the colon, or equals sign, behind it."""
+    """Read a key and the colon or equals sign after it."""
     char = yield from skip_space(source)
     if char in _QUOTES:
         key = yield from parse_string(source)
@@ -159,12 +160,12 @@ def parse_key(source: Source, taken: Collection[str]) -> Reading[str]:
 
 
 def is_string_ahead(char: str) -> bool:
-    """Whether a string begins with this character."""
+    """Return whether a string starts with this character."""
     return char in _QUOTES
 
 
 def parse_string(source: Source) -> Reading[str]:
-    """Read a string: the next character is its opening quote."""
+    """Read a string; the next character is its opening quote."""
     quote = _QUOTES[source.chunk[source.at]]
     source.at += 1
     doubled = yield from source.match(_AFTER_OPENING[quote])
@@ -196,7 +197,7 @@ def parse_string(source: Source) -> Reading[str]:
 
 
 def shorten(text: str) -> str:
-    """The text, or its beginning, for a message."""
+    """Shorten a text for a message."""
     return text if len(text) <= 60 else text[:60] + "..."
 
 
@@ -229,7 +230,7 @@ def _parse_scalar(source: Source, char: str) -> Reading[Any]:
     if number is None:
         if not word:
             raise UnreadableError(f"a value cannot begin with {char!r}")
-        raise UnreadableError(f"{shorten(word)!r} is no JSON value; text stands in double quotes")
+        raise UnreadableError(f"{shorten(word)!r} is not a JSON value; put text in double quotes")
     if len(word) > _MAX_NUMBER:
         raise UnreadableError(f"the number {shorten(word)} is too long; write it as text")
     if number["fraction"] is None and number["exponent"] is None:
@@ -241,7 +242,7 @@ def _parse_scalar(source: Source, char: str) -> Reading[Any]:
 
 
 def _parse_escape(source: Source) -> Reading[str]:
-    """Read what follows a backslash. An unknown escape keeps it: Windows paths, patterns."""
+    """Read what follows a backslash. Unknown escapes keep it: Windows paths, patterns."""
     char = yield from source.read(1)
     if not char:
         raise CutError
@@ -259,10 +260,10 @@ def _parse_escape(source: Source) -> Reading[str]:
 
 
 def _join_surrogates(text: str) -> str:
-    """Two halves of a character become one; half a character could not be sent anywhere."""
+    """Join pairs of surrogates; a lone surrogate could not be sent anywhere."""
     if not _SURROGATE.search(text):
         return text
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise UnreadableError("a string holds half of a character (a lone surrogate)") from None
+        raise UnreadableError("a string contains a lone surrogate") from None

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from langchain_gemini_tools.text_tools.parser import BrokenCall, Piece, TextToolParser
-from langchain_gemini_tools.text_tools.pieces import join_texts
+from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, Piece, join_texts
+from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
 
-FOLDER = Path(__file__).parents[2] / "data" / "text_calls"
+FOLDER = Path(__file__).parents[3] / "data" / "text_calls"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def show(piece: Piece, wanted: dict[str, Any]) -> dict[str, Any]:
     """A piece as the corpus writes it; of a reason, the words that are wanted and there."""
     if isinstance(piece, str):
         return {"text": piece}
-    if not isinstance(piece, BrokenCall):
+    if not isinstance(piece, BrokenToolCall):
         return {"call": piece.name, "args": piece.args}
     said = [words for words in wanted.get("says", []) if words in piece.reason]
     return {"broken": piece.name, "says": said} | ({"cut": True} if piece.is_cut else {})
@@ -52,6 +52,6 @@ def show(piece: Piece, wanted: dict[str, Any]) -> dict[str, Any]:
 
 def parse_pieces(texts: list[str], tools: list[str]) -> list[Piece]:
     """What a parser makes of an answer that arrives in these pieces."""
-    parser = TextToolParser(tools)
+    parser = ToolCallParser(tools)
     pieces = [piece for text in texts for piece in parser.feed(text)]
     return join_texts([*pieces, *parser.finish()])

@@ -1,10 +1,17 @@
+"""The worked example of a prompt ends, and fits, also where a schema holds itself."""
+
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import BaseModel, Field
 
-from langchain_gemini_tools.text_tools.schema_text import describe_parameters
+from langchain_gemini_tools.prompted.arguments import (
+    describe_parameters,
+    find_mismatch,
+    sample_arguments,
+)
 
 Json = dict[str, Any]
 
@@ -165,3 +172,161 @@ def test_keys_that_are_not_described_are_told() -> None:
 
 def test_a_tool_without_arguments_says_so() -> None:
     assert describe_parameters(None) == ["No arguments: write {}."]
+
+
+class Tree(BaseModel):
+    value: int
+    children: list[Tree]
+
+
+class Link(BaseModel):
+    url: str
+    next: Link | None
+
+
+class Leaf(BaseModel):
+    kind: Literal["leaf"]
+    tag: str
+
+
+class And(BaseModel):
+    kind: Literal["and"]
+    left: Annotated[And | Leaf, Field(discriminator="kind")]
+    right: Annotated[And | Leaf, Field(discriminator="kind")]
+
+
+class Search(BaseModel):
+    where: And | Leaf
+
+
+class Ping(BaseModel):
+    pong: Pong | int
+
+
+class Pong(BaseModel):
+    ping: Ping | None
+
+
+class Pair(BaseModel):
+    both: Annotated[list[Pair | int], Field(min_length=2)]
+
+
+LEAF = {"kind": "leaf", "tag": "<tag>"}
+
+
+@pytest.mark.parametrize(
+    ("model", "args"),
+    [
+        (Tree, {"value": 1, "children": [{"value": 1, "children": []}]}),
+        (Link, {"url": "<url>", "next": {"url": "<url>", "next": None}}),
+        (Search, {"where": {"kind": "and", "left": LEAF, "right": LEAF}}),
+        (Ping, {"pong": {"ping": {"pong": 1}}}),
+        (Pair, {"both": [{"both": [1, 1]}] * 2}),
+    ],
+)
+def test_what_holds_itself_ends_as_soon_as_it_may(model: type[BaseModel], args: Any) -> None:
+    schema = model.model_json_schema()
+    if "$ref" in schema:  # the root of a tool's schema is an object itself
+        schema |= schema["$defs"][model.__name__]
+    assert sample_arguments(schema) == args
+    model.model_validate(args)
+
+
+def test_a_schema_with_countless_values_makes_a_small_example() -> None:
+    names = [f"N{number}" for number in range(12)]
+    lists = {name: {"type": "array", "items": {"$ref": f"#/$defs/{name}"}} for name in names}
+    node = {"type": "object", "properties": lists, "required": names}
+    args = sample_arguments({**node, "$defs": dict.fromkeys(names, node)})
+    assert list(args) == names
+    assert len(str(args)) < 20_000
+
+
+def test_no_limit_of_a_schema_makes_a_large_example() -> None:
+    text = {"type": "string", "minLength": 10**12}
+    schema = {"properties": {"x": {"type": "array", "items": text, "minItems": 10**12}}}
+    assert sample_arguments(schema) == {"x": ["<text>".ljust(200, ".")] * 5}
+
+
+def test_what_cannot_end_has_no_example() -> None:
+    endless = {"type": "object", "properties": {"x": {"$ref": "#"}}, "required": ["x"]}
+    assert sample_arguments(endless) == {}
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "integer", "minimum": 1},
+        "stops": {"type": "array", "items": {"$ref": "#/$defs/Stop"}},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+    "$defs": {
+        "Stop": {
+            "type": "object",
+            "properties": {"next": {"$ref": "#/$defs/Stop"}, "place": {"type": "string"}},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "misfit"),
+    [
+        ({"city": "Oslo", "days": 2, "stops": [{"next": {"place": "A"}}]}, None),
+        ({}, "'city' is a required property."),
+        ({"city": "Oslo", "days": "2"}, "days: '2' is not of type 'integer'."),
+        ({"city": None}, "city: None is not of type 'string'."),
+        (
+            {"city": 1, "days": 0},
+            "city: 1 is not of type 'string'. days: 0 is less than the minimum of 1.",
+        ),
+        (
+            {"city": "Oslo", "stops": [{"next": {"place": 3}}]},
+            "stops[0].next.place: 3 is not of type 'string'.",
+        ),
+        (
+            {"city": "Oslo", "town": "Oslo"},
+            "Additional properties are not allowed ('town' was unexpected).",
+        ),
+    ],
+    ids=["fits", "missing", "no coercion", "null", "two", "deep inside", "unknown"],
+)
+def test_what_does_not_fit_is_told_with_its_place(args: Any, misfit: str | None) -> None:
+    assert find_mismatch(args, SCHEMA) == misfit
+
+
+def test_many_misfits_are_counted_and_long_ones_cut() -> None:
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    told = find_mismatch({f"k{number}": "x" * 500 for number in range(9)}, schema)
+    assert told is not None
+    assert told.endswith(" And 4 more.")
+    assert len(told) < 1500
+
+
+def test_a_tool_without_a_schema_takes_nothing() -> None:
+    assert find_mismatch({}, None) is None
+    assert find_mismatch({"a": 1}, None) == "It takes no arguments: 'a'."
+
+
+@pytest.mark.parametrize("schema", [{"type": 12}, {"$ref": "#/$defs/Gone"}])
+def test_a_schema_that_is_none_holds_nobody_back(schema: dict[str, Any]) -> None:
+    assert find_mismatch({"a": 1}, schema) is None
+
+
+def test_a_pattern_of_another_language_holds_back_neither_it_nor_what_stands_beside_it() -> None:
+    name = {"type": "string", "pattern": r"^\p{L}+$"}
+    schema = {"type": "object", "properties": {"name": name}, "required": ["name"]}
+    assert find_mismatch({"name": "Ada"}, schema) is None
+    assert find_mismatch({"name": 1}, schema) == "name: 1 is not of type 'string'."
+    assert find_mismatch({}, schema) == "'name' is a required property."
+
+
+def test_a_pattern_that_can_be_read_is_checked() -> None:
+    schema = {"type": "object", "properties": {"name": {"pattern": "^[a-z]+$"}}}
+    assert find_mismatch({"name": "Ada"}, schema) == "name: 'Ada' does not match '^[a-z]+$'."
+
+
+@pytest.mark.parametrize("schema", [{"multipleOf": 0.1}, {"type": "string"}])
+def test_a_number_beyond_all_bounds_is_left_to_the_tool(schema: dict[str, Any]) -> None:
+    assert find_mismatch({"a": 10**5000}, {"properties": {"a": schema}}) is None

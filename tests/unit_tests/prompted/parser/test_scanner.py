@@ -2,20 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_gemini_tools.text_tools.parser import (
-    BrokenCall,
-    Piece,
-    TextCall,
-    TextToolParser,
-    parse_text,
-)
+from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, ParsedToolCall, Piece
+from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser, parse_text
 
 TOOLS = ["get_weather", "search", "get_time"]
 
 
 def feed_all(text: str) -> list[list[Piece]]:
     """What each character of a text brings out, and last what the end does."""
-    parser = TextToolParser(TOOLS)
+    parser = ToolCallParser(TOOLS)
     return [*(parser.feed(char) for char in text), parser.finish()]
 
 
@@ -23,14 +18,14 @@ def test_a_call_is_told_from_the_text_around_it() -> None:
     answer = 'Let me see.\n\nTOOL_CALL: get_weather({"city": "Paris"})\n\nOne moment.'
     assert parse_text(answer, TOOLS) == [
         "Let me see.",
-        TextCall("get_weather", {"city": "Paris"}, 'get_weather({"city": "Paris"})'),
+        ParsedToolCall("get_weather", {"city": "Paris"}, 'get_weather({"city": "Paris"})'),
         "\n\nOne moment.",
     ]
 
 
 def test_an_undeclared_name_is_answered_with_the_declared_ones() -> None:
     assert parse_text('TOOL_CALL: serch({"query": "cats"})', TOOLS) == [
-        BrokenCall(
+        BrokenToolCall(
             name="serch",
             text='serch({"query": "cats"})',
             reason="There is no tool named 'serch'. The tools are: search, get_weather, get_time. "
@@ -41,10 +36,10 @@ def test_an_undeclared_name_is_answered_with_the_declared_ones() -> None:
 
 def test_unreadable_arguments_are_answered_with_the_format() -> None:
     assert parse_text('TOOL_CALL: search({"query": cats})', TOOLS) == [
-        BrokenCall(
+        BrokenToolCall(
             name="search",
             text='search({"query": cats})',
-            reason="The call of 'search' cannot be read: 'cats' is no JSON value; text stands in "
+            reason="The call of 'search' cannot be read: 'cats' is not a JSON value; put text in "
             "double quotes. Write it in one line, with the arguments as one JSON object: "
             'TOOL_CALL: search({"argument": "value"})',
         )
@@ -53,7 +48,7 @@ def test_unreadable_arguments_are_answered_with_the_format() -> None:
 
 def test_a_call_that_is_cut_off_is_never_completed() -> None:
     assert parse_text('TOOL_CALL: search({"query": "cats"}', TOOLS) == [
-        BrokenCall(
+        BrokenToolCall(
             name="search",
             text='search({"query": "cats"}',
             reason="The text ended in the middle of this call of 'search', so it was not executed. "
@@ -66,25 +61,25 @@ def test_a_call_that_is_cut_off_is_never_completed() -> None:
 
 def test_a_reason_lists_no_more_names_than_can_be_read() -> None:
     (broken,) = parse_text("TOOL_CALL: nope()", [f"tool_{number}" for number in range(100)])
-    assert isinstance(broken, BrokenCall)
+    assert isinstance(broken, BrokenToolCall)
     assert "tool_29 and 70 more. " in broken.reason
 
 
 def test_a_call_is_certain_at_its_closing_parenthesis() -> None:
     *_, at_parenthesis, at_end = feed_all("TOOL_CALL: get_time()")
-    assert at_parenthesis == [TextCall("get_time", {}, "get_time()")]
+    assert at_parenthesis == [ParsedToolCall("get_time", {}, "get_time()")]
     assert at_end == []
 
 
 def test_a_call_without_marker_is_certain_at_the_end_of_its_line() -> None:
     *_, at_parenthesis, at_line_break, at_end = feed_all("get_time()\n")
     assert at_parenthesis == []
-    assert at_line_break == [TextCall("get_time", {}, "get_time()")]
+    assert at_line_break == [ParsedToolCall("get_time", {}, "get_time()")]
     assert at_end == []
 
 
 def test_prose_flows_out_word_by_word() -> None:
-    parser = TextToolParser(TOOLS)
+    parser = ToolCallParser(TOOLS)
     assert parser.feed("The weather") == ["The weather"]
     assert parser.feed(" in Paris") == [" in Paris"]
     assert parser.feed(" is `fine`. ") == [" is `fine`."]
@@ -104,7 +99,7 @@ def test_prose_flows_out_word_by_word() -> None:
     ],
 )
 def test_what_may_begin_a_call_is_held_until_it_does_not(held: str, rest: str) -> None:
-    parser = TextToolParser(TOOLS)
+    parser = ToolCallParser(TOOLS)
     assert parser.feed(held) == []
     assert parser.feed(rest) == [held + rest]
 
@@ -121,20 +116,20 @@ def test_what_may_begin_a_call_is_held_until_it_does_not(held: str, rest: str) -
     ],
 )
 def test_other_json_and_code_flow_out_as_soon_as_they_are_known(held: str, rest: str) -> None:
-    parser = TextToolParser(TOOLS)
+    parser = ToolCallParser(TOOLS)
     pieces = [*parser.feed(held), *parser.feed(rest)]
     assert "".join(str(piece) for piece in pieces) == (held + rest).rstrip()
 
 
 def test_a_text_fence_flows_out_line_by_line() -> None:
-    parser = TextToolParser(TOOLS)
+    parser = ToolCallParser(TOOLS)
     assert parser.feed("```python\nx = 1\n") == ["```python\nx = 1"]
     assert parser.feed("TOOL_CALL: get_time()") == ["\nTOOL_CALL: get_time()"]
     assert parser.feed("\n```\n") == ["\n```"]
 
 
 def test_feeding_nothing_brings_nothing() -> None:
-    parser = TextToolParser(TOOLS)
+    parser = ToolCallParser(TOOLS)
     assert [parser.feed(""), parser.feed("b"), parser.feed(""), parser.finish()] == [
         [],
         ["b"],
@@ -144,7 +139,7 @@ def test_feeding_nothing_brings_nothing() -> None:
 
 
 def test_a_finished_parser_has_nothing_left() -> None:
-    parser = TextToolParser(TOOLS)
+    parser = ToolCallParser(TOOLS)
     parser.feed("Hello ")
     assert [parser.finish(), parser.finish()] == [[" "], []]
 
@@ -153,7 +148,7 @@ def test_a_finished_parser_has_nothing_left() -> None:
 @pytest.mark.parametrize("opener", ["[", '{"a":', "(", "f(", '{"function":', '{"tool_calls":['])
 def test_brackets_cannot_exhaust_the_stack(opener: str, depth: int) -> None:
     (broken,) = parse_text("TOOL_CALL: search(" + opener * (depth // len(opener)), TOOLS)
-    assert isinstance(broken, BrokenCall)
+    assert isinstance(broken, BrokenToolCall)
 
 
 @pytest.mark.parametrize("opener", ["[", "{", "print(", '{"tool_calls":[', '{"function":'])
@@ -167,14 +162,14 @@ def test_arguments_are_nested_as_deep_as_json_tools_can_follow() -> None:
 
     (fits,) = parse_text(call(99), TOOLS)
     (too_deep,) = parse_text(call(100), TOOLS)
-    assert isinstance(fits, TextCall)
-    assert isinstance(too_deep, BrokenCall)
+    assert isinstance(fits, ParsedToolCall)
+    assert isinstance(too_deep, BrokenToolCall)
     assert "nested deeper than 100 levels" in too_deep.reason
 
 
 def test_a_long_number_is_refused_and_not_computed() -> None:
     (broken,) = parse_text('TOOL_CALL: search({"limit": ' + "9" * 100_000 + "})", TOOLS)
-    assert isinstance(broken, BrokenCall)
+    assert isinstance(broken, BrokenToolCall)
     assert "is too long; write it as text" in broken.reason
     assert len(broken.reason) < 400
 
@@ -185,5 +180,5 @@ def test_half_a_character_in_prose_passes_through() -> None:
 
 def test_a_name_may_hold_any_character() -> None:
     assert parse_text('TOOL_CALL: mon outil ({"é": 1})', ["mon outil "]) == [
-        TextCall("mon outil ", {"é": 1}, 'mon outil ({"é": 1})')
+        ParsedToolCall("mon outil ", {"é": 1}, 'mon outil ({"é": 1})')
     ]

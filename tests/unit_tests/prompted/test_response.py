@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from langchain_gemini_tools.text_tools.calling import (
+from langchain_gemini_tools.prompted.arguments import find_mismatch, sample_arguments
+from langchain_gemini_tools.prompted.conversation import REASONS, render_ai_message
+from langchain_gemini_tools.prompted.prompt import Choice, render_tool_prompt
+from langchain_gemini_tools.prompted.response import (
     RAW_TEXT,
-    StreamReader,
-    TextTools,
+    ChunkParser,
+    FenceRemover,
+    PromptedTools,
     find_failure,
-    read_message,
+    parse_message,
 )
-from langchain_gemini_tools.text_tools.conversation import REASONS, render_reply
-from langchain_gemini_tools.text_tools.prompt import Choice, render_tool_prompt
-from langchain_gemini_tools.text_tools.samples import sample_arguments
-from langchain_gemini_tools.text_tools.validation import find_misfit
 
 Json = dict[str, Any]
 
@@ -31,12 +31,12 @@ CITY: Json = {
     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
     "required": ["city"],
 }
-TOOLS = TextTools({"get_weather": CITY, "now": None})
+TOOLS = PromptedTools({"get_weather": CITY, "now": None})
 OSLO = 'TOOL_CALL: get_weather({"city": "Oslo"})'
 
 
-def read(text: str, tools: TextTools = TOOLS) -> AIMessage:
-    return read_message(AIMessage(text, response_metadata={"finish_reason": "STOP"}), tools)[0]
+def read(text: str, tools: PromptedTools = TOOLS) -> AIMessage:
+    return parse_message(AIMessage(text, response_metadata={"finish_reason": "STOP"}), tools)[0]
 
 
 def seen(message: AIMessage) -> Json:
@@ -99,13 +99,13 @@ def test_what_cannot_be_executed_is_an_invalid_call_with_a_reason(
 
 
 def test_a_declared_tool_that_is_not_allowed_now_is_not_called() -> None:
-    tools = TextTools(TOOLS.schemas, Choice("ANY", ("now",)))
+    tools = PromptedTools(TOOLS.schemas, Choice("ANY", ("now",)))
     [invalid] = read(OSLO, tools).invalid_tool_calls
     assert invalid["error"] == "get_weather may not be called now. You may call: now."
 
 
 def test_where_no_call_is_wanted_text_stays_text() -> None:
-    message = read(f"I would write\n{OSLO}", TextTools(TOOLS.schemas, Choice("NONE")))
+    message = read(f"I would write\n{OSLO}", PromptedTools(TOOLS.schemas, Choice("NONE")))
     assert message.content == f"I would write\n{OSLO}"
     assert message.tool_calls == []
     assert message.response_metadata == {"finish_reason": "STOP"}
@@ -161,7 +161,7 @@ def test_arguments_nested_too_deep_are_an_invalid_call() -> None:
 def test_an_answer_fails_that_does_not_do_what_was_asked(
     text: str, choice: Choice, failure: str | None
 ) -> None:
-    _, calls = read_message(AIMessage(text), TextTools(TOOLS.schemas, choice))
+    _, calls = parse_message(AIMessage(text), PromptedTools(TOOLS.schemas, choice))
     assert find_failure(calls, choice) == failure
 
 
@@ -179,7 +179,7 @@ ANSWERS = [
 @pytest.mark.parametrize("mode", ["AUTO", "ANY", "NONE"])
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_stream_adds_up_to_the_whole_wherever_it_is_cut(answer: str, mode: Any) -> None:
-    tools = TextTools(TOOLS.schemas, Choice(mode))
+    tools = PromptedTools(TOOLS.schemas, Choice(mode))
     whole = seen(read(answer, tools))
     for size in (1, 2, 3, 5, 8, 13):
         pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
@@ -193,7 +193,7 @@ def test_a_stream_adds_up_to_the_whole_wherever_it_is_cut(answer: str, mode: Any
 def test_blocks_of_thoughts_stay_blocks_and_text_in_blocks_is_read() -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "index": "lc_part_1"}
     text = {"type": "text", "text": f"Well.\n{OSLO}", "index": "lc_part_2"}
-    message, _ = read_message(AIMessage([thought, text]), TOOLS)
+    message, _ = parse_message(AIMessage([thought, text]), TOOLS)
     assert message.content == [thought, text | {"text": "Well."}]
     assert [call["args"] for call in message.tool_calls] == [{"city": "Oslo"}]
     pieces = [[thought], [text | {"text": "We"}], [text | {"text": f"ll.\n{OSLO}"}]]
@@ -202,7 +202,7 @@ def test_blocks_of_thoughts_stay_blocks_and_text_in_blocks_is_read() -> None:
 
 
 def test_a_call_that_was_made_without_text_is_kept() -> None:
-    reader = StreamReader(TOOLS)
+    reader = ChunkParser(TOOLS)
     call: Any = {"name": "f", "args": "{}", "id": "1", "index": 0, "type": "tool_call_chunk"}
     chunks = reader.feed(AIMessageChunk(content=f"{OSLO}\n", tool_call_chunks=[call]))
     merged = functools.reduce(operator.add, [*chunks, *reader.finish(AIMessageChunk(content=""))])
@@ -213,15 +213,15 @@ def test_text_flows_and_where_a_call_is_demanded_it_waits_for_the_call() -> None
     pieces = ["Let me ", "see.", f"\n{OSLO}\n", "Done."]
 
     def shown(choice: Choice) -> list[str]:
-        reader = StreamReader(TextTools(TOOLS.schemas, choice))
+        reader = ChunkParser(PromptedTools(TOOLS.schemas, choice))
         return ["".join(c.text for c in reader.feed(AIMessageChunk(content=p))) for p in pieces]
 
     assert shown(Choice()) == ["Let me", " see.", "", "\nDone."]
     assert shown(Choice("ANY")) == ["", "", "Let me see.", "\nDone."]
 
 
-def _stream(pieces: list[Any], tools: TextTools) -> list[AIMessageChunk]:
-    reader = StreamReader(tools)
+def _stream(pieces: list[Any], tools: PromptedTools) -> list[AIMessageChunk]:
+    reader = ChunkParser(tools)
     chunks = [chunk for piece in pieces for chunk in reader.feed(AIMessageChunk(content=piece))]
     return [*chunks, *reader.finish(AIMessageChunk(content="", chunk_position="last"))]
 
@@ -274,8 +274,8 @@ def test_any_tools_and_any_arguments_survive_being_written_and_read(
             {"name": name, "args": args, "id": f"{n}"} for n, (name, args) in enumerate(calls)
         ],
     )
-    tools = TextTools({name: {"type": "object"} for name, _ in calls})
-    message = read(render_reply(written).text, tools)
+    tools = PromptedTools({name: {"type": "object"} for name, _ in calls})
+    message = read(render_ai_message(written).text, tools)
     assert [(call["name"], call["args"]) for call in message.tool_calls] == calls
     assert message.invalid_tool_calls == []
     assert message.content == text.strip()
@@ -312,8 +312,30 @@ SCHEMAS = st.recursive(
 @given(st.dictionaries(NAMES, SCHEMAS, min_size=1, max_size=3))
 def test_the_example_of_a_prompt_is_a_valid_call_of_the_users_tool(properties: Json) -> None:
     schema: Json = {"type": "object", "properties": properties, "required": [*properties]}
-    assert find_misfit(sample_arguments(schema), schema) is None
+    assert find_mismatch(sample_arguments(schema), schema) is None
     function = {"name": "f", "parameters": schema}
     prompt = render_tool_prompt([{"function": function}], Choice())
     example = f"TOOL_CALL: f({json.dumps(sample_arguments(schema), ensure_ascii=False)})"
     assert example in prompt.splitlines()
+
+
+CASES = {
+    "plain": ('{"a": 1}', '{"a": 1}'),
+    "fenced": ('```json\n{"a": 1}\n```', '{"a": 1}'),
+    "fenced, with space around": (' \n```\n{"a": 1}\n\n```\n ', '{"a": 1}'),
+    "a fence that is not closed": ('```json\n{"a": ', '{"a":'),
+    "a fence in a text": ('```json\n{"a": "```x``` "}\n```', '{"a": "```x``` "}'),
+    "words first": ('Here:\n```json\n{"a": 1}\n```', 'Here:\n```json\n{"a": 1}\n```'),
+    "a lone sign": ("`a`", "`a`"),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize(("answer", "expected"), CASES.values(), ids=CASES)
+def test_a_fence_around_json_is_taken_off_wherever_it_is_cut(answer: str, expected: str) -> None:
+    for first in range(len(answer) + 1):
+        for second in range(first, len(answer) + 1):
+            text = FenceRemover()
+            pieces = [answer[:first], answer[first:second], answer[second:]]
+            said = [part for piece in pieces for part in text.feed(piece)]
+            assert "".join([*said, *text.finish()]) == expected

@@ -1,0 +1,420 @@
+"""Describe the arguments of a tool to a model, write sample arguments, and validate arguments.
+
+    - city: string, required. Name of the city.
+    - days: integer (at least 1, at most 7), optional, default 3.
+    - stops: array of objects, optional.
+      - place: string, required.
+
+The description leaves nothing out: keywords without a wording are shown as JSON. Recursive schemas
+are described once and then referred to by their name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.prompted.parser.spellings import escape_protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+
+
+Schema = dict[str, Any]
+
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+_LIMITS = {
+    "minimum": "at least {}",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "pattern": "matching {}",
+    "format": "format {}",
+    "minItems": "at least {} items",
+    "maxItems": "at most {} items",
+    "minProperties": "at least {} keys",
+    "maxProperties": "at most {} keys",
+}
+_ONE_OF = ("anyOf", "oneOf")
+_DESCRIBED = {
+    *_LIMITS,
+    *_ONE_OF,
+    "type",
+    "title",
+    "description",
+    "default",
+    "enum",
+    "const",
+    "properties",
+    "required",
+    "items",
+    "prefixItems",
+    "additionalProperties",
+    "uniqueItems",
+    "propertyOrdering",
+    "examples",
+    "deprecated",
+    "$ref",
+    "$defs",
+    "definitions",
+    "$schema",
+}
+"""Keywords that are described below, or that mean nothing to a model."""
+
+_MAX_REFERENCES = 50
+_MAX_ITEMS = 5
+_MAX_TEXT = 200
+_FORMATS = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "email": "ada@example.com",
+    "uri": "https://example.com",
+    "uuid": "123e4567-e89b-12d3-a456-426614174000",
+}
+_MAX_ERRORS = 5
+_MAX_LENGTH = 200
+
+
+# Description
+
+
+def describe_parameters(schema: Schema | None) -> list[str]:
+    """Return the lines that describe a tool's arguments and the types they refer to."""
+    if not schema:
+        return ["No arguments: write {}."]
+    lines = _children({**schema, "additionalProperties": None}, 0)
+    if extra := _extra_keys(schema):
+        lines.append(f"- any other key: {extra}")
+    if limits := _limits(schema):
+        lines.append(f"- the arguments together: {', '.join(limits)}")
+    definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
+    for name, definition in definitions.items():
+        lines += [f"Type {name}: {_sentence(definition)}", *_children(definition, 0)]
+    return lines
+
+
+def _properties(schema: Schema, depth: int) -> list[str]:
+    lines: list[str] = []
+    required = schema.get("required", ())
+    for name, part in schema.get("properties", {}).items():
+        mark = "required" if name in required else "optional"
+        lines.append(f"{'  ' * depth}- {_key(name)}: {_sentence(part, mark)}")
+        lines += _children(part, depth + 1)
+    described = schema.get("properties", {})
+    undescribed = [name for name in required if name not in described]
+    return lines + [f"{'  ' * depth}- {_key(name)}: anything, required." for name in undescribed]
+
+
+def _sentence(schema: Any, mark: str = "") -> str:
+    """Describe one value: type, limits, mark, default, description and examples."""
+    if not isinstance(schema, dict):
+        return f"{_type(schema)}{f', {mark}' if mark else ''}."
+    parts = [_type(schema), *([mark] if mark else [])]
+    if "default" in schema:
+        parts.append(f"default {_json(schema['default'])}")
+    text = f"{', '.join(parts)}."
+    if description := _one_line(schema.get("description")):
+        text += f" {description}"
+    if examples := schema.get("examples"):
+        text += f" Examples: {', '.join(escape_protocol(_json(example)) for example in examples)}."
+    return f"{text} Deprecated." if schema.get("deprecated") else text
+
+
+def _type(schema: Any) -> str:
+    """Describe the type and the limits of a value."""
+    if schema is True or schema == {}:
+        return "anything"
+    if not isinstance(schema, dict):
+        return "nothing is allowed"
+    limits = ", ".join(_limits(schema))
+    return f"{_bare_type(schema)} ({limits})" if limits else _bare_type(schema)
+
+
+def _bare_type(schema: Schema) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2] or "the arguments again"
+    if "const" in schema:
+        return _json(schema["const"])
+    if "enum" in schema:
+        return " or ".join(map(_json, schema["enum"]))
+    for key in _ONE_OF:
+        if options := schema.get(key):
+            return " or ".join(dict.fromkeys(map(_type, options)))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(_bare_type({**schema, "type": one}) for one in kind)
+    if kind == "array" or (kind is None and "items" in schema):
+        return _array(schema)
+    if kind == "object" or (kind is None and "properties" in schema):
+        extra = "" if schema.get("properties") else _extra_keys(schema)
+        return f"object with values: {extra}" if extra else "object"
+    return str(kind) if kind else "anything"
+
+
+def _array(schema: Schema) -> str:
+    if prefix := schema.get("prefixItems"):
+        return f"array of exactly: {', '.join(map(_type, prefix))}"
+    items = schema.get("items")
+    if not items or items is True:
+        return "array"
+    inner = _type(items)
+    return (
+        f"array of {inner}s"
+        if inner in {"string", "integer", "number", "object"}
+        else (f"array of ({inner})")
+    )
+
+
+def _limits(schema: Schema) -> list[str]:
+    limits = [
+        words.format(value if isinstance(value := schema[key], str) else _json(value))
+        for key, words in _LIMITS.items()
+        if key in schema
+    ]
+    if schema.get("uniqueItems"):
+        limits.append("no item twice")
+    if schema.get("additionalProperties") is False and schema.get("properties"):
+        limits.append("no other keys")
+    if rest := {key: value for key, value in schema.items() if key not in _DESCRIBED}:
+        limits.append(_json(rest))
+    return limits
+
+
+def _extra_keys(schema: Schema) -> str:
+    extra = schema.get("additionalProperties")
+    return _type(extra) if isinstance(extra, dict) else ""
+
+
+def _children(schema: Any, depth: int) -> list[str]:
+    """Describe the objects inside a value."""
+    if not isinstance(schema, dict):
+        return []
+    lines = _properties(schema, depth)
+    options = [option for key in _ONE_OF for option in schema.get(key, ())]
+    with_keys = [option for option in options if _has_keys(option)]
+    for number, option in enumerate(with_keys, 1):
+        if len(with_keys) > 1:
+            title = _one_line(option.get("title")) or f"object {number}"
+            lines.append(f"{'  ' * depth}- if it is {title}: {_sentence(option)}")
+            lines += _children(option, depth + 1)
+        else:
+            lines += _children(option, depth)
+    for inner in (schema.get("items"), schema.get("additionalProperties")):
+        lines += _children(inner, depth)
+    for inner in schema.get("prefixItems", ()):
+        lines += _children(inner, depth)
+    return lines
+
+
+def _has_keys(schema: Any) -> bool:
+    return bool(_children(schema, 0))
+
+
+def _key(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else _json(name)
+
+
+def _one_line(text: Any) -> str:
+    return escape_protocol(" ".join(str(text or "").split()))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+# Samples
+
+
+def sample_arguments(schema: Schema | None) -> dict[str, Any]:
+    """Return sample arguments: the required ones, or the first if none is required."""
+    if not schema:
+        return {}
+    sampler = _Sampler(schema)
+    try:
+        args = sampler.sample_object(schema)
+        first = next(iter(schema.get("properties", {}).items()), None)
+        return {first[0]: sampler.sample(first[1], first[0])} if first and not args else args
+    except _EndlessError:
+        return {}
+
+
+class _EndlessError(Exception):
+    """Every value of this schema contains another one of it, or is far too large."""
+
+
+class _Sampler:
+    """Writes values for the parts of a schema.
+
+    Examples, defaults and enums of the schema come first, as its author would write them. Recursive
+    values end as early as the schema allows.
+    """
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._open: list[str] = []
+        self._left = _MAX_REFERENCES
+
+    def sample(self, schema: Any, name: str = "text") -> Any:
+        """Return a value of this schema.
+
+        Raises:
+            _EndlessError: Every value contains another one of it.
+        """
+        if not isinstance(schema, dict):
+            schema = {}
+        if isinstance(path := schema.get("$ref"), str):
+            return self._follow(path, name)
+        if examples := schema.get("examples"):
+            return examples[0]
+        if schema.get("default") is not None:
+            return schema["default"]
+        if "const" in schema:
+            return schema["const"]
+        if values := schema.get("enum"):
+            return values[0]
+        if options := schema.get("anyOf") or schema.get("oneOf"):
+            return self._sample_choice(options, name)
+        return self._sample_kind(schema, name)
+
+    def sample_object(self, schema: Schema) -> dict[str, Any]:
+        """Return an object with the required keys."""
+        properties = schema.get("properties", {})
+        return {
+            name: self.sample(properties.get(name, {}), name) for name in schema.get("required", ())
+        }
+
+    def _follow(self, path: str, name: str) -> Any:
+        self._left -= 1
+        if path in self._open or self._left < 0:
+            raise _EndlessError
+        target: Any = self._root
+        for step in path.removeprefix("#").strip("/").split("/"):
+            target = target.get(step, {}) if step and isinstance(target, dict) else target
+        self._open.append(path)
+        try:
+            return self.sample(target, name)
+        finally:
+            self._open.pop()
+
+    def _sample_choice(self, options: list[Any], name: str) -> Any:
+        """Return a value of the first finite option; null comes last, as it shows least."""
+        for option in sorted(options, key=lambda option: option == {"type": "null"}):
+            try:
+                return self.sample(option, name)
+            except _EndlessError:
+                continue
+        raise _EndlessError
+
+    def _sample_kind(self, schema: Schema, name: str) -> Any:
+        kind = schema.get("type", "object" if "properties" in schema else "string")
+        match kind[0] if isinstance(kind, list) else kind:
+            case "object":
+                return self.sample_object(schema)
+            case "array":
+                return self._sample_array(schema)
+            case "integer":
+                return int(_number(schema))
+            case "number":
+                return _number(schema)
+            case "boolean":
+                return True
+            case "null":
+                return None
+            case _:
+                return _string(schema, name)
+
+    def _sample_array(self, schema: Schema) -> list[Any]:
+        least = int(schema.get("minItems", 0))
+        try:
+            if prefix := schema.get("prefixItems"):
+                return [self.sample(item) for item in prefix]
+            return [self.sample(schema.get("items", {}))] * min(max(1, least), _MAX_ITEMS)
+        except _EndlessError:
+            if least:
+                raise
+            return []
+
+
+def _number(schema: Schema) -> float:
+    if "multipleOf" in schema:
+        return float(schema["multipleOf"])
+    low = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
+    high = schema.get("maximum", schema.get("exclusiveMaximum", low + 2) - 1)
+    if low > high and {"exclusiveMinimum", "exclusiveMaximum"} & schema.keys():
+        least = schema.get("exclusiveMinimum", schema.get("minimum", high))
+        most = schema.get("exclusiveMaximum", schema.get("maximum", high))
+        return float(least + most) / 2
+    number: float = min(max(low, 1), high)
+    return number
+
+
+def _string(schema: Schema, name: str) -> str:
+    text = _FORMATS.get(str(schema.get("format")), f"<{name}>")
+    text = text.ljust(min(int(schema.get("minLength", 0)), _MAX_TEXT), ".")
+    longest = schema.get("maxLength")
+    return text if longest is None else text[: int(longest)]
+
+
+# Validation
+
+
+def find_mismatch(value: Any, schema: Mapping[str, Any] | None) -> str | None:
+    """Explain why arguments, or a response, do not match a schema; `None` if they do.
+
+    Nothing is converted: `"3"` is not an integer. A tool without a schema has no arguments. If the
+    schema is invalid or has unresolvable references, or a number is too large to be checked, the
+    value counts as matching, and validation is left to the tool.
+    """
+    if schema is None:
+        return f"It takes no arguments: {', '.join(map(repr, value))}." if value else None
+    from jsonschema.exceptions import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    try:
+        errors = sorted(_validator(schema).iter_errors(value), key=lambda error: error.json_path)
+        messages = list(dict.fromkeys(map(_describe_error, errors)))
+    except (SchemaError, Unresolvable, RecursionError, ArithmeticError, ValueError, re.error):
+        return None
+    more = f" And {len(messages) - _MAX_ERRORS} more." if len(messages) > _MAX_ERRORS else ""
+    return " ".join(messages[:_MAX_ERRORS]) + more if messages else None
+
+
+def _validator(schema: Mapping[str, Any]) -> Validator:
+    return _compiled(json.dumps(schema, default=str))
+
+
+@lru_cache(maxsize=256)
+def _compiled(schema_text: str) -> Validator:
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema.validators import extend
+
+    schema = json.loads(schema_text)
+    # Without formats: a `pattern` in another regex dialect must not disable all validation.
+    Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
+    find_mismatch = Draft202012Validator.VALIDATORS["pattern"]
+
+    def find_pattern_mismatch(*check: Any) -> Iterator[ValidationError]:
+        with suppress(re.error):
+            yield from find_mismatch(*check)
+
+    lenient = extend(Draft202012Validator, {"pattern": find_pattern_mismatch})  # type: ignore[no-untyped-call]
+    validator: Validator = lenient(schema)
+    return validator
+
+
+def _describe_error(error: ValidationError) -> str:
+    place = error.json_path.removeprefix("$").removeprefix(".")
+    message = error.message
+    if len(message) > _MAX_LENGTH:
+        message = f"{message[:_MAX_LENGTH]}…"
+    return f"{place}: {message}." if place else f"{message}."

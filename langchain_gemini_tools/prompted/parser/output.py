@@ -1,0 +1,296 @@
+"""Turn what the scanner has read into pieces: text, tool calls, and broken tool calls."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.prompted.parser import spellings
+from langchain_gemini_tools.prompted.parser.calls import NotACallError
+from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from langchain_gemini_tools.prompted.parser.calls import FoundToolCall, ToolCallReader
+    from langchain_gemini_tools.prompted.parser.source import Reading, Source
+
+LINE_ENDS = ("", "\n", "\r")
+TO_LINE_END = re.compile(r"[^\n]*")
+_BLANKS = re.compile(r"[ \t]*")
+_MAX_TAIL = 200
+_SPACE = " \t\r\n"
+
+
+@dataclass(frozen=True)
+class ParsedToolCall:
+    """A complete tool call: a declared name and an object of arguments."""
+
+    name: str
+    args: dict[str, Any]
+    text: str
+    """What the model wrote, without marker, tag or fence."""
+
+
+@dataclass(frozen=True)
+class BrokenToolCall:
+    """Text that is intended as a tool call but cannot be executed."""
+
+    name: str | None
+    """The tool's name, if it could be parsed."""
+    text: str
+    """What the model wrote."""
+    reason: str
+    """A sentence that the model can act on."""
+    is_cut: bool = False
+    """Whether the text ended in the middle of the call."""
+
+
+Piece = str | ParsedToolCall | BrokenToolCall
+
+
+class PieceWriter:
+    """Collects pieces, and removes white space next to calls.
+
+    Between two texts with calls in between, the longer of the two gaps remains (the one with more
+    line breaks); before the first and after the last text, none. Other white space is unchanged.
+    White space is held back until the next text or call decides which of the two it is.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[Piece] = []
+        self._space: list[str] = []
+        self._gap: str | None = None
+        self._has_text = False
+
+    def add_text(self, text: str) -> None:
+        """Add text."""
+        body = text.strip(_SPACE)
+        if not body:
+            self._space.append(text)
+            return
+        start = text.index(body[0])
+        self._space.append(text[:start])
+        self._pieces += [self._settle_space(), body]
+        self._space = [text[start + len(body) :]]
+        self._has_text = True
+
+    def add_calls(self, calls: Iterable[ParsedToolCall | BrokenToolCall]) -> None:
+        """Add calls; none if only words of the protocol were removed."""
+        self._gap = max(self._gap or "", "".join(self._space), key=_gap_size)
+        self._space = []
+        self._pieces += calls
+
+    def take(self) -> list[Piece]:
+        """Return the pieces that are final; adjacent texts are joined."""
+        pieces, self._pieces = join_texts(self._pieces), []
+        return pieces
+
+    def finish(self) -> list[Piece]:
+        """Return the last pieces."""
+        if self._gap is None:
+            self._pieces.append(self._settle_space())
+        return self.take()
+
+    def _settle_space(self) -> str:
+        space, self._space = "".join(self._space), []
+        if self._gap is not None:
+            space = max(self._gap, space, key=_gap_size) if self._has_text else ""
+            self._gap = None
+        return space
+
+
+def join_texts(pieces: list[Piece]) -> list[Piece]:
+    """Join adjacent texts and drop empty ones."""
+    joined: list[Piece] = []
+    texts: list[str] = []
+    for piece in [*pieces, None]:
+        if isinstance(piece, str):
+            texts.append(piece)
+            continue
+        if text := "".join(texts):
+            joined.append(text)
+        texts = []
+        if piece is not None:
+            joined.append(piece)
+    return joined
+
+
+def _gap_size(space: str) -> tuple[int, int]:
+    return space.count("\n"), len(space)
+
+
+class LineMemory:
+    """The end of the current line, and whether the line before it introduces an example.
+
+    Only the end of a line is kept, up to a limit, so that long lines cost no more than short ones.
+    """
+
+    def __init__(self) -> None:
+        self.tail = ""
+        self.introduces_example = False
+        self.is_inside_json = False
+        """Whether a larger JSON value has started; its lines are not calls."""
+        self._has_call = False
+        self._has_example = False
+
+    def see_text(self, text: str) -> None:
+        """Record text that the user will see."""
+        *lines, last = text.split("\n")
+        for line in lines:
+            self._keep(line)
+            self._end_line()
+        self._keep(last)
+
+    def see_call(self) -> None:
+        """Record a call."""
+        self._has_call = True
+        self.introduces_example = False
+        self.is_inside_json = False
+
+    def see_example(self) -> None:
+        """Record a call that was an example."""
+        self._has_call = True
+        self._has_example = True
+
+    @property
+    def has_ended_sentence(self) -> bool:
+        """Whether the line so far ends with a complete sentence and a blank."""
+        sentence = self.tail.rstrip(" \t")
+        return sentence != self.tail and sentence[-1:] in (".", "!", "?", "\u2026")
+
+    @property
+    def mentions_example(self) -> bool:
+        """Whether a call in the current line would be an example."""
+        return self.introduces_example or spellings.mentions_example(self.tail)
+
+    def _keep(self, text: str) -> None:
+        self.tail = (self.tail + text[-_MAX_TAIL:])[-_MAX_TAIL:]
+
+    def _end_line(self) -> None:
+        if self.tail.strip():
+            self.introduces_example = spellings.introduces_example(self.tail)
+            self._has_example = False
+        elif not self._has_call:
+            self.is_inside_json = False
+            if self._has_example:
+                self.introduces_example = False
+        self.tail = ""
+        self._has_call = False
+
+
+class Output:
+    """Decides what the text read so far is, and writes it.
+
+    `lines` remembers what the text says about the calls that follow.
+    """
+
+    def __init__(self, source: Source, writer: PieceWriter) -> None:
+        self.lines = LineMemory()
+        self._source = source
+        self._writer = writer
+
+    def attempt(
+        self,
+        reader: ToolCallReader,
+        body: Reading[None],
+        skip_fenced: Callable[[], Reading[None]] | None = None,
+    ) -> Reading[bool]:
+        """Run a read; return whether it found calls, complete, broken or cut off.
+
+        Args:
+            reader: Collects the calls.
+            body: The read to run.
+            skip_fenced: In a fence, reads the rest of the fence after a broken call.
+        """
+        try:
+            yield from body
+        except NotACallError:
+            return False
+        except UnreadableError as error:
+            if not reader.is_intended:
+                return False
+            if reader.begun_at is None and (skip_fenced is None or not reader.is_marked):
+                return reader.is_marked  # between two calls of a list: keep those before the error
+            start = self._source.offset if reader.begun_at is None else reader.begun_at
+            yield from (skip_fenced or self._skip_broken)()
+            reader.add_broken(start, str(error))
+        except CutError:
+            if reader.begun_at is None:
+                return bool(reader.found)
+            if not reader.is_intended and reader.name is None:
+                return False
+            reader.add_cut(reader.begun_at)
+        return True
+
+    def settle(self, reader: ToolCallReader, *, is_call: bool, is_example: bool) -> None:
+        """Write what was read: as calls, or as text if there are none or they are examples."""
+        raw = self._source.take()
+        if not is_call:
+            self.add_text(raw)
+            return
+        body = raw.rstrip()
+        if is_example:
+            self._writer.add_text(body)
+            self.lines.see_example()
+        else:
+            self._writer.add_calls(_make_piece(found, raw) for found in reader.found)
+            self.lines.see_call()
+        self.add_text(raw[len(body) :])
+
+    def flow(self, pattern: re.Pattern[str]) -> Reading[str]:
+        """Write text as far as the pattern matches; return the next character, not read."""
+        source = self._source
+        while (yield from source.more()):
+            match = pattern.match(source.chunk, source.at)
+            source.at = match.end() if match else source.at
+            self.flush()
+            if source.at < len(source.chunk):
+                return source.chunk[source.at]
+        self.flush()
+        return ""
+
+    def flush(self) -> None:
+        """Write what was read as text."""
+        self.add_text(self._source.take())
+
+    def add_text(self, text: str) -> None:
+        """Write text."""
+        if text:
+            self.lines.see_text(text)
+            self._writer.add_text(text)
+
+    def _skip_broken(self) -> Reading[None]:
+        """Read to the end of a broken call."""
+        source = self._source
+        seen = source.seen()
+        if seen.rstrip(" \t").endswith("\n"):  # the error is in a line after the call
+            return
+        depth = _count_open(seen)
+        while True:
+            line = yield from source.run(TO_LINE_END)
+            depth += _count_open(line)
+            if depth <= 0 or not (yield from source.more()):
+                return
+            source.at += 1
+            yield from source.run(_BLANKS)
+            if (
+                (yield from source.peek()) in LINE_ENDS
+                or (yield from source.match(spellings.MARKERS))
+                or (yield from source.match(spellings.FENCES))
+            ):
+                return
+
+
+def _make_piece(found: FoundToolCall, raw: str) -> ParsedToolCall | BrokenToolCall:
+    text = raw[found.start : found.end].strip()
+    if found.args is None or found.name is None:
+        return BrokenToolCall(found.name, text, found.reason, found.is_cut)
+    return ParsedToolCall(found.name, found.args, text)
+
+
+def _count_open(text: str) -> int:
+    """Estimate how many brackets stay open: in broken calls, strings cannot be recognised."""
+    opened = text.count("(") + text.count("[") + text.count("{")
+    return opened - text.count(")") - text.count("]") - text.count("}")
