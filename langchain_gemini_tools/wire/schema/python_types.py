@@ -25,7 +25,6 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import is_typeddict
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.plain_functions import read_plain_function
 from langchain_gemini_tools.wire.schema.reading import KnownSchema
 from langchain_gemini_tools.wire.tools.dialects import Specification
 
@@ -305,15 +304,7 @@ def read_function(function: Callable[..., Any]) -> Specification:
 
 
 def _inspect_function(function: Callable[..., Any]) -> Specification:
-    plain = read_plain_function(function)
-    if plain and _cannot_be_injected(plain.arguments):
-        schema = arguments_schema(plain.arguments)
-        return Specification(function.__name__, plain.description, schema)
-    return _inspect_as_tool(function)
-
-
-def _inspect_as_tool(function: Callable[..., Any]) -> Specification:
-    """What LangChain reads in any function."""
+    """Read a function the way LangChain does."""
     try:
         tool = _as_tool(function)
     except (

@@ -281,6 +281,133 @@ def test_a_positional_argument_of_a_partial_is_not_asked_for() -> None:
     }
 
 
+def google_docstring(a: int, b: str = "", c: float = 1.0) -> str:
+    """Do something.
+
+    It takes
+      a while.
+
+    Args:
+        a: The first, which
+            goes on.
+        b (str, optional): The second.
+        c: One of these:
+            d: not this
+
+    Returns:
+        Something.
+    """
+    return ""
+
+
+def returns_before_arguments(
+    a: Annotated[int, "Beside."], b: Annotated[int, "Kept.", "Not this."]
+) -> None:
+    """Do something.
+
+    Returns:
+        Something.
+
+    Args:
+        a: In the docstring.
+    """
+
+
+def annotated(
+    *,
+    a: Annotated[int, Field(description="The first.", ge=1, le=9)],
+    b: Annotated[str, Field(min_length=2, title="Lost", examples=["xy"])] = "xx",
+    c: Annotated[int | None, Field(default=3, description="The third.")] = None,
+    d: list[Annotated[int, Field(ge=0)]] = [],  # noqa: B006
+    e: int = Field(4, description="The fifth."),
+    f: int = Field(...),
+) -> None:
+    """Read annotations and fields."""
+
+
+def special_names(self: Any, a: int, _b: int = 1, run_manager: Any = None) -> None:
+    """Hide what the model cannot give."""
+
+
+def variadic(a: int, /, *args: str, **kwargs: float) -> None:
+    """Accept any number of arguments."""
+
+
+@pytest.mark.parametrize(
+    ("given", "description", "properties", "required"),
+    [
+        (
+            google_docstring,
+            "Do something. It takes\n  a while.",
+            {
+                "a": {"type": "integer", "description": "The first, which goes on."},
+                "b": {"type": "string", "description": "The second.", "default": ""},
+                "c": {
+                    "type": "number",
+                    "description": "One of these: d: not this",
+                    "default": 1.0,
+                },
+            },
+            ["a"],
+        ),
+        (
+            returns_before_arguments,
+            "Do something.",
+            {
+                "a": {"type": "integer", "description": "In the docstring."},
+                "b": {"type": "integer", "description": "Kept."},
+            },
+            ["a", "b"],
+        ),
+        (
+            annotated,
+            "Read annotations and fields.",
+            {
+                "a": {"type": "integer", "description": "The first.", "minimum": 1, "maximum": 9},
+                "b": {"type": "string", "minLength": 2, "default": "xx"},
+                "c": {
+                    "anyOf": [{"type": "integer"}, {"type": "null"}],
+                    "description": "The third.",
+                    "default": None,
+                },
+                "d": {"type": "array", "items": {"type": "integer", "minimum": 0}, "default": []},
+                "e": {"type": "integer", "description": "The fifth.", "default": 4},
+                "f": {"type": "integer"},
+            },
+            ["a", "f"],
+        ),
+        (
+            special_names,
+            "Hide what the model cannot give.",
+            {"a": {"type": "integer"}},
+            ["a"],
+        ),
+    ],
+)
+def test_a_function_declares_what_its_signature_and_docstring_say(
+    given: Any, description: str, properties: Any, required: list[str]
+) -> None:
+    assert bound_function(given) == {
+        "name": given.__name__,
+        "description": description,
+        "parameters": {"type": "object", "properties": properties, "required": required},
+    }
+
+
+def test_variadic_arguments_are_a_list_and_an_object() -> None:
+    properties = bound_function(variadic)["parameters"]["properties"]
+    assert properties["args"]["items"] == {"type": "string"}
+    assert properties["kwargs"]["additionalProperties"] == {"type": "number"}
+
+
+def test_an_annotation_that_is_not_defined_is_named() -> None:
+    def odd(a: Unknown) -> None:  # type: ignore[name-defined]  # noqa: F821
+        """Odd."""
+
+    with pytest.raises(InvalidToolError, match=r"'odd'.*'Unknown' is not defined"):
+        bind_tool(odd)
+
+
 def test_a_docstring_that_speaks_of_other_arguments_is_taken_as_it_is() -> None:
     function = bound_function(ask_wrongly)
     assert function["parameters"] == CITY
