@@ -424,7 +424,7 @@ class ChatGemini(GeminiOptions):
             tools_parser,
             with_raw,
         )
-        from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
+        from langchain_gemini_tools.wire.schema.clean import clean_response_schema
 
         if method not in {None, "function_calling", "json_schema", "json_mode"}:
             raise ValueError(
@@ -444,7 +444,7 @@ class ChatGemini(GeminiOptions):
             model = self.bind(response_mime_type="application/json", **options)
             parser = json_parser(None)
         else:
-            form = render_response_schema(schema)
+            form = clean_response_schema(schema)
             title = getattr(schema, "__name__", None) or "answer"
             read = {"title": title, **form}
             options["ls_structured_output_format"] = shown_format(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.spelling import camel
-from langchain_gemini_tools.wire.schema.loops import loosen_loops
+from langchain_gemini_tools.wire.schema.render import loosen_loops
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.facts.models import Capabilities
@@ -261,10 +261,10 @@ def render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _response_schema(schema: Any) -> gemini.JsonSchema:
     # With it come LangChain's tools and Pydantic's ways to read a class: not for plain answers.
-    from langchain_gemini_tools.wire.schema.cleaning import render_response_schema
-    from langchain_gemini_tools.wire.schema.words import tell_in_words
+    from langchain_gemini_tools.wire.schema.clean import clean_response_schema
+    from langchain_gemini_tools.wire.schema.render import describe_the_rest
 
-    return tell_in_words(render_response_schema(schema))
+    return describe_the_rest(clean_response_schema(schema))
 
 
 def _is_json_schema(value: Any) -> bool:

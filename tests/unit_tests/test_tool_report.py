@@ -67,7 +67,7 @@ def test_one_of_each_is_counted_as_one() -> None:
         pytest.param(
             {"name": "odd", "parameters": {"type": "string"}},
             "odd",
-            "its parameters are of type 'string', and have to be an object.",
+            "its parameters must be an object, not of type 'string'.",
             id="no object",
         ),
         pytest.param(
@@ -104,7 +104,7 @@ def test_one_of_each_is_counted_as_one() -> None:
         pytest.param(
             StructuredTool(name="tabled", description="-", args_schema={"type": "array"}),
             "tabled",
-            "its parameters are of type 'array'",
+            "its parameters must be an object, not of type 'array'",
             id="a LangChain tool",
         ),
     ],

@@ -25,7 +25,7 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import is_typeddict
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.reading import KnownSchema
+from langchain_gemini_tools.wire.schema.read import KnownSchema
 from langchain_gemini_tools.wire.tools.dialects import Specification
 
 if typing.TYPE_CHECKING:

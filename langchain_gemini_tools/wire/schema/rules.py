@@ -1,15 +1,12 @@
-"""What Gemini does not follow, said with what it follows: one function a rule.
+"""What Gemini does not follow, expressed with what it follows: one function per rule.
 
-For `parametersJsonSchema` and `responseJsonSchema` the reference says: "While the full JSON Schema
-may be sent, not all features are supported. Specifically, only the following properties are
-supported: $id $defs $ref $anchor type format title description enum (for strings and numbers) items
-prefixItems minItems maxItems minimum maximum anyOf oneOf (interpreted the same as anyOf) properties
-additionalProperties required", and `propertyOrdering`. "If $ref is set on a sub-schema, no other
-properties, except for than those starting as a $, may be set." So a keyword outside the list is
-said with keywords inside it where that is possible (`RULES`, one function a rule), and otherwise
-sent as it is: recorded requests with `pattern`, `minLength`, `uniqueItems`, `default` and the like
-were answered with 200. No rule changes which values fit, so that all of them hold below `not` and
-`if`, too. What can only be told in words is kept here, and told when it is sent: see `words`.
+A keyword outside the API's list (see `keywords`) is replaced by keywords inside it where that is
+possible, and is otherwise sent as it is. No rule changes which values match, so that every rule may
+also be applied below `not` and `if`. What only a description can state stays here, and is stated
+when the schema is rendered: see `render`.
+
+`allOf` is not in the list, and nothing may stand beside a `$ref`. Both are written out where one
+schema can say the same (`merge_schemas`); where none can, they stay apart.
 """
 
 from __future__ import annotations
@@ -19,80 +16,61 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.merging import ANNOTATIONS, merge_schemas
-from langchain_gemini_tools.wire.schema.reading import is_finite
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, constraints, say, write
+from langchain_gemini_tools.wire.schema.read import is_finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Schema = dict[str, Any]
+    from langchain_gemini_tools.wire.shapes import JsonSchema
 
-# Everything else is no keyword of JSON Schema, or says nothing about a value: `$schema`,
-# `$comment`, `$id` and `$anchor` (references are written out), `discriminator` (every branch says
-# its own value), `readOnly`, `x-...`, and the definitions that nothing refers to.
-KEPT = frozenset(
-    {
-        "$ref", "additionalProperties", "allOf", "anyOf", "const", "contains", "contentEncoding",
-        "contentMediaType", "contentSchema", "default", "dependentRequired", "dependentSchemas",
-        "deprecated", "description", "else", "enum", "examples", "exclusiveMaximum",
-        "exclusiveMinimum", "format", "if", "items", "maxContains", "maxItems", "maxLength",
-        "maxProperties", "maximum", "minContains", "minItems", "minLength", "minProperties",
-        "minimum", "multipleOf", "not", "nullable", "oneOf", "pattern", "patternProperties",
-        "prefixItems", "properties", "propertyNames", "propertyOrdering", "required", "then",
-        "title", "type", "unevaluatedItems", "unevaluatedProperties", "uniqueItems",
-    }
-)  # fmt: skip
+EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+"""The exclusive limits, and the inclusive ones in the same direction."""
+
+_TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
 
 
-def tell(schema: Schema, sentence: str) -> None:
-    """Say in words what no keyword says."""
+def describe(schema: JsonSchema, sentence: str) -> None:
+    """Add a sentence to the description of a schema, unless it is there already."""
     description = schema.get("description", "")
     if sentence and sentence not in description:
         schema["description"] = f"{description} {sentence}".lstrip()
 
 
-def written(value: Any) -> str:
-    """A value as a description shows it."""
-    return json.dumps(value, ensure_ascii=False)
+def type_of(value: Any) -> str:
+    """Return JSON Schema's name for the type of a value."""
+    return "null" if value is None else _TYPE_NAMES.get(type(value), "array")
 
 
-def _replace_const(schema: Schema) -> None:
+def _replace_const(schema: JsonSchema) -> None:
     """`const` -> an `enum` of one value: only `enum` is followed."""
     if "const" in schema:
         schema["enum"] = [schema.pop("const")]
 
 
-_TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
-
-
-def type_of(value: Any) -> str:
-    """JSON Schema's name for the type of a value."""
-    return "null" if value is None else _TYPE_NAMES.get(type(value), "array")
-
-
-def _fits_type(value: Any, names: list[str]) -> bool:
+def _matches_type(value: Any, names: list[str]) -> bool:
     name = type_of(value)
-    whole = name == "integer" or (name == "number" and value == int(value))
-    return not names or name in names or (whole and bool({"integer", "number"} & set(names)))
+    is_whole = name == "integer" or (name == "number" and value == int(value))
+    return not names or name in names or (is_whole and bool({"integer", "number"} & set(names)))
 
 
-def _split_enum(schema: Schema) -> None:
-    """`enum` holds strings and numbers, and has a type; every other value has a schema of its own.
+def _split_enum(schema: JsonSchema) -> None:
+    """Give an `enum` a type and only strings and numbers; other values get their own schema.
 
-    Null is a type then, and so are both booleans.
+    Null becomes a type, and so do both booleans together.
     """
     if not isinstance(values := schema.get("enum"), list):
         return
     if not is_finite(values):
-        raise InvalidToolError(f"The schema allows {values!r}; JSON has no form for some of them.")
+        raise InvalidToolError(f"The enum {values!r} contains numbers that have no JSON form.")
     names = _types(schema)
     if _is_numeric(schema):
         values = _as_numbers(values)
-    possible = [value for value in values if _fits_type(value, names)]
+    possible = [value for value in values if _matches_type(value, names)]
     if schema.pop("nullable", False) and None not in possible:
         possible.append(None)
     if not possible:
-        return  # nothing fits: the user's contradiction stays as it is
+        return  # no value matches: the user's contradiction stays as it is
     del schema["enum"]
     schema.pop("type", None)
     branches = _enum_branches(possible, names)
@@ -104,11 +82,11 @@ def _split_enum(schema: Schema) -> None:
         schema["anyOf"] = branches
 
 
-def _enum_branches(values: list[Any], names: list[str]) -> list[Schema]:
-    branches: list[Schema] = []
+def _enum_branches(values: list[Any], names: list[str]) -> list[JsonSchema]:
+    branches: list[JsonSchema] = []
     listed = [value for value in values if type_of(value) in {"string", "integer", "number"}]
     if listed:
-        branch: Schema = {}
+        branch: JsonSchema = {}
         kinds = names or sorted({type_of(value) for value in listed})
         _set_types(branch, [name for name in kinds if name in {"string", "integer", "number"}])
         branches.append({**branch, "enum": listed})
@@ -124,52 +102,49 @@ def _enum_branches(values: list[Any], names: list[str]) -> list[Schema]:
 
 
 def _as_numbers(values: list[Any]) -> list[Any]:
-    # Gemini's Schema message has strings only: `{"type": "INTEGER", "enum": ["1", "2"]}`.
+    # Gemini's Schema message only has strings: `{"type": "INTEGER", "enum": ["1", "2"]}`.
     try:
         return [json.loads(value) if isinstance(value, str) else value for value in values]
     except (ValueError, RecursionError):
         return values
 
 
-def _types(schema: Schema) -> list[str]:
+def _types(schema: JsonSchema) -> list[str]:
     names = schema.get("type", [])
     return [names] if isinstance(names, str) else list(names)
 
 
-def _set_types(schema: Schema, names: list[str]) -> None:
+def _set_types(schema: JsonSchema, names: list[str]) -> None:
     schema.pop("type", None)
     if names:
         schema["type"] = names[0] if len(names) == 1 else names
 
 
-def _is_numeric(schema: Schema) -> bool:
+def _is_numeric(schema: JsonSchema) -> bool:
     return bool(_types(schema)) and set(_types(schema)) <= {"integer", "number"}
 
 
-def allow_null(schema: Schema) -> None:
+def allow_null(schema: JsonSchema) -> None:
     """`nullable` -> null as one of the types: the keyword is OpenAPI's, not JSON Schema's."""
     if not schema.pop("nullable", False) or "null" in _types(schema):
         return
-    constraints = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
-    if not constraints:
-        return  # everything is allowed, null too
-    if _types(schema) and not constraints.keys() & {"enum", "anyOf", "oneOf", "allOf", "not", "if"}:
+    limits = constraints(schema)
+    if not limits:
+        return  # every value is allowed, null included
+    if _types(schema) and not limits.keys() & {"enum", "anyOf", "oneOf", "allOf", "not", "if"}:
         _set_types(schema, [*_types(schema), "null"])
         return
-    for keyword in constraints:
+    for keyword in limits:
         del schema[keyword]
-    alone = constraints.keys() == {"anyOf"}
-    branches = constraints["anyOf"] if alone else [constraints]
+    branches = limits["anyOf"] if limits.keys() == {"anyOf"} else [limits]
     null = [] if any("null" in _types(branch) for branch in branches) else [{"type": "null"}]
     schema["anyOf"] = [*branches, *null]
 
 
-def settle_limits(schema: Schema) -> None:
-    """One lower and one upper limit, the tighter; `exclusiveMinimum` of integers is a `minimum`."""
-    for exclusive, inclusive, step, tighter in (
-        ("exclusiveMinimum", "minimum", 1, max),
-        ("exclusiveMaximum", "maximum", -1, min),
-    ):
+def settle_limits(schema: JsonSchema) -> None:
+    """Keep the tighter lower and upper limit; `exclusiveMinimum` of integers is a `minimum`."""
+    for exclusive, inclusive in EXCLUSIVE.items():
+        step, tighter = (1, max) if inclusive == "minimum" else (-1, min)
         limit = schema.pop(exclusive, None)
         if limit is True:  # draft 4: a flag beside the limit
             limit = schema.pop(inclusive, None)
@@ -183,18 +158,18 @@ def settle_limits(schema: Schema) -> None:
             schema[exclusive] = limit
 
 
-def _drop_infinity(schema: Schema) -> None:
-    """Infinity is no limit, and elsewhere it can only be told: JSON has no such number."""
-    for keyword in ("minimum", "maximum"):
-        if not is_finite(schema.get(keyword)):
-            del schema[keyword]
+def _drop_infinity(schema: JsonSchema) -> None:
+    """An infinite limit is none; elsewhere, as JSON has no such number, it is described."""
+    for limit in EXCLUSIVE.values():
+        if not is_finite(schema.get(limit)):
+            del schema[limit]
     if not is_finite(schema.get("default")):
-        tell(schema, f"Default: {written(schema.pop('default'))}.")
+        describe(schema, say(KEYWORDS["default"], schema.pop("default")))
     if not is_finite(schema.get("examples")):
-        tell_examples(schema)
+        describe_examples(schema)
 
 
-def _close_tuple(schema: Schema) -> None:
+def _close_tuple(schema: JsonSchema) -> None:
     """`items: false` after `prefixItems` -> `maxItems`, which is followed."""
     if schema.get("items") is False:
         del schema["items"]
@@ -204,21 +179,22 @@ def _close_tuple(schema: Schema) -> None:
         schema["items"] = {}
 
 
-def tell_examples(schema: Schema) -> None:
-    """`examples` are not read, but a model learns from them."""
+def describe_examples(schema: JsonSchema) -> None:
+    """Move `examples` into the description: Gemini ignores the keyword, but not the text."""
     if examples := schema.pop("examples", None):
-        tell(schema, f"Examples: {', '.join(map(written, examples))}.")
+        listed = ", ".join(map(write, examples))
+        describe(schema, KEYWORDS["examples"].wording.format(listed))
 
 
-def _drop_empty_words(schema: Schema) -> None:
-    """Examples that are no list, or none, and `deprecated: false` say nothing."""
+def _drop_empty_annotations(schema: JsonSchema) -> None:
+    """Drop examples that are not a list, or empty, and `deprecated: false`."""
     if not isinstance(examples := schema.get("examples"), list) or not examples:
         schema.pop("examples", None)
     if schema.get("deprecated") is not True:
         schema.pop("deprecated", None)
 
 
-def write_out_all_of(schema: Schema) -> None:
+def write_out_all_of(schema: JsonSchema) -> None:
     """`allOf` -> one schema that says the same; it stays only where there is none."""
     if not isinstance(parts := schema.pop("allOf", None), list):
         return
@@ -226,31 +202,137 @@ def write_out_all_of(schema: Schema) -> None:
     if len(apart) == 1 and "$ref" in apart[0] and not schema:
         schema.update(apart.pop())
     elif apart and "anyOf" not in schema:
-        schema["anyOf"] = [apart.pop(0)]  # one of one: the listed keyword that says "this too"
+        schema["anyOf"] = [apart.pop(0)]  # one of one: the listed keyword that adds a schema
     if apart:
         schema["allOf"] = apart
 
 
-def _merge_into(schema: Schema, part: Schema) -> bool:
+def _merge_into(schema: JsonSchema, part: JsonSchema) -> bool:
     merged = merge_schemas(schema, part)
     schema.update(merged or {})
     return merged is not None
 
 
-def _drop_empty_required(schema: Schema) -> None:
-    """No names are required by an empty list, which draft 4 forbids. Names stay as given."""
+def _drop_empty_required(schema: JsonSchema) -> None:
+    """An empty list requires nothing, and draft 4 forbids it."""
     if not isinstance(schema.get("required", ""), list) or not schema["required"]:
         schema.pop("required", None)
 
 
-RULES: tuple[Callable[[Schema], None], ...] = (
+RULES: tuple[Callable[[JsonSchema], None], ...] = (
     write_out_all_of,
     _replace_const,
     _split_enum,
     settle_limits,
-    _drop_empty_words,
+    _drop_empty_annotations,
     _drop_infinity,
     _close_tuple,
     _drop_empty_required,
     allow_null,
 )
+"""The rules for one schema, in the order in which they are applied."""
+
+
+def merge_schemas(first: JsonSchema, second: JsonSchema) -> JsonSchema | None:
+    """Return one schema for the values that match both, with the annotations of the first.
+
+    None where no single schema says the same.
+    """
+    if not first or not second or first == second:
+        return dict(first or second)
+    if _must_stay_apart(first, second):
+        return None
+    merged = dict(first)
+    for name, value in second.items():
+        keyword = KEYWORDS.get(name)
+        if name not in merged:
+            merged[name] = value
+        elif merged[name] != value and (keyword is None or keyword.kind != "annotation"):
+            combine = _COMBINE.get(keyword.merge) if keyword else None
+            combined = combine(merged[name], value) if combine else None
+            if combined is None:
+                return None
+            merged[name] = combined
+    return merged
+
+
+def _must_stay_apart(first: JsonSchema, second: JsonSchema) -> bool:
+    return (
+        "$ref" in first
+        or "$ref" in second
+        or not _groups(first).isdisjoint(_groups(second))
+        or _tuples_meet(first, second)
+        or _closes_on(first, second)
+        or _closes_on(second, first)
+    )
+
+
+def _groups(schema: JsonSchema) -> set[str]:
+    return {KEYWORDS[name].group for name in schema if name in KEYWORDS} - {""}
+
+
+def _tuples_meet(first: JsonSchema, second: JsonSchema) -> bool:
+    arrays = {"items", "prefixItems", "unevaluatedItems"}
+    meet = arrays & first.keys() and arrays & second.keys()
+    return bool(meet) and bool({"prefixItems", "unevaluatedItems"} & (first.keys() | second.keys()))
+
+
+def _closes_on(closed: JsonSchema, other: JsonSchema) -> bool:
+    """Return whether `closed` restricts properties that it does not name and `other` does."""
+    if "unevaluatedProperties" in closed:
+        return True
+    if closed.get("additionalProperties", True) in (True, {}):
+        return False
+    if "patternProperties" in closed or "patternProperties" in other:
+        return True
+    return not other.get("properties", {}).keys() <= closed.get("properties", {}).keys()
+
+
+def _both(first: Any, second: Any) -> JsonSchema:
+    """Return one schema for what matches both, with `allOf` where nothing shorter says it."""
+    schemas = [{} if schema is True else schema for schema in (first, second)]
+    if False in schemas:
+        return {"not": {}}
+    merged = merge_schemas(*schemas)
+    return {"allOf": schemas} if merged is None else merged
+
+
+def _each(first: JsonSchema, second: JsonSchema) -> JsonSchema:
+    merged = dict(first)
+    for name, schema in second.items():
+        merged[name] = _both(merged[name], schema) if name in merged else schema
+    return merged
+
+
+def _common_types(first: Any, second: Any) -> Any:
+    left, right = ([item] if isinstance(item, str) else item for item in (first, second))
+    common = [name for name in left if name in right or (name == "integer" and "number" in right)]
+    if "number" in left and "integer" in right and "integer" not in common:
+        common.append("integer")
+    return common[0] if len(common) == 1 else common or None
+
+
+def _common_values(first: list[Any], second: list[Any]) -> list[Any] | None:
+    return [item for item in first if any(_same_json(item, other) for other in second)] or None
+
+
+def _same_json(first: Any, second: Any) -> bool:
+    """Compare as JSON does: 1 is 1.0, but never true."""
+    return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
+
+
+def _union(first: list[str], second: list[str]) -> list[str]:
+    return [*first, *(name for name in second if name not in first)]
+
+
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "max": max,
+    "min": min,
+    "or": lambda first, second: first or second,
+    "union": _union,
+    "types": _common_types,
+    "values": _common_values,
+    "both": _both,
+    "each": _each,
+}
+"""The values of `Keyword.merge`."""

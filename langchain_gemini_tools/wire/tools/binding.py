@@ -11,10 +11,10 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, StructuredTool, Tool
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.cleaning import (
+from langchain_gemini_tools.wire.schema.clean import (
+    clean_parameters,
+    clean_response_schema,
     plain_schema,
-    render_parameters,
-    render_response_schema,
 )
 from langchain_gemini_tools.wire.schema.python_types import (
     arguments_schema,
@@ -24,7 +24,7 @@ from langchain_gemini_tools.wire.schema.python_types import (
     read_function,
     without_arguments,
 )
-from langchain_gemini_tools.wire.schema.reading import schema_text
+from langchain_gemini_tools.wire.schema.read import schema_text
 from langchain_gemini_tools.wire.tools.builtin import (
     is_builtin,
     render_builtin,
@@ -182,12 +182,12 @@ def _bind_function(specification: Specification) -> dict[str, Any]:
     if specification.description:
         function["description"] = specification.description
     try:
-        if parameters := render_parameters(specification.parameters):
+        if parameters := clean_parameters(specification.parameters):
             if parameters.get("description") == specification.description:
                 parameters.pop("description", None)
             function["parameters"] = parameters
         if specification.response is not None:
-            function["response_schema"] = render_response_schema(specification.response)
+            function["response_schema"] = clean_response_schema(specification.response)
     except InvalidToolError as error:
         raise InvalidToolError(f"Tool {specification.name!r}: {error}") from error
     except RecursionError:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_gemini_tools.wire.schema.loops import loosen_loops
 from langchain_gemini_tools.wire.schema.openapi import (
     render_openapi_parameters,
     render_openapi_schema,
 )
-from langchain_gemini_tools.wire.schema.words import tell_in_words
+from langchain_gemini_tools.wire.schema.render import render_json_schema
 from langchain_gemini_tools.wire.tools.names import render_name
 from langchain_gemini_tools.wire.tools.parameters import rename_parameters, renamed_parameters
 
@@ -117,9 +116,9 @@ def _render_declaration(
             declaration["response"] = render_openapi_schema(response)
         return declaration
     if parameters:
-        declaration["parametersJsonSchema"] = loosen_loops(tell_in_words(parameters))
+        declaration["parametersJsonSchema"] = render_json_schema(parameters)
     if response:
-        declaration["responseJsonSchema"] = loosen_loops(tell_in_words(response))
+        declaration["responseJsonSchema"] = render_json_schema(response)
     return declaration
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.references import MAP_OF_SCHEMAS, ONE_SCHEMA
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
 from langchain_gemini_tools.wire.tools.builtin import foreign_tool, unknown_tool
 
 
@@ -180,9 +180,12 @@ def _is_mapping_of_names(value: Any) -> bool:
     An argument may be called `items`, and a schema may hold nothing but `items`: what decides is a
     name that is no keyword for a schema.
     """
-    if not isinstance(value, Mapping) or not MAP_OF_SCHEMAS.isdisjoint(value):
+    if not isinstance(value, Mapping):
         return False
-    return bool(value.keys() - ONE_SCHEMA) and all(map(_describes, value.values()))
+    nesting = {KEYWORDS[name].nesting if name in KEYWORDS else "none" for name in value}
+    return (
+        "map" not in nesting and bool(nesting - {"schema"}) and all(map(_describes, value.values()))
+    )
 
 
 def _describes(value: Any) -> bool:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.spelling import snake
-from langchain_gemini_tools.wire.schema.loops import loosen_loops
 from langchain_gemini_tools.wire.schema.references import endless_definitions
+from langchain_gemini_tools.wire.schema.render import loosen_loops
 from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.declarations import BoundTool
 from langchain_gemini_tools.wire.tools.names import (

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from langchain_gemini_tools.wire.schema.cleaning import clean_schema
-from langchain_gemini_tools.wire.schema.words import tell_in_words
+from langchain_gemini_tools.wire.schema.clean import clean_schema
+from langchain_gemini_tools.wire.schema.render import describe_the_rest
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-Schema = dict[str, Any]
+    from langchain_gemini_tools.wire.shapes import JsonSchema
 
 # Names that are keywords too: a property may have any of them.
 NAMES = ["title", "type", "items", "properties", "required", "enum", "a", "page_size"]
@@ -26,7 +26,7 @@ TEXTS = st.sampled_from(["", "a", "b", "ab", "abc", "a1", "2024-01-01"])
 NUMBERS = st.integers(-3, 3) | st.sampled_from([-1.5, 0.0, 0.5, 2.0])
 
 
-def annotated(schemas: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
+def annotated(schemas: st.SearchStrategy[JsonSchema]) -> st.SearchStrategy[JsonSchema]:
     words = st.fixed_dictionaries(
         {},
         optional={
@@ -41,7 +41,7 @@ def annotated(schemas: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
     return st.builds(lambda schema, said: {**schema, **said}, schemas, words)
 
 
-def some(fixed: Schema, **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Schema]:
+def some(fixed: JsonSchema, **optional: st.SearchStrategy[Any]) -> st.SearchStrategy[JsonSchema]:
     constants = {key: st.just(value) for key, value in fixed.items()}
     return st.fixed_dictionaries(constants, optional=optional)
 
@@ -85,7 +85,7 @@ REFERENCES = st.sampled_from(["#/$defs/leaf", "#/$defs/pair", "#/$defs/tree", "#
 )
 
 
-def compound(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
+def compound(inner: st.SearchStrategy[JsonSchema]) -> st.SearchStrategy[JsonSchema]:
     branches = st.lists(inner, min_size=1, max_size=3)
     return st.one_of(
         some(
@@ -156,7 +156,7 @@ thorough = settings(
 CONDITIONS = {"not", "if", "contains"}
 
 
-def fits(value: Any, schema: Schema) -> bool:
+def fits(value: Any, schema: JsonSchema) -> bool:
     return bool(Draft202012Validator(schema).is_valid(value))
 
 
@@ -165,7 +165,7 @@ def fits(value: Any, schema: Schema) -> bool:
 @example({"type": "object", "properties": {"$ref": {"const": 1}}}, [{"$ref": 1}, {"$ref": 2}])
 @example({"allOf": [{"required": ["a"]}, {"required": ["b"]}]}, [{"a": 1}, {"a": 1, "b": 2}, 5])
 def test_a_value_fits_what_is_sent_exactly_when_it_fits_what_was_given(
-    schema: Schema, values: list[Any]
+    schema: JsonSchema, values: list[Any]
 ) -> None:
     kept = clean_schema(schema)
     for value in values:
@@ -185,9 +185,9 @@ def test_a_value_fits_what_is_sent_exactly_when_it_fits_what_was_given(
 @example({"not": {"enum": [{"a": 1}]}}, [{"a": 2}])
 @example({"oneOf": [{"const": True}, {"const": False}]}, [True, False])
 def test_a_value_that_fits_what_was_given_fits_what_is_sent_as_gemini_reads_it(
-    schema: Schema, values: list[Any]
+    schema: JsonSchema, values: list[Any]
 ) -> None:
-    sent = tell_in_words(clean_schema(schema))
+    sent = describe_the_rest(clean_schema(schema))
     assume("$defs" not in sent)  # a definition is sent once, for conditions and for all else
     for value in values:
         if fits(value, schema):
@@ -211,7 +211,9 @@ def read_by_gemini(sent: Any) -> Any:
 
 @thorough
 @given(DOCUMENTS)
-def test_what_is_sent_is_plain_json_and_cleaning_it_again_changes_nothing(schema: Schema) -> None:
+def test_what_is_sent_is_plain_json_and_cleaning_it_again_changes_nothing(
+    schema: JsonSchema,
+) -> None:
     sent = clean_schema(schema)
     assert json.loads(json.dumps(sent, allow_nan=False)) == sent
     assert clean_schema(sent) == sent
@@ -219,7 +221,7 @@ def test_what_is_sent_is_plain_json_and_cleaning_it_again_changes_nothing(schema
 
 @thorough
 @given(DOCUMENTS)
-def test_the_callers_schema_is_not_changed_and_nothing_of_it_is_shared(schema: Schema) -> None:
+def test_the_callers_schema_is_not_changed_and_nothing_of_it_is_shared(schema: JsonSchema) -> None:
     before = copy.deepcopy(schema)
     first = clean_schema(schema)
     spoil(first)
@@ -240,20 +242,20 @@ def spoil(value: Any) -> None:
 
 @thorough
 @given(DOCUMENTS)
-def test_nothing_stands_beside_a_reference(schema: Schema) -> None:
-    for found in schemas_in(tell_in_words(clean_schema(schema))):
+def test_nothing_stands_beside_a_reference(schema: JsonSchema) -> None:
+    for found in schemas_in(describe_the_rest(clean_schema(schema))):
         if "$ref" in found:
             assert set(found) <= {"$ref", "$defs"}
 
 
 @thorough
 @given(DOCUMENTS)
-def test_only_conditions_hold_what_gemini_cannot_read(schema: Schema) -> None:
-    for found in schemas_in(tell_in_words(clean_schema(schema)), CONDITIONS):
+def test_only_conditions_hold_what_gemini_cannot_read(schema: JsonSchema) -> None:
+    for found in schemas_in(describe_the_rest(clean_schema(schema)), CONDITIONS):
         assert not found.keys() & {"const", "exclusiveMinimum", "exclusiveMaximum", "examples"}
 
 
-def schemas_in(schema: Any, but_below: Collection[str] = ()) -> list[Schema]:
+def schemas_in(schema: Any, but_below: Collection[str] = ()) -> list[JsonSchema]:
     found = [schema] if isinstance(schema, dict) else []
     for keyword, value in schema.items() if found else ():
         if keyword in but_below:

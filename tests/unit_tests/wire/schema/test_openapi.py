@@ -1,17 +1,17 @@
-"""The API's own Schema message: one rule a test, then what holds for every schema."""
+"""The API's Schema message: one rule a test, then what holds for every schema."""
 
 from __future__ import annotations
 
 import copy
 import json
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model
 
-from langchain_gemini_tools.wire.schema.cleaning import clean_schema, render_parameters
+from langchain_gemini_tools.wire.schema.clean import clean_parameters, clean_schema
 from langchain_gemini_tools.wire.schema.openapi import (
     render_openapi_parameters,
     render_openapi_schema,
@@ -30,13 +30,14 @@ from tests.unit_tests.wire.schema.test_meaning import (
     thorough,
 )
 
-Schema = dict[str, Any]
+if TYPE_CHECKING:
+    from langchain_gemini_tools.wire.shapes import JsonSchema
 
 FREE_KEY = {"type": "STRING", "description": "Stands for any key and value of your choice."}
-FREE_OBJECT: Schema = {"type": "OBJECT", "properties": {"any_key": FREE_KEY}}
+FREE_OBJECT: JsonSchema = {"type": "OBJECT", "properties": {"any_key": FREE_KEY}}
 SCALARS = [{"type": "STRING"}, {"type": "NUMBER"}, {"type": "BOOLEAN"}]
 ANY_ITEM = {"anyOf": [*SCALARS, FREE_OBJECT]}
-ANYTHING: Schema = {
+ANYTHING: JsonSchema = {
     "anyOf": [
         {"type": "STRING", "nullable": True},
         *SCALARS[1:],
@@ -46,7 +47,7 @@ ANYTHING: Schema = {
 }
 
 
-def rendered(schema: Any) -> Schema:
+def rendered(schema: Any) -> JsonSchema:
     """What a schema as a user gives it becomes."""
     return render_openapi_schema(clean_schema(schema))
 
@@ -100,7 +101,7 @@ def rendered(schema: Any) -> Schema:
         ),
     ],
 )
-def test_a_schema_has_one_type_or_is_a_choice_of_such(given_type: Any, sent: Schema) -> None:
+def test_a_schema_has_one_type_or_is_a_choice_of_such(given_type: Any, sent: JsonSchema) -> None:
     assert rendered(given_type) == sent
 
 
@@ -144,7 +145,9 @@ def test_a_schema_has_one_type_or_is_a_choice_of_such(given_type: Any, sent: Sch
         ),
     ],
 )
-def test_an_enum_holds_strings_and_other_values_are_told(values: Schema, sent: Schema) -> None:
+def test_an_enum_holds_strings_and_other_values_are_told(
+    values: JsonSchema, sent: JsonSchema
+) -> None:
     assert rendered(values) == sent
 
 
@@ -224,7 +227,7 @@ def test_an_enum_holds_strings_and_other_values_are_told(values: Schema, sent: S
         ),
     ],
 )
-def test_every_array_has_items(array: Schema, sent: Schema) -> None:
+def test_every_array_has_items(array: JsonSchema, sent: JsonSchema) -> None:
     assert rendered(array) == sent
 
 
@@ -350,7 +353,7 @@ def test_every_array_has_items(array: Schema, sent: Schema) -> None:
         ),
     ],
 )
-def test_every_object_has_properties(given_object: Schema, sent: Schema) -> None:
+def test_every_object_has_properties(given_object: JsonSchema, sent: JsonSchema) -> None:
     assert rendered(given_object) == sent
 
 
@@ -404,7 +407,9 @@ def test_every_object_has_properties(given_object: Schema, sent: Schema) -> None
         ),
     ],
 )
-def test_limits_and_formats_pass_where_there_is_a_field(limited: Schema, sent: Schema) -> None:
+def test_limits_and_formats_pass_where_there_is_a_field(
+    limited: JsonSchema, sent: JsonSchema
+) -> None:
     assert rendered(limited) == sent
 
 
@@ -427,7 +432,7 @@ def test_limits_and_formats_pass_where_there_is_a_field(limited: Schema, sent: S
         ),
     ],
 )
-def test_a_default_is_kept(given_default: Schema, sent: Schema) -> None:
+def test_a_default_is_kept(given_default: JsonSchema, sent: JsonSchema) -> None:
     assert rendered(given_default) == sent
 
 
@@ -538,7 +543,7 @@ def test_words_that_a_person_wrote_are_kept() -> None:
         ),
     ],
 )
-def test_a_choice_stands_alone(choice: Schema, sent: Schema) -> None:
+def test_a_choice_stands_alone(choice: JsonSchema, sent: JsonSchema) -> None:
     assert rendered(choice) == sent
 
 
@@ -572,7 +577,7 @@ def test_a_choice_stands_alone(choice: Schema, sent: Schema) -> None:
         pytest.param({"unevaluatedProperties": False}, "No other keys.", id="unevaluated"),
     ],
 )
-def test_what_has_no_field_moves_into_the_description(keyword: Schema, words: str) -> None:
+def test_what_has_no_field_moves_into_the_description(keyword: JsonSchema, words: str) -> None:
     given_object = {"type": "object", "properties": {"a": {"type": "string"}}, **keyword}
     assert rendered({"description": "Said.", **given_object}) == {
         "type": "OBJECT",
@@ -617,7 +622,7 @@ def test_recursion_is_cut_with_a_note() -> None:
         "properties": {"any_key": FREE_KEY},
         "description": "An object of the same form as the Tree around it.",
     }
-    tree: Schema = {
+    tree: JsonSchema = {
         "type": "OBJECT",
         "properties": {
             "name": {"type": "STRING"},
@@ -627,7 +632,7 @@ def test_recursion_is_cut_with_a_note() -> None:
         "description": "A tree.",
     }
     children = {"type": "ARRAY", "items": tree, "default": []}
-    assert render_openapi_parameters(render_parameters(Tree) or {}) == {
+    assert render_openapi_parameters(clean_parameters(Tree) or {}) == {
         **tree,
         "properties": {"name": {"type": "STRING"}, "children": children},
     }
@@ -683,7 +688,7 @@ def test_definitions_that_all_hold_each_other_do_not_explode() -> None:
 
 
 def test_a_definition_that_is_too_much_is_told_by_its_keys() -> None:
-    definitions: Schema = {"D0": {"type": "object", "properties": {"leaf": {"type": "string"}}}}
+    definitions: JsonSchema = {"D0": {"type": "object", "properties": {"leaf": {"type": "string"}}}}
     for n in range(1, 30):
         inner = {"$ref": f"#/$defs/D{n - 1}"}
         definitions[f"D{n}"] = {"type": "object", "properties": {"a": inner, "b": inner}}
@@ -728,10 +733,10 @@ STRINGS = {"id": {"type": "string"}, "email": {"type": "string"}, "by": {"type":
     ],
 )
 def test_choices_of_parameters_say_what_each_of_them_needs(
-    choices: list[Schema], words: str | None
+    choices: list[JsonSchema], words: str | None
 ) -> None:
     schema = {"type": "object", "properties": STRINGS, "anyOf": choices}
-    sent = render_openapi_parameters(render_parameters(schema) or {}) or {}
+    sent = render_openapi_parameters(clean_parameters(schema) or {}) or {}
     assert sent.get("description") == words
 
 
@@ -750,7 +755,7 @@ def test_a_choice_between_sets_of_parameters_becomes_one_object() -> None:
             },
         ],
     }
-    sent = render_openapi_parameters(render_parameters(schema) or {})
+    sent = render_openapi_parameters(clean_parameters(schema) or {})
     assert sent == {
         "type": "OBJECT",
         "properties": {
@@ -818,7 +823,7 @@ PLAIN = st.recursive(
 @example({"enum": ["", "a"]}, ["", "a"])
 @example({"type": "null"}, [None])
 def test_a_value_that_fits_what_was_given_fits_what_is_sent(
-    schema: Schema, values: list[Any]
+    schema: JsonSchema, values: list[Any]
 ) -> None:
     sent = as_json_schema(rendered(schema))
     for value in values:
@@ -829,7 +834,7 @@ def test_a_value_that_fits_what_was_given_fits_what_is_sent(
 @thorough
 @given(PLAIN, st.lists(VALUES, min_size=1, max_size=12))
 def test_what_the_message_has_fields_for_means_exactly_the_same(
-    schema: Schema, values: list[Any]
+    schema: JsonSchema, values: list[Any]
 ) -> None:
     sent = as_json_schema(rendered(schema))
     for value in values:
@@ -838,10 +843,10 @@ def test_what_the_message_has_fields_for_means_exactly_the_same(
 
 @thorough
 @given(DOCUMENTS)
-def test_the_api_takes_every_schema(schema: Schema) -> None:
+def test_the_api_takes_every_schema(schema: JsonSchema) -> None:
     parameters = {"type": "object", "properties": {"p": schema}, "$defs": schema["$defs"]}
     accept(render_openapi_parameters(clean_schema(parameters)))
-    root = render_parameters({**schema, "type": "object"})
+    root = clean_parameters({**schema, "type": "object"})
     # Where no object fits at all, there are no parameters to speak of.
     if root and (sent := render_openapi_parameters(root)):
         accept(sent)
@@ -849,7 +854,7 @@ def test_the_api_takes_every_schema(schema: Schema) -> None:
 
 @thorough
 @given(DOCUMENTS)
-def test_what_is_sent_is_plain_json_and_equal_for_equal_input(schema: Schema) -> None:
+def test_what_is_sent_is_plain_json_and_equal_for_equal_input(schema: JsonSchema) -> None:
     cleaned = clean_schema(schema)
     before = copy.deepcopy(cleaned)
     sent = render_openapi_schema(cleaned)
@@ -909,7 +914,7 @@ def test_what_a_pydantic_model_takes_fits_what_is_sent(data: st.DataObject) -> N
     model: type[BaseModel] = create_model(  # type: ignore[call-overload]
         "Drawn", **{n: (kind, Field(description="A field.")) for n, (kind, _) in fields.items()}
     )
-    sent = render_openapi_parameters(render_parameters(model) or {})
+    sent = render_openapi_parameters(clean_parameters(model) or {})
     accept(sent)
     values = {name: data.draw(strategy) for name, (_, strategy) in fields.items()}
     plain = json.loads(json.dumps(values))
@@ -917,7 +922,7 @@ def test_what_a_pydantic_model_takes_fits_what_is_sent(data: st.DataObject) -> N
     assert fits(plain, as_json_schema(sent)), sent
 
 
-def accept(parameters: Schema | None) -> None:
+def accept(parameters: JsonSchema | None) -> None:
     """Put a function with these parameters before the API's rules, on both backends."""
     assert parameters is not None
     assert parameters["type"] == "OBJECT"
@@ -933,7 +938,7 @@ PASSED = (
 )  # fmt: skip
 
 
-def as_json_schema(message: Any) -> Schema:
+def as_json_schema(message: Any) -> JsonSchema:
     """A Schema message in the words of JSON Schema; what stands for anything is anything."""
     if _without_words(message) in (_without_words(ANYTHING), _without_words(ANY_ITEM)):
         return {}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.cleaning import clean_schema
+from langchain_gemini_tools.wire.schema.clean import clean_schema
 
-Schema = dict[str, Any]
+if TYPE_CHECKING:
+    from langchain_gemini_tools.wire.shapes import JsonSchema
+
 TEXT = {"type": "string"}
 TREE = {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}}}
 
-REFERENCES: dict[str, tuple[Any, Schema]] = {
+REFERENCES: dict[str, tuple[Any, JsonSchema]] = {
     "a reference is written out, its neighbours win": (
         {
             "properties": {"home": {"$ref": "#/$defs/Address", "description": "Home."}},
@@ -191,7 +193,7 @@ REFERENCES: dict[str, tuple[Any, Schema]] = {
 
 
 @pytest.mark.parametrize(("given", "sent"), REFERENCES.values(), ids=REFERENCES)
-def test_a_reference(given: Any, sent: Schema) -> None:
+def test_a_reference(given: Any, sent: JsonSchema) -> None:
     assert clean_schema(given) == sent
 
 
@@ -203,7 +205,7 @@ def test_a_reference_to_nowhere_is_named() -> None:
 @pytest.mark.parametrize("reference", ["#/title", "#/required", "#/required/0", "s#/title"])
 def test_a_reference_to_what_is_no_schema_is_named(reference: str) -> None:
     schema = {"$id": "s", "title": "T", "properties": {"x": {"$ref": reference}}, "required": ["x"]}
-    with pytest.raises(InvalidToolError, match=r"refers to '#/\w+(/0)?', which is no schema"):
+    with pytest.raises(InvalidToolError, match=r"refers to '#/\w+(/0)?', which is not a schema"):
         clean_schema(schema)
 
 

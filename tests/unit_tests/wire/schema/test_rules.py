@@ -1,18 +1,19 @@
-"""What Gemini does not follow, said with what it follows: rule by rule."""
+"""What Gemini does not follow, expressed with what it follows: rule by rule."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.cleaning import clean_schema
-from langchain_gemini_tools.wire.schema.words import tell_in_words
+from langchain_gemini_tools.wire.schema.clean import clean_schema
+from langchain_gemini_tools.wire.schema.render import describe_the_rest
 
-Schema = dict[str, Any]
+if TYPE_CHECKING:
+    from langchain_gemini_tools.wire.shapes import JsonSchema
 
-RULES: dict[str, tuple[Any, Schema]] = {
+RULES: dict[str, tuple[Any, JsonSchema]] = {
     "a const is an enum of one": ({"const": "a"}, {"type": "string", "enum": ["a"]}),
     "a const keeps its type": (
         {"const": 3, "type": "number"},
@@ -35,11 +36,11 @@ RULES: dict[str, tuple[Any, Schema]] = {
         },
     ),
     "both booleans are the type": ({"enum": [True, False]}, {"type": "boolean"}),
-    "one boolean is told": (
+    "one boolean is described": (
         {"const": True},
         {"type": "boolean", "description": "Must be true."},
     ),
-    "an object in an enum is told": (
+    "an object in an enum is described": (
         {"enum": [{"a": 1}]},
         {"type": "object", "description": 'Must be {"a": 1}.'},
     ),
@@ -47,7 +48,7 @@ RULES: dict[str, tuple[Any, Schema]] = {
         {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 10},
         {"type": "integer", "minimum": 1, "maximum": 9},
     ),
-    "an exclusive limit of numbers is told as well": (
+    "an exclusive limit of numbers is described": (
         {"type": "number", "exclusiveMinimum": 0.5, "description": "A rate."},
         {"type": "number", "minimum": 0.5, "description": "A rate. Must be greater than 0.5."},
     ),
@@ -93,7 +94,7 @@ RULES: dict[str, tuple[Any, Schema]] = {
         {"contains": {"const": False}, "maxContains": 1},
         {"contains": {"type": "boolean", "const": False}, "maxContains": 1},
     ),
-    "choices that Gemini reads as anyOf are told": (
+    "choices that Gemini reads as anyOf are described": (
         {"oneOf": [{"const": True}, {"type": "number", "exclusiveMaximum": 1}]},
         {
             "oneOf": [
@@ -113,7 +114,7 @@ RULES: dict[str, tuple[Any, Schema]] = {
         {"type": "object", "properties": {"x": {}}},
     ),
     "an array without items stays": ({"type": "array"}, {"type": "array"}),
-    "examples are told": (
+    "examples are described": (
         {"type": "string", "description": "A city.", "examples": ["Rome", "Oslo"]},
         {"type": "string", "description": 'A city. Examples: "Rome", "Oslo".'},
     ),
@@ -129,7 +130,7 @@ RULES: dict[str, tuple[Any, Schema]] = {
         },
         {"type": "string"},
     ),
-    "an infinite default is told": (
+    "an infinite default is described": (
         {"type": "number", "default": float("inf"), "maximum": float("inf")},
         {"type": "number", "description": "Default: Infinity."},
     ),
@@ -183,16 +184,94 @@ RULES: dict[str, tuple[Any, Schema]] = {
 
 
 @pytest.mark.parametrize(("given", "sent"), RULES.values(), ids=RULES)
-def test_a_rule(given: Any, sent: Schema) -> None:
-    assert tell_in_words(clean_schema(given)) == sent
+def test_a_rule(given: Any, sent: JsonSchema) -> None:
+    assert describe_the_rest(clean_schema(given)) == sent
 
 
 @pytest.mark.parametrize("value", ["[" * 100_000, "1" * 5000], ids=["deep", "long"])
-def test_a_text_that_is_no_number_is_no_value_of_a_number(value: str) -> None:
+def test_a_string_that_is_not_a_number_is_not_a_value_of_a_number(value: str) -> None:
     sent = clean_schema({"type": "integer", "enum": [value]})
     assert sent["type"] == "integer"
 
 
-def test_numbers_that_json_cannot_hold_are_refused_as_values() -> None:
-    with pytest.raises(InvalidToolError, match="JSON has no form"):
+def test_values_that_have_no_json_form_are_rejected() -> None:
+    with pytest.raises(InvalidToolError, match="have no JSON form"):
         clean_schema({"enum": [1.0, float("nan")]})
+
+
+MERGED: dict[str, tuple[Any, JsonSchema]] = {
+    "one allOf is the schema itself": (
+        {"allOf": [{"type": "string", "description": "Inner."}], "description": "Outer."},
+        {"description": "Outer.", "type": "string"},
+    ),
+    "several allOf become one object": (
+        {
+            "allOf": [
+                {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+                {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]},
+            ]
+        },
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
+            "required": ["a", "b"],
+        },
+    ),
+    "allOf that contradict in words only keep the tighter": (
+        {"allOf": [{"type": "number", "minimum": 1}, {"type": "integer", "minimum": 3}]},
+        {"type": "integer", "minimum": 3},
+    ),
+    "allOf that no schema says stays": (
+        {"pattern": "a", "allOf": [{"pattern": "b"}, {"pattern": "c"}]},
+        {"pattern": "a", "anyOf": [{"pattern": "b"}], "allOf": [{"pattern": "c"}]},
+    ),
+    "an object closed against the other one is not merged": (
+        {
+            "allOf": [
+                {"properties": {"a": {}}, "additionalProperties": False},
+                {"properties": {"b": {}}},
+            ]
+        },
+        {
+            "properties": {"a": {}},
+            "additionalProperties": False,
+            "anyOf": [{"properties": {"b": {}}}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "sent"), MERGED.values(), ids=MERGED)
+def test_two_schemas_become_one(given: Any, sent: JsonSchema) -> None:
+    assert clean_schema(given) == sent
+
+
+INNER: dict[str, tuple[JsonSchema, JsonSchema]] = {
+    "an exclusive limit": (
+        {"type": "number", "exclusiveMinimum": 0, "description": "Inner."},
+        {"description": "Price. Must be greater than 0.", "type": "number", "minimum": 0},
+    ),
+    "the only value": (
+        {"const": True},
+        {"description": "Price. Must be true.", "type": "boolean"},
+    ),
+    "examples": (
+        {"type": "number", "examples": [1, 2], "deprecated": True},
+        {"description": "Price. Examples: 1, 2. Deprecated.", "type": "number"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("inner", "sent"), INNER.values(), ids=INNER)
+def test_a_described_keyword_stays_where_another_description_is_outside(
+    inner: JsonSchema, sent: JsonSchema
+) -> None:
+    referring = {"$ref": "#/$defs/it", "description": "Price.", "$defs": {"it": inner}}
+    assert describe_the_rest(clean_schema(referring)) == sent
+    assert describe_the_rest(clean_schema({"allOf": [inner], "description": "Price."})) == sent
+
+
+def test_of_two_exclusive_limits_the_tighter_one_is_described() -> None:
+    limits = [{"type": "number", "exclusiveMinimum": least} for least in (0, 2, 1)]
+    sent = {"type": "number", "minimum": 2, "description": "Must be greater than 2."}
+    assert describe_the_rest(clean_schema({"allOf": limits})) == sent

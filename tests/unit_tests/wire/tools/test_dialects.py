@@ -306,19 +306,22 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
         ({"name": ""}, "has to be a text"),
         ({"name": "f", "behavior": "NON_BLOCKING"}, "only the Live API"),
         ({"name": "f", "parameters": [{"type": "string"}]}, "needs a 'name'"),
-        ({"name": "f", "parameters": {"type": "string"}}, "Tool 'f': its parameters are of type"),
+        (
+            {"name": "f", "parameters": {"type": "string"}},
+            "Tool 'f': its parameters must be an object",
+        ),
         (
             {"name": "f", "parameter": {"type": "object"}},
             "Tool 'f'.*under 'parameter'.*'parameters'",
         ),
         ({"name": "f", "args": {"a": {"type": "string"}}}, "Tool 'f'.*under 'args'"),
         ({"name": "f", "parameters": {"$ref": "#/$defs/X"}}, "Tool 'f': The schema refers to"),
-        ({"name": "f", "parameters": {"a": {"type": "str"}}}, "Tool 'f'.*there is no type 'str'"),
+        ({"name": "f", "parameters": {"a": {"type": "str"}}}, "Tool 'f'.*type 'str' is not valid"),
         (
             {"name": "f", "parameter_definitions": {"a": {"type": "date"}}},
-            "there is no type 'date'",
+            "type 'date' is not valid",
         ),
-        ({"name": "f", "parameter_definitions": {"a": "str"}}, "Tool 'f'.*'a'.*'str' stands where"),
+        ({"name": "f", "parameter_definitions": {"a": "str"}}, "Tool 'f'.*'a'.*got 'str'"),
     ],
 )
 def test_what_cannot_be_told_is_refused_with_its_name(given: Any, reason: str) -> None:

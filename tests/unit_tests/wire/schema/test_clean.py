@@ -1,9 +1,9 @@
-"""Whole schemas on their way to Gemini; the rules have tests of their own."""
+"""Whole schemas are cleaned; `test_rules` has the rules for a single schema."""
 
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
 import pytest
 from google.genai import types
@@ -12,20 +12,22 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import TypedDict
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.cleaning import (
+from langchain_gemini_tools.wire.schema.clean import (
+    clean_parameters,
+    clean_response_schema,
     clean_schema,
-    render_parameters,
-    render_response_schema,
+    is_generated_title,
 )
 from langchain_gemini_tools.wire.tools.declarations import bind_tools
 
-Schema = dict[str, Any]
+if TYPE_CHECKING:
+    from langchain_gemini_tools.wire.shapes import JsonSchema
 
 
-def test_what_is_no_schema_is_refused() -> None:
-    with pytest.raises(InvalidToolError, match="is no schema"):
+def test_what_is_not_a_schema_is_rejected() -> None:
+    with pytest.raises(InvalidToolError, match="is not a schema"):
         clean_schema("string")
-    with pytest.raises(InvalidToolError, match="stands where a JSON schema is expected"):
+    with pytest.raises(InvalidToolError, match="expected a JSON schema"):
         clean_schema({"items": "string"})
 
 
@@ -64,7 +66,7 @@ def test_a_pydantic_class_keeps_everything_it_says() -> None:
         },
         "required": ["kind"],
     }
-    assert render_response_schema(Owner) == {
+    assert clean_response_schema(Owner) == {
         "type": "object",
         "description": "Somebody with a pet.",
         "properties": {
@@ -145,7 +147,7 @@ class OldMovie(BaseModelV1):
     ids=["typed dict", "json schema", "sdk"],
 )
 def test_a_response_schema_is_the_same_from_everywhere(schema: Any) -> None:
-    cleaned = render_response_schema(schema)
+    cleaned = clean_response_schema(schema)
     cleaned.pop("title", None)
     assert cleaned == {
         "type": "object",
@@ -159,7 +161,7 @@ def test_a_response_schema_is_the_same_from_everywhere(schema: Any) -> None:
 
 
 def test_a_pydantic_v1_class_is_taken() -> None:
-    assert render_response_schema(OldMovie) == {
+    assert clean_response_schema(OldMovie) == {
         "type": "object",
         "description": "A movie.",
         "properties": {"name": {"type": "string"}, "year": {"type": "integer"}},
@@ -181,35 +183,65 @@ def test_a_pydantic_v1_class_is_taken() -> None:
     ],
 )
 def test_a_function_without_arguments_has_no_schema(nothing: Any) -> None:
-    assert render_parameters(nothing) is None
+    assert clean_parameters(nothing) is None
 
 
 def test_a_function_that_takes_what_the_model_likes_has_one() -> None:
     free = {"type": "object", "additionalProperties": True}
-    assert render_parameters(free) == free
-    assert render_parameters({"type": "object", "additionalProperties": {}}) == free
+    assert clean_parameters(free) == free
+    assert clean_parameters({"type": "object", "additionalProperties": {}}) == free
 
 
 def test_arguments_are_an_object_even_where_it_is_not_said() -> None:
-    assert render_parameters({"properties": {"a": {"type": "string"}}}) == {
+    assert clean_parameters({"properties": {"a": {"type": "string"}}}) == {
         "type": "object",
         "properties": {"a": {"type": "string"}},
     }
 
 
 @pytest.mark.parametrize("beside", [{"description": "Where."}, {"town": 5}])
-def test_parameters_that_are_no_schema_are_refused(beside: dict[str, Any]) -> None:
+def test_parameters_that_are_not_a_schema_are_rejected(beside: dict[str, Any]) -> None:
     tool = {"name": "find", "parameters": {"city": {"type": "string"}, **beside}}
-    with pytest.raises(InvalidToolError, match=r"Tool 'find': .*'city'.* is no schema"):
+    with pytest.raises(InvalidToolError, match=r"Tool 'find': .*'city'.* is not a schema"):
         bind_tools([tool])
 
 
-def test_arguments_of_another_type_are_refused() -> None:
-    with pytest.raises(InvalidToolError, match="have to be an object"):
-        render_parameters({"type": "array", "items": {"type": "string"}})
+def test_arguments_of_another_type_are_rejected() -> None:
+    with pytest.raises(InvalidToolError, match="must be an object"):
+        clean_parameters({"type": "array", "items": {"type": "string"}})
 
 
 def test_a_cached_schema_cannot_be_spoiled() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "default": ["x"]}}}
     clean_schema(schema)["properties"]["a"]["default"].append("y")
     assert clean_schema(schema) == schema
+
+
+TITLES: dict[str, tuple[Any, JsonSchema]] = {
+    "a title that a person wrote stays": (
+        {"properties": {"id": {"title": "Customer number"}, "page_size": {"title": "Page Size"}}},
+        {"properties": {"id": {"title": "Customer number"}, "page_size": {}}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "sent"), TITLES.values(), ids=TITLES)
+def test_a_title(given: Any, sent: JsonSchema) -> None:
+    assert clean_schema(given) == sent
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "is_generated"),
+    [
+        ("Page Size", "page_size", True),
+        ("Pagesize", "pageSize", True),
+        ("Address", "Address", True),
+        ("Address", "shop__models__Address", True),
+        ("Box[int]", "Box_int_", True),
+        ("Size", "page_size", False),
+        ("Anything", "", False),
+        (None, "a", False),
+    ],
+)
+def test_a_generated_title_repeats_the_name(title: Any, name: str, is_generated: bool) -> None:
+    assert is_generated_title(title, name) is is_generated

@@ -6,17 +6,19 @@ import enum
 from datetime import date
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.cleaning import clean_schema
-from langchain_gemini_tools.wire.schema.reading import plain_json
+from langchain_gemini_tools.wire.schema.clean import clean_schema
+from langchain_gemini_tools.wire.schema.read import plain_json
+from langchain_gemini_tools.wire.tools.declarations import bind_tools
 
-Schema = dict[str, Any]
+if TYPE_CHECKING:
+    from langchain_gemini_tools.wire.shapes import JsonSchema
 
-SPELLINGS: dict[str, tuple[Any, Schema]] = {
+SPELLINGS: dict[str, tuple[Any, JsonSchema]] = {
     "a tuple of draft 7": (
         {"type": "array", "items": [{"type": "string"}], "additionalItems": False},
         {"type": "array", "prefixItems": [{"type": "string"}], "maxItems": 1},
@@ -49,7 +51,7 @@ SPELLINGS: dict[str, tuple[Any, Schema]] = {
         {"type": "string", "default": object()},
         {"type": "string"},
     ),
-    "Gemini's own Schema message": (
+    "Gemini's Schema message": (
         {
             "type": "OBJECT",
             "properties": {
@@ -80,7 +82,7 @@ SPELLINGS: dict[str, tuple[Any, Schema]] = {
 
 
 @pytest.mark.parametrize(("given", "sent"), SPELLINGS.values(), ids=SPELLINGS)
-def test_a_spelling_is_read(given: Any, sent: Schema) -> None:
+def test_a_spelling_is_read(given: Any, sent: JsonSchema) -> None:
     assert clean_schema(given) == sent
 
 
@@ -102,17 +104,72 @@ def test_python_values_become_json(value: Any, plain: Any) -> None:
     assert plain_json(value) == plain
 
 
-def test_a_value_without_a_json_form_is_refused() -> None:
-    with pytest.raises(InvalidToolError, match="JSON has no form for"):
+def test_a_value_without_a_json_form_is_rejected() -> None:
+    with pytest.raises(InvalidToolError, match="which has no JSON form"):
         plain_json([object()])
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "many", [1], float("nan"), float("inf")])
-def test_a_count_that_counts_nothing_is_refused_by_its_keyword(count: Any) -> None:
-    with pytest.raises(InvalidToolError, match=r"'minItems' is .*, and has to be a whole number"):
+def test_a_count_that_is_not_a_whole_number_is_rejected(count: Any) -> None:
+    with pytest.raises(InvalidToolError, match=r"'minItems' must be a whole number, not "):
         clean_schema({"type": "array", "minItems": count})
 
 
 def test_a_whole_number_is_a_count_however_it_is_written() -> None:
     schema = {"type": "array", "minItems": 2.0, "maxItems": "3"}
     assert clean_schema(schema) == {"type": "array", "minItems": 2, "maxItems": 3}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"anyOf": 3}, "'anyOf' must be a list of schemas, not 3."),
+        ({"oneOf": {}}, "'oneOf' must be a list of schemas, not {}."),
+        ({"properties": "x"}, "'properties' must be an object, not 'x'."),
+        ({"properties": ["x"]}, "'properties' must be an object, not ['x']."),
+        ({"required": "a"}, "'required' must be a list of names, not 'a'."),
+        ({"required": [1]}, "'required' must be a list of names, not [1]."),
+        ({"enum": "abc"}, "'enum' must be a list, not 'abc'."),
+        ({"type": 3}, "'type' must be a string or a list of strings, not 3."),
+        (
+            {"type": ["string", "int"]},
+            "type 'int' is not valid; use one of array, boolean, integer, null, number, object, "
+            "string.",
+        ),
+        ({"$ref": 3}, "'$ref' must be a string, not 3."),
+        ({"minimum": "1"}, "'minimum' must be a number, not '1'."),
+        ({"minimum": True}, "'minimum' must be a number, not True."),
+        ({"multipleOf": False}, "'multipleOf' must be a number, not False."),
+        ({"description": ["x"]}, "'description' must be a string, not ['x']."),
+        (3, "expected a JSON schema, got 3."),
+    ],
+)
+def test_a_keyword_with_a_wrong_value_is_rejected_with_its_place(schema: Any, message: str) -> None:
+    filters = {"type": "array", "items": {"properties": {"tag": schema}}}
+    tool = {"name": "find", "parameters": {"type": "object", "properties": {"filters": filters}}}
+    with pytest.raises(InvalidToolError) as error:
+        bind_tools([tool])
+    assert str(error.value) == f"Tool 'find': parameter 'filters[].tag': {message}"
+
+
+def test_an_error_about_the_whole_schema_has_no_parameter() -> None:
+    with pytest.raises(InvalidToolError) as error:
+        clean_schema({"type": 3})
+    assert str(error.value) == "'type' must be a string or a list of strings, not 3."
+
+
+def test_a_type_may_be_written_with_capitals() -> None:
+    assert clean_schema({"type": ["String", "NULL"]}) == {"type": ["string", "null"]}
+
+
+def test_the_type_of_draft_3_for_anything_is_no_limit() -> None:
+    assert clean_schema({"type": "any", "description": "What you like."}) == {
+        "description": "What you like."
+    }
+
+
+def test_an_empty_list_of_properties_is_an_empty_object() -> None:
+    assert clean_schema({"type": "object", "properties": [], "$defs": []}) == {
+        "type": "object",
+        "properties": {},
+    }

@@ -1,0 +1,318 @@
+"""Any spelling of a schema -> one copy in the keywords of JSON Schema 2020-12.
+
+Users write schemas in several spellings: Gemini's Schema message (`STRING`, `any_of`, `ref`),
+OpenAPI 3.0 (`nullable`), JSON Schema drafts 3 to 2020-12. The result is a deep copy in plain JSON,
+so that every later step meets one spelling. `nullable` stays, because its meaning depends on the
+keywords beside it. Values that a keyword cannot have are rejected here with the parameter's name;
+the API only says "Request contains an invalid argument".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, Keyword
+from langchain_gemini_tools.wire.schema.references import (
+    Locator,
+    leads_to_schema,
+    references,
+    resolve,
+)
+from langchain_gemini_tools.wire.schema.walk import Child, map_value
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.wire.shapes import JsonSchema
+
+TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+"""The types of JSON Schema."""
+
+_SPELLINGS = {spelling: row.name for row in KEYWORDS.values() for spelling in row.spellings}
+
+
+def read_schema(schema: Any) -> JsonSchema | bool:
+    """Return a deep copy of a schema as plain JSON in the keywords of JSON Schema 2020-12.
+
+    Raises:
+        InvalidToolError: It is not a schema, or contains something that JSON cannot express.
+    """
+    document = _read(schema)
+    if isinstance(document, dict):
+        _read_targets(document, schema)
+    return document
+
+
+def _read_targets(document: JsonSchema, given: Mapping[str, Any]) -> None:
+    """Make every reference of the document a path to a schema that was read."""
+    read: dict[str, str] = {}
+    pending: list[Any] = [document]
+    locator = Locator(document)
+    while pending:
+        for part in list(references(pending.pop())):  # definitions may be added
+            reference = locator.locate(part)
+            if reference not in read:
+                read[reference] = _read_target(document, given, reference)
+                pending.append(resolve(document, read[reference]))
+                if read[reference] != reference:
+                    locator = Locator(document)  # a definition was added
+            part["$ref"] = read[reference]
+
+
+def _read_target(document: JsonSchema, given: Mapping[str, Any], reference: str) -> str:
+    """Return a path to the same schema, which becomes a definition if it was not read so far.
+
+    OpenAPI has schemas in `components`, and a path may use a spelling that was replaced.
+    """
+    if leads_to_schema(document, reference):
+        return reference
+    target = resolve(given, reference)
+    if not isinstance(target, (Mapping, bool)):
+        raise InvalidToolError(f"The schema refers to {reference!r}, which is not a schema.")
+    definitions = document.setdefault("$defs", {})
+    name = wanted = re.sub(r"\W", "_", reference.rpartition("/")[2])
+    while name in definitions:
+        name = f"{wanted}_{len(definitions)}"
+    definitions[name] = _read(target)
+    return f"#/$defs/{name}"
+
+
+def _read(schema: Any, place: str = "") -> JsonSchema | bool:
+    """Read one schema at any depth; `place` is the parameter that it describes, for errors."""
+    if isinstance(schema, bool):
+        return schema
+    if not isinstance(schema, Mapping):
+        raise InvalidToolError(f"{_at(place)}expected a JSON schema, got {schema!r}.")
+    read: JsonSchema = {}
+    for key, value in schema.items():
+        name = str(_SPELLINGS.get(key, key))
+        keyword = KEYWORDS.get(name)
+        # A dumped SDK object has every field, unset ones as None.
+        if value is None and (keyword is None or keyword.value != "literal"):
+            continue
+        if name != key and name in schema:
+            continue
+        if keyword is None:
+            _read_other_drafts(read, name, value, place)
+        else:
+            _read_keyword(read, keyword, value, place)
+    _lift_required(read)
+    # Until draft 2019-09 it describes the items after a tuple, and means nothing without one.
+    others = read.pop("additionalItems", None)
+    if others is not None and "prefixItems" in read:
+        read.setdefault("items", others)
+    return read
+
+
+def _lift_required(read: JsonSchema) -> None:
+    # Draft 3, and a common slip: `required: true` inside a property instead of the object's list.
+    for name, item in (read.get("properties") or {}).items():
+        if (
+            isinstance(item, dict)
+            and isinstance(item.get("required"), bool)
+            and item.pop("required")
+        ):
+            names = read.get("required", [])
+            read["required"] = [*names, *([] if name in names else [name])]
+
+
+def _read_keyword(read: JsonSchema, keyword: Keyword, value: Any, place: str) -> None:
+    """Read a keyword of JSON Schema 2020-12."""
+    is_tuple = keyword.name == "items" and isinstance(value, (list, tuple))  # until 2019-09
+    if is_tuple:
+        keyword = KEYWORDS["prefixItems"]
+    _check_value(keyword, value, place)
+    if keyword.value == "type":
+        _read_type(read, value, place)
+    elif keyword.name == "default":
+        _read_default(read, value)
+    elif keyword.value == "count":
+        read[keyword.name] = _read_count(keyword.name, value, place)
+    elif keyword.nesting == "none":
+        read[keyword.name] = plain_json(value)
+    else:
+        if keyword.nesting == "map":
+            value = {str(name): item for name, item in dict(value).items()}
+        read[keyword.name] = map_value(keyword, value, _reader(place))
+
+
+def _reader(place: str) -> Callable[[Child], JsonSchema | bool]:
+    return lambda child: _read(child.schema, child.place(place))
+
+
+def _read_other_drafts(read: JsonSchema, name: str, value: Any, place: str) -> None:
+    """Read what JSON Schema 2020-12 writes in another way, or does not know."""
+    match name, value:
+        case "additionalItems", _:
+            read[name] = _read(value, f"{place}[]")
+        case "dependencies", Mapping():
+            _read_dependencies(read, value)
+        case "example", _:
+            read["examples"] = [plain_json(value)]
+        case (("$id" | "id"), str()) if value.startswith("#"):  # until draft 7
+            if "/" not in value:
+                read["$anchor"] = value[1:]
+        case "id", str():  # until draft 4
+            read["$id"] = value
+        case (("$id" | "$anchor" | "$dynamicAnchor"), _) if not isinstance(value, str):
+            return
+        case _:
+            read[name] = plain_json(value)
+
+
+def _read_dependencies(read: JsonSchema, value: Mapping[str, Any]) -> None:
+    # Draft 7 has one keyword where later drafts have two.
+    for name, item in value.items():
+        if isinstance(item, (list, tuple)):
+            read.setdefault("dependentRequired", {})[name] = plain_json(item)
+        else:
+            read.setdefault("dependentSchemas", {})[name] = _read(item)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Mapping) or value == []  # PHP writes an empty object so
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple, set, frozenset))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, Enum))
+
+
+def _are_texts(value: Any) -> bool:
+    return _is_list(value) and all(map(_is_text, value))
+
+
+_ACCEPTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "map": ("an object", _is_object),
+    "list": ("a list", _is_list),
+    "text": ("a string", _is_text),
+    "number": ("a number", _is_number),
+    "limit": ("a number", lambda value: isinstance(value, (int, float))),
+    "names": ("a list of names", lambda value: isinstance(value, bool) or _are_texts(value)),
+    "type": ("a string or a list of strings", lambda value: _is_text(value) or _are_texts(value)),
+}
+"""For kinds of values and of nesting: what they are called, and how they are recognized."""
+
+
+def _check_value(keyword: Keyword, value: Any, place: str) -> None:
+    kind = keyword.value if keyword.nesting == "none" else keyword.nesting
+    expected, is_accepted = _ACCEPTED.get(kind, ("", bool))
+    if expected and not is_accepted(value):
+        schemas = " of schemas" if keyword.nesting == "list" else ""
+        raise InvalidToolError(
+            f"{_at(place)}{keyword.name!r} must be {expected}{schemas}, not {value!r}."
+        )
+
+
+def _at(place: str) -> str:
+    """Return the start of a sentence about a parameter; nothing for the schema as a whole."""
+    return f"parameter {place!r}: " if place else ""
+
+
+def _read_count(name: str, value: Any, place: str) -> int:
+    # The API writes 64-bit integers as strings: a dumped Schema message has `"minItems": "1"`.
+    try:
+        count = int(value)
+    except (TypeError, ValueError, OverflowError):
+        count = -1
+    if count < 0 or (isinstance(value, float) and value != count):
+        raise InvalidToolError(f"{_at(place)}{name!r} must be a whole number, not {value!r}.")
+    return count
+
+
+def _read_type(read: JsonSchema, value: Any, place: str) -> None:
+    value = plain_json(value)
+    names = value if isinstance(value, list) else [value]
+    names = [name.lower() for name in names if name != "TYPE_UNSPECIFIED"]
+    if "any" in names:
+        return  # draft 3
+    if unknown := [name for name in names if name not in TYPES]:
+        raise InvalidToolError(
+            f"{_at(place)}type {unknown[0]!r} is not valid; use one of {', '.join(sorted(TYPES))}."
+        )
+    if names:
+        read["type"] = names if isinstance(value, list) else names[0]
+
+
+def _read_default(read: JsonSchema, value: Any) -> None:
+    try:
+        read["default"] = plain_json(value)
+    except InvalidToolError:
+        return  # JSON cannot express it, so the model could not write it either
+
+
+def plain_json(value: Any) -> Any:
+    """Return a deep copy of a value as plain JSON; enums, dates, models etc. in their JSON form.
+
+    Raises:
+        InvalidToolError: It has no JSON form.
+    """
+    match value:
+        case None | bool() | str():
+            return value if type(value) in {str, bool, type(None)} else _jsonable(value)
+        case int() | float() if type(value) in {int, float}:
+            return value
+        case Mapping():
+            return {str(key): plain_json(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain_json(item) for item in value]
+        case AbstractSet():
+            return sorted((plain_json(item) for item in value), key=repr)
+        case _:
+            return _jsonable(value)
+
+
+def _jsonable(value: Any) -> Any:
+    try:
+        return to_jsonable_python(value, inf_nan_mode="constants")
+    except (PydanticSerializationError, ValueError) as error:
+        raise InvalidToolError(f"The schema contains {value!r}, which has no JSON form.") from error
+
+
+class KnownSchema(dict[str, Any]):
+    """A schema that is read once and never changed: that of a class or of a function."""
+
+    @cached_property
+    def text(self) -> str | None:
+        """See `schema_text`."""
+        return _text(self)
+
+
+def schema_text(schema: Any) -> str | None:
+    """Return a schema's JSON; None where it contains more than JSON, such as a default object."""
+    return schema.text if isinstance(schema, KnownSchema) else _text(schema)
+
+
+def _text(schema: Any) -> str | None:
+    try:
+        return json.dumps(schema)
+    except (TypeError, ValueError):
+        return None
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether JSON can express every number in a value."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return all(map(is_finite, value.values()))
+        case list():
+            return all(map(is_finite, value))
+        case _:
+            return True

@@ -1,0 +1,200 @@
+"""A cleaned JSON schema -> the form that is sent as `parametersJsonSchema` or `responseJsonSchema`.
+
+Two things change. What no keyword that Gemini follows can express (exclusive limits, `true` or an
+object as the only value, examples) moves into the description; other packages drop exclusive limits
+altogether. And definitions that require themselves again are loosened, see `loosen_loops`.
+
+The rendered schema matches more values than the user meant, so that it is for the wire alone:
+arguments are validated against the cleaned schema.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, say, write
+from langchain_gemini_tools.wire.schema.read import plain_json
+from langchain_gemini_tools.wire.schema.references import (
+    endless_definitions,
+    needed_items,
+    needed_properties,
+    reachable,
+)
+from langchain_gemini_tools.wire.schema.rules import (
+    EXCLUSIVE,
+    describe,
+    describe_examples,
+    settle_limits,
+    type_of,
+)
+from langchain_gemini_tools.wire.schema.walk import definition_name, map_children
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from langchain_gemini_tools.wire.shapes import JsonSchema
+
+ALWAYS_GIVEN = "Always give this."
+"""What the description of a property says that is required and sent as optional."""
+
+
+def render_json_schema(schema: JsonSchema) -> JsonSchema:
+    """Return a cleaned schema in the JSON Schema form of the API."""
+    return loosen_loops(describe_the_rest(schema))
+
+
+def describe_the_rest(schema: JsonSchema) -> JsonSchema:
+    """Move what Gemini does not follow into descriptions, where the table says so.
+
+    Returns:
+        A copy, or the schema itself where there is nothing to move. A search in its JSON finds that
+        out faster than a walk.
+    """
+    if not _to_describe(tuple(KEYWORDS)).search(json.dumps(schema)):
+        return schema
+    described: JsonSchema = _describe_all(schema, is_condition=False)
+    return described
+
+
+@lru_cache(maxsize=8)
+def _to_describe(keywords: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what the JSON of a schema contains if something in it may have to be described."""
+    worded = [name for name in keywords if KEYWORDS[name].json_schema == "worded"]
+    other_enum = r'enum": \[[^"\d-]'  # not of strings or numbers
+    return re.compile(f'"(?:(?:{"|".join(map(re.escape, worded))})":|{other_enum})')
+
+
+def _describe_all(schema: Any, *, is_condition: bool) -> Any:
+    """Describe a schema and those inside it.
+
+    Inside a condition a looser schema would forbid or require more, so that assertions stay there:
+    Gemini does not follow conditions anyway. `oneOf` is not a condition, as Gemini reads `anyOf`.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    described = map_children(
+        schema,
+        lambda child: _describe_all(
+            child.schema, is_condition=is_condition or child.keyword.is_condition
+        ),
+    )
+    _describe_only_value(described, is_condition=is_condition)
+    if not is_condition:
+        settle_limits(described)
+    for keyword in [*keywords_in(described)]:
+        if keyword.json_schema != "worded" or (is_condition and keyword.kind != "annotation"):
+            continue
+        if keyword.name == "examples":
+            describe_examples(described)
+            continue
+        value = described.pop(keyword.name)
+        if keyword.name in EXCLUSIVE:
+            described[EXCLUSIVE[keyword.name]] = value
+        describe(described, say(keyword, value))
+    return described
+
+
+def _describe_only_value(schema: JsonSchema, *, is_condition: bool) -> None:
+    """An `enum` of one boolean, object or array: Gemini only accepts strings and numbers."""
+    match schema.get("enum"):
+        case [bool() | dict() | list() as value] if schema.get("type") == type_of(value):
+            del schema["enum"]
+            if is_condition:
+                schema["const"] = value
+            else:
+                describe(schema, f"Must be {write(value)}.")
+
+
+class _Step(NamedTuple):
+    """One definition needs another one, by a required property or directly."""
+
+    source: str
+    target: str
+    owner: JsonSchema | None
+    """The schema that requires the property."""
+    name: str
+    """The property."""
+
+
+def loosen_loops(schema: JsonSchema) -> JsonSchema:
+    """Make optional what closes a loop of required properties between definitions.
+
+    The reference: "Cyclic references are unrolled to a limited degree and, as such, may only be
+    used within non-required properties. (Nullable properties are not sufficient.)" The error of the
+    API is milder: "ref loops are only supported if they include optional or nullable property
+    values, or a potentially-zero-length array items, but a ref loop of required fields was found at
+    $defs.And.left". A choice with another way out (`left: Leaf | And`) is rejected by both. So
+    where every way back to a definition is required, the property that closes the loop is sent as
+    optional, and its description says that it is not. An array that may be empty ends a loop.
+
+    This only concerns the JSON Schema form: prompts, and the Schema message, which has no
+    references, keep what the user required.
+
+    Returns:
+        A copy, or the schema itself where there is no such loop. What no finite value matches
+        stays: the lint reports it.
+    """
+    if not schema.get("$defs"):
+        return schema
+    endless = set(endless_definitions(schema))
+    if not _steps_of_loops(schema["$defs"], endless):
+        return schema
+    definitions: JsonSchema = plain_json(schema["$defs"])
+    for is_any_accepted in (False, True):  # first where the property itself offers another way out
+        for step in _steps_of_loops(definitions, endless):
+            if step.owner is not None and (is_any_accepted or _offers_a_choice(step)):
+                _loosen(step.owner, step.name)
+    return {**schema, "$defs": definitions}
+
+
+def _steps_of_loops(definitions: JsonSchema, endless: set[str]) -> list[_Step]:
+    steps = [
+        step
+        for source in definitions.keys() - endless
+        for step in _steps(source, definitions[source], None, "")
+    ]
+    needs: dict[str, set[str]] = {}
+    for step in steps:
+        needs.setdefault(step.source, set()).add(step.target)
+    return [
+        step
+        for step in steps
+        if step.source == step.target or step.source in reachable(needs, step.target)
+    ]
+
+
+def _steps(source: str, schema: Any, owner: JsonSchema | None, name: str) -> Iterator[_Step]:
+    """Iterate over the definitions that a value of this schema needs, in any of its choices."""
+    if not isinstance(schema, dict):
+        return
+    if "$ref" in schema:
+        yield _Step(source, definition_name(schema), owner, name)
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for choice in schema.get(keyword) or ():
+            yield from _steps(source, choice, owner, name)
+    for item in needed_items(schema):
+        yield from _steps(source, item, owner, name)
+    for needed, child in needed_properties(schema):
+        yield from _steps(source, child, schema, needed)
+
+
+def _offers_a_choice(step: _Step) -> bool:
+    schema = (step.owner or {})["properties"][step.name]
+    return len(schema.get("anyOf") or schema.get("oneOf") or ()) > 1
+
+
+def _loosen(owner: JsonSchema, name: str) -> None:
+    required = owner.get("required", [])
+    if name not in required:
+        return  # two ways lead through it
+    owner["required"] = [other for other in required if other != name]
+    if not owner["required"]:
+        del owner["required"]
+    schema = owner["properties"][name]
+    if "$ref" in schema:  # nothing may stand beside it
+        schema = {"anyOf": [schema]}
+    description = f"{schema.get('description', '')} {ALWAYS_GIVEN}".lstrip()
+    owner["properties"][name] = {**schema, "description": description}

@@ -1,0 +1,209 @@
+"""The walkers over JSON schemas.
+
+A property may be called `$ref`, `items` or `type`, and an `enum`, a `default` or an example may
+contain anything that looks like a schema. Every walk therefore goes through these functions, which
+follow the nesting of each keyword in the table and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, Keyword, keywords_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from langchain_gemini_tools.wire.shapes import JsonSchema
+
+
+class Child(NamedTuple):
+    """A schema directly inside another one."""
+
+    schema: Any
+    """A schema: an object or a boolean."""
+    keyword: Keyword
+    """The keyword that contains it."""
+    name: str = ""
+    """Its key in an object of schemas, or its index in a list of schemas."""
+
+    def place(self, parent: str) -> str:
+        """Return the parameter that it describes, such as `filters[].tag`.
+
+        Args:
+            parent: The parameter that the schema around it describes.
+        """
+        if self.keyword.about == "item":
+            return f"{parent}[]"
+        if self.name and self.keyword.about != "same":
+            return f"{parent}.{self.name}" if parent else self.name
+        return parent
+
+
+def children(schema: Any) -> Iterator[Child]:
+    """Iterate over the schemas directly inside a schema, in its own order."""
+    if isinstance(schema, dict):
+        for name, value in schema.items():
+            if keyword := KEYWORDS.get(name):
+                yield from _children(keyword, value)
+
+
+def _children(keyword: Keyword, value: Any) -> Iterator[Child]:
+    if keyword.nesting == "schema":
+        yield Child(value, keyword)
+    elif keyword.nesting == "list" and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield Child(item, keyword, str(index))
+    elif keyword.nesting == "map" and isinstance(value, dict):
+        for name, item in value.items():
+            yield Child(item, keyword, name)
+
+
+def map_children(schema: Mapping[str, Any], change: Callable[[Child], Any]) -> JsonSchema:
+    """Return a copy of a schema with every schema directly inside it changed.
+
+    Called by `change` for the schemas further inside, it works top-down or bottom-up.
+    """
+    return {
+        name: map_value(KEYWORDS[name], value, change) if name in KEYWORDS else value
+        for name, value in schema.items()
+    }
+
+
+def map_value(keyword: Keyword, value: Any, change: Callable[[Child], Any]) -> Any:
+    """Return the value of a keyword with every schema directly inside it changed."""
+    if keyword.nesting == "schema":
+        return change(Child(value, keyword))
+    if keyword.nesting == "list":
+        return [change(Child(item, keyword, str(n))) for n, item in enumerate(value)]
+    if keyword.nesting == "map":
+        return {name: change(Child(item, keyword, name)) for name, item in value.items()}
+    return value
+
+
+def subschemas(schema: Any, *, with_definitions: bool = True) -> Iterator[JsonSchema]:
+    """Iterate over a schema and every schema inside it, at any depth; booleans are left out.
+
+    Args:
+        schema: The schema.
+        with_definitions: Whether to look into `$defs` and `definitions`.
+    """
+    if isinstance(schema, dict):
+        yield schema
+    for child in children(schema):
+        if with_definitions or child.keyword.kind != "definitions":
+            yield from subschemas(child.schema, with_definitions=with_definitions)
+
+
+def pointers(schema: Any, start: str = "") -> Iterator[tuple[str, JsonSchema]]:
+    """Iterate over the same schemas, each with its JSON pointer."""
+    if isinstance(schema, dict):
+        yield start, schema
+    for child in children(schema):
+        pointer = f"{start}/{child.keyword.name}"
+        if child.keyword.nesting != "schema":
+            pointer += "/" + child.name.replace("~", "~0").replace("/", "~1").replace("%", "%25")
+        yield from pointers(child.schema, pointer)
+
+
+def same_value(schema: Any, definitions: Mapping[str, Any]) -> Iterator[JsonSchema]:
+    """Iterate over a cleaned schema and every schema inside it that describes the same value.
+
+    Args:
+        schema: The schema.
+        definitions: The definitions that it may refer to; each is visited once.
+    """
+    return _same_value(schema, definitions, set())
+
+
+def _same_value(
+    schema: Any, definitions: Mapping[str, Any], followed: set[str]
+) -> Iterator[JsonSchema]:
+    if not isinstance(schema, dict):
+        return
+    yield schema
+    inner = [child.schema for child in children(schema) if child.keyword.about == "same"]
+    definition = definition_name(schema)
+    if definition in definitions and definition not in followed:
+        followed.add(definition)
+        inner.append(definitions[definition])
+    for each in inner:
+        yield from _same_value(each, definitions, followed)
+
+
+def definition_name(schema: Mapping[str, Any]) -> str:
+    """Return the definition that a cleaned schema refers to, "" if it refers to none."""
+    return str(schema.get("$ref", "")).rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One schema inside the schema of a function's parameters, and where it is."""
+
+    schema: JsonSchema
+    path: str = ""
+    """The parameter, such as `filters[].tag`; empty for the parameters as a whole."""
+    depth: int = 0
+    described: frozenset[str] | None = None
+    """The keys that this schema, or one about the same object, describes; None where any key is
+    described, or none is required."""
+
+    @property
+    def undescribed(self) -> list[str]:
+        """The keys that are required and not described anywhere."""
+        if self.described is None:
+            return []
+        return sorted({*self.schema.get("required", ())} - self.described)
+
+
+def parts(schema: Mapping[str, Any]) -> Iterator[Part]:
+    """Iterate over the parts of a cleaned schema; a definition is where it is first referred to."""
+    return _PartWalk(schema.get("$defs") or {}).enter(schema, "", 0)
+
+
+def definition_paths(schema: Mapping[str, Any]) -> dict[str, str]:
+    """Return the path at which each definition of a cleaned schema is first referred to."""
+    walk = _PartWalk(schema.get("$defs") or {})
+    for _ in walk.enter(schema, "", 0):
+        pass
+    return walk.paths
+
+
+@dataclass
+class _PartWalk:
+    definitions: Mapping[str, Any]
+    paths: dict[str, str] = field(default_factory=dict)
+
+    def enter(self, schema: Any, path: str, depth: int) -> Iterator[Part]:
+        """Start with a schema that describes another value than the one around it."""
+        if isinstance(schema, dict):
+            described = _described_keys(schema, self.definitions)
+            yield from self._walk(Part(schema, path, depth, described))
+
+    def _walk(self, part: Part) -> Iterator[Part]:
+        yield part
+        for keyword in keywords_in(part.schema):
+            if keyword.kind != "definitions":
+                for child in _children(keyword, part.schema[keyword.name]):
+                    yield from self._child(child, part)
+        definition = definition_name(part.schema)
+        if definition in self.definitions and definition not in self.paths:
+            self.paths[definition] = part.path
+            yield from self._walk(replace(part, schema=self.definitions[definition]))
+
+    def _child(self, child: Child, parent: Part) -> Iterator[Part]:
+        depth = parent.depth + 1
+        if child.keyword.about != "same":
+            yield from self.enter(child.schema, child.place(parent.path), depth)
+        elif isinstance(child.schema, dict):
+            described = None if child.keyword.is_condition else parent.described
+            yield from self._walk(Part(child.schema, parent.path, depth, described))
+
+
+def _described_keys(schema: JsonSchema, definitions: Mapping[str, Any]) -> frozenset[str] | None:
+    about_it = list(same_value(schema, definitions))
+    rows = [row for part in about_it for row in keywords_in(part)]
+    if any(row.about == "other keys" for row in rows):
+        return None
+    return frozenset(name for part in about_it for name in part.get("properties") or ())
