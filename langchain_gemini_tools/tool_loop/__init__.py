@@ -1,17 +1,15 @@
-"""The loop over any chat model: `ToolLoop`, what it gives back, and what it tells on the way.
+"""`ToolLoop`: run the tools of any chat model until it answers.
 
-One question, one file:
-
-- `loop`: the two ways of running, sync and async. Start reading here
-- `run`: how far a run has come and what is next; `turn`: the same for the calls of one turn
-- `running`: threads and tasks
-- `answers`: what the model is told about a call; `injected`: and what it is not told
-- `toolbox`, `settings`: the tools and the options, checked once
-- `result`, `events`, `text`: what the caller sees
+- `loop`: `ToolLoop`, its sync and async methods. Start reading here
+- `run`: the state of a run and the next step; `turn`: the same for the tool calls of one turn
+- `execution`: invokes the model; runs tools in threads and tasks
+- `tool_messages`: what the model gets for each tool call
+- `settings`: tools, options and approval decisions, checked once
+- `result`, `events`: what the caller gets
 """
 
 from langchain_gemini_tools.tool_loop import events
-from langchain_gemini_tools.tool_loop.loop import ToolLoop
+from langchain_gemini_tools.tool_loop.loop import ToolLoop, ToolLoopText
 from langchain_gemini_tools.tool_loop.result import (
     IncompleteRunError,
     StopReason,
@@ -20,12 +18,23 @@ from langchain_gemini_tools.tool_loop.result import (
     ToolLoopResult,
     result_of,
 )
-from langchain_gemini_tools.tool_loop.settings import Decision, Edit, Pause, Reject
+from langchain_gemini_tools.tool_loop.settings import (
+    Approver,
+    Decision,
+    Edit,
+    LoopTool,
+    OnLimit,
+    Pause,
+    Reject,
+)
 
 __all__ = [
+    "Approver",
     "Decision",
     "Edit",
     "IncompleteRunError",
+    "LoopTool",
+    "OnLimit",
     "Pause",
     "Reject",
     "StopReason",
@@ -33,6 +42,7 @@ __all__ = [
     "ToolCallStatus",
     "ToolLoop",
     "ToolLoopResult",
+    "ToolLoopText",
     "events",
     "result_of",
 ]

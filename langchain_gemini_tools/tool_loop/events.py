@@ -1,7 +1,7 @@
-"""What happens during a run, step by step, as `ToolLoop.events` tells it.
+"""The events of a run, as `ToolLoop.events` and `ToolLoop.aevents` yield them.
 
-`at` never falls: seconds since the run began. Each call that is asked for ends in exactly one of
-the events that carry a `record`.
+Every tool call ends with exactly one event that has a `record`. The last event of a run is
+`LoopFinished`, unless an exception ends the run.
 """
 
 from __future__ import annotations
@@ -13,14 +13,33 @@ from langchain_core.messages import AIMessage, ToolCall
 
 from langchain_gemini_tools.tool_loop.result import ToolCallRecord, ToolLoopResult
 
+__all__ = [
+    "LimitReached",
+    "LoopEvent",
+    "LoopFinished",
+    "TextDelta",
+    "ToolCallAnnounced",
+    "ToolCallCached",
+    "ToolCallEnded",
+    "ToolCallFailed",
+    "ToolCallFinished",
+    "ToolCallRejected",
+    "ToolCallRetried",
+    "ToolCallSkipped",
+    "ToolCallStarted",
+    "ToolCallTimedOut",
+    "TurnFinished",
+    "TurnStarted",
+]
+
 
 @dataclass(frozen=True)
 class LoopEvent:
-    """Base of all events.
+    """Base class of all events.
 
     Attributes:
-        at: Seconds since the run began.
-        turn: The turn it belongs to, counted from 1; 0 before the model was asked.
+        at: Seconds since the run began; never decreases from one event to the next.
+        turn: The turn of the event, counted from 1; 0 before the model was first invoked.
     """
 
     at: float
@@ -29,26 +48,26 @@ class LoopEvent:
 
 @dataclass(frozen=True)
 class TurnStarted(LoopEvent):
-    """The model is asked."""
+    """The model is being invoked."""
 
 
 @dataclass(frozen=True)
 class TextDelta(LoopEvent):
-    """The model said a piece of text. Whether it belongs to the answer is not known yet."""
+    """The model streamed a piece of text. It is not known yet whether it is part of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class ToolCallAnnounced(LoopEvent):
-    """The model began to ask for a call: the text of this turn is not the answer."""
+    """The model began to write a tool call, so the text of this turn is not the answer."""
 
     name: str | None
 
 
 @dataclass(frozen=True)
 class TurnFinished(LoopEvent):
-    """The model's message is complete."""
+    """The model's message has arrived."""
 
     message: AIMessage
     duration: float
@@ -56,7 +75,7 @@ class TurnFinished(LoopEvent):
 
 @dataclass(frozen=True)
 class ToolCallStarted(LoopEvent):
-    """A call was started; `attempt` counts from 1."""
+    """A tool call was started; `attempt` counts from 1."""
 
     call: ToolCall
     attempt: int
@@ -64,7 +83,7 @@ class ToolCallStarted(LoopEvent):
 
 @dataclass(frozen=True)
 class ToolCallRetried(LoopEvent):
-    """An attempt failed and there will be another one, after `delay` seconds."""
+    """An attempt failed; the next one starts after `delay` seconds."""
 
     call: ToolCall
     attempt: int
@@ -74,13 +93,13 @@ class ToolCallRetried(LoopEvent):
 
 @dataclass(frozen=True)
 class ToolCallEnded(LoopEvent):
-    """Base of the events that end a call."""
+    """Base class of the events that end a tool call."""
 
     record: ToolCallRecord
 
     @property
     def call(self) -> ToolCall:
-        """The call that ended."""
+        """The tool call that ended."""
         return self.record.call
 
     @property
@@ -91,37 +110,37 @@ class ToolCallEnded(LoopEvent):
 
 @dataclass(frozen=True)
 class ToolCallFinished(ToolCallEnded):
-    """The tool gave a result."""
+    """The tool returned a result."""
 
 
 @dataclass(frozen=True)
 class ToolCallCached(ToolCallEnded):
-    """The result of an identical call of this run was used again."""
+    """The result of an identical call in this run was reused."""
 
 
 @dataclass(frozen=True)
 class ToolCallFailed(ToolCallEnded):
-    """The tool failed; the model is told."""
+    """The tool failed. The error is reported to the model."""
 
 
 @dataclass(frozen=True)
 class ToolCallTimedOut(ToolCallEnded):
-    """The tool took too long; the model is told, and a late result goes nowhere."""
+    """The tool took too long. This is reported to the model; a late result is ignored."""
 
 
 @dataclass(frozen=True)
 class ToolCallRejected(ToolCallEnded):
-    """The approval hook denied the call; the model is told."""
+    """The approval hook rejected the call. This is reported to the model."""
 
 
 @dataclass(frozen=True)
 class ToolCallSkipped(ToolCallEnded):
-    """The call was not started: an unknown tool, unreadable arguments; the model is told."""
+    """The call was not started, e.g. the tool is unknown. The reason is reported to the model."""
 
 
 @dataclass(frozen=True)
 class LimitReached(LoopEvent):
-    """The turns are used up, and the model still asks for these calls."""
+    """`max_turns` was reached, and the model still makes these calls, which are not run."""
 
     pending: Sequence[ToolCall]
 

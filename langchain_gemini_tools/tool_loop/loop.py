@@ -1,7 +1,7 @@
-"""`ToolLoop`: ask the model, run what it calls, tell it the results, until it answers.
+"""`ToolLoop`: invoke the model, run its tool calls, return the results to it, until it answers.
 
-This file is the two ways of running it, sync and async. What is next is decided in `run`, which
-call is due in `turn`; threads and tasks are in `running`.
+The sync and async methods are here. `run` decides the next step, `turn` which tool call is due;
+`execution` has the threads and tasks.
 """
 
 from __future__ import annotations
@@ -25,27 +25,26 @@ from typing import Any, cast
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-from langchain_gemini_tools.tool_loop import running
-from langchain_gemini_tools.tool_loop.asking import Asking
+from langchain_gemini_tools.tool_loop import events, execution
 from langchain_gemini_tools.tool_loop.events import LoopEvent, LoopFinished
 from langchain_gemini_tools.tool_loop.result import ToolLoopResult
 from langchain_gemini_tools.tool_loop.run import Run, parse_input
 from langchain_gemini_tools.tool_loop.settings import (
     DEFAULT_TIMEOUT,
     Approver,
+    LoopTool,
     OnLimit,
     Settings,
-    wait_longer_each_time,
+    collect_tools,
+    exponential_backoff,
 )
-from langchain_gemini_tools.tool_loop.text import AnswerText, TextOnly
-from langchain_gemini_tools.tool_loop.toolbox import LoopTool, collect_tools
 from langchain_gemini_tools.tool_loop.turn import copy_call
 
-Pick = Callable[[LoopEvent], Sequence[Any]]
+_Selector = Callable[[LoopEvent], Sequence[Any]]
 
 
 class ToolLoop(Runnable[Any, Any]):
-    """A chat model that runs its tools until it has an answer: a loop, and nothing but the loop.
+    """Run the tools of a chat model until it answers.
 
     ```python
     def get_weather(city: str) -> str:
@@ -60,72 +59,75 @@ class ToolLoop(Runnable[Any, Any]):
     result = loop.invoke([*result.messages, HumanMessage("And in Lima?")])
 
     for piece in loop.stream("What is the weather in Oslo?"):
-        print(piece, end="")  # the answer's text alone
+        print(piece, end="")  # only the text of the answer
 
     for event in loop.events("What is the weather in Oslo?"):
         print(event)  # every step: `ToolCallStarted`, `ToolCallTimedOut`, `LoopFinished`, ...
     ```
 
-    It works over any LangChain chat model, and is a `Runnable`: `batch`, `with_config`, `|` and
-    their async twins work, and callbacks, tags, metadata and context variables reach the model
-    and the tools as one tree of runs. The input is text, a message, a list of messages, a dict
-    with `messages`, or a prompt's value. Keyword arguments of a call go to the model.
-    `invoke` returns a `ToolLoopResult` and `stream` yields text. Where the next step of a chain
-    expects text in both cases, use `loop.text()`.
+    It works with any LangChain chat model and is a `Runnable`: `batch`, `with_config`, `|` and
+    their async versions work, and callbacks, tags, metadata and context variables reach the model
+    and the tools as one tree of runs. The input is text, a message, a list of messages, a dict with
+    `messages`, or a prompt value. Keyword arguments of `invoke` and the other methods go to the
+    model. `invoke` returns a `ToolLoopResult` and `stream` yields text. Where the next step of a
+    chain expects text in both cases, use `loop.text()`.
 
-    **Tools never end a run.** Calls of one turn run side by side (sync tools in threads, async
-    ones as tasks; an async one of a sync run in an event loop of its own) and are answered in the
-    order of the calls. A tool that fails or takes too long, an unknown tool, arguments that do not
-    fit: the model is told, in words it can act on. A call that was cut off, or that the provider
-    refused (`UNEXPECTED_TOOL_CALL`), is not run. Only what is no failure of a tool is raised:
-    Ctrl-C and the like, LangGraph's interrupts, and a tool's `Command`, which needs a graph.
+    **Tool errors do not end a run.** The tool calls of one turn run in parallel (sync tools in
+    threads, async tools in tasks; in a sync run, an async tool gets an event loop) and their
+    results are returned in the order of the calls. A tool that fails or takes too long, an unknown
+    tool, and invalid arguments are reported to the model. The tool calls of a response that is not
+    complete (truncated, blocked, or rejected as `UNEXPECTED_TOOL_CALL`) are not run. Only
+    exceptions that are not a tool's failure are raised: Ctrl-C and exits, LangGraph's interrupts,
+    and a tool that returns a `Command`, which needs a graph.
 
-    **Stopping.** A cancelled run, and a stream that is closed early, cancel what runs. Threads
-    cannot be stopped: they are left to themselves, their results go nowhere, no interpreter waits
-    for them, and a tool of which eight such threads still run is not started again.
+    **Stopping.** Cancelling a run, or closing a stream early, cancels its tool calls. Threads
+    cannot be stopped: they are abandoned, their results are ignored, the interpreter does not wait
+    for them, and a tool with eight abandoned threads still running is not started again.
 
-    **Nothing said is lost.** An exception that ends a run has it on its attribute `result` (see
-    `result_of`). A run whose input ends with calls that nobody answered carries them out first,
-    so handing `result.messages` to another run goes on where the first one stopped.
+    **Resuming.** An exception that ends a run has the result so far in its attribute
+    `tool_loop_result` (see `result_of`). A run whose input ends with tool calls without results
+    runs these first, so passing `result.messages` to another run continues where the first one
+    stopped.
 
-    **Streaming.** Only a finished turn shows whether its text was the answer or the announcement of
-    a call. `stream` holds back the first `hold_back` characters of each turn: shorter texts come
-    when their turn has ended, longer ones as they are produced. An announcement that is longer
-    than that is seen in the stream, followed by an empty line; `hold_back=None` rules it out, and
-    holds every text until its turn has ended. A stream cannot tell why it stopped, so it raises
-    `IncompleteRunError` wherever it did not end with a whole answer.
+    **Streaming.** Only a finished turn shows whether its text was the answer or preceded a tool
+    call. `stream` holds back the first `hold_back` characters of each turn: shorter texts are
+    yielded when their turn has ended, longer ones as they arrive. A longer text before a tool call
+    therefore appears in the stream, followed by an empty line. With `hold_back=None` it does not,
+    and every text is held back until its turn has ended. A stream cannot return a stop reason, so
+    it raises `IncompleteRunError` unless it ends with a complete answer.
 
     Args:
-        model: A chat model with `bind_tools`; what is bound to it by `bind` is kept.
+        model: A chat model with `bind_tools`. Options that are bound with `bind` are kept.
         tools: Functions and LangChain tools; dicts declare tools that the provider runs.
-        max_turns: How often the model is asked at most.
-        tool_timeout: Seconds that an attempt of a call may take, or None; also by tool name, where
-            tools that are not named have 30 seconds.
-        max_concurrency: How many calls of one turn run at a time; less if the config says so.
-        on_limit: What to do when the turns are used up and the model still wants to call. These
-            calls are not run. `raise`: `IncompleteRunError`. `return`: an result with
-            `stop_reason="turn_limit"`, no text and the calls `pending`. `answer`: ask once more,
-            with the tools switched off; `stop_reason` is `answered_at_limit`.
-        forced_first: Whether the first turn has to call a tool, or the name of the one; the others
-            are free, so that a forced call does not repeat for ever.
+        max_turns: How often the model is invoked at most.
+        tool_timeout: Seconds that an attempt of a tool call may take, or None for no limit; or a
+            dict of tool names to these, where other tools have 30 seconds.
+        max_concurrency: How many tool calls of one turn run at a time; the config can lower it.
+        on_limit: What to do when `max_turns` is reached and the model still makes tool calls. These
+            calls are not run. `raise`: raise `IncompleteRunError`. `return`: return a result with
+            `stop_reason="turn_limit"`, no text and the calls in `pending`. `answer`: invoke the
+            model once more without tools; `stop_reason` is `answered_at_limit`.
+        forced_first: Whether the first turn must call a tool, or the name of that tool. Later turns
+            are free, so that a forced call does not repeat endlessly.
         approve: Tool name to a function that gets a copy of the tool call and returns `True`,
-            `False`, `Reject(reason)`, `Edit(args)` or `Pause()`; it may be async. It is asked about
+            `False`, `Reject(reason)`, `Edit(args)` or `Pause()`; it may be async. It decides about
             the calls of a turn in order, before any of them runs.
-        repeatable: Names of tools that may be repeated when they raise or take too long. Tools can
-            say it themselves: `metadata` or `extras` with `idempotent` (or MCP's `idempotentHint`,
-            `readOnlyHint`) set to True. A `ToolException` is an answer, and not repeated.
-        max_retries: How often such a call is repeated.
-        backoff: The seconds to wait after so many failed attempts.
-        max_output_chars: How many characters of a result the model gets; a cut is announced to it.
-        cache: Whether a call that was answered in this run is not run again when it is repeated
-            word for word; or the names of the tools for which it is so.
-        inject: Values for arguments that are marked as `InjectedToolArg`. The model never sees
-            these arguments, and what it makes up for them is dropped. What a failure quotes of the
-            values is taken out of what the model is told; the error on the call's record has it.
+        repeatable: Names of tools whose calls may be retried when they raise or take too long. A
+            tool can declare this itself: `metadata` or `extras` with `idempotent` (or MCP's
+            `idempotentHint`, `readOnlyHint`) set to True. A `ToolException` is never retried.
+        max_retries: How often such a call is retried.
+        backoff: Returns the seconds to wait after the given number of failed attempts.
+        max_output_chars: How many characters of a tool's result the model gets. A longer result is
+            truncated and ends with a notice.
+        cache: Whether an identical tool call reuses its result within a run; or the names of the
+            tools for which it does.
+        inject: Values for arguments that are marked as `InjectedToolArg`. The model does not see
+            these arguments and cannot set them. The values are redacted in error messages for the
+            model; the error in the call's record has them.
         hold_back: How many characters of a turn `stream` holds back; see above.
     """
 
-    def __init__(  # noqa: PLR0913 - each one is an option that its caller names
+    def __init__(  # noqa: PLR0913 - keyword-only options
         self,
         model: Runnable[Any, Any],
         tools: Sequence[LoopTool] = (),
@@ -138,7 +140,7 @@ class ToolLoop(Runnable[Any, Any]):
         approve: Mapping[str, Approver] | None = None,
         repeatable: Collection[str] = (),
         max_retries: int = 2,
-        backoff: Callable[[int], float] = wait_longer_each_time,
+        backoff: Callable[[int], float] = exponential_backoff,
         max_output_chars: int | None = 100_000,
         cache: bool | Collection[str] = False,
         inject: Mapping[str, Any] | None = None,
@@ -161,16 +163,21 @@ class ToolLoop(Runnable[Any, Any]):
             inject=inject or {},
             hold_back=hold_back,
         )
-        self._threads = running.Threads()
-        self._asking = Asking(model, self.settings)
+        self._threads = execution.Threads()
+        self._bound_model = execution.BoundModel(model, self.settings)
 
     def invoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> ToolLoopResult:
-        """Run until there is an answer.
+        """Run until the model answers.
+
+        Args:
+            input: Text, a message, a list of messages, a dict with `messages`, or a prompt value.
+            config: LangChain's config: callbacks, tags, `max_concurrency`, ...
+            **kwargs: Options for the model.
 
         Raises:
-            IncompleteRunError: The turns were used up, and `on_limit` is "raise".
+            IncompleteRunError: `max_turns` was reached, and `on_limit` is "raise".
         """
 
         def run(given: Any, config: RunnableConfig) -> ToolLoopResult:
@@ -182,11 +189,11 @@ class ToolLoop(Runnable[Any, Any]):
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> ToolLoopResult:
-        """Run until there is an answer; see `invoke`."""
+        """Run until the model answers; see `invoke`."""
 
         async def run(given: Any, config: RunnableConfig) -> ToolLoopResult:
-            async with aclosing(self._arun(given, config, streams=False, options=kwargs)) as told:
-                async for last in told:  # noqa: B007 - only the last one counts
+            async with aclosing(self._arun(given, config, streams=False, options=kwargs)) as stream:
+                async for last in stream:  # noqa: B007 - only the last event is used
                     pass
             return _result_in(last)
 
@@ -197,55 +204,55 @@ class ToolLoop(Runnable[Any, Any]):
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[str]:
-        """The answer's text as it is produced.
+        """Yield the text of the answer as it arrives.
 
         Raises:
-            IncompleteRunError: The run ended without a whole answer.
+            IncompleteRunError: The run ended without a complete answer.
         """
-        return self._tell(input, config, AnswerText(self.settings.hold_back).feed, kwargs)
+        return self._emit(input, config, _AnswerText(self.settings.hold_back).feed, kwargs)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[str]:
-        """The answer's text as it is produced; see `stream`."""
-        return self._atell(input, config, AnswerText(self.settings.hold_back).feed, kwargs)
+        """Yield the text of the answer as it arrives; see `stream`."""
+        return self._aemit(input, config, _AnswerText(self.settings.hold_back).feed, kwargs)
 
     def events(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[LoopEvent]:
-        """Every step as it happens; the last event has the result."""
-        return self._tell(input, config, lambda event: [event], kwargs)
+        """Yield every step as it happens; the last event has the result."""
+        return self._emit(input, config, lambda event: [event], kwargs)
 
     def aevents(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[LoopEvent]:
-        """Every step as it happens; the last event has the result."""
-        return self._atell(input, config, lambda event: [event], kwargs)
+        """Yield every step as it happens; the last event has the result."""
+        return self._aemit(input, config, lambda event: [event], kwargs)
 
-    def text(self) -> TextOnly:
-        """This loop as a runnable that gives the answer's text, for `|` with what takes text.
+    def text(self) -> ToolLoopText:
+        """Return this loop as a runnable whose output is the text of the answer.
 
-        And for other loops and agents, as one of their tools:
+        Use it before a step that expects text, or as a tool of another loop or agent:
 
         ```python
         loop.text().as_tool(arg_types={"messages": str}, name="expert", description="...")
         ```
         """
-        return TextOnly(self)
+        return ToolLoopText(self)
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """What can be configured of the model."""
+        """The configurable fields of the model."""
         return self.model.config_specs
 
     @property
     def InputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """What a chat model takes, or a dict with `messages`."""
+        """The input of a chat model, or a dict with `messages`."""
         return self.model.InputType | dict[str, Any]
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
-        """An `ToolLoopResult`; pieces of text where it is streamed."""
+        """A `ToolLoopResult`; pieces of text when streamed."""
         return Any
 
     def __repr__(self) -> str:
@@ -255,17 +262,19 @@ class ToolLoop(Runnable[Any, Any]):
         self, given: Any, config: RunnableConfig, *, streams: bool, options: dict[str, Any]
     ) -> Generator[LoopEvent]:
         settings = _settings_for(config, self.settings)
-        run = Run(settings, parse_input(given), time.monotonic, self._threads.has_room)
-        with run.kept_on_errors():
+        run = Run(settings, parse_input(given), time.monotonic, self._threads.may_start)
+        with run.attached_to_errors():
             while run.stop_reason is None:
                 if run.calls is None:
-                    yield from self._asking.ask(run, config, streams=streams, options=options)
+                    yield from self._bound_model.invoke(
+                        run, config, streams=streams, options=options
+                    )
                     continue
                 for slot in run.calls.to_approve():
                     hook = settings.approve[slot.call["name"]]
-                    run.calls.decide(slot, running.ask(hook, copy_call(slot.call)))
+                    run.calls.decide(slot, execution.decide(hook, copy_call(slot.call)))
                 if not run.calls.is_paused:
-                    yield from running.run_turn(run.calls, self._threads, config)
+                    yield from execution.run_turn(run.calls, self._threads, config)
                 yield from run.finish_calls()
         yield run.finish()
 
@@ -274,51 +283,51 @@ class ToolLoop(Runnable[Any, Any]):
     ) -> AsyncGenerator[LoopEvent]:
         settings = _settings_for(config, self.settings)
         clock = asyncio.get_running_loop().time
-        run = Run(settings, parse_input(given), clock, self._threads.has_room)
-        with run.kept_on_errors():
+        run = Run(settings, parse_input(given), clock, self._threads.may_start)
+        with run.attached_to_errors():
             while run.stop_reason is None:
                 if run.calls is None:
-                    told = self._asking.aask(run, config, streams=streams, options=options)
-                    async with aclosing(told):
-                        async for event in told:
+                    turn = self._bound_model.ainvoke(run, config, streams=streams, options=options)
+                    async with aclosing(turn):
+                        async for event in turn:
                             yield event
                     continue
                 for slot in run.calls.to_approve():
                     hook = settings.approve[slot.call["name"]]
-                    run.calls.decide(slot, await running.aask(hook, copy_call(slot.call)))
+                    run.calls.decide(slot, await execution.adecide(hook, copy_call(slot.call)))
                 if not run.calls.is_paused:
-                    told = running.arun_turn(run.calls, self._threads, config)
-                    async with aclosing(told):
-                        async for event in told:
+                    turn = execution.arun_turn(run.calls, self._threads, config)
+                    async with aclosing(turn):
+                        async for event in turn:
                             yield event
                 for event in run.finish_calls():
                     yield event
         yield run.finish()
 
-    def _tell(
-        self, given: Any, config: RunnableConfig | None, pick: Pick, options: dict[str, Any]
+    def _emit(
+        self, given: Any, config: RunnableConfig | None, select: _Selector, options: dict[str, Any]
     ) -> Iterator[Any]:
-        """What `pick` makes of each event, traced as one run."""
+        """Yield what `select` returns for each event, traced as one run."""
         opened: list[Generator[LoopEvent]] = []
 
         def transform(inputs: Iterator[Any], config: RunnableConfig) -> Iterator[Any]:
             for each in inputs:
                 opened.append(self._run(each, config, streams=True, options=options))
                 for event in opened[-1]:
-                    yield from pick(event)
+                    yield from select(event)
 
         try:
             yield from self._transform_stream_with_config(
                 iter([given]), cast("Any", transform), config
             )
         finally:
-            for run in opened:  # core leaves a stream that is closed early to the garbage collector
+            for run in opened:  # langchain-core does not close a stream that is closed early
                 run.close()
 
-    async def _atell(
-        self, given: Any, config: RunnableConfig | None, pick: Pick, options: dict[str, Any]
+    async def _aemit(
+        self, given: Any, config: RunnableConfig | None, select: _Selector, options: dict[str, Any]
     ) -> AsyncIterator[Any]:
-        """What `pick` makes of each event, traced as one run."""
+        """Yield what `select` returns for each event, traced as one run."""
 
         async def single() -> AsyncIterator[Any]:
             yield given
@@ -330,17 +339,107 @@ class ToolLoop(Runnable[Any, Any]):
                 run = self._arun(each, config, streams=True, options=options)
                 async with aclosing(run):
                     async for event in run:
-                        for picked in pick(event):
-                            yield picked
+                        for selected in select(event):
+                            yield selected
 
-        told = self._atransform_stream_with_config(single(), cast("Any", transform), config)
-        async with aclosing(cast("AsyncGenerator[Any]", told)):
-            async for picked in told:
-                yield picked
+        stream = self._atransform_stream_with_config(single(), cast("Any", transform), config)
+        async with aclosing(cast("AsyncGenerator[Any]", stream)):
+            async for selected in stream:
+                yield selected
+
+
+class ToolLoopText(Runnable[Any, str]):
+    """A loop whose output is the text of the answer. Made by `ToolLoop.text`."""
+
+    def __init__(self, loop: ToolLoop) -> None:
+        self.loop = loop
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+        """Return the text of the answer."""
+        return self.loop.invoke(input, config, **kwargs).answer()
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+        """Return the text of the answer."""
+        return (await self.loop.ainvoke(input, config, **kwargs)).answer()
+
+    def stream(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[str]:
+        """Yield the text of the answer as it arrives."""
+        return self.loop.stream(input, config, **kwargs)
+
+    def astream(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[str]:
+        """Yield the text of the answer as it arrives."""
+        return self.loop.astream(input, config, **kwargs)
+
+
+class _AnswerText:
+    """Select the text of the answer from the events.
+
+    Text before a tool call is not part of the answer, which is only known when the call arrives. So
+    the first characters of each turn are held back: all of a short text, and the beginning of a
+    long one.
+
+    Args:
+        hold_back: How many characters; None holds back everything until the turn has ended.
+    """
+
+    def __init__(self, hold_back: int | None) -> None:
+        self._hold_back = hold_back
+        self._held: list[str] = []
+        self._is_open = False
+        self._is_answer = True
+        self._needs_break = False
+
+    def feed(self, event: events.LoopEvent) -> list[str]:
+        """Return the pieces of text that are certain now.
+
+        Raises:
+            IncompleteRunError: The run ended without a complete answer.
+        """
+        match event:
+            case events.TurnStarted():
+                self._held, self._is_open, self._is_answer = [], False, True
+            case events.TextDelta(text=text) if self._is_answer:
+                self._held.append(text)
+                if self._hold_back is not None and self._is_open | (
+                    sum(map(len, self._held)) > self._hold_back
+                ):
+                    return self._release()
+            case events.ToolCallAnnounced():
+                self._withdraw()
+            case events.TurnFinished(message=message):
+                if message.tool_calls or message.invalid_tool_calls:
+                    self._withdraw()
+                return self._release()
+            case events.LoopFinished(result=result):
+                answer = result.answer()
+                return [answer] if result.stop_reason == "returned_directly" else []
+        return []
+
+    def _release(self) -> list[str]:
+        pieces, self._held = [piece for piece in self._held if piece], []
+        if pieces and self._needs_break:
+            pieces, self._needs_break = ["\n\n", *pieces], False
+        self._is_open |= bool(pieces)
+        return pieces
+
+    def _withdraw(self) -> None:
+        """Drop the text that is held back; separate released text from what follows."""
+        self._needs_break |= self._is_open
+        self._held, self._is_open, self._is_answer = [], False, False
 
 
 def _settings_for(config: RunnableConfig, settings: Settings) -> Settings:
-    """The settings, with no more calls at a time than the config allows."""
+    """Return the settings with the concurrency limit of the config, if it is lower."""
     limit = config.get("max_concurrency")
     if not limit or limit >= settings.max_concurrency:
         return settings

@@ -1,4 +1,4 @@
-"""What a run of `ToolLoop` gives back: the result as a whole, and each call in it."""
+"""The result of a `ToolLoop` run: its messages, every tool call, and why it stopped."""
 
 from __future__ import annotations
 
@@ -26,48 +26,49 @@ StopReason = Literal[
 ]
 """Why a run stopped.
 
-- `answered`: the model answered in full, without asking for another call.
-- `returned_directly`: tools with `return_direct` answered in its place.
-- `answered_at_limit`: `max_turns` were used up, and with `on_limit="answer"` the model was made to
-  answer with what it knew by then.
-- `turn_limit`: `max_turns` were used up, and there is no answer.
-- `awaiting_approval`: an approval hook asked to pause; hand the messages back to go on.
-- `truncated`: the answer was cut at the limit of tokens.
+- `answered`: the model gave a complete answer without another tool call.
+- `returned_directly`: tools with `return_direct` gave the answer.
+- `answered_at_limit`: `max_turns` was reached, and with `on_limit="answer"` the model answered
+  with what it knew by then.
+- `turn_limit`: `max_turns` was reached, and there is no answer.
+- `awaiting_approval`: an approval hook returned `Pause`; pass the messages to another run to go on.
+- `truncated`: the answer reached the token limit.
 - `blocked`: the provider withheld the answer, or the model declined to give one.
-- `incomplete`: the model stopped for another reason than being done, such as a tool call that the
-  provider rejected, or a finish reason of Gemini's that is not known.
-- `empty`: the model said nothing.
-- `failed`: an exception ended the run; only seen on that exception's `result`.
+- `incomplete`: the finish reason does not say that the answer is complete, such as a tool call that
+  the provider rejected, or a reason of Gemini's that this package does not know.
+- `empty`: the model's message has no content.
+- `failed`: an exception ended the run; see `result_of`.
 """
 
 ToolCallStatus = Literal["succeeded", "cached", "failed", "timed_out", "rejected", "skipped"]
-"""How a call ended. `skipped`: it was never started, and its message says why."""
+"""How a tool call ended. `skipped`: it was never started; its message says why."""
 
-_ANSWERS: frozenset[StopReason] = frozenset({"answered", "returned_directly", "answered_at_limit"})
+_ANSWERED: frozenset[StopReason] = frozenset({"answered", "returned_directly", "answered_at_limit"})
 
 _EXPLANATIONS: dict[StopReason, str] = {
-    "turn_limit": "The run used up its {turns} turns without coming to an answer.",
-    "awaiting_approval": "The run waits for the approval of {pending}.",
-    "truncated": "The answer was cut at the limit of tokens.",
+    "turn_limit": "The run reached its limit of {turns} turns without an answer.",
+    "awaiting_approval": "The run is waiting for the approval of {pending}.",
+    "truncated": "The answer reached the token limit ({finish_reason}).",
     "blocked": "The answer was withheld ({finish_reason}).",
-    "incomplete": "The answer may not be complete ({finish_reason}).",
-    "empty": "The model answered with nothing.",
+    "incomplete": "The answer may be incomplete ({finish_reason}).",
+    "empty": "The model's message is empty.",
     "failed": "The run failed in turn {turns}.",
 }
 
 
 @dataclass(frozen=True)
 class ToolCallRecord:
-    """One call of a run, from its request to its answer.
+    """One tool call of a run and how it ended.
 
     Attributes:
-        turn: The turn whose message asked for it, counted from 1; 0 if the input did.
-        call: Name, arguments and id; with the arguments it ran with, where approval edited them.
+        turn: The turn whose message made the call, counted from 1; 0 if the input did.
+        call: Name, arguments and id. If an approval hook edited the arguments, these are the
+            edited ones.
         status: How it ended.
-        message: What the model was told.
+        message: The tool message that the model gets.
         attempts: How often it was started.
-        duration: Seconds from its first start to its end, pauses included; 0 if it never started.
-        error: What the tool raised last, if it failed.
+        duration: Seconds from the first start to the end, pauses included; 0 if never started.
+        error: The last exception of the tool, if it failed.
     """
 
     turn: int
@@ -81,17 +82,17 @@ class ToolCallRecord:
 
 @dataclass(frozen=True)
 class ToolLoopResult:
-    """A whole run: everything that was said, and why it stopped.
+    """The result of a run.
 
     Attributes:
-        messages: The input followed by everything the run produced: a history to go on with.
-        new_messages: Only what the run produced.
-        stop_reason: Why it stopped; see `StopReason`.
-        turns: How often the model was asked.
-        calls: Every call, in the order of the messages.
-        pending: Calls that the messages ask for and do not answer. A run that is given these
-            messages carries them out first.
-        usage: The tokens of all turns together; None if the model told none.
+        messages: The input followed by every message of the run: a history to continue with.
+        new_messages: The messages of the run without the input.
+        stop_reason: Why the run stopped; see `StopReason`.
+        turns: How often the model was invoked.
+        calls: Every tool call, in the order of the messages.
+        pending: Tool calls in the messages that have no result yet. A run that gets these messages
+            as its input runs them first.
+        usage: The token usage of all turns together; None if the model reported none.
     """
 
     messages: Sequence[BaseMessage]
@@ -104,19 +105,19 @@ class ToolLoopResult:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the run came to a whole answer."""
-        return self.stop_reason in _ANSWERS
+        """Whether the run ended with a complete answer."""
+        return self.stop_reason in _ANSWERED
 
     @property
     def message(self) -> AIMessage | ToolMessage | None:
-        """The last message that the run produced; None if it came to none."""
+        """The last message of the run; None if there is none."""
         return self.new_messages[-1] if self.new_messages else None  # type: ignore[return-value]
 
     @property
     def text(self) -> str:
-        """The text of the answer; also of one that was cut, so look at `stop_reason`.
+        """The text of the answer. It may be truncated: check `stop_reason`, or use `answer()`.
 
-        Empty when the last message asks for calls or answers them: that is no answer.
+        Empty if the last message makes tool calls or is a tool's result.
         """
         if self.stop_reason == "returned_directly":
             turn = self.calls[-1].turn
@@ -126,10 +127,10 @@ class ToolLoopResult:
         return str(self.message.text)
 
     def answer(self) -> str:
-        """The text of a whole answer.
+        """Return the text of a complete answer.
 
         Raises:
-            IncompleteRunError: The run stopped for another reason.
+            IncompleteRunError: The run stopped without a complete answer.
         """
         if not self.is_answered:
             raise IncompleteRunError(self)
@@ -137,10 +138,10 @@ class ToolLoopResult:
 
 
 class IncompleteRunError(GeminiToolsError):
-    """A run stopped without a whole answer, where only an answer could be given back.
+    """A run stopped without a complete answer where only an answer could be returned.
 
     Attributes:
-        tool_loop_result: The run until then; its `messages` can be handed to another run.
+        tool_loop_result: The result so far; pass its `messages` to another run to continue.
     """
 
     def __init__(self, result: ToolLoopResult) -> None:
@@ -150,14 +151,14 @@ class IncompleteRunError(GeminiToolsError):
             pending=", ".join(repr(call["name"]) for call in result.pending),
             finish_reason=finish_reason_of(last) if isinstance(last, AIMessage) else None,
         )
-        super().__init__(f"{text} What was said is on this error's `tool_loop_result`.")
+        super().__init__(f"{text} The messages are in this error's `tool_loop_result`.")
         self.tool_loop_result = result
 
 
 def result_of(error: BaseException) -> ToolLoopResult | None:
-    """The run that an exception ended, as far as it had come; None if there is none.
+    """Return the result so far of the run that an exception ended, or None if there is none.
 
-    Its messages can be handed to another run, which goes on where this one stopped.
+    Pass its `messages` to another run to continue where this one stopped.
     """
     waiting, seen = [error], set[int]()
     while waiting:

@@ -1,7 +1,7 @@
-"""How far a run has come, and what is next: ask the model, carry out calls, or stop.
+"""The state of a run, and its next step: invoke the model, run tool calls, or stop.
 
-`Run` talks to nobody. `ToolLoop` does what it says, in a sync and in an async way, and tells it
-what came of it.
+`Run` only keeps state. `ToolLoop` carries out the steps, in a sync and in an async version, and
+reports the outcome to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.result import IncompleteRunError, ToolLoopResult
-from langchain_gemini_tools.tool_loop.turn import Cache, Turn, as_call
+from langchain_gemini_tools.tool_loop.turn import Cache, Turn, as_tool_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,39 +32,39 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.tool_loop.settings import Settings
 
 _Event = TypeVar("_Event", bound=events.LoopEvent)
-_Call = TypeVar("_Call", "ToolCall", "InvalidToolCall")
+_AnyCall = TypeVar("_AnyCall", "ToolCall", "InvalidToolCall")
 
-Choice = Literal["auto", "forced", "off"]
-"""Whether the model may call tools in its next turn, has to, or may not."""
+ToolUse = Literal["auto", "forced", "off"]
+"""Whether the model may call tools in its next turn, must, or must not."""
 
 
 def parse_input(given: Any) -> list[BaseMessage]:
-    """The messages in whatever a chat model, a prompt or a graph would hand over.
+    """Return the messages of any input that a chat model or a graph accepts.
 
     Raises:
-        InvalidOptionError: There are none.
+        InvalidOptionError: The input has no messages.
     """
     if isinstance(given, PromptValue):
         given = given.to_messages()
     elif isinstance(given, dict) and "messages" in given:
         given = given["messages"]
     elif isinstance(given, dict) and "role" not in given and "type" not in given:
-        raise InvalidOptionError(f"The input has no 'messages', only {sorted(given)}.")
+        raise InvalidOptionError(f"The input has no 'messages' key, only {sorted(given)}.")
     messages = convert_to_messages(given if isinstance(given, list | tuple) else [given])
     if not messages:
-        raise InvalidOptionError("The input has no messages: there is nothing to answer.")
+        raise InvalidOptionError("The input has no messages. Pass at least one.")
     return messages
 
 
 class Run:
-    """One run: the messages so far, the calls of the turn under way, why it stopped."""
+    """One run: its messages so far, the tool calls of the current turn, and why it stopped."""
 
     def __init__(
         self,
         settings: Settings,
         messages: Sequence[BaseMessage],
         clock: Callable[[], float],
-        has_room: Callable[[str], bool],
+        may_start: Callable[[str], bool],
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -77,85 +77,85 @@ class Run:
         self._usage: UsageMetadata | None = None
         self._cache: Cache = {}
         self._since = clock()
-        self._turn_since = self._since
-        self._has_room = has_room
-        self._is_last_word = False
+        self._turn_began = self._since
+        self._may_start = may_start
+        self._is_final_turn = False
         self._left_open: list[ToolCall] = []
-        self._take_up_calls()
+        self._resume_calls()
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The history so far."""
+        """All messages so far."""
         return [*self._given, *self._new]
 
     def start_turn(self) -> events.TurnStarted:
-        """Note that the model is asked once more."""
+        """Begin a turn in which the model is invoked."""
         self.turns += 1
-        self._turn_since = self.clock()
+        self._turn_began = self.clock()
         return self.event(events.TurnStarted)
 
-    def choice(self) -> Choice:
-        """Whether the model may, has to or may not call tools in the turn that begins."""
-        if self._is_last_word:
+    def tool_use(self) -> ToolUse:
+        """Return whether the model may, must or must not call tools in this turn."""
+        if self._is_final_turn:
             return "off"
         follows_results = isinstance(self.messages[-1], ToolMessage)
         is_forced = self.settings.forced_first and self.turns <= 1 and not follows_results
         return "forced" if is_forced else "auto"
 
-    def take_answer(self, answer: BaseMessage) -> Iterator[events.LoopEvent]:
-        """Take in the model's message and decide what follows from it."""
-        message = _identified(answer)
+    def add_message(self, received: BaseMessage) -> Iterator[events.LoopEvent]:
+        """Add the model's message and decide the next step."""
+        message = _with_call_ids(received)
         self._new.append(message)
         if message.usage_metadata:
             self._usage = add_usage(self._usage, message.usage_metadata)
         yield self.event(
-            events.TurnFinished, message=message, duration=self.clock() - self._turn_since
+            events.TurnFinished, message=message, duration=self.clock() - self._turn_began
         )
         if not message.tool_calls and not message.invalid_tool_calls:
             self.stop_reason = _reason_to_stop(message)
-            if self._is_last_word:
-                is_whole = self.stop_reason == "answered"
-                self.stop_reason = "answered_at_limit" if is_whole else "turn_limit"
+            if self._is_final_turn:
+                is_answered = self.stop_reason == "answered"
+                self.stop_reason = "answered_at_limit" if is_answered else "turn_limit"
             return
-        is_over = self._is_last_word or self.turns >= self.settings.max_turns
-        if is_over and (self._is_last_word or not self._needs_no_reader(message)):
-            yield from self._leave_calls(message)
+        is_over = self._is_final_turn or self.turns >= self.settings.max_turns
+        if is_over and (self._is_final_turn or not self._returns_directly(message)):
+            yield from self._skip_calls(message)
             return
-        self.calls = self._line_up(message.tool_calls, message.invalid_tool_calls)
+        self.calls = self._new_turn(message.tool_calls, message.invalid_tool_calls)
         if reason := _why_not_run(message):
             self.calls.skip_all(reason)
 
     def finish_calls(self) -> Iterator[events.LoopEvent]:
-        """Take in what the calls of this turn came to."""
+        """Add the results of this turn's tool calls and decide the next step."""
         assert self.calls is not None  # noqa: S101 - there are calls to finish
         if self.calls.is_paused:
             self.stop_reason = "awaiting_approval"
             return
         records = self._close_calls()
-        if all(self._answers_directly(record) for record in records):
+        if all(self._is_direct_answer(record) for record in records):
             self.stop_reason = "returned_directly"
         elif self.turns >= self.settings.max_turns:
             yield from self._reach_limit([])
 
     def result(self, failed: StopReason | None = None) -> ToolLoopResult:
-        """Everything so far; calls under way count as far as they have an answer."""
-        under_way = self.calls.records() if self.calls else []
-        new = [*self._new, *(record.message for record in under_way)]
+        """Return the result so far, with the tool calls of this turn that have ended."""
+        ended = self.calls.records() if self.calls else []
+        new = [*self._new, *(record.message for record in ended)]
         return ToolLoopResult(
             messages=[*self._given, *new],
             new_messages=new,
             stop_reason=failed or self.stop_reason or "failed",
             turns=self.turns,
-            calls=[*self._records, *under_way],
+            calls=[*self._records, *ended],
             pending=self.calls.pending() if self.calls else self._left_open,
             usage=self._usage,
         )
 
     def finish(self) -> events.LoopFinished:
-        """The last event.
+        """Return the last event.
 
         Raises:
-            IncompleteRunError: The limit was reached, and `on_limit` is "raise".
+            IncompleteRunError: The turn limit was reached, and `on_limit` is "raise".
         """
         result = self.result()
         if result.stop_reason == "turn_limit" and self.settings.on_limit == "raise":
@@ -163,23 +163,23 @@ class Run:
         return self.event(events.LoopFinished, result=result)
 
     @contextlib.contextmanager
-    def kept_on_errors(self) -> Iterator[None]:
-        """Put the result on whatever ends the run, so that nothing said is lost."""
+    def attached_to_errors(self) -> Iterator[None]:
+        """Attach the result so far to any exception that ends the run."""
         try:
             yield
         except GeneratorExit:
             raise
         except BaseException as error:
-            with contextlib.suppress(AttributeError):  # an exception with slots
+            with contextlib.suppress(AttributeError):  # an exception class with slots
                 error.tool_loop_result = self.result("failed")  # type: ignore[attr-defined]
             raise
 
     def event(self, kind: type[_Event], **fields: Any) -> _Event:
-        """An event of now."""
+        """Return an event with the current time and turn."""
         return kind(at=self.clock() - self._since, turn=self.turns, **fields)
 
-    def _take_up_calls(self) -> None:
-        """Line up the calls that the input asks for and does not answer."""
+    def _resume_calls(self) -> None:
+        """Take over the tool calls of the input that have no result."""
         answered: set[str | None] = set()
         for message in reversed(self._given):
             if isinstance(message, ToolMessage):
@@ -187,23 +187,23 @@ class Run:
                 continue
             if isinstance(message, AIMessage):
                 calls = [call for call in message.tool_calls if call["id"] not in answered]
-                broken = [c for c in message.invalid_tool_calls if c["id"] not in answered]
-                if calls or broken:
-                    self.calls = self._line_up(calls, broken)
+                invalid = [c for c in message.invalid_tool_calls if c["id"] not in answered]
+                if calls or invalid:
+                    self.calls = self._new_turn(calls, invalid)
                     if reason := _why_not_run(message):
                         self.calls.skip_all(reason)
             return
 
-    def _line_up(self, calls: Sequence[ToolCall], broken: Sequence[InvalidToolCall]) -> Turn:
+    def _new_turn(self, calls: Sequence[ToolCall], invalid: Sequence[InvalidToolCall]) -> Turn:
         turn = Turn(
             number=self.turns,
             settings=self.settings,
             cache=self._cache,
             clock=self.clock,
             since=self._since,
-            has_room=self._has_room,
+            may_start=self._may_start,
         )
-        turn.take_calls(calls, broken)
+        turn.add_calls(calls, invalid)
         return turn
 
     def _close_calls(self) -> list[ToolCallRecord]:
@@ -214,38 +214,36 @@ class Run:
         self.calls = None
         return records
 
-    def _leave_calls(self, message: AIMessage) -> Iterator[events.LoopEvent]:
-        """Run none of the calls: there is no turn left in which their results would be read."""
-        if self._is_last_word:
+    def _skip_calls(self, message: AIMessage) -> Iterator[events.LoopEvent]:
+        """Run none of the tool calls: no turn is left in which the model would read the results."""
+        if self._is_final_turn:
             self.stop_reason = "turn_limit"
         else:
-            pending = [*message.tool_calls, *map(as_call, message.invalid_tool_calls)]
+            pending = [*message.tool_calls, *map(as_tool_call, message.invalid_tool_calls)]
             yield from self._reach_limit(pending)
         if self._left_open:
             return
-        self.calls = self._line_up(message.tool_calls, message.invalid_tool_calls)
-        self.calls.skip_all(
-            "Not executed: the turns of this run are used up. Answer with what is known."
-        )
+        self.calls = self._new_turn(message.tool_calls, message.invalid_tool_calls)
+        self.calls.skip_all("Not executed: this run has no turns left. Answer with what is known.")
         yield from self.calls.take_events()
         self._close_calls()
 
     def _reach_limit(self, pending: list[ToolCall]) -> Iterator[events.LoopEvent]:
         yield self.event(events.LimitReached, pending=pending)
         if self.settings.on_limit == "answer":
-            self._is_last_word = True
+            self._is_final_turn = True
         else:
             self._left_open = pending
             self.stop_reason = "turn_limit"
 
-    def _needs_no_reader(self, message: AIMessage) -> bool:
-        """Whether all results would be answers themselves, so that no further turn is needed."""
+    def _returns_directly(self, message: AIMessage) -> bool:
+        """Return whether all called tools give the answer themselves, without another turn."""
         tools = [self.settings.box.tools.get(call["name"]) for call in message.tool_calls]
         return all(tool and tool.return_direct for tool in tools) and (
             not message.invalid_tool_calls
         )
 
-    def _answers_directly(self, record: ToolCallRecord) -> bool:
+    def _is_direct_answer(self, record: ToolCallRecord) -> bool:
         tool = self.settings.box.tools.get(record.call["name"])
         return tool is not None and tool.return_direct and record.message.status == "success"
 
@@ -282,20 +280,20 @@ def _why_not_run(message: AIMessage) -> str | None:
     return f"Not executed: the model stopped with {finish.name}: {details}"
 
 
-def _identified(answer: BaseMessage) -> AIMessage:
-    """The message as a whole AIMessage whose calls have ids, each one its own."""
-    message = message_chunk_to_message(answer)
+def _with_call_ids(received: BaseMessage) -> AIMessage:
+    """Return the message as an AIMessage whose tool calls have unique ids."""
+    message = message_chunk_to_message(received)
     if not isinstance(message, AIMessage):
-        raise TypeError(f"The model answered with a {type(answer).__name__}, not an AIMessage.")
+        raise TypeError(f"The model returned a {type(received).__name__}, not an AIMessage.")
     seen: set[str] = set()
-    calls = [_with_own_id(call, seen) for call in message.tool_calls]
-    broken = [_with_own_id(call, seen) for call in message.invalid_tool_calls]
-    if calls == message.tool_calls and broken == message.invalid_tool_calls:
+    calls = [_with_unique_id(call, seen) for call in message.tool_calls]
+    invalid = [_with_unique_id(call, seen) for call in message.invalid_tool_calls]
+    if calls == message.tool_calls and invalid == message.invalid_tool_calls:
         return message
-    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": invalid})
 
 
-def _with_own_id(call: _Call, seen: set[str]) -> _Call:
+def _with_unique_id(call: _AnyCall, seen: set[str]) -> _AnyCall:
     call_id = call["id"]
     if not call_id or call_id in seen:
         call_id = f"call_{uuid4().hex}"

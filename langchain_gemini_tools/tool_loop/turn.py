@@ -1,7 +1,7 @@
-"""One turn's calls: what runs, what waits, what is settled, and what the model is told.
+"""The tool calls of one turn: which are due, running, waiting for a retry, or settled.
 
-`Turn` starts nothing and waits for nothing: it says what is due and takes in what happened. Threads
-and tasks are in `running`, which drives it in a sync and in an async way.
+`Turn` only keeps state: it says what is due and records what happened. `execution` starts threads
+and tasks for it, in a sync and in an async version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.tools import ToolException
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.tool_loop import answers, events
+from langchain_gemini_tools.tool_loop import events, tool_messages
 from langchain_gemini_tools.tool_loop.result import ToolCallRecord
 from langchain_gemini_tools.tool_loop.settings import Edit, Pause, Reject
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.tool_loop.settings import Settings
 
 Cache = dict[str, "ToolMessage"]
-"""Results of a run, by tool and arguments."""
+"""The results of a run by tool and arguments."""
 
 _EARLY = 1e-6
-"""Event loops wake up early by as much as their clock's resolution."""
+"""Event loops may wake up early by the resolution of their clock."""
 
 _ENDINGS: dict[ToolCallStatus, type[events.ToolCallEnded]] = {
     "succeeded": events.ToolCallFinished,
@@ -45,8 +45,8 @@ _ENDINGS: dict[ToolCallStatus, type[events.ToolCallEnded]] = {
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of an attempt: an output, or what was raised."""
+class AttemptOutcome:
+    """The outcome of an attempt: an output or an exception."""
 
     output: Any = None
     error: BaseException | None = None
@@ -54,7 +54,7 @@ class Outcome:
 
 @dataclass(eq=False)
 class Slot:
-    """One call and how far it has come."""
+    """One tool call and its state."""
 
     asked: ToolCall
     tool: BaseTool | None = None
@@ -68,13 +68,13 @@ class Slot:
 
     @property
     def call(self) -> ToolCall:
-        """The call as it is run."""
+        """The tool call as it runs, with edited arguments if there are any."""
         return self.asked if self.edited is None else {**self.asked, "args": self.edited}
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """One start of a call."""
+    """One attempt to run a tool call."""
 
     slot: Slot
     number: int
@@ -88,15 +88,15 @@ class Attempt:
 
 @dataclass(eq=False)
 class Turn:
-    """The calls of one message.
+    """The tool calls of one message.
 
     Args:
-        number: The turn that asked for them.
-        settings: The loop's.
-        cache: The results of this run so far; added to.
-        clock: The time, in the driver's seconds.
+        number: The number of the turn.
+        settings: The settings of the loop.
+        cache: The results of this run so far; new ones are added to it.
+        clock: Returns the current time in seconds.
         since: The time at which the run began.
-        has_room: Whether another attempt of a tool may be started.
+        may_start: Returns whether another attempt of a tool may be started.
     """
 
     number: int
@@ -104,44 +104,46 @@ class Turn:
     cache: Cache
     clock: Callable[[], float]
     since: float
-    has_room: Callable[[str], bool]
+    may_start: Callable[[str], bool]
     slots: list[Slot] = field(default_factory=list)
     is_paused: bool = False
     _events: list[events.LoopEvent] = field(default_factory=list)
 
-    def take_calls(self, calls: Sequence[ToolCall], unreadable: Sequence[InvalidToolCall]) -> None:
-        """Line up the calls; those that cannot be run are answered at once."""
+    def add_calls(self, calls: Sequence[ToolCall], unreadable: Sequence[InvalidToolCall]) -> None:
+        """Add the tool calls; those that cannot be run end at once with an error."""
         for call in calls:
             slot = Slot(call, self.settings.box.tools.get(call["name"]))
             self.slots.append(slot)
             if slot.tool is None:
                 known = self.settings.box.names()
-                self._end_with_error(slot, "skipped", answers.render_unknown(call["name"], known))
-        for broken in unreadable:
-            slot = Slot(as_call(broken))
+                self._end_with_error(
+                    slot, "skipped", tool_messages.render_unknown(call["name"], known)
+                )
+        for invalid in unreadable:
+            slot = Slot(as_tool_call(invalid))
             self.slots.append(slot)
-            self._end_with_error(slot, "skipped", answers.render_unreadable(broken))
+            self._end_with_error(slot, "skipped", tool_messages.render_unreadable(invalid))
 
     def skip_all(self, reason: str) -> None:
-        """Answer every call that is still open with the reason why it is not run."""
+        """End every open tool call with the reason why it is not run."""
         for slot in self._open():
             self._end_with_error(slot, "skipped", reason)
 
     def to_approve(self) -> Iterator[Slot]:
-        """The calls that somebody has to approve first, in order, until a pause."""
+        """Yield the tool calls that need approval, in order, until a pause."""
         for slot in list(self._open()):
             if slot.call["name"] in self.settings.approve and not self.is_paused:
                 yield slot
 
     def decide(self, slot: Slot, decision: object) -> None:
-        """Take in what the approval hook said."""
+        """Apply the decision of the approval hook."""
         match decision:
             case True:
                 pass
             case False:
-                self._end_with_error(slot, "rejected", answers.render_denial(None))
+                self._end_with_error(slot, "rejected", tool_messages.render_rejection(None))
             case Reject(reason=reason):
-                self._end_with_error(slot, "rejected", answers.render_denial(reason))
+                self._end_with_error(slot, "rejected", tool_messages.render_rejection(reason))
             case Edit(args=args):
                 slot.edited = args
             case Pause():
@@ -154,36 +156,36 @@ class Turn:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every call has its answer."""
+        """Whether every tool call has ended."""
         return not any(self._open())
 
     def due(self) -> list[Attempt]:
-        """The attempts to start now."""
+        """Return the attempts to start now."""
         found: list[Attempt] = []
         running = self._running()
         for slot in list(self._open()):
             if running >= self.settings.max_concurrency:
                 break
-            if slot.is_running or self._waits(slot) or self._answered_from_cache(slot):
+            if slot.is_running or self._waits(slot) or self._end_from_cache(slot):
                 continue
-            if not self.has_room(slot.call["name"]):
+            if not self.may_start(slot.call["name"]):
                 self._end_with_error(
                     slot,
                     "skipped",
-                    f"Tool {slot.call['name']!r} was not started: too many earlier calls of it "
-                    "timed out and are still running.",
+                    f"Not executed: too many earlier calls of tool {slot.call['name']!r} timed out "
+                    "and are still running.",
                 )
                 continue
             found.append(self._start(slot))
             running += 1
         return found
 
-    def settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Take in what came of an attempt; nothing, if its time was up before.
+    def settle(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
+        """Record the outcome of an attempt; ignore it if the attempt has timed out before.
 
         Raises:
-            BaseException: What was raised is no failure of a tool: Ctrl-C, an exit.
-            InvalidToolError: The tool gave back what cannot be told to a model.
+            BaseException: The exception is not a tool's failure, such as Ctrl-C or an exit.
+            InvalidToolError: The tool's output cannot be sent to a model.
         """
         slot = attempt.slot
         if slot.record or not slot.is_running or attempt.number != slot.attempts:
@@ -194,7 +196,7 @@ class Turn:
                 raise outcome.error
             self._fail(slot, "failed", outcome.error)
             return
-        message = answers.render_result(
+        message = tool_messages.render_result(
             outcome.output, slot.call, self.settings.max_output_chars, self.settings.inject
         )
         if message.status == "error":
@@ -204,13 +206,13 @@ class Turn:
             self.cache[key] = message
         self._end(slot, "succeeded", message)
 
-    def settle_late(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Take in what had arrived when the run ended, so that resuming it does not repeat it."""
-        with contextlib.suppress(BaseException):  # the run ends with what it ended with
+    def settle_late(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
+        """Record an outcome that arrived as the run ended, so that resuming does not repeat it."""
+        with contextlib.suppress(BaseException):  # the run already ends with another exception
             self.settle(attempt, outcome)
 
     def expire(self, attempts: Iterable[Attempt]) -> list[Attempt]:
-        """Those whose time is up; their calls are answered, or will be tried again."""
+        """Return the attempts that have timed out; end their calls or schedule retries."""
         now = self.clock() + _EARLY
         late = [a for a in attempts if a.slot.deadline is not None and a.slot.deadline <= now]
         for attempt in late:
@@ -221,7 +223,7 @@ class Turn:
         return late
 
     def seconds_to_wait(self) -> float | None:
-        """How long nothing has to be done unless an attempt ends; None for as long as it takes."""
+        """Return the seconds until the next timeout or retry; None if there is none."""
         now = self.clock()
         times = [slot.deadline for slot in self.slots if slot.is_running and slot.deadline]
         if self._running() < self.settings.max_concurrency:
@@ -229,19 +231,19 @@ class Turn:
         return min(max(0.0, min(times) - now), 3600.0) if times else None
 
     def take_events(self) -> list[events.LoopEvent]:
-        """What happened since this was asked last."""
+        """Return the events since the last call."""
         taken, self._events = self._events, []
         return taken
 
     def records(self) -> list[ToolCallRecord]:
-        """The calls that are settled, in the order in which they were asked for.
+        """Return the records of the ended tool calls, in the order of the message.
 
-        None of them when the run pauses: the next run decides about all of them again.
+        Empty if the run pauses: the next run decides about all of them again.
         """
         return [slot.record for slot in self.slots if slot.record and not self.is_paused]
 
     def pending(self) -> list[ToolCall]:
-        """The calls that have no answer yet."""
+        """Return the tool calls that have no result yet."""
         return [slot.asked for slot in self.slots if self.is_paused or not slot.record]
 
     def _open(self) -> Iterator[Slot]:
@@ -251,7 +253,7 @@ class Turn:
         return sum(slot.is_running for slot in self.slots)
 
     def _waits(self, slot: Slot) -> bool:
-        """Whether a retry is not due yet, or a call just like this one runs."""
+        """Return whether a retry is not due yet, or an identical call is running."""
         if slot.not_before is not None:
             if slot.not_before > self.clock() + _EARLY:
                 return True
@@ -263,7 +265,7 @@ class Turn:
             if other is not slot and other.record is None
         )
 
-    def _answered_from_cache(self, slot: Slot) -> bool:
+    def _end_from_cache(self, slot: Slot) -> bool:
         key = self._cache_key(slot)
         known = self.cache.get(key) if key and not slot.attempts else None
         if known is None:
@@ -277,7 +279,7 @@ class Turn:
             return None
         try:
             return json.dumps([name, slot.call["args"]], sort_keys=True)
-        except (TypeError, ValueError, RecursionError):  # what an approval hook made, or too deep
+        except (TypeError, ValueError, RecursionError):  # edited by a hook, or too deep
             return None
 
     def _start(self, slot: Slot) -> Attempt:
@@ -287,21 +289,21 @@ class Turn:
         slot.deadline = None if seconds is None else now + seconds
         slot.attempts += 1
         slot.is_running = True
-        self._tell(events.ToolCallStarted, call=slot.call, attempt=slot.attempts)
+        self._emit(events.ToolCallStarted, call=slot.call, attempt=slot.attempts)
         return Attempt(slot, slot.attempts)
 
     def _fail(self, slot: Slot, status: ToolCallStatus, error: BaseException) -> None:
-        """Try again if the tool allows it and the failure may pass; else tell the model."""
+        """Schedule a retry if the tool and the failure allow it, or end the call with an error."""
         tool = slot.tool
         assert tool is not None  # noqa: S101 - it was started
         if (
             slot.attempts <= self.settings.retries_of(tool)
             and not isinstance(error, ToolException | InvalidToolError)
-            and not answers.is_about_arguments(error, tool)
+            and not tool_messages.is_about_arguments(error, tool)
         ):
             delay = self.settings.backoff(slot.attempts)
             slot.not_before = self.clock() + delay
-            self._tell(
+            self._emit(
                 events.ToolCallRetried,
                 call=slot.call,
                 attempt=slot.attempts,
@@ -310,16 +312,16 @@ class Turn:
             )
             return
         if status == "timed_out":
-            text = answers.render_timeout(tool, self.settings.timeout_of(tool.name) or 0)
+            text = tool_messages.render_timeout(tool, self.settings.timeout_of(tool.name) or 0)
         else:
             hidden = self.settings.box.hidden[tool.name]
-            text = answers.render_failure(error, tool, hidden, self.settings.inject)
+            text = tool_messages.render_failure(error, tool, hidden, self.settings.inject)
         self._end_with_error(slot, status, text, error)
 
     def _end_with_error(
         self, slot: Slot, status: ToolCallStatus, text: str, error: BaseException | None = None
     ) -> None:
-        message = answers.render_error(slot.call, text, self.settings.max_output_chars)
+        message = tool_messages.render_error(slot.call, text, self.settings.max_output_chars)
         self._end(slot, status, message, error)
 
     def _end(
@@ -338,28 +340,28 @@ class Turn:
             duration=self.clock() - slot.started_at if slot.attempts else 0.0,
             error=error,
         )
-        self._tell(_ENDINGS[status], record=slot.record)
+        self._emit(_ENDINGS[status], record=slot.record)
 
-    def _tell(self, kind: type[events.LoopEvent], **fields: Any) -> None:
+    def _emit(self, kind: type[events.LoopEvent], **fields: Any) -> None:
         self._events.append(kind(at=self.clock() - self.since, turn=self.number, **fields))
 
 
 def _is_failure(error: BaseException) -> bool:
-    """Whether a tool failed; the other way to raise is to stop the program, or the graph."""
+    """Return whether an exception is a tool's failure, not meant to stop the program or graph."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_failure, error.exceptions))
     if any(base.__name__ == "GraphBubbleUp" for base in type(error).__mro__):
-        return False  # LangGraph's interrupts, which are exceptions
+        return False  # LangGraph's interrupts
     return isinstance(error, Exception | CancelledError)
 
 
-def as_call(broken: InvalidToolCall) -> ToolCall:
-    """A call whose arguments could not be read, with none."""
-    return {"name": broken["name"] or "", "args": {}, "id": broken["id"], "type": "tool_call"}
+def as_tool_call(invalid: InvalidToolCall) -> ToolCall:
+    """Return an invalid tool call as a tool call without arguments."""
+    return {"name": invalid["name"] or "", "args": {}, "id": invalid["id"], "type": "tool_call"}
 
 
 def prepare(attempt: Attempt, settings: Settings) -> ToolCall:
-    """The call as the tool gets it: a copy, with what is injected and nothing that is hidden."""
+    """Return a copy of the tool call for the tool, with the injected arguments."""
     call = copy_call(attempt.slot.call)
     hidden = settings.box.hidden[call["name"]]
     args = {key: value for key, value in call["args"].items() if key not in hidden}
@@ -368,7 +370,7 @@ def prepare(attempt: Attempt, settings: Settings) -> ToolCall:
 
 
 def copy_call(call: ToolCall) -> ToolCall:
-    """The call for somebody who may change it; what is in it besides JSON stays itself."""
+    """Return a copy that may be changed; values that are not JSON are shared."""
     try:
         return {**call, "args": _copy_json(call["args"])}
     except RecursionError:

@@ -188,7 +188,7 @@ async def test_at_the_limit_the_model_answers_with_its_tools_switched_off(
         user(
             result(
                 "get_weather",
-                "Not executed: the turns of this run are used up. Answer with what is known.",
+                "Not executed: this run has no turns left. Answer with what is known.",
                 rome,
                 key="error",
             )

@@ -102,7 +102,7 @@ def _endless() -> ScriptedModel:
 
 
 def test_reaching_the_limit_raises_with_everything_that_was_said() -> None:
-    with pytest.raises(IncompleteRunError, match="used up its 3 turns") as caught:
+    with pytest.raises(IncompleteRunError, match="limit of 3 turns") as caught:
         ToolLoop(_endless(), [echo], max_turns=3).invoke("Hi")
     result = caught.value.tool_loop_result
     assert result_of(caught.value) is result
@@ -148,7 +148,7 @@ def test_at_the_limit_the_model_can_be_made_to_answer_without_tools() -> None:
         (
             "2",
             "error",
-            "Not executed: the turns of this run are used up. Answer with what is known.",
+            "Not executed: this run has no turns left. Answer with what is known.",
         ),
     ]
     assert [asked.tool_choice for asked in model.asked] == [None, None, "none"]
@@ -354,9 +354,9 @@ def test_the_input_takes_every_form(given: Any, expected: Any) -> None:
 
 def test_an_input_without_messages_is_refused() -> None:
     loop = ToolLoop(_model("Done."), [echo])
-    with pytest.raises(InvalidOptionError, match="no 'messages', only \\['question'\\]"):
+    with pytest.raises(InvalidOptionError, match="no 'messages' key, only \\['question'\\]"):
         loop.invoke({"question": "Hi"})
-    with pytest.raises(InvalidOptionError, match="nothing to answer"):
+    with pytest.raises(InvalidOptionError, match="The input has no messages"):
         loop.invoke([])
 
 

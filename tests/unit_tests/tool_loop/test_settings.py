@@ -80,19 +80,19 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
     ("tools", "words"),
     [
         ([echo, echo], "Two tools are named 'echo'"),
-        ([Answer], "'Answer' is a schema: there is nothing to run"),
-        ([DECLARATION], "'search' is a declaration: there is nothing to run"),
-        ([{"type": "function", "function": DECLARATION}], "'search' is a declaration"),
-        ([undocumented], "'undocumented' is no tool yet: .*docstring"),
-        ([RunnableLambda(echo)], "A RunnableLambda is no tool.*as_tool"),
-        ([needy], "'needy' wants 'user' injected. Give it as `inject={'user': ...}`"),
-        ([aliased], "'aliased' takes 'user', which is injected, under an alias too"),
-        ([often_aliased], "'often_aliased' takes 'user', which is injected, under an alias too"),
-        ([graphic], "'graphic' wants 'state' injected.*needs `create_agent`"),
-        ([running], "'running' wants 'runtime' injected"),
+        ([Answer], "'Answer' is a schema and cannot be run"),
+        ([DECLARATION], "'search' is only a declaration and cannot be run"),
+        ([{"type": "function", "function": DECLARATION}], "'search' is only a declaration"),
+        ([undocumented], "'undocumented' cannot be used as a tool: .*docstring"),
+        ([RunnableLambda(echo)], "A RunnableLambda is not a tool.*as_tool"),
+        ([needy], "'needy': the argument 'user' has to be injected. Pass `inject={'user': ...}`"),
+        ([aliased], "'aliased': the injected argument 'user' has an alias"),
+        ([often_aliased], "'often_aliased': the injected argument 'user' has an alias"),
+        ([graphic], "'graphic': the argument 'state' has to be injected.*needs `create_agent`"),
+        ([running], "'running': the argument 'runtime' has to be injected"),
     ],
 )
-def test_what_cannot_be_run_is_refused_by_name(tools: Any, words: str) -> None:
+def test_a_tool_that_cannot_be_run_is_rejected(tools: Any, words: str) -> None:
     with pytest.raises(InvalidToolError, match=words):
         ToolLoop(ScriptedModel(replies=[]), tools)
 
@@ -100,65 +100,89 @@ def test_what_cannot_be_run_is_refused_by_name(tools: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"max_turns": 0}, "max_turns=0: it has to be at least 1"),
-        ({"max_concurrency": 0}, "max_concurrency=0: it has to be at least 1"),
-        ({"max_retries": -1}, "max_retries=-1: it may not be negative"),
+        ({"max_turns": 0}, "max_turns=0: it must be at least 1"),
+        ({"max_concurrency": 0}, "max_concurrency=0: it must be at least 1"),
+        ({"max_retries": -1}, "max_retries=-1: it must not be negative"),
         ({"max_output_chars": -1}, "max_output_chars=-1"),
         ({"hold_back": -1}, "hold_back=-1"),
-        ({"tool_timeout": 0}, "tool_timeout=0: it has to be positive, or None"),
-        ({"tool_timeout": {"echo": -1}}, "has to be positive"),
-        ({"tool_timeout": {"ehco": 1}}, "tool_timeout names 'ehco', which is none of the tools"),
-        ({"on_limit": "explode"}, "on_limit='explode': it has to be one of raise, return, answer"),
-        ({"approve": {"ehco": bool}}, "approve names 'ehco'.*Tools: 'echo'"),
-        ({"repeatable": ["ehco"]}, "repeatable names 'ehco'"),
-        ({"repeatable": "echo"}, "repeatable='echo': give a set or a list of names"),
-        ({"cache": ["ehco"]}, "cache names 'ehco'"),
-        ({"forced_first": "ehco"}, "forced_first names 'ehco'"),
-        ({"max_turns": None}, "max_turns=None: it has to be a whole number"),
-        ({"max_turns": "5"}, "max_turns='5': it has to be a whole number"),
-        ({"max_turns": 2.5}, "max_turns=2.5: it has to be a whole number"),
-        ({"max_turns": True}, "max_turns=True: it has to be a whole number"),
-        ({"max_concurrency": None}, "max_concurrency=None: it has to be a whole number"),
-        ({"max_retries": None}, "max_retries=None: it has to be a whole number"),
-        ({"max_output_chars": "9"}, "max_output_chars='9': it has to be a whole number, or None"),
-        ({"hold_back": 0.5}, "hold_back=0.5: it has to be a whole number, or None"),
-        ({"tool_timeout": "5"}, "tool_timeout='5': it has to be seconds, None for no limit, or a"),
-        ({"tool_timeout": {"echo": "5"}}, "tool_timeout={'echo': '5'}: it has to be seconds"),
-        ({"tool_timeout": float("nan")}, "tool_timeout=nan: it has to be positive"),
-        ({"approve": {"echo": True}}, "approve={'echo': True}: it has to be a dict of functions"),
-        ({"approve": ["echo"]}, "approve=..echo..: it has to be a dict of functions by tool name"),
-        ({"backoff": 2}, "backoff=2: it has to be a function"),
-        ({"repeatable": None}, "repeatable=None: give a set or a list of names"),
-        ({"repeatable": (n for n in ["echo"])}, "repeatable=<.*: give a set or a list of names"),
-        ({"cache": None}, "cache=None: it has to be True, False or names of tools"),
-        ({"cache": 1}, "cache=1: it has to be True, False or names of tools"),
-        ({"cache": "echo"}, "cache='echo': give a set or a list of names"),
-        ({"forced_first": echo}, "forced_first=<.*: it has to be True, False or the name of a"),
+        ({"tool_timeout": 0}, "tool_timeout=0: it must be positive, or None"),
+        ({"tool_timeout": {"echo": -1}}, "must be positive"),
+        ({"tool_timeout": {"ehco": 1}}, "tool_timeout: unknown tool 'ehco'"),
+        (
+            {"on_limit": "explode"},
+            "on_limit='explode': it must be one of raise, return, answer",
+        ),
+        ({"approve": {"ehco": bool}}, "approve: unknown tool 'ehco'.*Tools: 'echo'"),
+        ({"repeatable": ["ehco"]}, "repeatable: unknown tool 'ehco'"),
+        (
+            {"repeatable": "echo"},
+            "repeatable='echo': pass a set or a list of tool names",
+        ),
+        ({"cache": ["ehco"]}, "cache: unknown tool 'ehco'"),
+        ({"forced_first": "ehco"}, "forced_first: unknown tool 'ehco'"),
+        ({"max_turns": None}, "max_turns=None: it must be an integer"),
+        ({"max_turns": "5"}, "max_turns='5': it must be an integer"),
+        ({"max_turns": 2.5}, "max_turns=2.5: it must be an integer"),
+        ({"max_turns": True}, "max_turns=True: it must be an integer"),
+        ({"max_concurrency": None}, "max_concurrency=None: it must be an integer"),
+        ({"max_retries": None}, "max_retries=None: it must be an integer"),
+        (
+            {"max_output_chars": "9"},
+            "max_output_chars='9': it must be an integer or None",
+        ),
+        ({"hold_back": 0.5}, "hold_back=0.5: it must be an integer or None"),
+        (
+            {"tool_timeout": "5"},
+            "tool_timeout='5': it must be seconds, None for no limit, or a",
+        ),
+        (
+            {"tool_timeout": {"echo": "5"}},
+            "tool_timeout={'echo': '5'}: it must be seconds",
+        ),
+        ({"tool_timeout": float("nan")}, "tool_timeout=nan: it must be positive"),
+        ({"approve": {"echo": True}}, "approve={'echo': True}: it must be a dict of"),
+        (
+            {"approve": ["echo"]},
+            "approve=..echo..: it must be a dict of tool names to functions",
+        ),
+        ({"backoff": 2}, "backoff=2: it must be a function"),
+        ({"repeatable": None}, "repeatable=None: pass a set or a list of tool names"),
+        (
+            {"repeatable": (n for n in ["echo"])},
+            "repeatable=<.*: pass a set or a list of tool names",
+        ),
+        ({"cache": None}, "cache=None: it must be True, False or tool names"),
+        ({"cache": 1}, "cache=1: it must be True, False or tool names"),
+        ({"cache": "echo"}, "cache='echo': pass a set or a list of tool names"),
+        (
+            {"forced_first": echo},
+            "forced_first=<.*: it must be True, False or the name of a",
+        ),
     ],
 )
-def test_options_that_cannot_work_are_refused_by_name(options: Any, words: str) -> None:
+def test_invalid_options_are_rejected(options: Any, words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         ToolLoop(ScriptedModel(replies=[]), [echo], **options)
 
 
-def test_what_is_injected_is_not_shown_when_it_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match=r"inject has to be a dict.*is a list\.$"):
+def test_the_error_about_injected_values_does_not_show_them() -> None:
+    with pytest.raises(InvalidOptionError, match=r"inject must be a dict.*not a list\.$"):
         ToolLoop(ScriptedModel(replies=[]), [echo], inject=["secret-4711"])  # type: ignore[arg-type]
 
 
 def test_a_forced_call_needs_a_tool() -> None:
-    with pytest.raises(InvalidOptionError, match="nothing to call"):
+    with pytest.raises(InvalidOptionError, match="forced_first needs at least one tool"):
         ToolLoop(ScriptedModel(replies=[]), [], forced_first=True)
 
 
-def test_a_model_that_has_tools_bound_to_it_is_refused() -> None:
+def test_a_model_with_bound_tools_is_rejected() -> None:
     model = ScriptedModel(replies=[])
     bound = model.bind_tools([tool(echo)])
-    with pytest.raises(InvalidOptionError, match="has tools bound to it already"):
+    with pytest.raises(InvalidOptionError, match="already has bound tools"):
         ToolLoop(bound, [echo])
 
 
-def test_what_is_no_chat_model_is_refused() -> None:
+def test_a_runnable_without_bind_tools_is_rejected() -> None:
     with pytest.raises(InvalidOptionError, match="RunnableLambda has no `bind_tools`"):
         ToolLoop(RunnableLambda(echo), [echo])
     with pytest.raises(NotImplementedError):
@@ -211,6 +235,6 @@ def test_a_loop_shows_its_tools_and_not_its_model() -> None:
     assert repr(loop) == "ToolLoop(ScriptedModel, tools: 'echo')"
 
 
-def test_what_is_injected_is_in_no_repr() -> None:
+def test_injected_values_are_not_in_any_repr() -> None:
     loop = ToolLoop(ScriptedModel(replies=[]), [needy], inject={"user": "secret-4711"})
     assert "secret-4711" not in repr(loop) + repr(loop.settings)

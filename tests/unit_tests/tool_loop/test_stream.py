@@ -142,7 +142,7 @@ def test_a_stream_that_was_cut_raises_after_its_text() -> None:
     cut = AIMessage("It is", response_metadata={"finish_reason": "MAX_TOKENS"})
     for way in ("stream", "astream"):
         seen: list[str] = []
-        with pytest.raises(IncompleteRunError, match="cut at the limit of tokens"):
+        with pytest.raises(IncompleteRunError, match="reached the token limit"):
             _drain(_loop(cut), way, seen)
         assert seen == ["It is"]
 

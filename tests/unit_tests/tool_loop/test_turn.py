@@ -9,8 +9,8 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 
 from langchain_gemini_tools import ToolLoop
-from langchain_gemini_tools.tool_loop.running import Worker
-from langchain_gemini_tools.tool_loop.turn import Attempt, Outcome, Turn
+from langchain_gemini_tools.tool_loop.execution import Worker
+from langchain_gemini_tools.tool_loop.turn import Attempt, AttemptOutcome, Turn
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, call
 
 
@@ -31,12 +31,12 @@ def _turn(*keys: str, **options: Any) -> tuple[Turn, _Clock]:
     clock = _Clock()
     settings = ToolLoop(ScriptedModel(replies=[]), [work], **options).settings
     turn = Turn(1, settings, {}, clock, clock.now, lambda _: True)
-    turn.take_calls([call("work", key, key=key) for key in keys], [])
+    turn.add_calls([call("work", key, key=key) for key in keys], [])
     return turn, clock
 
 
-def _done(attempt: Attempt, text: str) -> Outcome:
-    return Outcome(ToolMessage(text, tool_call_id=str(attempt.slot.call["id"]), name="work"))
+def _done(attempt: Attempt, text: str) -> AttemptOutcome:
+    return AttemptOutcome(ToolMessage(text, tool_call_id=str(attempt.slot.call["id"]), name="work"))
 
 
 def _told(turn: Turn) -> list[tuple[str, str]]:
@@ -82,7 +82,7 @@ def test_a_timer_that_rings_a_moment_early_is_good_enough() -> None:
 def test_a_retry_that_finds_no_free_place_does_not_keep_anybody_awake() -> None:
     turn, clock = _turn("a", "b", repeatable=["work"], max_concurrency=1, backoff=lambda _: 2.0)
     (first,) = turn.due()
-    turn.settle(first, Outcome(error=ValueError()))
+    turn.settle(first, AttemptOutcome(error=ValueError()))
     (second,) = turn.due()
     clock.now += 5
     assert turn.due() == []
@@ -92,7 +92,7 @@ def test_a_retry_that_finds_no_free_place_does_not_keep_anybody_awake() -> None:
 
 
 def test_work_that_was_abandoned_delivers_nothing() -> None:
-    begin, delivered = threading.Event(), list[Outcome]()
+    begin, delivered = threading.Event(), list[AttemptOutcome]()
     worker = Worker("work", lambda: begin.wait(10), delivered.append)
     worker.abandon()
     begin.set()

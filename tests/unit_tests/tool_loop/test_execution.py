@@ -312,12 +312,11 @@ def test_threads_that_hang_are_bounded(is_async: bool) -> None:
     assert told(result)[-1] == (
         "11",
         "error",
-        "Tool 'hang' was not started: too many earlier calls of it timed out and are still "
-        "running.",
+        "Not executed: too many earlier calls of tool 'hang' timed out and are still running.",
     )
     released.set()
     _wait_for(lambda: len(written) == 8)
-    _wait_for(lambda: loop._threads.has_room("hang"))
+    _wait_for(lambda: loop._threads.may_start("hang"))
 
 
 def test_no_interpreter_waits_for_a_tool_that_hangs() -> None:
@@ -816,7 +815,7 @@ def test_an_edit_without_arguments_is_an_error_and_nothing_runs(args: Any) -> No
         return text
 
     loop = _loop([act], call("act", text="x"), approve={"act": lambda _: Edit(args)})
-    with pytest.raises(TypeError, match="Edit takes a dict of all arguments, not a"):
+    with pytest.raises(TypeError, match="Edit needs a dict of all arguments, not a"):
         loop.invoke("Hi")
     assert ran == []
 

@@ -131,8 +131,8 @@ def test_a_call_whose_arguments_cannot_be_read_is_answered_with_the_reason() -> 
         (
             "2",
             "error",
-            "The arguments of this call could not be read: not JSON. It was not executed. Call "
-            "again, with one JSON object as the arguments.",
+            "Not executed: the arguments of this call could not be parsed (not JSON). Call the "
+            "tool again with one JSON object as its arguments.",
         ),
     ]
     assert [record.status for record in result.calls] == ["succeeded", "skipped"]
@@ -316,7 +316,7 @@ def test_an_injected_value_that_does_not_fit_is_not_shown_to_the_model() -> None
         (
             "1",
             "error",
-            "Tool 'order' failed: it does not take what it is given besides the arguments",
+            "Tool 'order' failed: a value that the application injects is not valid.",
         )
     ]
     assert "secret-4711" in str(result.calls[0].error)  # for the program
@@ -362,7 +362,7 @@ class CheckedFirst(BaseModel):
             "(given: '7x')",
         ),
         (Checked, "arguments: Value error, count is too small (given: {'count': '7'})"),
-        (CheckedFirst, "arguments: Value error, not with [hidden] (given: {'count': '7'})"),
+        (CheckedFirst, "arguments: Value error, not with [redacted] (given: {'count': '7'})"),
     ],
 )
 @pytest.mark.parametrize("secret", ["S3CRET", "tk-" + "0123456789" * 12], ids=["short", "long"])
@@ -423,10 +423,10 @@ def _say(kind: type[Exception], words: str) -> Any:
 @pytest.mark.parametrize(
     ("fail", "words"),
     [
-        (_say(ValueError, "bad token {token}!"), "ValueError: bad token [hidden]!"),
-        (_say(KeyError, "{token}"), "KeyError: '[hidden]'"),
-        (_say(OSError, "401 for https://a.b/?key={quoted}"), "401 for https://a.b/?key=[hidden]"),
-        (_say(ToolException, "Not with {token}."), "Not with [hidden]."),
+        (_say(ValueError, "bad token {token}!"), "ValueError: bad token [redacted]!"),
+        (_say(KeyError, "{token}"), "KeyError: '[redacted]'"),
+        (_say(OSError, "401 for https://a.b/?key={quoted}"), "401 for https://a.b/?key=[redacted]"),
+        (_say(ToolException, "Not with {token}."), "Not with [redacted]."),
         (_login, "token Input should be a valid integer"),
         (_login_in_other_words, "No login: 1 validation error for Login"),
     ],
@@ -464,8 +464,8 @@ def test_a_failure_that_the_tool_puts_into_words_is_told_without_what_was_inject
     search.handle_tool_error = lambda error: f"Sorry: {error}"
     asked = [call("search", text="x"), call("look", "2", text="x")]
     assert _told([search, look], *asked, inject={"token": TOKEN}) == [
-        ("1", "error", "Sorry: Not with [hidden]."),
-        ("2", "error", "Not with [hidden]."),
+        ("1", "error", "Sorry: Not with [redacted]."),
+        ("2", "error", "Not with [redacted]."),
     ]
 
 
@@ -493,7 +493,7 @@ def test_what_was_injected_may_be_anything() -> None:
     for store in (Closed(), endless, object(), 10**5_000, True, b"\xff"):
         injected = {"store": [store, {"token": "tk-0815-4711"}]}
         assert _told([search], call("search", text="x"), inject=injected) == [
-            ("1", "error", "Not with [hidden].")
+            ("1", "error", "Not with [redacted].")
         ]
 
 
@@ -504,7 +504,7 @@ def test_a_short_value_that_was_injected_tears_up_no_words() -> None:
         raise ToolException("The product in prod is unproductive.")
 
     assert _told([search], call("search", text="x"), inject={"place": "prod"}) == [
-        ("1", "error", "The product in [hidden] is unproductive.")
+        ("1", "error", "The product in [redacted] is unproductive.")
     ]
     assert _told([search], call("search", text="x"), inject={"place": "in"}) == [
         ("1", "error", "The product in prod is unproductive.")
@@ -527,7 +527,7 @@ def test_a_tool_may_change_its_arguments_without_changing_the_history() -> None:
 def test_a_long_result_is_cut_and_the_cut_is_announced() -> None:
     asked = call("echo", text="abcdefghij")
     assert _told([echo], asked, max_output_chars=4) == [
-        ("1", "success", "abcd\n[Cut: these are the first 4 of 10 characters.]")
+        ("1", "success", "abcd\n[Truncated: these are the first 4 of 10 characters.]")
     ]
     assert _told([echo], asked, max_output_chars=10) == [("1", "success", "abcdefghij")]
     assert _told([echo], asked, max_output_chars=None) == [("1", "success", "abcdefghij")]
@@ -547,7 +547,7 @@ def test_a_long_result_in_blocks_keeps_its_media() -> None:
         {"type": "text", "text": "abc"},
         {"type": "text", "text": "d"},
         image,
-        {"type": "text", "text": "\n[Cut: these are the first 4 of 9 characters.]"},
+        {"type": "text", "text": "\n[Truncated: these are the first 4 of 9 characters.]"},
     ]
 
 
@@ -558,7 +558,7 @@ def test_a_long_error_is_cut_too() -> None:
         raise ToolException("x" * 50)
 
     (answer,) = _told([fail], call("fail"), max_output_chars=5)
-    assert answer == ("1", "error", "xxxxx\n[Cut: these are the first 5 of 50 characters.]")
+    assert answer == ("1", "error", "xxxxx\n[Truncated: these are the first 5 of 50 characters.]")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,268 @@
+"""The tool messages that the model gets: results, cut to size, and errors it can act on.
+
+An error message often quotes its cause, and the model reads error messages. So the values that are
+injected into tools are removed from them. A result is the tool's own decision and stays as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections import deque
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+from uuid import UUID
+
+from langchain_core.messages import ToolMessage
+from langchain_core.messages.tool import ToolOutputMixin
+from langchain_core.tools import ToolException
+from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
+from pydantic.v1 import ValidationError as ValidationErrorV1
+
+from langchain_gemini_tools.errors import InvalidToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from langchain_core.messages import InvalidToolCall, ToolCall
+    from langchain_core.tools import BaseTool
+
+REDACTED = "[redacted]"
+
+_MIN_LENGTH = 4  # shorter values are not secrets
+_MIN_LENGTH_INSIDE = 8  # shorter values are redacted as whole words only
+_MAX_VALUES = 1_000  # an object with more values is data, and each value costs a search
+# Pydantic quotes the whole input and cuts it in the middle, which may leave half a secret.
+_QUOTED_INPUT = re.compile(r"input_value=.*(?=, input_type=)")
+
+
+def render_result(
+    output: Any, call: ToolCall, limit: int | None, injected: Mapping[str, Any]
+) -> ToolMessage:
+    """Render the output of a tool as the message for its call; redact it if it is an error.
+
+    Raises:
+        InvalidToolError: The output cannot be sent to a model.
+    """
+    match output:
+        case ToolMessage() as message:
+            pass
+        case [ToolMessage() as message]:
+            pass
+        case [ToolOutputMixin(), *_] | ToolOutputMixin():
+            kind = type(output[0] if isinstance(output, list) else output).__name__
+            raise InvalidToolError(
+                f"Tool {call['name']!r} returned a {kind}, or several results for one call, which "
+                "only a graph supports. Return the content itself, or run this tool in "
+                "`create_agent` or LangGraph."
+            )
+        case _:
+            raise InvalidToolError(
+                f"Tool {call['name']!r}: `invoke` returned a {type(output).__name__} instead of a "
+                "ToolMessage. If the tool overrides `invoke`, override `_run` instead."
+            )
+    # A tool that builds its own message may have used the id of another call.
+    message = message.model_copy(update={"tool_call_id": call["id"], "name": call["name"]})
+    if message.status == "error":
+        message = _redact_message(message, injected)
+    return _truncate(message, limit)
+
+
+def render_error(call: ToolCall, text: str, limit: int | None = None) -> ToolMessage:
+    """Render the message for a call that has no result."""
+    message = ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+    return _truncate(message, limit)
+
+
+def render_failure(
+    error: BaseException, tool: BaseTool, hidden: Collection[str], injected: Mapping[str, Any]
+) -> str:
+    """Describe the failure of a tool without the injected values.
+
+    Args:
+        error: The tool's exception.
+        tool: The tool.
+        hidden: Its arguments that the model does not see.
+        injected: The injected values.
+    """
+    if isinstance(error, ToolException):
+        return _redact(_text_of(error), injected) or "The tool failed without an explanation."
+    if isinstance(error, ValidationError | ValidationErrorV1) and is_about_arguments(error, tool):
+        problems = [
+            _render_problem(found, hidden, injected)
+            for found in error.errors()
+            if found["loc"][:1] not in [(name,) for name in hidden]
+        ]
+        if problems:
+            return f"Invalid arguments for {tool.name!r}: {'; '.join(problems)}. Correct them."
+        # All problems are with injected values, which the error would show to the model.
+        return f"Tool {tool.name!r} failed: a value that the application injects is not valid."
+    return f"Tool {tool.name!r} failed: {_describe(error, injected)}"
+
+
+def is_about_arguments(error: BaseException, tool: BaseTool) -> bool:
+    """Return whether a validation error is about the call's arguments, not raised inside a tool."""
+    if isinstance(error, ValidationErrorV1):
+        return error.model is tool.args_schema
+    # Not the name of the class: a schema may have a title.
+    validator = getattr(tool.get_input_schema(), "__pydantic_validator__", None)
+    return isinstance(error, ValidationError) and error.title == getattr(validator, "title", None)
+
+
+def render_timeout(tool: BaseTool, seconds: float) -> str:
+    """Describe a tool call that took too long."""
+    return (
+        f"Tool {tool.name!r} did not finish within {seconds:g} s. Whether it had an effect is not "
+        "known."
+    )
+
+
+def render_unknown(name: str, known: str) -> str:
+    """Describe a call of a tool that does not exist."""
+    return f"There is no tool named {name!r}. Tools: {known}."
+
+
+def render_unreadable(call: InvalidToolCall) -> str:
+    """Describe a call whose arguments could not be parsed."""
+    reason = f" ({call['error']})" if call.get("error") else ""
+    return (
+        f"Not executed: the arguments of this call could not be parsed{reason}. Call the tool "
+        "again with one JSON object as its arguments."
+    )
+
+
+def render_rejection(reason: str | None) -> str:
+    """Describe a call that the approval hook rejected."""
+    return f"This call was rejected: {reason}" if reason else "This call was rejected."
+
+
+def _describe(error: BaseException, injected: Mapping[str, Any]) -> str:
+    """Return type and message of an error; of a group, those of its members."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_describe(one, injected) for one in error.exceptions)
+    text = " ".join(_redact(_text_of(error), injected).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the `__str__` of an unknown exception may fail
+        return ""
+
+
+def _render_problem(found: Any, hidden: Collection[str], injected: Mapping[str, Any]) -> str:
+    path = ".".join(map(str, found["loc"])) or "arguments"
+    is_missing = found["type"] in ("missing", "value_error.missing")
+    given = "" if is_missing else _render_given(found, hidden, injected)
+    return _redact(f"{path}: {found['msg']}", injected) + given
+
+
+def _render_given(found: Any, hidden: Collection[str], injected: Mapping[str, Any]) -> str:
+    if "input" not in found:
+        return ""
+    value = found["input"]
+    if not found["loc"] and hidden:  # about all arguments together, including the hidden ones
+        if not isinstance(value, dict):
+            return ""
+        value = {name: item for name, item in value.items() if name not in hidden}
+    shown = _redact(repr(value), injected)
+    return f" (given: {shown if len(shown) <= 100 else shown[:100] + '…'})"
+
+
+def _truncate(message: ToolMessage, limit: int | None) -> ToolMessage:
+    """Cut the text of a message at the limit and append a notice."""
+    total = len(str(message.text))
+    if limit is None or total <= limit:
+        return message
+    notice = f"\n[Truncated: these are the first {limit} of {total} characters.]"
+    if isinstance(message.content, str):
+        return message.model_copy(update={"content": message.content[:limit] + notice})
+    left, blocks = limit, []
+    for block in message.content:
+        text = block if isinstance(block, str) else block.get("text")
+        if isinstance(text, str):
+            kept, left = text[:left], max(0, left - len(text))
+            if not kept:
+                continue
+            block = kept if isinstance(block, str) else {**block, "text": kept}  # noqa: PLW2901
+        blocks.append(block)
+    return message.model_copy(update={"content": [*blocks, {"type": "text", "text": notice}]})
+
+
+def _redact(text: str, injected: Mapping[str, Any]) -> str:
+    """Remove injected values, in any form in which errors quote them."""
+    if not injected:
+        return text
+    text = _QUOTED_INPUT.sub(f"input_value={REDACTED}", text)
+    forms = {form for value in _texts(injected.values()) for form in _forms(value)}
+    for form in sorted(forms, key=len, reverse=True):
+        if len(form) >= _MIN_LENGTH_INSIDE:
+            text = text.replace(form, REDACTED)
+        elif len(form) >= _MIN_LENGTH and form in text:
+            text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", REDACTED, text)
+    return text
+
+
+def _redact_message(message: ToolMessage, injected: Mapping[str, Any]) -> ToolMessage:
+    if isinstance(message.content, str):
+        content: Any = _redact(message.content, injected)
+    else:
+        content = [_redact_block(block, injected) for block in message.content]
+    return message.model_copy(update={"content": content})
+
+
+def _redact_block(block: Any, injected: Mapping[str, Any]) -> Any:
+    if isinstance(block, str):
+        return _redact(block, injected)
+    text = block.get("text")
+    return {**block, "text": _redact(text, injected)} if isinstance(text, str) else block
+
+
+def _texts(values: Iterable[Any]) -> set[str]:
+    """Return every string in the values, and numbers and UUIDs as strings."""
+    waiting, found = deque(values), set[str]()
+    seen: dict[int, Any] = {}  # keeps the values alive, so that no id is reused
+    while waiting and len(seen) < _MAX_VALUES:
+        value = waiting.popleft()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        with suppress(Exception):  # an unknown object may fail, or be too long to convert
+            if isinstance(value, str):
+                found.add(value.strip())
+            elif isinstance(value, int | UUID) and not isinstance(value, bool):
+                found.add(str(value))
+            elif isinstance(value, bytes | bytearray):
+                found.add(repr(bytes(value))[2:-1])
+            else:
+                waiting.extend(islice(_members(value), _MAX_VALUES))
+    return found
+
+
+def _members(value: Any) -> Iterable[Any]:
+    """Return the values inside a container, a model or a dataclass."""
+    match value:
+        case SecretStr() | SecretBytes():
+            return [value.get_secret_value()]
+        case Mapping():
+            return value.values()
+        case list() | tuple() | AbstractSet():
+            return value
+        case BaseModel():
+            return vars(value).values()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+    return []
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield the value as it is, as Python and JSON quote it, and percent-encoded."""
+    yield from (value, repr(value)[1:-1], json.dumps(value)[1:-1])
+    with suppress(UnicodeEncodeError):  # a lone surrogate cannot be percent-encoded
+        yield from (quote(value), quote(value, safe=""), quote_plus(value))
