@@ -6,16 +6,14 @@ an environment of its own, and what that does not give is asked for by name befo
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from langchain_gemini_tools.client.redaction import secrets_in
-from langchain_gemini_tools.client.settings import KEY_VARIABLES
 from langchain_gemini_tools.errors import GeminiAuthenticationError
+from langchain_gemini_tools.facts.credentials import environment_keys, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +42,7 @@ class FoundKey(SecretStr):
 
 def find_key() -> FoundKey | None:
     """The key of the environment."""
-    value = next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
+    value = next(iter(environment_keys()), None)
     return FoundKey(value) if value else None
 
 
@@ -59,7 +57,7 @@ def _holds_credential(name: str, value: Any) -> bool:
         case "google_api_key" | "credentials":
             return True
         case "additional_headers" | "default_metadata":
-            return bool(secrets_in(dict(value)))
+            return bool(secret_values(dict(value)))
         case "client_args" | "async_client_args":
             proxy = value.get("proxy") or ""
             return (

@@ -15,14 +15,14 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools.client.limits import Patience
-from langchain_gemini_tools.client.redaction import scrub, scrub_error
 from langchain_gemini_tools.client.replies import aread_events, parse_reply, read_events
 from langchain_gemini_tools.client.sdk import open_sdk
 from langchain_gemini_tools.client.transport import Call, map_transport_error, shorter
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ResponseError
+from langchain_gemini_tools.facts.credentials import redact, redact_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterator
+    from collections.abc import AsyncGenerator, Collection, Generator, Iterator
 
     from langchain_gemini_tools.client.sdk import OpenedSdk, SdkClient
     from langchain_gemini_tools.client.settings import ClientSettings
@@ -210,8 +210,18 @@ class HidingSecrets:
 
     def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
         if isinstance(error, ResponseError):
-            scrub_error(error, self._settings.secrets)
+            _redact_error(error, self._settings.secrets)
             _without_frames(error)
+
+
+def _redact_error(error: ResponseError, secrets: Collection[str]) -> None:
+    """Redact everything that an error shows, except for the message on its `partial`."""
+    error.args = tuple(redact_json([*error.args], secrets))
+    partial = error.partial
+    shown = {name: value for name, value in vars(error).items() if name != "partial"}
+    vars(error).update(redact_json(shown, secrets))
+    if partial is not None:  # beside the message there is what the API says about it
+        partial.response_metadata = redact_json(partial.response_metadata, secrets)
 
 
 class _OurErrors:
@@ -245,7 +255,7 @@ class _OurErrors:
         """The error of ours to raise in its place; None where it goes on as it is."""
         if not isinstance(error, Exception) or isinstance(error, GeminiToolsError):
             return None  # cancelled or interrupted, or one of ours already
-        shown = scrub(str(error), self._settings.secrets)
+        shown = redact(str(error), self._settings.secrets)
         ours = map_transport_error(error, shown, *self._limits)
         if ours is None and isinstance(error, ValueError):
             # The SDK's word for arguments it does not take, such as a model called "a?b".
@@ -263,7 +273,7 @@ class _OurErrors:
         secrets = self._settings.secrets
         texts = [(link, str(link)) for link in _chain(error)]
         return any(
-            isinstance(link, UnicodeError) or scrub(text, secrets) != text for link, text in texts
+            isinstance(link, UnicodeError) or redact(text, secrets) != text for link, text in texts
         )
 
 

@@ -8,7 +8,6 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools.client.limits import Intake
-from langchain_gemini_tools.client.redaction import scrub, scrub_json, secrets_in
 from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.errors import (
     TruncatedStreamError,
@@ -17,6 +16,7 @@ from langchain_gemini_tools.errors import (
     map_api_error,
     parse_error_body,
 )
+from langchain_gemini_tools.facts.credentials import redact, redact_json, secret_values
 from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def refuse_packed(response: Any) -> None:
     packed = response.headers.get("content-encoding")
     if packed is None or _CODINGS.findall(packed.lower()) in _BEARABLE:
         return
-    told = scrub(packed, secrets_in(response.request.headers))
+    told = redact(packed, secret_values(response.request.headers))
     error = UnreadableResponseError(
         f"The API answered in an encoding that nobody asked for ({told!r:.80}); it was not read."
     )
@@ -173,13 +173,13 @@ _SHOWN_LENGTH = 200
 
 def raise_api_error(response: Any, body: bytes) -> NoReturn:
     """Raise the error that an answer is: by its status, or at 200 by the one in its body."""
-    secrets = secrets_in(response.request.headers)
+    secrets = secret_values(response.request.headers)
     text = _shown(response, body)
-    details = parse_error_body(text, scrub(response.reason_phrase, secrets))
+    details = parse_error_body(text, redact(response.reason_phrase, secrets))
     if is_deep(details):
         details = {"error": {"message": text[:_SHOWN_LENGTH]}}
     code = None if response.status_code == 200 else response.status_code
-    raise map_api_error(code, scrub_json(details, secrets), _redacted(response, text))
+    raise map_api_error(code, redact_json(details, secrets), _redacted(response, text))
 
 
 def redacted_response(response: Any, body: bytes) -> Any:
@@ -198,9 +198,9 @@ def redacted_response(response: Any, body: bytes) -> Any:
 def _redacted(response: Any, text: str) -> Any:
     """A response with this text, and without the request's headers, which contain the key."""
     sent = response.request
-    secrets = secrets_in(sent.headers)
+    secrets = secret_values(sent.headers)
     headers = [
-        (name, scrub(value, secrets))
+        (name, redact(value, secrets))
         for name, value in response.headers.multi_items()
         if name not in {"content-encoding", "content-length", "transfer-encoding"}
     ]
@@ -211,7 +211,7 @@ def _redacted(response: Any, text: str) -> Any:
 def _unreadable(response: Any, body: bytes) -> UnreadableResponseError:
     shown = _shown(response, body)[:_SHOWN_LENGTH]
     kind = response.headers.get("content-type", "no content type")
-    kind = scrub(kind, secrets_in(response.request.headers))
+    kind = redact(kind, secret_values(response.request.headers))
     return UnreadableResponseError(
         f"The API answered with something that is not a JSON object ({kind}): {shown!r}", body=shown
     )
@@ -219,6 +219,6 @@ def _unreadable(response: Any, body: bytes) -> UnreadableResponseError:
 
 def _shown(response: Any, body: bytes) -> str:
     text = body[:LARGE].decode("utf-8", errors="replace")
-    shown = scrub(text, secrets_in(response.request.headers))
+    shown = redact(text, secret_values(response.request.headers))
     # Cut twice: a secret that the first cut halves is not recognised any more.
     return shown if len(body) <= LARGE else shown[:_SHOWN_LENGTH]

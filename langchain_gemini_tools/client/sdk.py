@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.client.pool import HttpPool
-from langchain_gemini_tools.client.redaction import scrub
-from langchain_gemini_tools.client.settings import KEY_VARIABLES, odd_character
+from langchain_gemini_tools.client.settings import odd_character
 from langchain_gemini_tools.client.transport import stand_ins
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiToolsError,
     InvalidOptionError,
 )
+from langchain_gemini_tools.facts.credentials import KEY_VARIABLES, redact
 
 if TYPE_CHECKING:
     from google import genai
@@ -168,7 +168,7 @@ def _headers(settings: ClientSettings) -> dict[str, str]:
 def _explain_refused_settings(settings: ClientSettings, error: ValueError) -> GeminiToolsError:
     found = [settings.api_key, *map(os.environ.get, KEY_VARIABLES)]
     if any(found) or settings.vertexai or settings.project or settings.credentials:
-        return InvalidOptionError(scrub(str(error), settings.secrets))
+        return InvalidOptionError(redact(str(error), settings.secrets))
     return GeminiAuthenticationError(
         "There is no API key. Set GOOGLE_API_KEY (or GEMINI_API_KEY), or pass api_key. For Vertex "
         "AI set GOOGLE_GENAI_USE_VERTEXAI=true, GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, or "

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from langchain_gemini_tools.client.redaction import secrets_in
+from langchain_gemini_tools.facts.credentials import environment_keys, remember, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic import SecretStr
-
-KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 
 _NOT_IN_A_HEADER = re.compile(r"[^\t -~]|^\s|\s\Z")
 
@@ -51,12 +48,15 @@ class ClientSettings:
     timeout_seconds: float | None = None
     """For each phase of a request made through the SDK's client that sets no timeout itself."""
 
+    def __post_init__(self) -> None:
+        remember(self)
+
     @property
     def secrets(self) -> list[str]:
         """Every credential that an error's text might quote."""
         key = self.api_key.get_secret_value() if self.api_key else None
         token = getattr(self.credentials, "token", None)
-        values = [key, token, *secrets_in(self.headers), *map(os.environ.get, KEY_VARIABLES)]
+        values = [key, token, *secret_values(self.headers), *environment_keys()]
         return [value for value in values if isinstance(value, str)]
 
     def __copy__(self) -> ClientSettings:

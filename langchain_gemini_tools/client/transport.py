@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.client.limits import stream_timed_out
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
-from langchain_gemini_tools.client.redaction import scrub, secrets_in
 from langchain_gemini_tools.client.replies import aread_body, read_body, redacted_response
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
@@ -32,6 +31,7 @@ from langchain_gemini_tools.errors import (
     GeminiToolsError,
     InvalidOptionError,
 )
+from langchain_gemini_tools.facts.credentials import redact, secret_values
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -302,7 +302,7 @@ def _stays_on_the_server(response: Any) -> bool:
 
 def _redact_transport_error(error: Any, request: Any) -> Exception:
     """The same error without secrets in its text and without the headers that were sent."""
-    text = scrub(str(error), secrets_in(request.headers))
+    text = redact(str(error), secret_values(request.headers))
     redacted: Exception = type(error)(text, request=type(request)(request.method, request.url))
     return redacted
 

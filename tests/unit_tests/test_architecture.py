@@ -28,7 +28,7 @@ LAYERS = {
     "wire": set(),
     "structured_output": {"prompted", "wire"},
     "prompted": {"wire"},
-    "credentials": {"client"},
+    "credentials": set(),
     "media_fetch": {"wire"},
     "option_levels": {"wire"},
     "options": {

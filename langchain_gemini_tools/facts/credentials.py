@@ -1,0 +1,304 @@
+"""Credentials: where they come from, what they look like, and the only function that hides them.
+
+Errors, logs, cassettes and traces all call `redact`. To hide another kind of credential, add a row
+to `PATTERNS`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import quote, quote_plus
+from weakref import WeakValueDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+"""The environment variables that hold the API key; the first one that is set is used."""
+
+REDACTED = "[redacted]"
+
+MIN_LENGTH = 8
+"""Shorter values are not treated as secrets: replacing them would damage unrelated words."""
+
+SECRET_PARAMETERS = frozenset({"api_key", "apikey", "access_token", "signature"})
+"""Query parameters that are always credentials."""
+AMBIGUOUS_PARAMETERS = frozenset({"key", "token"})
+"""Query parameters that are credentials for Google, but may be search terms for other APIs."""
+
+_SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret|password|signature", re.IGNORECASE)
+_AUTH_SCHEME = re.compile(r"^[A-Za-z-]+ +(?=\S+$)")  # "Bearer ", "Basic "
+
+
+# Patterns.
+
+_IN_BASE64 = "[A-Za-z0-9+/]{16}"
+"""Thought signatures and images are base64, and long enough to contain any start by chance."""
+_IN_WORD = r"[\w+/-]"
+"""For short starts, which ordinary words and base64url contain."""
+
+
+class Pattern(NamedTuple):
+    """A credential that can be recognized by how it begins."""
+
+    kind: str
+    """What the credential is, for messages: "a Google API key"."""
+    start: str
+    """How it begins, literally. Texts without it are not searched any further."""
+    rest: str
+    """A regular expression for the rest; its cost must grow linearly with the text."""
+    not_after: str = _IN_BASE64
+    """What must not stand before it: a regular expression of fixed width. Empty: anything may."""
+
+
+PATTERNS = (
+    Pattern("a Google API key", "AIza", r"[\w-]{10,}"),
+    Pattern("a Google API key", "AQ.", r"[\w-]{20,}", _IN_WORD),
+    Pattern("a Google OAuth token", "ya29.", r"[\w.-]{8,}", _IN_WORD),
+    Pattern("a Google OAuth secret", "GOCSPX-", r"[\w-]{10,}"),
+    *(
+        # Words such as "Bearer authentication" are shorter and have no digits.
+        Pattern(
+            "a bearer token",
+            word,
+            r"\s+(?:[\w.~+/-]{16,}|(?=[\w.~+/-]*\d)[\w.~+/-]{8,})=*",
+            not_after="",
+        )
+        for word in ("Bearer", "bearer", "BEARER")
+    ),
+    Pattern(
+        "a private key",
+        "-----BEGIN ",
+        r"[A-Z ]*PRIVATE KEY-----(?s:(?!-----END).)*+(?:-----END [A-Z ]*-----)?",
+        not_after="",
+    ),
+    Pattern("a signed token (JWT)", "eyJ", r"[\w-]{10,1000}+\.eyJ[\w-]{10,}+\.[\w-]{10,}"),
+    Pattern(
+        "another vendor's key",
+        "sk-",
+        r"(?=[\w-]*(?:\d|\w{20}))[\w-]{20,}",  # not a name such as sk-learn-text-classifier
+        _IN_WORD,
+    ),
+    Pattern("another vendor's key", "gh", r"[oprsu]_\w{36}", _IN_WORD),
+    Pattern("another vendor's key", "github_pat_", r"\w{40,}"),
+    Pattern("another vendor's key", "AKIA", r"[0-9A-Z]{16}"),
+    Pattern("another vendor's key", "lsv2_", r"\w{20,}"),
+    Pattern("another vendor's key", "xox", r"[abprs]-[\w-]{20,}"),
+)
+"""Strings that are treated as credentials wherever they appear. One row per pattern."""
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: Pattern) -> re.Pattern[str]:
+    """Compile a row. Its literal start comes first, which lets `re` skip to it quickly."""
+    start = re.escape(pattern.start)
+    if not pattern.not_after:
+        return re.compile(start + pattern.rest, re.ASCII)
+    # The letters of an escape (%3D, \n, \u0041) are not part of the text before the credential.
+    escapes = (r"%[0-9A-Fa-f]{2}", r"\\[bfnrt/]", r"\\u[0-9A-Fa-f]{4}")
+    allowed = "|".join(f"(?<={escape}{start})" for escape in escapes)
+    place = f"(?:(?<!{pattern.not_after}{start})|{allowed})"
+    return re.compile(start + place + pattern.rest, re.ASCII)
+
+
+def kinds_in(text: str) -> set[str]:
+    """Return the kinds of credentials that appear in a text, such as "a Google API key"."""
+    return {
+        pattern.kind
+        for pattern in PATTERNS
+        if pattern.start in text and _compiled(pattern).search(text)
+    }
+
+
+def is_credential(value: str) -> bool:
+    """Whether the whole value matches one of the patterns."""
+    return any(_compiled(pattern).fullmatch(value) for pattern in PATTERNS)
+
+
+# Redaction.
+
+# Characters that JSON may escape but need not: Google's servers escape those of HTML. An escaped
+# backslash is skipped, because what follows it is not an escape.
+_NEEDLESS_ESCAPE = re.compile(r"\\\\|\\/|\\u00(?!22|5c|7f)([2-7][0-9a-f])", re.IGNORECASE)
+
+
+def redact(text: str, secrets: Collection[str] = ()) -> str:
+    """Replace credentials in a text by `[redacted]`; leave everything else as it is.
+
+    Args:
+        text: Any text. The cost grows linearly with its length.
+        secrets: Credentials in use. They are replaced in every form of `forms`; what matches one
+            of `PATTERNS` is replaced in any case.
+    """
+    return _redact(text, forms(secrets))
+
+
+def redact_json(value: Any, secrets: Collection[str] = ()) -> Any:
+    """Redact every string of a JSON value, names of fields included."""
+    return _redact_json(value, forms(secrets))
+
+
+def _redact_json(value: Any, known: tuple[str, ...]) -> Any:
+    if isinstance(value, str):
+        return _redact(value, known)
+    if isinstance(value, dict):
+        return {_redact_json(key, known): _redact_json(item, known) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_redact_json(item, known) for item in value]
+    return value
+
+
+def _redact(text: str, known: tuple[str, ...]) -> str:
+    text = _replace(text, known)
+    if "\\" in text:
+        plain = _NEEDLESS_ESCAPE.sub(_unescape, text)
+        redacted = _replace(plain, known)
+        if redacted != plain:  # an escape was hiding something
+            return redacted
+    return text
+
+
+def _replace(text: str, known: tuple[str, ...]) -> str:
+    for form in known:
+        text = text.replace(form, REDACTED)
+    for pattern in PATTERNS:
+        if pattern.start in text:
+            text = _compiled(pattern).sub(REDACTED, text)
+    return text
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    if escape[1]:
+        return chr(int(escape[1], 16))
+    return "/" if escape[0] == "\\/" else escape[0]
+
+
+# Forms of a secret.
+
+_HTML = {ord(sign): name for sign, name in zip("&<>", ("&amp;", "&lt;", "&gt;"), strict=True)}
+_HTML_QUOTES: tuple[dict[int, str], ...] = (
+    {ord('"'): "&quot;", ord("'"): "&#x27;"},
+    {ord('"'): "&#34;", ord("'"): "&#39;"},
+    {ord('"'): "&quot;", ord("'"): "&apos;"},
+    {},
+)
+_HTML_SIGNS = re.compile("[<>&='\"]")
+_PERCENT = re.compile("%[0-9A-F]{2}")
+
+
+def forms(secrets: Collection[str]) -> tuple[str, ...]:
+    """Return the ways in which secrets may be written, longest first.
+
+    As they are, without surrounding space, as Python and JSON quote them, percent-encoded,
+    HTML-escaped, in hex, and in base64, also where the secret is part of what is encoded. Secrets
+    shorter than `MIN_LENGTH` are ignored.
+    """
+    return _all_forms(tuple(secrets)) if secrets else ()
+
+
+@lru_cache(maxsize=64)
+def _all_forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    usable = {secret for secret in secrets if len(secret.strip()) >= MIN_LENGTH}
+    found = {
+        form
+        for secret in usable | {secret.strip() for secret in usable}
+        for form in (*_quoted(secret), *_in_html(secret), *_in_addresses(secret), *_encoded(secret))
+    }
+    useful = (form for form in found if form not in REDACTED)
+    return tuple(sorted(useful, key=lambda form: (-len(form), form)))
+
+
+def _quoted(secret: str) -> Iterator[str]:
+    yield repr(secret)[1:-1]
+    html_signs = _HTML_SIGNS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", secret)
+    for written in (secret, html_signs, secret.replace("/", "\\/"), json.dumps(secret)[1:-1]):
+        yield from (written, json.dumps(written)[1:-1])  # and as JSON inside JSON
+
+
+def _in_html(secret: str) -> Iterator[str]:
+    for quotes in _HTML_QUOTES:
+        yield secret.translate(_HTML | quotes)
+
+
+def _in_addresses(secret: str) -> Iterator[str]:
+    for encoded in (
+        quote(secret, safe="", errors="surrogatepass"),
+        quote(secret, errors="surrogatepass"),
+        quote(secret, safe="!'()*", errors="surrogatepass"),  # as JavaScript does
+        quote_plus(secret, errors="surrogatepass"),
+    ):
+        yield from (encoded, _PERCENT.sub(lambda code: code[0].lower(), encoded))
+
+
+def _encoded(secret: str) -> Iterator[str]:
+    raw = secret.encode(errors="surrogatepass")
+    yield from (raw.hex(), raw.hex().upper())
+    yield from _both_alphabets(base64.b64encode(raw).decode().rstrip("="))
+    for shift in range(3):
+        # Three bytes are four letters. The letters at both ends also depend on their neighbours.
+        shifted = b"\0" * shift + raw
+        letters = base64.b64encode(shifted[: len(shifted) // 3 * 3]).decode()
+        core = letters[4:] if shift else letters
+        if len(core) >= MIN_LENGTH:
+            yield from _both_alphabets(core)
+
+
+def _both_alphabets(letters: str) -> tuple[str, str]:
+    return letters, letters.replace("+", "-").replace("/", "_")
+
+
+# Secrets in use.
+
+
+class HasSecrets(Protocol):
+    """What has credentials, such as the settings of a client."""
+
+    @property
+    def secrets(self) -> Collection[str]:
+        """The credentials."""
+
+
+_in_use: WeakValueDictionary[int, HasSecrets] = WeakValueDictionary()
+
+
+def remember(owner: HasSecrets) -> None:
+    """Count the secrets of an object among those in use, for as long as the object exists."""
+    _in_use[id(owner)] = owner
+
+
+def secrets_in_use() -> list[str]:
+    """Return the environment's API keys and the credentials of all clients that exist."""
+    found = dict.fromkeys(environment_keys())
+    for owner in list(_in_use.values()):
+        found.update(dict.fromkeys(owner.secrets))
+    return list(found)
+
+
+def environment_keys() -> list[str]:
+    """Return the API keys that the environment variables hold."""
+    return [value for value in map(os.environ.get, KEY_VARIABLES) if value]
+
+
+def secret_values(headers: Mapping[Any, Any]) -> list[str]:
+    """Return the values of the headers whose names say that they are credentials.
+
+    Args:
+        headers: Names and values, as text or bytes; a value may be a list. "Bearer x" counts as
+            "x".
+    """
+    values = [
+        _as_text(value)
+        for name, given in headers.items()
+        if _SECRET_HEADERS.search(_as_text(name))
+        for value in (given if isinstance(given, (list, tuple)) else [given])
+    ]
+    return [_AUTH_SCHEME.sub("", value) for value in values if value]
+
+
+def _as_text(given: Any) -> str:
+    return given.decode("latin-1") if isinstance(given, bytes) else str(given)
