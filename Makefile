@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
 .PHONY: install demo format lint type unit test test-lowest test-deepagents test-vcrpy9 \
-	test-local-model fuzz soak bench record check clean
+	test-local-model fuzz soak bench record figures check clean
 
 install: $(STAMP)
 
@@ -88,6 +88,9 @@ record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else agains
 	$(BIN)/python -m tests.scenarios
 	$(BIN)/python -m tests.record_demo
 	$(BIN)/python -m tests.record_notebooks
+
+figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md
+	$(BIN)/python -m tests.figures
 
 check: lint type test
 
