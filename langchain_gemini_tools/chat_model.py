@@ -46,6 +46,7 @@ from langchain_gemini_tools.wire.request import (
 )
 from langchain_gemini_tools.wire.tools.choice import render_validated
 from langchain_gemini_tools.wire.tools.findings import find_problems
+from langchain_gemini_tools.wire.tools.tool import plain_tools
 from langchain_gemini_tools.wire.usage import parse_count
 
 if TYPE_CHECKING:
@@ -152,6 +153,11 @@ class ChatGemini(GeminiOptions):
         if stops := stop or options["stop"]:
             params["ls_stop"] = stops
         return params
+
+    def _get_invocation_params(
+        self, stop: list[str] | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        return super()._get_invocation_params(stop, **plain_tools(kwargs))
 
     # One invocation
 
@@ -359,7 +365,7 @@ class ChatGemini(GeminiOptions):
         invocation = self._resolve(None, given)
         if "ls_structured_output_format" not in kwargs:  # the model does not choose that one
             self._report_findings(invocation)
-        bound, capabilities = list(invocation.tools), invocation.capabilities
+        bound, capabilities = invocation.tools, invocation.capabilities
         validates = strict and capabilities.validates_calls and bound
         if validates and (config := render_validated(invocation.tool_choice)):
             tool_choice = config
@@ -376,7 +382,7 @@ class ChatGemini(GeminiOptions):
             "tool_choice": plain(tool_choice),
             "response_format": response_format,
         }
-        return self.bind(**{k: v for k, v in options.items() if v not in (None, [])}, **kwargs)
+        return self.bind(**{k: v for k, v in options.items() if v not in (None, ())}, **kwargs)
 
     def _report_findings(self, invocation: Invocation) -> None:
         findings = find_problems(
@@ -434,10 +440,12 @@ class ChatGemini(GeminiOptions):
             raise ValueError(f"method={method!r} needs a schema.")
         options = dict(kwargs)
         if tool := as_function(schema, method):
-            name = tool["function"]["name"]
+            name = tool.name
             refuse_other_tools(kwargs)
             options |= self._without_json_output(kwargs)
-            options["ls_structured_output_format"] = shown_format("function_calling", schema, tool)
+            options["ls_structured_output_format"] = shown_format(
+                "function_calling", schema, tool.to_dict()
+            )
             model = self.bind_tools([tool], tool_choice=name, **options)
             parser = tools_parser(schema, name)
         elif schema is None:

@@ -48,8 +48,8 @@ from langchain_gemini_tools.option_levels import (
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, OwnLevel, unpack_config
 from langchain_gemini_tools.wire.invocation import FetchLimits, Invocation
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
 
     from langchain_gemini_tools.facts.models import Capabilities
-    from langchain_gemini_tools.wire.tools.declarations import SchemaForm
+    from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
 _SYNONYMS = {
     "model_name": "model",
@@ -532,8 +532,8 @@ def _is_prompted(way: str | None, capabilities: Capabilities) -> bool:
 
 def _resolve_tools(
     given: Mapping[str, Any], capabilities: Capabilities
-) -> tuple[tuple[Mapping[str, Any], ...], ToolChoice]:
-    tools = tuple(bind_tools(given.get("tools") or ()))
+) -> tuple[tuple[Tool, ...], ToolChoice]:
+    tools = bind_tools(given.get("tools") or ())
     refuse_unusable_tools(tools, capabilities)
     choice = given.get("tool_choice"), given.get("tool_config")
     return tools, resolve_tool_choice(choice[0], tools, capabilities, choice[1])

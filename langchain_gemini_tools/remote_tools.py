@@ -16,7 +16,7 @@ from pydantic import Field, PrivateAttr
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.spelling import snake
-from langchain_gemini_tools.wire.tools.declarations import bind_tool
+from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools
 
 Call = Callable[[str, dict[str, Any]], Any]
 """Runs a tool by its name: a function, or one that gives something to await."""
@@ -56,10 +56,11 @@ def tools_from_specs(
     tools: dict[str, BaseTool] = {}
     for position, spec in enumerate(specs):
         for function in _read_functions(spec, position):
-            name = function["name"]
-            if name in tools:
-                raise InvalidToolError(f"Two specifications have the name {name!r}; rename one.")
-            tools[name] = RemoteTool(
+            if function.name in tools:
+                raise InvalidToolError(
+                    f"Two specifications have the name {function.name!r}; rename one."
+                )
+            tools[function.name] = RemoteTool(
                 **_fields(function),
                 metadata=_read_annotations(spec),
                 handle_tool_error=handle_tool_error,
@@ -108,7 +109,7 @@ def _is_async(call: Call) -> bool:
     )
 
 
-def _read_functions(spec: Any, position: int) -> list[dict[str, Any]]:
+def _read_functions(spec: Any, position: int) -> tuple[Tool, ...]:
     """The functions that one entry specifies, their schemas as they will be sent."""
     is_spec = isinstance(spec, Mapping) or hasattr(spec, "model_dump")
     if not is_spec or isinstance(spec, (BaseTool, type)):
@@ -117,24 +118,25 @@ def _read_functions(spec: Any, position: int) -> list[dict[str, Any]]:
             "runs by itself as it is."
         )
     try:
-        bound = bind_tool(spec)
+        bound = bind_tools([spec])
     except InvalidToolError as error:
         raise InvalidToolError(f"specs[{position}]: {error}") from error
     for tool in bound:
-        if "function" not in tool:
+        if not tool.is_function:
             raise InvalidToolError(
-                f"specs[{position}]: {snake(next(iter(tool)))} runs on Google's side. Bind it "
+                f"specs[{position}]: {snake(tool.name)} runs on Google's side. Bind it "
                 "beside these tools."
             )
-    return [tool["function"] for tool in bound]
+    return bound
 
 
-def _fields(function: Mapping[str, Any]) -> dict[str, Any]:
-    """What a bound function says about its tool."""
+def _fields(tool: Tool) -> dict[str, Any]:
+    """The fields of the LangChain tool for a bound function."""
+    function = tool.to_dict()["function"]
     response = function.get("response_schema")
     return {
-        "name": function["name"],
-        "description": function.get("description", ""),
+        "name": tool.name,
+        "description": tool.description or "",
         "args_schema": function.get("parameters") or {"type": "object", "properties": {}},
         "extras": {"gemini": {"response_schema": response}} if response else None,
     }

@@ -19,7 +19,7 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.prompted.arguments import find_mismatch
-from langchain_gemini_tools.wire.tools.declarations import bind_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.outputs import Generation
 
+    from langchain_gemini_tools.wire.tools.tool import Tool
 
-def as_function(schema: Any, method: str | None) -> dict[str, Any] | None:
+
+def as_function(schema: Any, method: str | None) -> Tool | None:
     """The schema as a tool to be called, unless JSON output is wanted, or is the way for it.
 
     Raises:
@@ -37,7 +39,7 @@ def as_function(schema: Any, method: str | None) -> dict[str, Any] | None:
     if method not in {None, "function_calling"}:
         return None
     try:
-        tools = [tool for tool in bind_tools([schema]) if "function" in tool]
+        tools = [tool for tool in bind_tools([schema]) if tool.is_function]
     except InvalidToolError:
         if method is None:
             return None

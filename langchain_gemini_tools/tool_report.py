@@ -9,12 +9,8 @@ from typing import Any
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
-from langchain_gemini_tools.wire.tools.declarations import bind_tool
-from langchain_gemini_tools.wire.tools.findings import (
-    Finding,
-    declaration_tokens,
-    find_problems,
-)
+from langchain_gemini_tools.wire.tools.findings import Finding, find_problems
+from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools
 
 _NAMED = re.compile(r"Tool '(?P<name>[^']*)': (?P<message>.*)", re.DOTALL)
 """An error that names its tool already."""
@@ -60,17 +56,17 @@ def check_tools(tools: Iterable[Any], model: str = "gemini-3-flash-preview") -> 
         model: The model that they are meant for.
     """
     known = capabilities_of(model)
-    bound: list[dict[str, Any]] = []
+    bound: list[Tool] = []
     refused: list[Finding] = []
     for tool in tools:
         try:
-            bound += bind_tool(tool)
+            bound += bind_tools([tool])
         except InvalidToolError as error:
             refused.append(_refusal(tool, str(error)))
     return ToolReport(
         model=model,
         tool_count=len(bound) + len(refused),
-        tokens=sum(map(declaration_tokens, bound)),
+        tokens=sum(tool.token_estimate for tool in bound),
         findings=(*refused, *find_problems(bound, known, by_prompt=not known.calls_functions)),
     )
 

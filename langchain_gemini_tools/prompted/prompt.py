@@ -28,6 +28,8 @@ from langchain_gemini_tools.prompted.parser.spellings import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from langchain_gemini_tools.wire.tools.tool import Tool
+
 TOOL_PROMPT = f"""\
 You can call tools. A tool runs outside of this conversation, and its result comes back to you.
 
@@ -106,38 +108,36 @@ def check_template(template: str) -> str:
     return template
 
 
-def render_tool_prompt(
-    tools: Sequence[Mapping[str, Any]], choice: Choice, template: str | None = None
-) -> str:
+def render_tool_prompt(tools: Sequence[Tool], choice: Choice, template: str | None = None) -> str:
     """Render the prompt for some tools.
 
     Args:
-        tools: Bound functions: `{"function": {"name", "description", "parameters"}}`.
+        tools: Bound functions.
         choice: Which of them may or must be called.
         template: Replaces `TOOL_PROMPT`.
     """
     return Template(check_template(template or TOOL_PROMPT)).substitute(
-        tools="\n\n".join(render_tool(tool["function"]) for tool in tools),
-        example=_render_example([tool["function"] for tool in tools], choice),
+        tools="\n\n".join(map(render_tool, tools)),
+        example=_render_example(tools, choice),
         choice=render_choice(choice),
     )
 
 
-def render_tool(function: Mapping[str, Any]) -> str:
+def render_tool(tool: Tool) -> str:
     """Render one tool: its name, description and arguments."""
-    lines = [f"## {protocol_name(function['name'])}"]
-    if description := str(function.get("description") or "").strip():
+    lines = [f"## {protocol_name(tool.name)}"]
+    if description := str(tool.description or "").strip():
         lines.append(escape_protocol(description))
-    return "\n".join([*lines, "Arguments:", *describe_parameters(function.get("parameters"))])
+    return "\n".join([*lines, "Arguments:", *describe_parameters(tool.parameters)])
 
 
-def _render_example(functions: Sequence[Mapping[str, Any]], choice: Choice) -> str:
+def _render_example(tools: Sequence[Tool], choice: Choice) -> str:
     """Render a call of the first tool that may be called, preferably one with arguments."""
-    allowed = [each for each in functions if choice.allows(each["name"])] or functions
-    with_arguments = [each for each in allowed if each.get("parameters")]
+    allowed = [tool for tool in tools if choice.allows(tool.name)] or tools
+    with_arguments = [tool for tool in allowed if tool.parameters]
     example = (with_arguments or allowed)[0]
-    name = protocol_name(example["name"])
-    call = render_tool_call(name, sample_arguments(example.get("parameters")))
+    name = protocol_name(example.name)
+    call = render_tool_call(name, sample_arguments(example.parameters))
     return f"A call of {name} looks like this:\n\n{call}"
 
 

@@ -50,7 +50,7 @@ from langchain_gemini_tools.wire.history import split_system
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
 from langchain_gemini_tools.wire.response import StreamParser, without_valid_calls
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
-from langchain_gemini_tools.wire.tools.findings import CHARACTERS_PER_TOKEN
+from langchain_gemini_tools.wire.tools.tool import CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,11 +118,11 @@ def render_instructions(invocation: Invocation) -> Instructions:
         InvalidInputError: The tools or options cannot work.
     """
     tools, choice = invocation.tools, invocation.tool_choice
-    named = {tool["function"]["name"]: tool for tool in tools if "function" in tool}
+    named = {tool.name: tool for tool in tools if tool.is_function}
     functions = {name: tool for name, tool in named.items() if choice.declares(name)}
     texts, generation = _render_output_format(invocation, names=list(functions))
     prompted = PromptedTools(
-        schemas={name: tool["function"].get("parameters") for name, tool in functions.items()},
+        schemas={name: tool.parameters for name, tool in functions.items()},
         choice=_prompted_choice(choice),
         expects_json=bool(texts),
     )
@@ -132,7 +132,7 @@ def render_instructions(invocation: Invocation) -> Instructions:
         generation = _with_stop(generation)
     rest = replace(
         invocation,
-        tools=tuple(tool for tool in tools if "function" not in tool),
+        tools=tuple(tool for tool in tools if not tool.is_function),
         tool_choice=ToolChoice(settings=_without_calling(choice.settings)),
         generation=generation,
     )
@@ -198,9 +198,9 @@ def measure_overhead(
         tokens=count_tokens("\n\n".join(instructions.texts)),
         is_exact=count is not None,
         by_tool={
-            tool["function"]["name"]: count_tokens(render_tool(tool["function"]))
+            tool.name: count_tokens(render_tool(tool))
             for tool in invocation.tools
-            if "function" in tool and tool["function"]["name"] in instructions.tools.schemas
+            if tool.is_function and tool.name in instructions.tools.schemas
         },
     )
 

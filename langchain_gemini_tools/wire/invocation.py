@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_gemini_tools.facts.models import Capabilities
-    from langchain_gemini_tools.wire.tools.declarations import SchemaForm
+    from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Invocation:
     capabilities: Capabilities
     vertexai: bool = False
 
-    tools: tuple[Mapping[str, Any], ...] = ()
+    tools: tuple[Tool, ...] = ()
     """Bound and checked."""
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     schema_form: SchemaForm = "json_schema"

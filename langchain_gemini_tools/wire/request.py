@@ -28,14 +28,13 @@ from langchain_gemini_tools.wire.generation import (
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
-from langchain_gemini_tools.wire.tools.builtin import uses_computer
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
-from langchain_gemini_tools.wire.tools.declarations import names_of_parameters, render_tools
 from langchain_gemini_tools.wire.tools.error_paths import name_places
 from langchain_gemini_tools.wire.tools.names import (
     function_names,
     names_by_wire_name,
 )
+from langchain_gemini_tools.wire.tools.tool import renamed_parameters_of, render_tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.contents import TurnRewriter
     from langchain_gemini_tools.wire.invocation import Invocation
+    from langchain_gemini_tools.wire.tools.tool import Tool
 
 
 _COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfig")
@@ -135,13 +135,13 @@ def render_request(
     tools, choice = invocation.tools, invocation.tool_choice
     capabilities = invocation.capabilities
     system, others = split_system(messages)
-    renamed = names_of_parameters(tools)
+    renamed = renamed_parameters_of(tools)
     reader = Reader(
         capabilities,
         invocation.model,
         vertexai=invocation.vertexai,
         parameter_names=renamed,
-        declared=function_names(tools) if any(map(uses_computer, tools)) else None,
+        declared=function_names(tools) if any(tool.uses_computer for tool in tools) else None,
         takes_server_parts=invocation.circulates_server_tools,
     )
     instruction = render_system(system)
@@ -184,7 +184,7 @@ def render_request(
 
 
 def _reply_context(
-    tools: Sequence[Mapping[str, Any]],
+    tools: Sequence[Tool],
     renamed: Mapping[str, Mapping[str, str]],
     invocation: Invocation,
 ) -> ResponseContext:
@@ -196,7 +196,7 @@ def _reply_context(
         parameter_names={
             tool: {wire: name for name, wire in names.items()} for tool, names in renamed.items()
         },
-        runs_remote_tools=any("mcpServers" in tool for tool in tools),
+        runs_remote_tools=any(tool.runs_mcp_servers for tool in tools),
         returns_failures=invocation.returns_failures,
         refuses_empty=invocation.rejects_empty,
     )

@@ -14,7 +14,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools import check_tools
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.emulator.rules import check
 from tests.integration_tests.mcp_servers import FILESYSTEM, GIT, SERVERS, TIME, Server
 from tests.integration_tests.test_recorded_declarations import comparable

@@ -14,8 +14,8 @@ import pytest
 
 from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_tools
 from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.recordings import Exchange, each_exchange, exchanges, require_recordings
 
 JsonObject = dict[str, Any]

@@ -16,7 +16,7 @@ from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.emulator.rules import check
 from tests.integration_tests.test_recorded_declarations import each_declaration
 from tests.unit_tests.emulator.asking import ask

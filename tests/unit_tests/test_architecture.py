@@ -232,7 +232,7 @@ def _rarely_needed(loaded: set[str]) -> set[str]:
     ours = (
         "prompted.prompt",
         "structured_output",
-        "wire.tools.binding",
+        "wire.tools.bind",
         "wire.schema.python_types",
     )
     rare = {"langchain_core.tools", "langchain_core.output_parsers.json", "jsonschema", "pytest"}

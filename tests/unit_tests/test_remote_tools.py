@@ -17,7 +17,7 @@ from mcp.types import ToolAnnotations
 
 from langchain_gemini_tools import ChatGemini, ToolLoop, tools_from_specs
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, calls, told
 from tests.unit_tests.tool_loop.scripted import call as asked
 from tests.unit_tests.wire.tools.test_dialects import BOUND, DIALECTS
@@ -68,9 +68,11 @@ THREE = ToolMessage('{"tool": "add", "sum": 3}', name="add", tool_call_id="1")
 @pytest.mark.parametrize("spec", REMOTE_DIALECTS.values(), ids=REMOTE_DIALECTS)
 def test_every_dialect_is_declared_as_the_specification_itself(spec: Any) -> None:
     [tool] = tools_from_specs([spec], add)
-    assert bind_tools([tool]) == [BOUND]
+    assert [*bind_tools([tool])] == [BOUND]
     for form in ("json_schema", "openapi"):
-        assert render_tools(bind_tools([tool]), form=form) == render_tools([BOUND], form=form)
+        assert render_tools(bind_tools([tool]), form=form) == render_tools(
+            bind_tools([BOUND]), form=form
+        )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_what_mcp_hints_at_is_kept(spec: Any) -> None:
 
 def test_a_tool_without_arguments_or_description_stays_without() -> None:
     [tool] = tools_from_specs([{"name": "ping"}], lambda name, args: [name, args])
-    assert bind_tools([tool]) == [{"type": "function", "function": {"name": "ping"}}]
+    assert [*bind_tools([tool])] == [{"type": "function", "function": {"name": "ping"}}]
     assert tool.args == {}
     assert tool.invoke({}) == ["ping", {}]
 

@@ -42,15 +42,6 @@ def is_builtin(key: str) -> bool:
     return camel(key) in BUILTIN_TOOLS
 
 
-def uses_computer(tool: Mapping[str, Any]) -> bool:
-    """Whether this bound tool is computer use: declared like a tool of Google's, run by the user.
-
-    Its calls come as those of functions that nobody declared:
-    https://ai.google.dev/gemini-api/docs/computer-use
-    """
-    return "computerUse" in tool
-
-
 def render_builtin(key: str, settings: Any) -> dict[str, Any]:
     """One built-in tool as the wire spells it; no settings are empty settings."""
     return {camel(key): {} if settings is None else camel_keys(settings)}

@@ -18,6 +18,7 @@ from langchain_gemini_tools.wire.tools.names import function_names, names_by_wir
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.facts.models import Capabilities
+    from langchain_gemini_tools.wire.tools.tool import Tool
 
 _MODES = {
     "auto": "AUTO",
@@ -57,7 +58,7 @@ class ToolChoice:
 
 def resolve_tool_choice(
     choice: Any,
-    bound: Sequence[Mapping[str, Any]],
+    bound: Sequence[Tool],
     capabilities: Capabilities,
     tool_config: Any = None,
 ) -> ToolChoice:
@@ -71,6 +72,8 @@ def resolve_tool_choice(
         InvalidOptionError: It has no meaning, the two contradict each other, or a call is demanded
             and there is no function to call.
     """
+    if isinstance(choice, ToolChoice) and not tool_config:
+        return choice
     resolved = _combine(_read(choice, bound), _read_config(_plain(tool_config) or {}, bound))
     if resolved.mode == "VALIDATED" and not capabilities.validates_calls:
         resolved = replace(resolved, mode="AUTO")
@@ -109,11 +112,13 @@ def _combine(choice: ToolChoice, config: ToolChoice) -> ToolChoice:
     )
 
 
-def _read(choice: Any, bound: Sequence[Mapping[str, Any]]) -> ToolChoice:
+def _read(choice: Any, bound: Sequence[Tool]) -> ToolChoice:
     choice = _plain(choice)
     match choice:
         case None | False | "" | []:
             return ToolChoice()
+        case ToolChoice():
+            return choice
         case True:
             return ToolChoice("ANY")
         case str():
@@ -135,14 +140,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _read_word(word: str, bound: Sequence[Mapping[str, Any]]) -> ToolChoice:
+def _read_word(word: str, bound: Sequence[Tool]) -> ToolChoice:
     # A bound tool's name beats a word: a tool may be called "any".
     if word not in function_names(bound) and word.lower() in _MODES:
         return ToolChoice(_MODES[word.lower()])
     return ToolChoice("ANY", _known_names([word], bound))
 
 
-def _known_names(names: Sequence[Any], bound: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _known_names(names: Sequence[Any], bound: Sequence[Tool]) -> tuple[str, ...]:
     if not names:
         return ()
     known = function_names(bound)
@@ -167,7 +172,7 @@ def _name_in(choice: Mapping[str, Any]) -> Any:
     return function.get("name") if isinstance(function, Mapping) else choice.get("name")
 
 
-def _read_mapping(choice: Mapping[str, Any], bound: Sequence[Mapping[str, Any]]) -> ToolChoice:
+def _read_mapping(choice: Mapping[str, Any], bound: Sequence[Tool]) -> ToolChoice:
     keys = {camel(key) for key in choice}
     if keys & {"functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations"}:
         return _read_config(choice, bound)
@@ -187,7 +192,7 @@ def _read_mapping(choice: Mapping[str, Any], bound: Sequence[Mapping[str, Any]])
     raise InvalidOptionError(f"tool_choice={dict(choice)!r} is not understood.")
 
 
-def _read_config(config: Mapping[str, Any], bound: Sequence[Mapping[str, Any]]) -> ToolChoice:
+def _read_config(config: Mapping[str, Any], bound: Sequence[Tool]) -> ToolChoice:
     """A whole `toolConfig`, in either key case."""
     spelled = {camel(key): value for key, value in config.items() if value is not None}
     unknown = spelled.keys() - gemini.ToolConfig.__annotations__.keys()
@@ -198,9 +203,7 @@ def _read_config(config: Mapping[str, Any], bound: Sequence[Mapping[str, Any]]) 
     return replace(choice, settings={**choice.settings, **settings})
 
 
-def _read_calling_config(
-    config: Mapping[str, Any], bound: Sequence[Mapping[str, Any]]
-) -> ToolChoice:
+def _read_calling_config(config: Mapping[str, Any], bound: Sequence[Tool]) -> ToolChoice:
     spelled = {camel(key): value for key, value in config.items() if value is not None}
     names = _known_names(spelled.pop("allowedFunctionNames", None) or (), bound)
     choice = _read_mode(spelled.pop("mode", None))
@@ -224,7 +227,7 @@ def _read_mode(mode: Any) -> ToolChoice:
 
 def render_tool_config(
     choice: ToolChoice,
-    bound: Sequence[Mapping[str, Any]],
+    bound: Sequence[Tool],
     capabilities: Capabilities,
     *,
     vertexai: bool = False,
@@ -247,7 +250,7 @@ def render_tool_config(
     if calling and function_names(bound):
         # "Function calling config is set without function_declarations." is a 400.
         config["functionCallingConfig"] = calling
-    combined = bool(function_names(bound)) and any("function" not in tool for tool in bound)
+    combined = bool(function_names(bound)) and any(not tool.is_function for tool in bound)
     circulates = capabilities.combines_builtin_tools_with_functions and not vertexai
     if config.get(_FLAG) and not circulates:
         where = "Vertex AI" if vertexai else "this model"

@@ -7,7 +7,6 @@ that say the same, so that checking bound tools again is cheap.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,11 +16,8 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.schema.render import loosen_loops
-from langchain_gemini_tools.wire.tools.builtin import uses_computer
-from langchain_gemini_tools.wire.tools.declarations import BoundTool
 from langchain_gemini_tools.wire.tools.names import (
     names_by_wire_name,
-    render_name,
     render_parameter_name,
 )
 from langchain_gemini_tools.wire.tools.parameters import parameter_names
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_gemini_tools.facts.models import Capabilities
-    from langchain_gemini_tools.wire.tools.declarations import SchemaForm
+    from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
 MAX_FUNCTIONS = 512
 MAX_DEPTH = 32
@@ -39,7 +35,6 @@ MAX_DEPTH = 32
 DEEP = 8
 MANY_FUNCTIONS = 100
 LARGE_SET_TOKENS = 20_000
-CHARACTERS_PER_TOKEN = 4
 
 _IN_SCHEMA_MESSAGE = {"pattern", "minLength", "maxLength", "minProperties", "maxProperties"}
 _NOT_ENFORCED = _IN_SCHEMA_MESSAGE | {
@@ -90,7 +85,7 @@ class Finding:
 
 
 def find_problems(
-    bound: Sequence[Mapping[str, Any]],
+    bound: Sequence[Tool],
     capabilities: Capabilities,
     *,
     by_prompt: bool = False,
@@ -114,7 +109,7 @@ def find_problems(
     return sorted(dict.fromkeys(found), key=lambda finding: finding.level)
 
 
-def refuse_unusable_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capabilities) -> None:
+def refuse_unusable_tools(bound: Sequence[Tool], capabilities: Capabilities) -> None:
     """Refuse, by name, what the API would refuse by number.
 
     Raises:
@@ -128,19 +123,15 @@ def refuse_unusable_tools(bound: Sequence[Mapping[str, Any]], capabilities: Capa
         raise InvalidToolError(" ".join(map(str, dict.fromkeys(found))))
 
 
-def _set_findings(
-    bound: Sequence[Mapping[str, Any]], capabilities: Capabilities
-) -> Iterator[Finding]:
+def _set_findings(bound: Sequence[Tool], capabilities: Capabilities) -> Iterator[Finding]:
     """Errors of the tools together."""
     if len(names_by_wire_name(bound)) == len(bound) <= MAX_FUNCTIONS:
         return  # nothing but functions, each with a name of its own
-    functions: dict[str, Mapping[str, Any]] = {}
+    functions: dict[str, Tool] = {}
     for tool in bound:
-        if function := tool.get("function"):
-            name = function["name"]
-            if functions.setdefault(name, function) != function:
-                message = "two tools have this name; names have to be different."
-                yield Finding("error", "duplicate_name", name, None, message)
+        if tool.is_function and functions.setdefault(tool.name, tool) != tool:
+            message = "two tools have this name; names have to be different."
+            yield Finding("error", "duplicate_name", tool.name, None, message)
     names = list(functions)
     if len(names_by_wire_name(bound)) < len(names):
         message = "two of them have the same name after renaming; rename one."
@@ -152,11 +143,11 @@ def _set_findings(
 
 
 def _builtin_findings(
-    bound: Sequence[Mapping[str, Any]], functions: list[str], capabilities: Capabilities
+    bound: Sequence[Tool], functions: list[str], capabilities: Capabilities
 ) -> Iterator[Finding]:
     """Errors of tools that run on Google's side, on a model that does not take them so."""
-    builtin = [tool for tool in bound if "function" not in tool]
-    served = [tool for tool in builtin if not uses_computer(tool)]
+    builtin = [tool for tool in bound if not tool.is_function]
+    served = [tool for tool in builtin if not tool.uses_computer]
     if builtin and not capabilities.calls_functions:
         message = (
             f"this model takes no tools of the API ({_keys(builtin)}). Give functions, or use a "
@@ -171,23 +162,21 @@ def _builtin_findings(
         yield Finding("error", "not_together", None, None, message)
 
 
-def _keys(builtin: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(snake(key) for tool in builtin for key in tool)
+def _keys(builtin: Sequence[Tool]) -> str:
+    return ", ".join(snake(tool.name) for tool in builtin)
 
 
-def _size_findings(bound: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+def _size_findings(bound: Sequence[Tool]) -> Iterator[Finding]:
     """Warnings about what all declarations cost together, with numbers."""
-    names = [tool["function"]["name"] for tool in bound if "function" in tool]
-    tokens = sum(declaration_tokens(tool) for tool in bound)
+    names = [tool.name for tool in bound if tool.is_function]
+    tokens = sum(tool.token_estimate for tool in bound)
     if len(names) > MANY_FUNCTIONS:
         message = f"{len(names)} functions are declared; models choose better among few."
         yield Finding("warning", "many_tools", None, None, message)
     if tokens > LARGE_SET_TOKENS:
-        largest = sorted(bound, key=declaration_tokens, reverse=True)[:3]
+        largest = sorted(bound, key=lambda tool: tool.token_estimate, reverse=True)[:3]
         shown = ", ".join(
-            f"{tool['function']['name']} {declaration_tokens(tool)}"
-            for tool in largest
-            if "function" in tool
+            f"{tool.name} {tool.token_estimate}" for tool in largest if tool.is_function
         )
         message = (
             f"the declarations are about {tokens} tokens, sent with every request (the largest: "
@@ -196,47 +185,34 @@ def _size_findings(bound: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
         yield Finding("warning", "large_set", None, None, message)
 
 
-def declaration_tokens(tool: Mapping[str, Any]) -> int:
-    """About how many tokens a tool's declaration costs in every request."""
-    return len(_text(tool)) // CHARACTERS_PER_TOKEN
-
-
-def _tool_findings(tool: Mapping[str, Any], *, takes_json_schema: bool) -> Iterator[Finding]:
+def _tool_findings(tool: Tool, *, takes_json_schema: bool) -> Iterator[Finding]:
     """What there is to say about one tool, in the form of schemas that is sent."""
-    if "function" in tool:
-        yield from _findings_in(_text(tool), takes_json_schema=takes_json_schema)
-    for parameter in tool.swallowed if isinstance(tool, BoundTool) else ():
+    if tool.is_function:
+        yield from _findings_in(tool, takes_json_schema=takes_json_schema)
+    for parameter in tool.lost_parameters:
         message = (
             "LangChain's StructuredTool keeps this name for itself: it never reaches the tool."
         )
-        yield Finding("warning", "swallowed", tool["function"]["name"], parameter, message)
+        yield Finding("warning", "swallowed", tool.name, parameter, message)
 
 
 @lru_cache(maxsize=1024)
-def _findings_in(text: str, *, takes_json_schema: bool) -> tuple[Finding, ...]:
-    return tuple(_function_findings(json.loads(text)["function"], takes_json_schema))
-
-
-def _text(tool: Mapping[str, Any]) -> str:
-    if not isinstance(tool, BoundTool):
-        return json.dumps(tool, ensure_ascii=False)
-    if tool.text is None:
-        tool.text = json.dumps(tool, ensure_ascii=False)
-    return tool.text
+def _findings_in(tool: Tool, *, takes_json_schema: bool) -> tuple[Finding, ...]:
+    return tuple(_function_findings(tool, takes_json_schema))
 
 
 def _function_findings(
-    function: Mapping[str, Any],
+    tool: Tool,
     takes_json_schema: bool,  # noqa: FBT001
 ) -> Iterator[Finding]:
-    name = function["name"]
-    if not function.get("description"):
+    name = tool.name
+    if not tool.description:
         message = "it has no description, so the model has to guess what it does."
         yield Finding("warning", "no_description", name, None, message)
-    if render_name(name) != name:
-        message = f"the API does not take this name; the model sees {render_name(name)!r}."
+    if tool.wire_name != name:
+        message = f"the API does not take this name; the model sees {tool.wire_name!r}."
         yield Finding("warning", "renamed", name, None, message)
-    schema = function.get("parameters") or {}
+    schema = tool.parameters or {}
     yield from _parameter_findings(name, schema)
     sent = loosen_loops(schema) if takes_json_schema else schema
     yield from _schema_findings(name, sent)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
+
+    from langchain_gemini_tools.wire.tools.tool import Tool
 
 MAX_NAME_LENGTH = 64
 _HASH_LENGTH = 8
@@ -52,11 +54,11 @@ def _renamed(name: str, bad: re.Pattern[str]) -> str:
     return f"{readable[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}_{digest}"
 
 
-def function_names(bound: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The bound functions' names as the user gave them, in order; built-in tools have none."""
-    return [tool["function"]["name"] for tool in bound if "function" in tool]
+def function_names(tools: Iterable[Tool]) -> list[str]:
+    """Return the functions' names as the user gave them, in order, without built-in tools."""
+    return [tool.name for tool in tools if tool.is_function]
 
 
-def names_by_wire_name(bound: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """For every bound function, its name on the wire and the user's name for it."""
-    return {render_name(name): name for name in function_names(bound)}
+def names_by_wire_name(tools: Iterable[Tool]) -> dict[str, str]:
+    """Return the user's name of every function by its name on the wire."""
+    return {tool.wire_name: tool.name for tool in tools if tool.is_function}

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.wire.tools.declarations import bind_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools
 from tests.emulator.ask import Ask
 from tests.emulator.brain import think
 from tests.emulator.models import Model

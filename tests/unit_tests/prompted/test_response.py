@@ -23,6 +23,7 @@ from langchain_gemini_tools.prompted.response import (
     find_failure,
     parse_message,
 )
+from langchain_gemini_tools.wire.tools.tool import Tool
 
 Json = dict[str, Any]
 
@@ -313,8 +314,7 @@ SCHEMAS = st.recursive(
 def test_the_example_of_a_prompt_is_a_valid_call_of_the_users_tool(properties: Json) -> None:
     schema: Json = {"type": "object", "properties": properties, "required": [*properties]}
     assert find_mismatch(sample_arguments(schema), schema) is None
-    function = {"name": "f", "parameters": schema}
-    prompt = render_tool_prompt([{"function": function}], Choice())
+    prompt = render_tool_prompt([Tool("f", parameters=schema)], Choice())
     example = f"TOOL_CALL: f({json.dumps(sample_arguments(schema), ensure_ascii=False)})"
     assert example in prompt.splitlines()
 

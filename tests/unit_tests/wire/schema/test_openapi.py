@@ -16,7 +16,7 @@ from langchain_gemini_tools.wire.schema.openapi import (
     render_openapi_parameters,
     render_openapi_schema,
 )
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.emulator.rules import check
 from tests.unit_tests.emulator.asking import ask
 from tests.unit_tests.wire.schema.test_meaning import (

@@ -27,13 +27,13 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import TypedDict
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools.declarations import bind_tool
+from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 Function = dict[str, Any]
 
 
 def bound_function(tool: Any) -> Function:
-    [bound] = bind_tool(tool)
+    [bound] = bind_tools([tool])
     function: Function = bound["function"]
     return function
 
@@ -193,7 +193,7 @@ def test_a_method_of_a_builtin_type_is_a_tool_or_refused() -> None:
     assert bound_function(len)["name"] == "len"
     for refused in (str.upper, max):
         with pytest.raises(InvalidToolError, match=refused.__name__):
-            bind_tool(refused)
+            bind_tools([refused])
 
 
 class Desk:
@@ -405,7 +405,7 @@ def test_an_annotation_that_is_not_defined_is_named() -> None:
         """Odd."""
 
     with pytest.raises(InvalidToolError, match=r"'odd'.*'Unknown' is not defined"):
-        bind_tool(odd)
+        bind_tools([odd])
 
 
 def test_a_docstring_that_speaks_of_other_arguments_is_taken_as_it_is() -> None:
@@ -445,9 +445,9 @@ def test_what_json_cannot_hold_is_refused_by_name() -> None:
         x: weakref.ref[Any]
 
     with pytest.raises(InvalidToolError, match="odd has no JSON schema"):
-        bind_tool(odd)
+        bind_tools([odd])
     with pytest.raises(InvalidToolError, match="Odd has no JSON schema"):
-        bind_tool(Odd)
+        bind_tools([Odd])
 
 
 def test_the_classs_word_on_other_fields_is_kept() -> None:
@@ -640,8 +640,8 @@ def test_a_runnable_is_taken_as_a_tool_and_only_so() -> None:
     runnable = RunnableLambda(lambda given: given["city"])
     given = runnable.as_tool(name="f", description="F.", arg_types={"city": str})
     assert bound_function(given) == {"name": "f", "description": "F.", "parameters": CITY}
-    with pytest.raises(InvalidToolError, match=r"by `\.as_tool\("):
-        bind_tool(runnable)
+    with pytest.raises(InvalidToolError, match=r"call `\.as_tool\("):
+        bind_tools([runnable])
 
 
 def test_a_changed_tool_is_read_again() -> None:
@@ -665,8 +665,8 @@ def test_what_was_read_once_keeps_nothing_alive() -> None:
         class ShortLived(BaseModel):
             x: int
 
-        bind_tool(short_lived)
-        bind_tool(ShortLived)
+        bind_tools([short_lived])
+        bind_tools([ShortLived])
         return weakref.ref(short_lived), weakref.ref(ShortLived)
 
     references = make()

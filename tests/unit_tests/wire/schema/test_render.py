@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from langchain_gemini_tools import check_tools
 from langchain_gemini_tools.wire.schema.clean import clean_schema
 from langchain_gemini_tools.wire.schema.render import loosen_loops
-from langchain_gemini_tools.wire.tools.declarations import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.emulator.refusal import Refusal
 from tests.emulator.rules.json_schemas import check_json_schema
 

@@ -8,7 +8,7 @@ import pytest
 from google.genai import types
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools.declarations import bind_tool
+from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 GIVEN: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "by its name": ("google_search", [{"googleSearch": {}}]),
@@ -73,7 +73,7 @@ GIVEN: dict[str, tuple[Any, list[dict[str, Any]]]] = {
 def test_a_builtin_tool_is_bound_as_gemini_spells_it(
     given: Any, bound: list[dict[str, Any]]
 ) -> None:
-    assert bind_tool(given) == bound
+    assert [*bind_tools([given])] == bound
 
 
 @pytest.mark.parametrize(
@@ -91,18 +91,18 @@ def test_a_builtin_tool_is_bound_as_gemini_spells_it(
 )
 def test_another_vendors_tool_is_refused_with_the_way_out(foreign: Any, own: str) -> None:
     with pytest.raises(InvalidToolError, match=rf'Gemini\'s own is \{{"{own}": \{{\}}\}}'):
-        bind_tool(foreign)
+        bind_tools([foreign])
 
 
 def test_another_vendors_tool_that_gemini_has_not_is_refused() -> None:
     with pytest.raises(InvalidToolError, match="Gemini has none like it"):
-        bind_tool({"type": "image_generation"})
+        bind_tools([{"type": "image_generation"}])
     with pytest.raises(InvalidToolError, match="Gemini has none like it"):
-        bind_tool({"type": "custom", "name": "free_text", "format": {"type": "text"}})
+        bind_tools([{"type": "custom", "name": "free_text", "format": {"type": "text"}}])
 
 
 def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidToolError, match=r"'google_serch'.*google_search, google_maps"):
-        bind_tool({"google_serch": {}})
+        bind_tools([{"google_serch": {}}])
     with pytest.raises(InvalidToolError, match="'google_serch'"):
-        bind_tool({"url_context": {}, "google_serch": {}})
+        bind_tools([{"url_context": {}, "google_serch": {}}])

@@ -14,8 +14,8 @@ from langchain_gemini_tools.wire.tools.choice import (
     render_tool_config,
     resolve_tool_choice,
 )
-from langchain_gemini_tools.wire.tools.declarations import bind_tools
 from langchain_gemini_tools.wire.tools.names import render_name
+from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 GEMINI_3 = capabilities_of("gemini-3-flash-preview")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools.declarations import bind_tool
+from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 DESCRIPTION = "The weather of a city."
 SCHEMA: dict[str, Any] = {
@@ -174,15 +174,15 @@ DIALECTS: dict[str, Any] = {
 @pytest.mark.parametrize("given", DIALECTS.values(), ids=DIALECTS)
 def test_a_dialect(given: Any) -> None:
     before = copy.deepcopy(given)
-    assert bind_tool(given) == [BOUND]
+    assert [*bind_tools([given])] == [BOUND]
     assert given == before
 
 
 @pytest.mark.parametrize("given", DIALECTS.values(), ids=DIALECTS)
 def test_what_is_bound_is_bound_to_itself(given: Any) -> None:
-    [bound] = bind_tool(given)
-    assert bind_tool(bound) == [bound]
-    assert bind_tool(json.loads(json.dumps(bound))) == [bound]
+    [bound] = bind_tools([given])
+    assert [*bind_tools([bound])] == [bound]
+    assert [*bind_tools([bound.to_dict()])] == [bound]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_what_is_bound_is_bound_to_itself(given: Any) -> None:
     ],
 )
 def test_a_type_in_the_words_of_python_is_read(said: str, sent: Any) -> None:
-    [bound] = bind_tool({"name": "f", "parameter_definitions": {"a": {"type": said}}})
+    [bound] = bind_tools([{"name": "f", "parameter_definitions": {"a": {"type": said}}}])
     assert bound["function"]["parameters"] == {"type": "object", "properties": {"a": sent}}
 
 
@@ -216,7 +216,7 @@ def test_a_type_in_the_words_of_python_is_read(said: str, sent: Any) -> None:
     ],
 )
 def test_arguments_may_have_the_names_of_keywords(names: Any) -> None:
-    [bound] = bind_tool({"name": "f", "parameters": names})
+    [bound] = bind_tools([{"name": "f", "parameters": names}])
     assert bound["function"]["parameters"] == {"type": "object", "properties": names}
 
 
@@ -230,8 +230,8 @@ def test_arguments_may_have_the_names_of_keywords(names: Any) -> None:
     ],
 )
 def test_a_schema_without_a_type_is_no_mapping_of_names(schema: Any) -> None:
-    assert bind_tool({"name": "f", "parameters": schema}) == bind_tool(
-        {"name": "f", "parameters": {"type": "object", **schema}}
+    assert bind_tools([{"name": "f", "parameters": schema}]) == bind_tools(
+        [{"name": "f", "parameters": {"type": "object", **schema}}]
     )
 
 
@@ -243,18 +243,18 @@ def with_default(days: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("given", [get_weather, tool(get_weather, parse_docstring=True)])
 def test_a_python_function_says_the_same_and_its_default(given: Any) -> None:
-    assert bind_tool(given) == [with_default(1)]
+    assert [*bind_tools([given])] == [with_default(1)]
 
 
 def test_a_pydantic_class_says_the_same_under_its_own_name() -> None:
     required = {**SCHEMA, "required": ["city", "days"]}
     function = {"name": "GetWeather", "description": DESCRIPTION, "parameters": required}
-    assert bind_tool(GetWeather) == [{"type": "function", "function": function}]
+    assert [*bind_tools([GetWeather])] == [{"type": "function", "function": function}]
 
 
 def test_a_typed_dict_says_the_same_under_its_own_name() -> None:
     function = {"name": "Forecast", "description": DESCRIPTION, "parameters": SCHEMA}
-    assert bind_tool(Forecast) == [{"type": "function", "function": function}]
+    assert [*bind_tools([Forecast])] == [{"type": "function", "function": function}]
 
 
 def test_several_declarations_are_several_tools() -> None:
@@ -262,7 +262,7 @@ def test_several_declarations_are_several_tools() -> None:
         "functionDeclarations": [{"name": "a"}, get_weather, {"name": "b"}],
         "googleSearch": {},
     }
-    assert bind_tool(tool) == [
+    assert [*bind_tools([tool])] == [
         {"type": "function", "function": {"name": "a"}},
         with_default(1),
         {"type": "function", "function": {"name": "b"}},
@@ -288,14 +288,14 @@ RESPONSE = {"type": "object", "properties": {"celsius": {"type": "number"}}}
     ],
 )
 def test_a_response_schema_is_kept(given: Any) -> None:
-    assert bind_tool(given) == [
+    assert [*bind_tools([given])] == [
         {"type": "function", "function": {"name": "f", "response_schema": RESPONSE}}
     ]
 
 
 def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "default": None}}}
-    [bound] = bind_tool(types.FunctionDeclaration(name="f", parameters_json_schema=schema))
+    [bound] = bind_tools([types.FunctionDeclaration(name="f", parameters_json_schema=schema)])
     assert bound["function"]["parameters"] == schema
 
 
@@ -326,4 +326,4 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
 )
 def test_what_cannot_be_told_is_refused_with_its_name(given: Any, reason: str) -> None:
     with pytest.raises(InvalidToolError, match=reason):
-        bind_tool(given)
+        bind_tools([given])

@@ -11,13 +11,12 @@ from langchain_core.tools import StructuredTool
 from langchain_gemini_tools import ChatGemini, check_tools, tools_from_specs
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
-from langchain_gemini_tools.wire.tools.declarations import BoundTool, bind_tools
 from langchain_gemini_tools.wire.tools.findings import (
     Finding,
-    declaration_tokens,
     find_problems,
     refuse_unusable_tools,
 )
+from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 GEMINI_3 = capabilities_of("gemini-3-flash-preview")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
@@ -354,7 +353,7 @@ def test_many_functions_with_the_number() -> None:
 
 def test_a_large_set_with_what_it_costs_and_who_costs_most() -> None:
     tools = [tool(f"f{n}", description="x" * 20_000 * n) for n in range(1, 5)]
-    tokens = [declaration_tokens(bound) for bound in bind_tools(tools)]
+    tokens = [bound.token_estimate for bound in bind_tools(tools)]
     assert tokens == pytest.approx([5_000 * n for n in range(1, 5)], rel=0.01)
     assert found(*tools) == [
         Finding(
@@ -370,7 +369,7 @@ def test_a_large_set_with_what_it_costs_and_who_costs_most() -> None:
 
 def test_letters_cost_the_same_in_every_alphabet() -> None:
     [latin, cyrillic] = bind_tools([tool(description="a" * 400), tool(description="я" * 400)])
-    assert declaration_tokens(latin) == declaration_tokens(cyrillic)
+    assert latin.token_estimate == cyrillic.token_estimate
 
 
 def test_builtin_tools_and_functions_on_a_model_that_takes_them_apart() -> None:
@@ -454,16 +453,6 @@ def test_a_warning_is_logged_once_however_often_the_tools_are_bound(
         "Tool 'find', parameter 'q': 'pattern' is sent, but Gemini does not promise to follow it: "
         "check it.",
     ]
-
-
-def test_what_is_known_of_a_bound_tool_is_not_looked_for_again() -> None:
-    [bound] = bind_tools([tool(q={"type": "string", "pattern": "^a"})])
-    assert isinstance(bound, BoundTool)
-    first = find_problems([bound], GEMINI_3)
-    # The tool is known by now: what is changed behind its back is not seen.
-    bound["function"]["parameters"]["properties"]["e"] = {"enum": []}
-    refuse_unusable_tools([bound], GEMINI_3)
-    assert find_problems([bound], GEMINI_3) == first
 
 
 def test_a_binding_hands_over_the_tools_that_it_knows() -> None:

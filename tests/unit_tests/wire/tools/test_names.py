@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name, render_name
+from langchain_gemini_tools.wire.tools.tool import Tool
 
 VALID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
@@ -44,10 +44,10 @@ def test_names_that_differ_in_a_replaced_character_stay_apart() -> None:
 
 
 def test_the_bound_tools_lead_back_to_the_users_names() -> None:
-    bound: list[dict[str, Any]] = [
-        {"type": "function", "function": {"name": "Get weather"}},
-        {"googleSearch": {}},
-        {"type": "function", "function": {"name": "search"}},
+    bound = [
+        Tool("Get weather"),
+        Tool("googleSearch", builtin={"googleSearch": {}}),
+        Tool("search"),
     ]
     assert function_names(bound) == ["Get weather", "search"]
     assert names_by_wire_name(bound) == {"Get_weather_498ebfb0": "Get weather", "search": "search"}

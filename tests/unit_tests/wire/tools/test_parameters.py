@@ -9,13 +9,13 @@ from jsonschema import Draft202012Validator
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
-from langchain_gemini_tools.wire.tools.declarations import (
-    bind_tools,
-    names_of_parameters,
-    render_tools,
-)
 from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unusable_tools
 from langchain_gemini_tools.wire.tools.names import render_parameter_name
+from langchain_gemini_tools.wire.tools.tool import (
+    bind_tools,
+    renamed_parameters_of,
+    render_tools,
+)
 
 GEMINI_3 = capabilities_of("gemini-3-flash-preview")
 TEXT = {"type": "string"}
@@ -132,7 +132,7 @@ def test_a_definition_is_renamed_where_it_is_about_the_arguments_only() -> None:
 def test_a_renamed_parameter_of_a_choice_leads_back_and_is_told() -> None:
     schema = {"type": "object", **SCHEMAS["a choice of objects"]}
     bound = bind_tools([{"name": "find", "description": "Finds.", "parameters": schema}])
-    assert names_of_parameters(bound) == {"find": {"user-id": ID}}
+    assert renamed_parameters_of(bound) == {"find": {"user-id": ID}}
     told = [(item.code, item.parameter) for item in find_problems(bound, GEMINI_3)]
     assert told == [("renamed", "user-id")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import pickle
 import re
@@ -14,13 +15,14 @@ from langchain_core.tools import StructuredTool
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
-from langchain_gemini_tools.wire.tools.declarations import (
-    bind_tool,
-    bind_tools,
-    render_tools,
-)
 from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
 from langchain_gemini_tools.wire.tools.names import render_parameter_name
+from langchain_gemini_tools.wire.tools.tool import (
+    Tool,
+    bind_tools,
+    plain_tools,
+    render_tools,
+)
 
 GEMINI_3 = capabilities_of("gemini-3-flash-preview")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
@@ -29,40 +31,77 @@ WEATHER = {"name": "get_weather", "description": "The weather.", "parameters": C
 SEARCH: dict[str, Any] = {"google_search": {}}
 
 
-def test_a_bound_tool_is_a_plain_dict_in_every_way() -> None:
-    [bound] = bind_tool(WEATHER)
+def test_a_bound_tool_reads_like_a_plain_dict() -> None:
+    [bound] = bind_tools([WEATHER])
     plain = {"type": "function", "function": WEATHER}
     assert bound == plain
+    assert plain == bound
+    assert bound.to_dict() == plain
+    assert dict(bound) == plain
+    assert (bound["type"], bound.get("name"), len(bound)) == ("function", None, 2)
     assert repr(bound) == repr(plain)
-    assert json.loads(json.dumps(bound)) == plain
-    assert type(pickle.loads(pickle.dumps(bound))) is dict
-    assert pickle.loads(pickle.dumps(bound)) == plain
-    assert type(copy.deepcopy(bound)) is dict
-    assert copy.deepcopy(bound) == plain
+    assert json.loads(bound.text) == plain
 
 
-def test_a_bound_tool_is_not_looked_at_again() -> None:
-    [bound] = bind_tool(WEATHER)
-    [again] = bind_tool(bound)
+def test_a_builtin_tool_reads_like_its_own_dict() -> None:
+    [bound] = bind_tools([{"google_search": {"exclude_domains": ["a.com"]}}])
+    plain = {"googleSearch": {"excludeDomains": ["a.com"]}}
+    assert bound == plain
+    assert dict(bound) == plain
+    assert (len(bound), repr(bound)) == (1, repr(plain))
+    assert not bound.is_function
+
+
+def test_a_tool_is_a_value() -> None:
+    [bound] = bind_tools([WEATHER])
+    [other] = bind_tools([{"name": "now"}])
+    assert {bound, other, Tool("now")} == {bound, other}
+    assert copy.copy(bound) is copy.deepcopy(bound) is bound
+    twin = pickle.loads(pickle.dumps(bound))
+    assert type(twin) is Tool
+    assert (twin, hash(twin)) == (bound, hash(bound))
+    assert twin.declaration("openapi") == bound.declaration("openapi")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        bound.name = "other"  # type: ignore[misc]
+
+
+def test_a_bound_tool_is_returned_as_it_is() -> None:
+    bound = bind_tools([WEATHER, SEARCH])
+    assert [id(tool) for tool in bind_tools(bound)] == [id(tool) for tool in bound]
+
+
+def test_equal_specifications_share_one_tool_and_its_declaration() -> None:
+    [bound] = bind_tools([WEATHER])
+    [again] = bind_tools([copy.deepcopy(WEATHER)])
     assert again is bound
+    assert again.declaration("json_schema") is bound.declaration("json_schema")
 
 
-def test_a_copy_of_a_bound_tool_may_be_changed() -> None:
-    [bound] = bind_tool(WEATHER)
-    changed = copy.deepcopy(bound)
+def test_the_dict_of_a_tool_can_be_changed_and_bound_again() -> None:
+    [bound] = bind_tools([WEATHER])
+    changed = bound.to_dict()
     changed["function"]["parameters"]["properties"]["city"] = {"const": "Rome"}
-    [again] = bind_tool(changed)
+    bound["function"]["parameters"]["properties"]["city"] = {"const": "Oslo"}
+    [again] = bind_tools([changed])
     assert again["function"]["parameters"]["properties"] == {
         "city": {"type": "string", "enum": ["Rome"]}
     }
+    assert bound["function"] == WEATHER
 
 
-def test_nothing_of_the_callers_schema_is_shared() -> None:
+def test_a_tool_shares_nothing_with_the_schema_that_was_given() -> None:
     schema = copy.deepcopy(CITY)
-    [bound] = bind_tool({**WEATHER, "parameters": schema})
-    bound["function"]["parameters"]["properties"]["town"] = {}
-    assert schema == CITY
-    assert bind_tool({**WEATHER, "parameters": schema}) == bind_tool(WEATHER)
+    [bound] = bind_tools([{**WEATHER, "parameters": schema}])
+    schema["properties"]["town"] = {}  # type: ignore[index]
+    assert bound["function"] == WEATHER
+
+
+def test_options_are_shown_with_plain_tools() -> None:
+    bound = bind_tools([WEATHER, SEARCH])
+    shown = plain_tools({"tools": bound, "temperature": 0})
+    assert shown == {"tools": [*bound], "temperature": 0}
+    assert [type(tool) for tool in shown["tools"]] == [dict, dict]
+    assert plain_tools({"tools": [WEATHER]}) == {"tools": [WEATHER]}
 
 
 def test_a_tools_extras_say_what_it_answers() -> None:
@@ -75,7 +114,7 @@ def test_a_tools_extras_say_what_it_answers() -> None:
             "cache_control": {"type": "ephemeral"},
         },
     )
-    assert bind_tool(given) == [
+    assert [*bind_tools([given])] == [
         {"type": "function", "function": {**WEATHER, "response_schema": {"type": "string"}}}
     ]
 
@@ -87,16 +126,16 @@ def test_a_tools_extras_may_define_a_builtin_tool() -> None:
         args_schema=CITY,
         extras={"provider_tool_definition": {"google_search": {}}},
     )
-    assert bind_tool(given) == [{"googleSearch": {}}]
+    assert [*bind_tools([given])] == [{"googleSearch": {}}]
 
 
 @pytest.mark.parametrize(
     "given",
     [None, 5, "weather", object(), int, [WEATHER], list[int], int | None, Annotated[int, 5]],
 )
-def test_what_is_no_tool_is_refused_with_what_is_one(given: Any) -> None:
-    with pytest.raises(InvalidToolError, match=r"is no tool\. Give a function, a LangChain tool"):
-        bind_tool(given)
+def test_what_is_not_a_tool_is_rejected(given: Any) -> None:
+    with pytest.raises(InvalidToolError, match=r"is not a tool\. Give a function, a LangChain"):
+        bind_tools([given])
 
 
 def test_functions_go_into_one_tool_and_builtin_tools_follow() -> None:

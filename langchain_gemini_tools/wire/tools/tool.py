@@ -1,0 +1,241 @@
+"""A bound tool, and how bound tools are sent.
+
+`bind_tools` turns whatever the user gives into `Tool` values; how that is read is in `bind`. A tool
+never changes, so everything derived from it is computed once, however often it is sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from langchain_gemini_tools.wire.tools.names import render_name
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.tools.choice import ToolChoice
+
+SchemaForm = Literal["json_schema", "openapi"]
+"""How a schema is sent: as JSON Schema, or as the API's own Schema message."""
+
+CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tool(Mapping[str, Any]):
+    """A bound tool: a function that the model may call, or one of Gemini's built-in tools.
+
+    Frameworks and tracers read bound tools as dicts, so a tool is also a read-only mapping with the
+    content of `to_dict()`. Mapping access returns copies; the schemas in the attributes are shared
+    and must not be changed.
+    """
+
+    name: str
+    """The function's name as the user gave it, or the key of a built-in tool on the wire."""
+    description: str | None = None
+    parameters: gemini.JsonSchema | None = None
+    """The cleaned schema of the arguments; None for a function without arguments."""
+    response_schema: gemini.JsonSchema | None = None
+    builtin: gemini.JsonObject | None = None
+    """A built-in tool as it is sent, such as `{"googleSearch": {}}`; None for a function."""
+    lost_parameters: tuple[str, ...] = ()
+    """Parameters whose values LangChain does not pass on to the tool."""
+
+    @property
+    def is_function(self) -> bool:
+        """Whether this is a function, not one of Gemini's built-in tools."""
+        return self.builtin is None
+
+    @property
+    def uses_computer(self) -> bool:
+        """Whether this is computer use, which is declared like a built-in tool but run by the user.
+
+        The model calls its functions although none of them is declared:
+        https://ai.google.dev/gemini-api/docs/computer-use
+        """
+        return self.name == "computerUse" and not self.is_function
+
+    @property
+    def runs_mcp_servers(self) -> bool:
+        """Whether this lets the API itself call the tools of MCP servers."""
+        return self.name == "mcpServers" and not self.is_function
+
+    @property
+    def wire_name(self) -> str:
+        """The function's name as it is sent."""
+        return render_name(self.name)
+
+    @cached_property
+    def text(self) -> str:
+        """The JSON of `to_dict()`."""
+        shown = self._openai_dict() if self.builtin is None else self.builtin
+        return json.dumps(shown, ensure_ascii=False)
+
+    @property
+    def token_estimate(self) -> int:
+        """About how many tokens the declaration costs in every request."""
+        return len(self.text) // CHARACTERS_PER_TOKEN
+
+    @cached_property
+    def renamed_parameters(self) -> dict[str, str]:
+        """The parameters that have another name on the wire: the user's name -> the wire's."""
+        if not self.parameters:
+            return {}
+        from langchain_gemini_tools.wire.tools.parameters import renamed_parameters
+
+        return renamed_parameters(self.parameters)
+
+    def declaration(self, form: SchemaForm) -> gemini.FunctionDeclaration:
+        """Return the function's declaration, rendered once per form."""
+        return self._as_openapi if form == "openapi" else self._as_json_schema
+
+    @cached_property
+    def _as_json_schema(self) -> gemini.FunctionDeclaration:
+        from langchain_gemini_tools.wire.schema.render import render_json_schema
+
+        declaration = self._bare_declaration()
+        if parameters := self._sent_parameters():
+            declaration["parametersJsonSchema"] = render_json_schema(parameters)
+        if self.response_schema:
+            declaration["responseJsonSchema"] = render_json_schema(self.response_schema)
+        return declaration
+
+    @cached_property
+    def _as_openapi(self) -> gemini.FunctionDeclaration:
+        from langchain_gemini_tools.wire.schema.openapi import (
+            render_openapi_parameters,
+            render_openapi_schema,
+        )
+
+        declaration = self._bare_declaration()
+        parameters = self._sent_parameters()
+        if parameters and (schema := render_openapi_parameters(parameters)):
+            declaration["parameters"] = schema
+        if self.response_schema:
+            declaration["response"] = render_openapi_schema(self.response_schema)
+        return declaration
+
+    def _bare_declaration(self) -> gemini.FunctionDeclaration:
+        declaration: gemini.FunctionDeclaration = {"name": self.wire_name}
+        if self.description:
+            declaration["description"] = self.description
+        return declaration
+
+    def _sent_parameters(self) -> gemini.JsonSchema | None:
+        """The parameters' schema under names that the API accepts."""
+        if not self.parameters or not self.renamed_parameters:
+            return self.parameters
+        from langchain_gemini_tools.wire.tools.parameters import rename_parameters
+
+        return rename_parameters(self.parameters, self.renamed_parameters)
+
+    # As a dict
+
+    def to_dict(self) -> gemini.JsonObject:
+        """Return a copy as a plain dict: OpenAI's form of a function, or a built-in tool's own.
+
+        A function is `{"type": "function", "function": {"name", "description", "parameters",
+        "response_schema"}}`, without the fields that are not set.
+        """
+        plain: gemini.JsonObject = json.loads(self.text)
+        return plain
+
+    def _openai_dict(self) -> gemini.JsonObject:
+        described = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+            "response_schema": self.response_schema,
+        }
+        function = {key: value for key, value in described.items() if value is not None}
+        return {"type": "function", "function": function}
+
+    def __getitem__(self, key: str) -> Any:
+        return self.to_dict()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("type", "function") if self.builtin is None else self.builtin)
+
+    def __len__(self) -> int:
+        return 2 if self.builtin is None else len(self.builtin)
+
+    def __repr__(self) -> str:
+        return repr(self.to_dict())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Tool):
+            return self is other or self.text == other.text
+        return self.to_dict() == other
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+
+def bind_tools(tools: Iterable[object]) -> tuple[Tool, ...]:
+    """Bind tools in order: one `Tool` for each function and each built-in tool in them.
+
+    Tools that are bound already are returned as they are.
+
+    Args:
+        tools: Functions, LangChain tools, classes, dicts of any vendor, SDK objects, or `Tool`.
+
+    Raises:
+        InvalidToolError: One of them is not a tool, or Gemini has no form for it.
+    """
+    return tuple(bound for tool in tools for bound in _bind(tool))
+
+
+def _bind(tool: object) -> Sequence[Tool]:
+    if isinstance(tool, Tool):
+        return (tool,)
+    # Loads LangChain's tools and the reading of schemas, which a call without tools never needs.
+    from langchain_gemini_tools.wire.tools.bind import bind_tool
+
+    return bind_tool(tool)
+
+
+def plain_tools(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with bound tools as plain dicts, for tracers and serialization."""
+    tools = options.get("tools")
+    if not isinstance(tools, (list, tuple)):
+        return dict(options)
+    plain = [tool.to_dict() if isinstance(tool, Tool) else tool for tool in tools]
+    return {**options, "tools": plain}
+
+
+def render_tools(
+    tools: Sequence[Tool], choice: ToolChoice | None = None, form: SchemaForm = "json_schema"
+) -> list[gemini.Tool]:
+    """Render all functions as one tool, followed by each built-in tool.
+
+    A function that is bound twice is declared once. Functions that `choice` leaves out are not
+    declared: with AUTO the API accepts no allowed names.
+    """
+    functions = {tool.name: tool for tool in tools if tool.is_function}
+    declarations = [
+        tool.declaration(form)
+        for name, tool in functions.items()
+        if choice is None or choice.declares(name)
+    ]
+    rendered: list[gemini.Tool] = []
+    if declarations:
+        rendered.append({"functionDeclarations": declarations})
+    rendered.extend(dict(tool.builtin) for tool in tools if tool.builtin is not None)
+    return rendered
+
+
+def renamed_parameters_of(tools: Iterable[Tool]) -> dict[str, dict[str, str]]:
+    """Return the parameters with another name on the wire: tool's name -> user's -> wire's."""
+    return {tool.name: tool.renamed_parameters for tool in tools if tool.renamed_parameters}
