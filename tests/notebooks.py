@@ -27,7 +27,7 @@ _METADATA = {
     "language_info": {"name": "python"},
 }
 _NUMBER = r"\d(?:[\d.,]|#46;)*"  # mermaid text has its dots as #46;
-_TIME = re.compile(rf"\b{_NUMBER} ?m?s\b")
+_TIME = re.compile(rf"\b{_NUMBER} ?m?s\b|(?<![\d:])\d:\d\d:\d\d\b")
 _BAR = re.compile(r'(<span class="bar"><i style=")[^"]*')
 _COST = re.compile(rf"(?:\$|#36;){_NUMBER}|\b(?:free|n/a)\b")
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from langchain_gemini_tools import ChatGemini, RunClock
-from langchain_gemini_tools.demo.agent import MODEL, QUESTION
-from langchain_gemini_tools.demo.command import RECORDING, run
+from langchain_gemini_tools.demo.command import MODEL, QUESTION, RECORDING, run
 from langchain_gemini_tools.testing import cassette
 from tests.emulator import API_KEY, Emulator
 

@@ -1,4 +1,4 @@
-"""The agent behind `python -m langchain_gemini_tools`, and recordings that come with it."""
+"""The demo `python -m langchain_gemini_tools`, and the recordings of this package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HERE = Path(__file__).parent
 
 
 def recording(name: str) -> OpenCassette:
-    """A block that replays a recording of this package; with a key it talks to Gemini instead.
+    """Replay a recording of this package inside a `with` block; with a key, use Gemini instead.
 
     ```python
     with recording("first_agent"):
@@ -20,12 +20,12 @@ def recording(name: str) -> OpenCassette:
     ```
 
     Raises:
-        ValueError: There is no such recording.
+        ValueError: There is no recording of this name.
     """
     from langchain_gemini_tools.testing import cassette
 
     path = _HERE / f"{name}.yaml"
     if not path.exists():
         known = ", ".join(sorted(each.stem for each in _HERE.glob("*.yaml")))
-        raise ValueError(f"There is no recording {name!r}. There are: {known}.")
+        raise ValueError(f"There is no recording named {name!r}. Recordings: {known}.")
     return cassette(path, prefer_live=True)

@@ -1,4 +1,7 @@
-"""The command: which model answers, what is printed, and with which code it ends."""
+"""The command `python -m langchain_gemini_tools`, and its agent.
+
+The agent packs suitcases: two tools, parallel tool calls, a second turn of calls, an answer.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.chat_model import ChatGemini
-from langchain_gemini_tools.demo.agent import MODEL, QUESTION, make_agent, render_input
 from langchain_gemini_tools.display import RunClock, trace
-from langchain_gemini_tools.display.encoding import forgiving
-from langchain_gemini_tools.display.safe_text import clean, render_arguments
+from langchain_gemini_tools.display.safe_text import (
+    clean,
+    render_arguments,
+    replace_unencodable,
+)
 from langchain_gemini_tools.errors import GeminiToolsError
+from langchain_gemini_tools.tool_loop import ToolLoop
 from langchain_gemini_tools.tool_loop.events import LoopFinished, TextDelta, TurnFinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.tool_loop import ToolLoopResult
+
+MODEL = "gemini-3-flash-preview"
+QUESTION = "What should I pack for Oslo and Rome?"
+_INSTRUCTIONS = (
+    "You help people pack. Look up the weather of every city first, all at once. Then check once "
+    "which of the things you would recommend are in the wardrobe. Answer in three sentences."
+)
+_WEATHER = {"oslo": "-3 °C, snow", "rome": "17 °C, sun"}
+_WARDROBE = {"down jacket", "wool hat", "sunglasses", "umbrella", "rain coat", "light shirt"}
 
 RECORDING = Path(__file__).with_name("packing.yaml")
 _EXTRAS = "pip install 'langchain-gemini-tools[display,testing]'"
@@ -32,16 +48,39 @@ _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 _MAX_CHARS = 2000
 
 
+def get_weather(city: str) -> str:
+    """Weather of the coming days in a city."""
+    return _WEATHER.get(city.lower(), "12 °C, clouds")
+
+
+def check_wardrobe(items: list[str]) -> dict[str, list[str]]:
+    """Which of these pieces of clothing are in the wardrobe, and which are missing."""
+    return {
+        "there": [item for item in items if item.lower() in _WARDROBE],
+        "missing": [item for item in items if item.lower() not in _WARDROBE],
+    }
+
+
+def make_agent(model: BaseChatModel) -> ToolLoop:
+    """Return the agent, for any chat model that calls tools."""
+    return ToolLoop(model, [get_weather, check_wardrobe], max_turns=6)
+
+
+def render_input(question: str) -> dict[str, Any]:
+    """Return the input of the agent."""
+    return {"messages": [("system", _INSTRUCTIONS), ("user", question)]}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the agent once and show what happened; the code to exit with."""
+    """Run the agent once, show what happened, and return the exit code."""
     options = _parse(arguments)
-    with redirect_stdout(forgiving(sys.stdout)):
+    with redirect_stdout(replace_unencodable(sys.stdout)):
         return _show(options)
 
 
 def _show(options: argparse.Namespace) -> int:
     is_live = _has_credentials()
-    if not is_live and (reason := _why_not_replayed(options)):
+    if not is_live and (reason := _why_not_replayable(options)):
         print(reason, file=sys.stderr)
         return 2
     print(_announce(options.model, is_live=is_live))
@@ -63,7 +102,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def run(model: ChatGemini, question: str, clock: RunClock) -> ToolLoopResult:
-    """Ask the agent and print what the model says and calls, as it happens."""
+    """Run the agent and print the text and tool calls of the model as they arrive."""
     print(f"\nyou    {clean(question, _MAX_CHARS)}")
     config: RunnableConfig = {"callbacks": [clock]}
     begin = "agent  "
@@ -80,21 +119,21 @@ def run(model: ChatGemini, question: str, clock: RunClock) -> ToolLoopResult:
                     print(f"{begin}calls {clean(shown, _MAX_CHARS)}")
             case LoopFinished(result=result):
                 return result
-    raise AssertionError("a loop ends with LoopFinished")
+    raise AssertionError("a run ends with LoopFinished")
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m langchain_gemini_tools",
-        description="An agent that packs your suitcase, and a look at everything it did. "
-        "With GOOGLE_API_KEY it talks to Gemini; without one it replays a recording.",
+        description="Runs an agent that packs your suitcase, and shows everything it did. "
+        "With GOOGLE_API_KEY it uses Gemini; without a key it replays a recording.",
     )
     parser.add_argument("question", nargs="?", default=QUESTION, help=f"default: {QUESTION!r}")
     parser.add_argument("--model", default=MODEL, help=f"default: {MODEL}")
-    parser.add_argument("--html", metavar="FILE", help="also write the trace as a page")
+    parser.add_argument("--html", metavar="FILE", help="also write the trace to an HTML file")
     options = parser.parse_args(arguments)
     if options.html and not Path(options.html).parent.is_dir():
-        parser.error(f"--html: there is no folder {Path(options.html).parent}")
+        parser.error(f"--html: the folder {Path(options.html).parent} does not exist")
     return options
 
 
@@ -103,24 +142,24 @@ def _has_credentials() -> bool:
     return uses_vertex or any(os.environ.get(name) for name in _KEYS)
 
 
-def _why_not_replayed(options: argparse.Namespace) -> str | None:
+def _why_not_replayable(options: argparse.Namespace) -> str | None:
     if (options.question, options.model) != (QUESTION, MODEL):
         return (
-            f"Without a key only the recorded question can be answered: {QUESTION!r}, by {MODEL}. "
-            "To ask anything else, set GOOGLE_API_KEY (https://aistudio.google.com/apikey)."
+            f"Without a key only the recorded question can be replayed: {QUESTION!r}, with "
+            f"{MODEL}. For other questions set GOOGLE_API_KEY (https://aistudio.google.com/apikey)."
         )
     if find_spec("vcr") is None:
-        return f"Without a key a recording is replayed, which needs: {_EXTRAS}"
+        return f"Without a key a recording is replayed. Install what it needs: {_EXTRAS}"
     return None
 
 
 def _announce(model: str, *, is_live: bool) -> str:
     if is_live:
-        return f"Talking to {model} with your key."
+        return f"Using {model} with your key."
     recorded_against = RECORDING.read_text(encoding="utf-8").split("\n", 1)[0].partition(": ")[2]
     return (
-        "No GOOGLE_API_KEY: replaying a recording, so that times are not Gemini's. "
-        f"It was recorded against: {recorded_against}."
+        "GOOGLE_API_KEY is not set: replaying a recording, so the times are not Gemini's. "
+        f"Recorded against: {recorded_against}."
     )
 
 

@@ -1,11 +1,36 @@
-"""Looking at runs: `trace` shows one, `RunClock` times it, `BatchProgress` shows many as they go.
+"""Show runs: `trace` draws one, `RunClock` measures it, `BatchProgress` shows many as they go.
 
-Works on the messages of any chat model and imports only the facts of this package. With the extra
-`display` (rich, genai-prices) there are colours and costs; without it plain text and "n/a".
+They work on the messages of any chat model. The extra `display` (rich, genai-prices) adds colours,
+progress bars and costs; without it there is plain text, and costs are "n/a".
+
+The other names are the types of what these return, for annotations.
 """
 
-from langchain_gemini_tools.display.clock import RunClock
-from langchain_gemini_tools.display.progress import BatchProgress
+from langchain_gemini_tools.display.clock import RunClock, Span
+from langchain_gemini_tools.display.cost import Cost
+from langchain_gemini_tools.display.progress import BatchCounts, BatchProgress
+from langchain_gemini_tools.display.run import (
+    TracedBlock,
+    TracedMessage,
+    TracedRun,
+    TracedToolCall,
+    TracedToolResult,
+    TracedTurn,
+)
 from langchain_gemini_tools.display.viewer import Trace, trace
 
-__all__ = ["BatchProgress", "RunClock", "Trace", "trace"]
+__all__ = [
+    "BatchCounts",
+    "BatchProgress",
+    "Cost",
+    "RunClock",
+    "Span",
+    "Trace",
+    "TracedBlock",
+    "TracedMessage",
+    "TracedRun",
+    "TracedToolCall",
+    "TracedToolResult",
+    "TracedTurn",
+    "trace",
+]

@@ -1,7 +1,7 @@
-"""`RunClock`: how long each answer and each tool call took.
+"""`RunClock`: how long each response of the model and each tool call took.
 
-Messages do not carry times, so somebody has to look at a clock while a run goes on. This callback
-handler does, and `trace(result, clock)` finds the times again by message id and tool call id.
+Messages have no times. This callback handler measures them during a run, and `trace(result, clock)`
+looks them up by message id and tool call id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from langchain_core.outputs import LLMResult
 
 @dataclass
 class Span:
-    """When one call began and ended, in seconds of one clock."""
+    """Start and end of a model call or tool call, in seconds of the clock."""
 
     start: float
     end: float | None = None
@@ -30,17 +30,17 @@ class Span:
 
     @property
     def milliseconds(self) -> float | None:
-        """How long it took, or `None` while it runs."""
+        """The duration; `None` while it runs."""
         return None if self.end is None else (self.end - self.start) * 1000
 
     @property
     def first_token_milliseconds(self) -> float | None:
-        """How long a streamed answer took to begin."""
+        """The time until the first token of a streamed response."""
         return None if self.first_token is None else (self.first_token - self.start) * 1000
 
 
 class RunClock(BaseCallbackHandler):
-    """Measures the model calls and tool calls of runs, for `trace`.
+    """Measure the model calls and tool calls of runs, for `trace`.
 
     ```python
     clock = RunClock()
@@ -48,15 +48,15 @@ class RunClock(BaseCallbackHandler):
     print(trace(result, clock))
     ```
 
-    One clock may watch many runs, from many threads and event loops at once.
+    One clock can measure many runs, in many threads and event loops at once.
 
     Args:
-        max_calls: Calls to remember; the oldest are forgotten, so that a clock may stay in a
-            service for ever.
-        now: Where the time comes from, in seconds.
+        max_calls: How many calls to keep. Older ones are dropped, so that a clock can be used in a
+            long-running service.
+        now: Returns the time in seconds.
     """
 
-    run_inline = True  # in the event loop itself: a thread would only add its own waiting time
+    run_inline = True  # in the event loop itself: a thread would add waiting time
 
     def __init__(
         self, max_calls: int = 10_000, now: Callable[[], float] = time.perf_counter
@@ -65,19 +65,19 @@ class RunClock(BaseCallbackHandler):
         self._now = now
         self._lock = Lock()
         self._running: OrderedDict[UUID, tuple[Span, str | None]] = OrderedDict()
-        self._answers: OrderedDict[str, deque[Span]] = OrderedDict()
-        self._calls: OrderedDict[str, deque[Span]] = OrderedDict()
+        self._messages: OrderedDict[str, deque[Span]] = OrderedDict()
+        self._tool_calls: OrderedDict[str, deque[Span]] = OrderedDict()
 
-    def answer(self, message_id: str | None) -> Span | None:
-        """The span of the model call that gave the message with this id."""
+    def message_span(self, message_id: str | None) -> Span | None:
+        """Return the span of the model call that produced the message with this id."""
         with self._lock:
-            spans = self._answers.get(message_id or "")
+            spans = self._messages.get(message_id or "")
             return spans[-1] if spans else None
 
-    def calls(self, tool_call_id: str | None) -> list[Span]:
-        """The spans of the tool calls with this id, oldest first: ids may repeat between turns."""
+    def tool_call_spans(self, tool_call_id: str | None) -> list[Span]:
+        """Return the spans of the tool calls with this id, oldest first; ids may repeat."""
         with self._lock:
-            return list(self._calls.get(tool_call_id or "", ()))
+            return list(self._tool_calls.get(tool_call_id or "", ()))
 
     def on_chat_model_start(self, *_: Any, run_id: UUID, **__: Any) -> None:
         """Start a model call."""
@@ -88,29 +88,29 @@ class RunClock(BaseCallbackHandler):
         self._start(run_id, None)
 
     def on_llm_new_token(self, *_: Any, run_id: UUID, **__: Any) -> None:
-        """Note when a streamed answer begins."""
+        """Register the first token of a streamed response."""
         with self._lock:
             span = self._running.get(run_id, (None, None))[0]
             if span and span.first_token is None:
                 span.first_token = self._now()
 
     def on_retry(self, *_: Any, run_id: UUID, **__: Any) -> None:
-        """Count one more try of a model call or tool call."""
+        """Count a retry of a model call or tool call."""
         with self._lock:
             if span := self._running.get(run_id, (None, None))[0]:
                 span.retries += 1
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """End a model call; its messages have ids by now."""
+        """End a model call, whose messages now have ids."""
         span, _id = self._end(run_id)
         messages = [getattr(made, "message", None) for row in response.generations for made in row]
         for message in messages:
             message_id = getattr(message, "id", None)
             if span and message_id:
-                self._keep(self._answers, message_id, span)
+                self._keep(self._messages, message_id, span)
 
     def on_llm_error(self, *_: Any, run_id: UUID, **__: Any) -> None:
-        """Forget a model call that gave no message."""
+        """Drop a model call that produced no message."""
         self._end(run_id)
 
     def on_tool_start(self, *_: Any, run_id: UUID, **more: Any) -> None:
@@ -129,7 +129,7 @@ class RunClock(BaseCallbackHandler):
     def _start(self, run_id: UUID, call_id: str | None) -> None:
         with self._lock:
             self._running[run_id] = (Span(self._now()), call_id)
-            if len(self._running) > self._max_calls:  # calls whose end was never told
+            if len(self._running) > self._max_calls:  # calls whose end was never reported
                 self._running.popitem(last=False)
 
     def _end(self, run_id: UUID) -> tuple[Span | None, str | None]:
@@ -143,7 +143,7 @@ class RunClock(BaseCallbackHandler):
         span, started = self._end(run_id)
         call_id = started or answered
         if span and call_id:
-            self._keep(self._calls, call_id, span)
+            self._keep(self._tool_calls, call_id, span)
 
     def _keep(self, table: OrderedDict[str, deque[Span]], key: str, span: Span) -> None:
         with self._lock:

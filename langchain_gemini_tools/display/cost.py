@@ -1,6 +1,6 @@
-"""What an answer cost, from the tables of `genai-prices`. Nothing is fetched.
+"""The cost of a response, from the tables of `genai-prices`. Nothing is downloaded.
 
-An unknown model has no price, which is not the same as a price of nothing.
+An unknown model has no price, which is different from a price of zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROVIDERS = {
 }
 """LangChain's `model_provider` -> the provider's id in the tables, where they differ.
 
-Who runs a model makes its price: one that runs at home, in Ollama, has none.
+The price depends on the provider: a local model, in Ollama, has none.
 """
 
 
@@ -34,7 +34,7 @@ _IMAGES = "output_image_tokens"
 
 @dataclass(frozen=True)
 class Cost:
-    """Dollars, or nothing where there is no price; `is_partial` when there is more to pay."""
+    """US dollars, or None without a price; `is_partial` if the total is higher."""
 
     dollars: Decimal | None = None
     is_partial: bool = False
@@ -48,16 +48,16 @@ class Cost:
 def find_cost(
     usage: Mapping[str, Any] | None, model: str, provider: str | None, *, uses_server_tools: bool
 ) -> Cost:
-    """The price of one answer.
+    """Return the price of one response.
 
     Args:
         usage: LangChain's `usage_metadata`.
         model: The model's name, with or without a path before it.
         provider: LangChain's `model_provider`.
-        uses_server_tools: Searches and the like are billed apart from tokens, so the price of
-            the tokens is a lower bound.
+        uses_server_tools: Whether the provider ran tools. Searches and the like are billed
+            separately, so the price of the tokens is a lower bound.
     """
-    if usage and usage.get("total_cost") == 0:  # langchain-core's mark for a hit of its cache
+    if usage and usage.get("total_cost") == 0:  # langchain-core marks a cache hit this way
         return Cost(Decimal(0))
     try:
         from genai_prices import Usage, calc_price
@@ -68,10 +68,10 @@ def find_cost(
     name = model.rsplit("/", 1)[-1]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about details of usage that it has no price for
+            warnings.simplefilter("ignore")  # about usage details without a price
             counted, is_all = _read_usage(Usage, _counts(usage))
-            runs_it = str(provider) if provider else None
-            provider_id = _PROVIDERS.get(runs_it, runs_it) if runs_it else None
+            runner = str(provider) if provider else None
+            provider_id = _PROVIDERS.get(runner, runner) if runner else None
             price = calc_price(counted, name, provider_id=provider_id)
     except (LookupError, ValueError, TypeError):
         return Cost()
@@ -79,7 +79,7 @@ def find_cost(
 
 
 def sum_costs(costs: Iterable[Cost]) -> Cost:
-    """The sum of what is known, marked as partial when not everything is."""
+    """Return the sum of the known costs, marked as partial if one is unknown."""
     listed = list(costs)
     known = [cost.dollars for cost in listed if cost.dollars is not None]
     if not known:
@@ -89,7 +89,7 @@ def sum_costs(costs: Iterable[Cost]) -> Cost:
 
 
 def _read_usage(make: Callable[..., Any], counts: dict[str, int]) -> tuple[Any, bool]:
-    """The usage as the tables take it, and whether that is all of it: old ones know no images."""
+    """Return the usage for the tables, and whether it is complete: old versions lack images."""
     try:
         return make(**counts), True
     except TypeError:

@@ -1,7 +1,7 @@
-"""A run -> the tree that is shown: what is said, in which words, in which order.
+"""A run -> the tree that is shown: which texts and labels, in which order.
 
-Terminal, plain text and HTML draw the same tree, so they cannot tell different stories. Every text
-in it has been through `clean`.
+Terminal, plain text, HTML and mermaid draw the same tree. All its texts have passed through
+`clean`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_gemini_tools.display.run import Call, Result, Run, Said, Turn
+from langchain_gemini_tools.display.run import (
+    TracedMessage,
+    TracedRun,
+    TracedToolCall,
+    TracedToolResult,
+    TracedTurn,
+)
 from langchain_gemini_tools.display.safe_text import (
     clean,
     render_arguments,
@@ -24,27 +30,27 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AIMessage
 
-    from langchain_gemini_tools.display.blocks import Block
     from langchain_gemini_tools.display.clock import Span
+    from langchain_gemini_tools.display.run import TracedBlock
 
 Tone = Literal["plain", "bad", "odd"]
 """`bad`: something failed. `odd`: something is missing or unusual."""
 
-_WHOLE = {"", "answered", "returned_directly"}
-"""Why a `ToolLoop` stops when all is well."""
+_ANSWERED = {"", "answered", "returned_directly"}
+"""Stop reasons of a `ToolLoop` that need no note."""
 _BLOCKS = {"text", "thinking", "server", "source"}
-"""Kinds of blocks that look special; types of unknown blocks are strangers' words."""
+"""Kinds of blocks with a style; the types of unknown blocks are untrusted text."""
 _LONG_ARGUMENTS = 160
 _LONG_VALUE = 400
 
 
 @dataclass
 class Node:
-    """One line of the tree, with what stands below it.
+    """One line of the tree and the lines below it.
 
-    `label` says what it is and `text` what it says, which may be several lines. `is_folded` is
-    for what a reader wants to open only sometimes; `size` is how many characters that is. `bar` is
-    the share of the run's time before and during it.
+    `label` says what it is; `text` is its content, which may have several lines. A folded node is
+    collapsed at first; `size` is its number of characters. `bar` is the share of the run's time
+    before it and during it.
     """
 
     kind: str
@@ -59,31 +65,31 @@ class Node:
 
     @property
     def mark(self) -> str:
-        """What stands before the label, for those who see no colours."""
+        """The mark before the label, for output without colours."""
         return {"bad": "✗ ", "odd": "! "}.get(self.tone, "")
 
 
 @dataclass
 class Outliner:
-    """Makes the tree of one run."""
+    """Builds the tree of one run."""
 
-    run: Run
+    run: TracedRun
     max_chars: int
 
     def render(self) -> Node:
-        """The whole tree; its root sums up the run."""
+        """Return the tree; its root has the totals of the run."""
         children = [self._step(step) for step in self.run.steps]
         if self.run.has_structured:
             children.append(self._structured(self.run.structured))
         if self.run.failure is not None:
             text = self._clean(render_error(self.run.failure))
             children.append(Node("failure", "failed", text, tone="bad"))
-        if self.run.stop_reason not in _WHOLE and self.run.failure is None:
+        if self.run.stop_reason not in _ANSWERED and self.run.failure is None:
             text = self._clean(self.run.stop_reason.replace("_", " "))
             children.append(Node("note", "stopped", text, tone="odd"))
         return Node("run", "run", self._models(), self._totals(), children=children)
 
-    # the first line
+    # The first line
 
     def _models(self) -> str:
         return self._line(", ".join(dict.fromkeys(t.model for t in self.run.turns if t.model)))
@@ -100,50 +106,50 @@ class Outliner:
         return facts
 
     def _milliseconds(self) -> float | None:
-        """From the first beginning to the last end: calls may run at the same time."""
+        """Return the time from the first start to the last end; calls may overlap."""
         return (self._bounds[1] - self._bounds[0]) * 1000 if self._bounds else None
 
     @cached_property
     def _bounds(self) -> tuple[float, float] | None:
-        timed: list[Turn | Call] = [*self.run.turns, *self.run.calls]
+        timed: list[TracedTurn | TracedToolCall] = [*self.run.turns, *self.run.calls]
         spans = [step.span for step in timed if step.span]
         ends = [span.end for span in spans if span.end is not None]
         return (min(span.start for span in spans), max(ends)) if ends else None
 
-    # steps
+    # Steps
 
-    def _step(self, step: Said | Turn | Result) -> Node:
+    def _step(self, step: TracedMessage | TracedTurn | TracedToolResult) -> Node:
         match step:
-            case Turn():
+            case TracedTurn():
                 return self._turn(step)
-            case Said():
-                return self._said(step)
-            case Result():
+            case TracedMessage():
+                return self._message(step)
+            case TracedToolResult():
                 node = self._result(step)
                 node.label = f"{node.label} of {self._line(step.name or step.call_id)}"
-                node.children.append(Node("note", "no call with this id", tone="odd"))
+                node.children.append(Node("note", "no tool call with this id", tone="odd"))
                 return node
 
-    def _said(self, said: Said) -> Node:
-        role = self._line(said.role)
-        if [block.kind for block in said.blocks] == ["text"]:
-            text = said.blocks[0].text
-            is_folded = said.role == "system"
+    def _message(self, message: TracedMessage) -> Node:
+        role = self._line(message.role)
+        if [block.kind for block in message.blocks] == ["text"]:
+            text = message.blocks[0].text
+            is_folded = message.role == "system"
             return Node("said", role, self._clean(text), is_folded=is_folded, size=len(text))
-        return Node("said", role, children=[self._block(block) for block in said.blocks])
+        return Node("said", role, children=[self._block(block) for block in message.blocks])
 
-    def _turn(self, turn: Turn) -> Node:
+    def _turn(self, turn: TracedTurn) -> Node:
         message = turn.message
         children = [self._block(block) for block in [*turn.blocks, *turn.sources]]
         children += [self._call(call) for call in turn.calls]
-        if raw := _raw_answer(message):
+        if raw := _raw_response(message):
             text = self._clean(raw)
-            children.append(Node("raw", "raw answer", text, is_folded=True, size=len(raw)))
+            children.append(Node("raw", "raw response", text, is_folded=True, size=len(raw)))
         children += self._endings(message)
         facts = [_render_ms(turn.milliseconds), *_render_usage(turn.usage), str(turn.cost)]
-        began = turn.span.first_token_milliseconds if turn.span else None
-        if began is not None and any(block.kind == "text" for block in turn.blocks):
-            facts.insert(1, f"first token {_render_ms(began)}")
+        first_token = turn.span.first_token_milliseconds if turn.span else None
+        if first_token is not None and any(block.kind == "text" for block in turn.blocks):
+            facts.insert(1, f"first token {_render_ms(first_token)}")
         if turn.span and turn.span.retries:
             facts.append(_count(turn.span.retries, "retry", "retries"))
         label = f"turn {turn.number}"
@@ -156,9 +162,9 @@ class Outliner:
         if blocked := metadata.get("block_reason"):
             yield Node("note", "blocked", self._clean(str(blocked)), tone="bad")
         if metadata.get("empty_response"):
-            yield Node("note", "empty answer", tone="odd")
+            yield Node("note", "empty response", tone="odd")
 
-    def _block(self, block: Block) -> Node:
+    def _block(self, block: TracedBlock) -> Node:
         kind = "server" if block.is_server_tool else block.kind
         kind = kind if kind in _BLOCKS else "other"
         label = "" if block.kind == "text" else self._line(block.kind)
@@ -169,9 +175,9 @@ class Outliner:
     def _structured(self, value: Any) -> Node:
         return Node("structured", "structured output", self._clean(render_value(value)))
 
-    # calls
+    # Tool calls
 
-    def _call(self, call: Call) -> Node:
+    def _call(self, call: TracedToolCall) -> Node:
         arguments = self._line(render_arguments(call.args))
         node = Node("call", self._line(call.name), f"({arguments})", bar=self._bar(call.span))
         if len(arguments) > _LONG_ARGUMENTS:
@@ -185,7 +191,7 @@ class Outliner:
         if call.invalid is not None:
             node.tone = "bad"
             node.children.append(
-                Node("note", "invalid call", self._clean(call.invalid), tone="bad")
+                Node("note", "invalid tool call", self._clean(call.invalid), tone="bad")
             )
         node.children += [self._result(result) for result in call.results]
         if not call.results and call.invalid is None:
@@ -194,12 +200,12 @@ class Outliner:
             node.tone = "bad"
         return node
 
-    def _missing_result(self, call: Call) -> Node:
+    def _missing_result(self, call: TracedToolCall) -> Node:
         if self.run.has_structured and any(call is last for last in self.run.turns[-1].calls):
-            return Node("note", "taken as structured output")
+            return Node("note", "used as structured output")
         return Node("note", "no result", tone="odd")
 
-    def _result(self, result: Result) -> Node:
+    def _result(self, result: TracedToolResult) -> Node:
         node = Node("result", "error" if result.is_error else "result")
         node.tone = "bad" if result.is_error else "plain"
         if not result.blocks:
@@ -221,12 +227,12 @@ class Outliner:
         return clean(text, self.max_chars)
 
     def _line(self, text: str) -> str:
-        """Names and the like, which may not begin a new line."""
+        """Clean a name, in which line ends are shown as codes."""
         return self._clean(text).replace("\n", "⟨U+000A⟩").replace("\t", "⟨U+0009⟩")
 
 
 def _is_data(text: str) -> bool:
-    """Whether this is a long value and not code or output, which have lines."""
+    """Return whether a text is a long value, not code or output, which have several lines."""
     return len(text) > _LONG_VALUE and "\n" not in text
 
 
@@ -239,8 +245,8 @@ def _finish_text(message: AIMessage) -> str:
     return f"{finish.name}: {details}" if details else finish.name
 
 
-def _raw_answer(message: AIMessage) -> str | None:
-    """What the model wrote before calls were read out of its text, if they were."""
+def _raw_response(message: AIMessage) -> str | None:
+    """Return the text of the model before prompted tool calls were parsed from it, if any."""
     raw = message.response_metadata.get("raw_text")
     return raw if isinstance(raw, str) and raw.strip() != message.text.strip() else None
 
@@ -261,30 +267,30 @@ def _render_ms(milliseconds: float | None) -> str:
 def _render_usage(usage: Mapping[str, Any] | None) -> list[str]:
     if not usage:
         return ["– tokens"]
-    incoming = usage.get("input_token_details") or {}
-    outgoing = usage.get("output_token_details") or {}
+    inputs = usage.get("input_token_details") or {}
+    outputs = usage.get("output_token_details") or {}
     details = [
         f"{count:,} {word}"
         for word, count in (
-            ("cached", incoming.get("cache_read")),
-            ("thinking", outgoing.get("reasoning")),
+            ("cached", inputs.get("cache_read")),
+            ("thinking", outputs.get("reasoning")),
         )
         if count
     ]
-    told = f" ({', '.join(details)})" if details else ""
-    return [f"{usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens{told}"]
+    more = f" ({', '.join(details)})" if details else ""
+    return [f"{usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens{more}"]
 
 
-def _sum_tokens(turns: Iterable[Turn]) -> str:
+def _sum_tokens(turns: Iterable[TracedTurn]) -> str:
     counts = [turn.usage for turn in turns]
     known = [usage for usage in counts if usage]
     if not known:
         return "– tokens"
-    incoming, outgoing = (
+    inputs, outputs = (
         sum(usage.get(key) or 0 for usage in known) for key in ("input_tokens", "output_tokens")
     )
     at_least = "≥ " if len(known) < len(counts) else ""
-    return f"{at_least}{incoming:,} → {outgoing:,} tokens"
+    return f"{at_least}{inputs:,} → {outputs:,} tokens"
 
 
 def _count(number: int, one: str, many: str = "") -> str:

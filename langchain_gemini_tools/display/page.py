@@ -1,8 +1,8 @@
 """The tree as HTML: a fragment for notebooks, a page for files.
 
-No script, no address, no font from elsewhere: folding is done by `<details>`. All text is escaped,
-and the page forbids by its own policy whatever could be loaded or run. Without its style, as on
-sites that strip it, the tree is still a readable list.
+No scripts, no links, no external fonts: `<details>` folds. All text is escaped, and the page's
+content security policy forbids loading or running anything. Without the styles, as on sites that
+strip them, the tree is still a readable list.
 """
 
 from __future__ import annotations
@@ -80,18 +80,18 @@ border-bottom:1px solid var(--line);border-radius:0}}
 @media (max-width:44rem){{.lgt-trace .bar{{display:none}}.lgt-trace.timed .facts{{margin-right:0}}}}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_WRITTEN_AS_CODE = {"call", "result", "arguments", "server", "structured", "raw"}
+_CODE_KINDS = {"call", "result", "arguments", "server", "structured", "raw"}
 
 
 def render_fragment(root: Node, *, unfold: bool) -> str:
-    """The tree as a piece of HTML with its own style."""
+    """Return the tree as a piece of HTML with its styles."""
     timed = " timed" if any(child.bar for child in root.children) else ""
     tree = _render_node(root, unfold=unfold)
     return f'<style>{_STYLE}</style><div class="lgt-trace{timed}">{tree}</div>'
 
 
 def render_page(root: Node, *, unfold: bool) -> str:
-    """The tree as a whole document that needs nothing else."""
+    """Return the tree as a self-contained HTML document."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -125,7 +125,7 @@ def _label(node: Node) -> str:
 
 def _text(node: Node) -> str:
     text = _escape(node.text)
-    if node.kind not in _WRITTEN_AS_CODE:
+    if node.kind not in _CODE_KINDS:
         return f'<span class="said">{text}</span>'
     return f'<code class="lines">{text}</code>' if "\n" in text else f"<code>{text}</code>"
 

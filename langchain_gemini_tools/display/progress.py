@@ -1,14 +1,16 @@
-"""`BatchProgress`: a bar for many runs, in a terminal, in a notebook, or as lines in a log.
+"""`BatchProgress`: rich's progress bar for many runs, or lines of text where it cannot be shown.
 
-A callback handler only hears of runs, not of how many there will be, so it is told the total. What
-it counts are the runs it was given to: an agent's run with all its inner calls is one.
+A callback handler learns about runs as they start, so the total has to be passed in. It counts the
+runs that it was given to: the run of an agent counts as one, with all its inner calls.
 """
 
 from __future__ import annotations
 
 import atexit
+import io
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
@@ -17,20 +19,20 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
 
-from langchain_gemini_tools.display.encoding import forgiving
+from langchain_gemini_tools.display.safe_text import replace_unencodable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from rich.progress import Progress
 
 _LINE_SECONDS = 5.0
-"""How often a log gets a line."""
+"""Time between two lines in a log."""
 _UPDATE_SECONDS = 0.1
-"""How often a notebook's output is written again."""
+"""Time between two updates of a notebook's output."""
 
 
 @dataclass(frozen=True)
-class Counts:
-    """How far a batch has come."""
+class BatchCounts:
+    """How many runs of a batch have finished, and their tokens."""
 
     total: int | None = None
     done: int = 0
@@ -40,7 +42,7 @@ class Counts:
 
     @property
     def finished(self) -> int:
-        """Runs that are over, well or badly."""
+        """The runs that have ended, with or without an error."""
         return self.done + self.failed
 
     def __str__(self) -> str:
@@ -51,7 +53,7 @@ class Counts:
 
 
 class BatchProgress(BaseCallbackHandler):
-    """Shows how far `batch`, `abatch` or any number of runs have come.
+    """Show the progress of `batch`, `abatch` or any number of runs.
 
     ```python
     with BatchProgress(len(questions)) as progress:
@@ -59,24 +61,24 @@ class BatchProgress(BaseCallbackHandler):
     print(progress.counts)
     ```
 
-    Works with models, chains, agents and `ToolLoop`, from threads and event loops. In a terminal
-    the bar is rich's, in a notebook an output that updates itself; where neither is there, a line
-    every five seconds goes to `file`. Without a total there are counts and no bar. LangChain runs
-    the batch of a sequence (`a | b`) step by step, so that its runs all end together; the tokens
-    tell how far it is.
+    It works with models, chains, agents and `ToolLoop`, in threads and event loops. Terminals and
+    notebooks show rich's progress bar. Without rich (it comes with the extra `display`), and in log
+    files, a line is written to `file` every five seconds and at the end. LangChain runs the batch
+    of a sequence (`a | b`) step by step, so all its runs end together; until then only the tokens
+    change.
 
     Args:
-        total: How many runs there will be, if that is known.
-        description: What stands before the bar.
-        file: Where it is shown; stderr, unless given.
+        total: The number of runs, if it is known.
+        description: The text before the bar.
+        file: Where to show it; stderr by default.
     """
 
-    run_inline = True  # counting is quicker than a thread, and keeps the order of events
+    run_inline = True  # counting is faster than a thread, and keeps the events in order
 
     def __init__(
         self, total: int | None = None, description: str = "runs", file: TextIO | None = None
     ) -> None:
-        self.counts = Counts(total)
+        self.counts = BatchCounts(total)
         self._lock = RLock()
         self._open: dict[UUID, bool] = {}
         self._description = description
@@ -92,37 +94,37 @@ class BatchProgress(BaseCallbackHandler):
         self.close()
 
     def close(self) -> None:
-        """Leave the last state standing. Done by itself when the total is reached."""
+        """Show the final counts and stop updating. Called automatically at the total."""
         with self._lock:
             if self._view:
                 self._view.close(self.counts)
                 self._view = None
                 atexit.unregister(self.close)
 
-    # Runs begin
+    # Starts of runs
 
     def on_chat_model_start(self, *_: Any, **run: Any) -> None:
-        """Note that a run began."""
+        """Register the start of a run."""
         self._begin(**run)
 
     on_llm_start = on_chain_start = on_tool_start = on_retriever_start = on_chat_model_start
 
-    # and end
+    # Ends of runs
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Add the tokens of an answer, and count it if it is a run of its own."""
+        """Add the tokens of a response, and count it if it is a run that we were given to."""
         messages = [getattr(made, "message", None) for row in response.generations for made in row]
-        counted = [usage for message in messages if (usage := _usage(message))]
+        usages = [usage for message in messages if (usage := _usage_of(message))]
         with self._lock:
             self.counts = replace(
                 self.counts,
-                input_tokens=self.counts.input_tokens + sum(u["input_tokens"] for u in counted),
-                output_tokens=self.counts.output_tokens + sum(u["output_tokens"] for u in counted),
+                input_tokens=self.counts.input_tokens + sum(u["input_tokens"] for u in usages),
+                output_tokens=self.counts.output_tokens + sum(u["output_tokens"] for u in usages),
             )
             self._end(run_id)
 
     def on_chain_end(self, *_: Any, run_id: UUID, **__: Any) -> None:
-        """Count a run that went well."""
+        """Count a run that succeeded."""
         with self._lock:
             self._end(run_id)
 
@@ -136,7 +138,7 @@ class BatchProgress(BaseCallbackHandler):
     on_chain_error = on_tool_error = on_retriever_error = on_llm_error
 
     def _begin(self, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any) -> None:
-        """A run whose parent is not among ours is one that we were given to."""
+        """Register a run; it counts if we do not know its parent."""
         with self._lock:
             self._open[run_id] = parent_run_id not in self._open
             self._show()
@@ -152,114 +154,100 @@ class BatchProgress(BaseCallbackHandler):
     def _show(self) -> None:
         if self._view is None and self.counts.finished != self.counts.total:
             self._view = _choose_view(self._description, self._file or sys.stderr)
-            atexit.register(self.close)  # a bar that nobody closes would leave no cursor behind
+            atexit.register(self.close)  # an open bar hides the cursor
         if self._view:
             self._view.show(self.counts)
 
 
 class _View(Protocol):
-    def show(self, counts: Counts) -> None: ...
-    def close(self, counts: Counts) -> None: ...
+    def show(self, counts: BatchCounts) -> None: ...
+    def close(self, counts: BatchCounts) -> None: ...
 
 
 def _choose_view(description: str, file: TextIO) -> _View:
-    if file is sys.stderr and (display := _notebook_display()):
-        return _NotebookView(description, display)
-    file = forgiving(file)
-    if file.isatty():
-        try:
+    display = _notebook_display() if file is sys.stderr else None
+    file = replace_unencodable(file)
+    try:
+        if display:
+            return _NotebookView(description, display)
+        if file.isatty():
             return _TerminalView(description, file)
-        except ImportError:
-            pass
+    except ImportError:  # no rich
+        pass
     return _LineView(description, file)
 
 
+def _make_bar(file: TextIO) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[counts]}", markup=False),
+        TimeElapsedColumn(),
+        console=Console(file=file),
+    )
+
+
 class _TerminalView:
-    """rich's bar."""
+    """The bar in a terminal; rich updates it."""
 
     def __init__(self, description: str, file: TextIO) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        self._bar = _make_bar(file)
+        self._task = self._bar.add_task(description, total=None, counts="")
+        self._bar.start()
 
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[counts]}", markup=False),
-            TimeElapsedColumn(),
-            console=Console(file=file),
-        )
-        self._task = self._progress.add_task(description, total=None, counts="")
-        self._progress.start()
-
-    def show(self, counts: Counts) -> None:
-        self._progress.update(
+    def show(self, counts: BatchCounts) -> None:
+        self._bar.update(
             self._task, total=counts.total, completed=counts.finished, counts=str(counts)
         )
 
-    def close(self, counts: Counts) -> None:
+    def close(self, counts: BatchCounts) -> None:
         self.show(counts)
-        self._progress.stop()
+        self._bar.stop()
 
 
 class _NotebookView:
-    """An output of a notebook that is written again, by IPython alone."""
+    """The bar in a notebook, as one output that IPython updates."""
 
     def __init__(self, description: str, display: Callable[..., Any]) -> None:
-        self._description = description
-        self._handle = display(_Html("", ""), display_id=True)
+        self._bar = _make_bar(io.StringIO())
+        self._task = self._bar.add_task(description, total=None, counts="")
+        self._handle = display(self._bar, display_id=True)
         self._next = 0.0
 
-    def show(self, counts: Counts) -> None:
+    def show(self, counts: BatchCounts) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _UPDATE_SECONDS
-            self._write(counts)
+            self.close(counts)
 
-    def close(self, counts: Counts) -> None:
-        self._write(counts)
-
-    def _write(self, counts: Counts) -> None:
-        from html import escape
-
-        value = f'value="{counts.finished}" max="{counts.total}"' if counts.total else ""
-        name = escape(self._description)
-        html = f"{name} <progress {value}></progress> {escape(str(counts))}"
-        self._handle.update(_Html(html, f"{self._description}: {counts}"))
-
-
-@dataclass(frozen=True)
-class _Html:
-    html: str
-    text: str
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return self.html
+    def close(self, counts: BatchCounts) -> None:
+        self._bar.update(
+            self._task, total=counts.total, completed=counts.finished, counts=str(counts)
+        )
+        self._handle.update(self._bar)
 
 
 class _LineView:
-    """A line now and then, and one at the end."""
+    """A line every few seconds, and one at the end."""
 
     def __init__(self, description: str, file: TextIO) -> None:
         self._description = description
         self._file = file
         self._next = time.monotonic() + _LINE_SECONDS
 
-    def show(self, counts: Counts) -> None:
+    def show(self, counts: BatchCounts) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _LINE_SECONDS
-            self._write(counts)
+            self.close(counts)
 
-    def close(self, counts: Counts) -> None:
-        self._write(counts)
-
-    def _write(self, counts: Counts) -> None:
+    def close(self, counts: BatchCounts) -> None:
         print(f"{self._description}: {counts}", file=self._file, flush=True)
 
 
 def _notebook_display() -> Callable[..., Any] | None:
-    """IPython's `display`, where a notebook's kernel runs us. A terminal IPython has no kernel."""
+    """Return IPython's `display` in a notebook; IPython in a terminal has no kernel."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is None or not hasattr(shell, "kernel"):
@@ -269,5 +257,5 @@ def _notebook_display() -> Callable[..., Any] | None:
     return display  # type: ignore[no-any-return, unused-ignore]
 
 
-def _usage(message: Any) -> Any:
+def _usage_of(message: Any) -> Any:
     return getattr(message, "usage_metadata", None)

@@ -1,7 +1,7 @@
-"""What happened in a run, as values: messages of any origin -> turns, calls and results.
+"""A run as values: messages of any origin -> turns, tool calls, results and content blocks.
 
-A turn is one answer of the model together with the results of its calls. How it looks is not
-decided here: see `outline.py`.
+A turn is one message of the model with its tool calls and their results. `outline.py` decides how
+they are shown.
 """
 
 from __future__ import annotations
@@ -18,81 +18,92 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import add_ai_message_chunks
 
-from langchain_gemini_tools.display.blocks import Block, read_blocks, read_sources
 from langchain_gemini_tools.display.cost import Cost, find_cost, sum_costs
+from langchain_gemini_tools.display.safe_text import render_arguments, render_value
+from langchain_gemini_tools.facts.blocks import CALLS, MEDIA, TEXTS, THOUGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from langchain_gemini_tools.display.clock import RunClock, Span
 
 _ROLES = {"human": "you", "system": "system"}
+_SIGNATURES = {"thoughtSignature", "thought_signature", "signature"}
+
+
+@dataclass(frozen=True)
+class TracedBlock:
+    """One content block: `kind` is its label, `text` what is shown of it."""
+
+    kind: str
+    text: str
+    is_server_tool: bool = False
 
 
 @dataclass
-class Result:
-    """What a tool answered."""
+class TracedToolResult:
+    """The result of a tool call."""
 
-    blocks: list[Block]
+    blocks: list[TracedBlock]
     is_error: bool
     name: str = ""
     call_id: str = ""
 
 
 @dataclass
-class Call:
-    """A tool call, and everything that answered it."""
+class TracedToolCall:
+    """A tool call and its results."""
 
     name: str
     args: Any
     id: str | None
-    results: list[Result] = field(default_factory=list)
+    results: list[TracedToolResult] = field(default_factory=list)
     invalid: str | None = None
-    """Why it is no valid call."""
+    """Why the tool call is not valid."""
     span: Span | None = None
     milliseconds: float | None = None
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass
-class Turn:
-    """One answer of the model, with its calls."""
+class TracedTurn:
+    """One message of the model with its tool calls."""
 
     number: int
     message: AIMessage
-    blocks: list[Block]
-    sources: list[Block]
-    calls: list[Call]
+    blocks: list[TracedBlock]
+    sources: list[TracedBlock]
+    calls: list[TracedToolCall]
     cost: Cost
     span: Span | None = None
     milliseconds: float | None = None
 
     @property
     def model(self) -> str:
-        """The model that answered, or nothing."""
+        """The name of the model; empty if it is not known."""
         return str(self.message.response_metadata.get("model_name") or "")
 
     @property
     def usage(self) -> Mapping[str, Any] | None:
-        """LangChain's token counts."""
+        """LangChain's usage metadata."""
         return self.message.usage_metadata
 
 
 @dataclass
-class Said:
-    """A message that is neither the model's nor a tool's."""
+class TracedMessage:
+    """A message of the user, the system, or another role."""
 
     role: str
-    blocks: list[Block]
+    blocks: list[TracedBlock]
 
 
-Step: TypeAlias = Said | Turn | Result
-"""A `Result` among the steps answers no call that is there."""
+Step: TypeAlias = TracedMessage | TracedTurn | TracedToolResult
+"""A tool result is a step if there is no tool call with its id."""
 
 
 @dataclass
-class Run:
-    """Everything a trace shows."""
+class TracedRun:
+    """Everything that a trace shows."""
 
     steps: list[Step] = field(default_factory=list)
     structured: Any = None
@@ -100,32 +111,32 @@ class Run:
     failure: BaseException | None = None
     stop_reason: str = ""
     records: list[Any] = field(default_factory=list)
-    """What a `ToolLoop` noted of each call: status, attempts, seconds."""
+    """The records of a `ToolLoop` for each tool call: status, attempts, seconds."""
 
     @property
-    def turns(self) -> list[Turn]:
-        """The model's answers."""
-        return [step for step in self.steps if isinstance(step, Turn)]
+    def turns(self) -> list[TracedTurn]:
+        """The turns, in order."""
+        return [step for step in self.steps if isinstance(step, TracedTurn)]
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[TracedToolCall]:
         """All tool calls, in order."""
         return [call for turn in self.turns for call in turn.calls]
 
     @property
     def cost(self) -> Cost:
-        """What all answers cost together."""
+        """The cost of all turns together."""
         return sum_costs(turn.cost for turn in self.turns)
 
 
-def read_run(source: Any, clock: RunClock | None = None) -> Run:
-    """Read a run from whatever an executor gave back.
+def read_run(source: Any, clock: RunClock | None = None) -> TracedRun:
+    """Read a run from the output of a model, an agent or a loop.
 
     Raises:
-        TypeError: There are no messages in it.
+        TypeError: The output has no messages.
     """
-    run = Run()
-    calls: dict[str | None, Call] = {}  # a result belongs to the nearest call before it
+    run = TracedRun()
+    calls: dict[str | None, TracedToolCall] = {}  # a result belongs to the nearest call before it
     turn_count = 0
     for message in _join_chunks(_find_messages(source, run)):
         match message:
@@ -140,14 +151,14 @@ def read_run(source: Any, clock: RunClock | None = None) -> Run:
                 run.steps.append(_read_result(message))
             case _:
                 role = _ROLES.get(message.type, message.type)
-                run.steps.append(Said(role, read_blocks(message)))
+                run.steps.append(TracedMessage(role, _read_blocks(message)))
     if clock:
         _add_times(run, clock)
     _add_records(run)
     return run
 
 
-def _find_messages(source: Any, run: Run) -> list[BaseMessage]:
+def _find_messages(source: Any, run: TracedRun) -> list[BaseMessage]:
     match source:
         case BaseMessage():
             return [source]
@@ -172,8 +183,8 @@ def _find_messages(source: Any, run: Run) -> list[BaseMessage]:
     messages = getattr(source, "messages", None)
     if not isinstance(messages, list | tuple):
         raise TypeError(
-            f"trace() found no messages in a {type(source).__name__}. It takes messages, what an "
-            "agent or a ToolLoop returned, or the chunks of a stream."
+            f"trace() found no messages in a {type(source).__name__}. Pass messages, the result of "
+            "an agent or a ToolLoop, or the chunks of a stream."
         )
     run.stop_reason = str(getattr(source, "stop_reason", "") or "")
     run.records = list(getattr(source, "calls", None) or [])
@@ -181,7 +192,7 @@ def _find_messages(source: Any, run: Run) -> list[BaseMessage]:
 
 
 def _without_metadata(item: Any) -> Any:
-    """The message in what `stream_mode="messages"` gives, with and without `subgraphs`."""
+    """Return the message of an item of `stream_mode="messages"`, with or without subgraphs."""
     match item:
         case (BaseMessage() as message, dict()) | (tuple(), (BaseMessage() as message, dict())):
             return message
@@ -189,9 +200,9 @@ def _without_metadata(item: Any) -> Any:
 
 
 def _join_chunks(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """The chunks of each answer as one message, where its first one stands.
+    """Join the chunks of each message, at the place of its first chunk.
 
-    Streams that ran at once are told apart by their ids; chunks without one are neighbours.
+    Ids tell parallel streams apart; chunks without an id are joined if they are adjacent.
     """
     groups: list[list[BaseMessage]] = []
     known: dict[str, list[BaseMessage]] = {}
@@ -216,40 +227,41 @@ def _join(group: Sequence[BaseMessage]) -> BaseMessage:
     return add_ai_message_chunks(first, *chunks) if isinstance(first, AIMessageChunk) else first
 
 
-def _read_turn(message: AIMessage, number: int) -> Turn:
+def _read_turn(message: AIMessage, number: int) -> TracedTurn:
     calls = [
-        Call(str(call["name"]), call["args"], call.get("id")) for call in message.tool_calls
+        TracedToolCall(str(call["name"]), call["args"], call.get("id"))
+        for call in message.tool_calls
     ] + [
-        Call(
+        TracedToolCall(
             str(call.get("name") or "unnamed"),
             call.get("args"),
             call.get("id"),
-            invalid=str(call.get("error") or "the arguments are no JSON object"),
+            invalid=str(call.get("error") or "the arguments are not a JSON object"),
         )
         for call in message.invalid_tool_calls
     ]
     metadata = message.response_metadata
-    blocks, sources = read_blocks(message), read_sources(message)
+    blocks, sources = _read_blocks(message), _read_sources(message)
     cost = find_cost(
         message.usage_metadata,
         str(metadata.get("model_name") or ""),
         metadata.get("model_provider"),
         uses_server_tools=any(block.is_server_tool for block in [*blocks, *sources]),
     )
-    return Turn(number, message, blocks, sources, calls, cost)
+    return TracedTurn(number, message, blocks, sources, calls, cost)
 
 
-def _read_result(message: ToolMessage) -> Result:
-    return Result(
-        blocks=read_blocks(message),
+def _read_result(message: ToolMessage) -> TracedToolResult:
+    return TracedToolResult(
+        blocks=_read_blocks(message),
         is_error=message.status == "error",
         name=message.name or "",
         call_id=message.tool_call_id,
     )
 
 
-def _add_records(run: Run) -> None:
-    """Add what a loop noted; its times include retries and the pauses between them."""
+def _add_records(run: TracedRun) -> None:
+    """Add the records of a loop; their times include retries and the pauses between them."""
     records: dict[str | None, list[Any]] = {}
     for record in run.records:
         records.setdefault(record.call.get("id"), []).append(record)
@@ -265,14 +277,153 @@ def _add_records(run: Run) -> None:
             call.notes.append(str(record.status).replace("_", " "))
 
 
-def _add_times(run: Run, clock: RunClock) -> None:
+def _add_times(run: TracedRun, clock: RunClock) -> None:
     for turn in run.turns:
-        turn.span = clock.answer(turn.message.id)
+        turn.span = clock.message_span(turn.message.id)
         turn.milliseconds = turn.span.milliseconds if turn.span else None
-    # An id may repeat in later turns, and a clock may have seen runs before this one: the last call
-    # with an id belongs to the last span.
-    known = {call.id: clock.calls(call.id) for call in run.calls}
+    # Ids may repeat in later turns, and a clock may have measured earlier runs: the last call with
+    # an id belongs to the last span.
+    known = {call.id: clock.tool_call_spans(call.id) for call in run.calls}
     for call in reversed(run.calls):
         if spans := known[call.id]:
             call.span = spans.pop()
             call.milliseconds = call.span.milliseconds
+
+
+def _read_blocks(message: BaseMessage) -> list[TracedBlock]:
+    """Return the blocks of a message in order, without its tool calls.
+
+    LangChain's `content_blocks` reads the content of every provider. Unknown blocks come back as
+    `non_standard` and are shown with their type.
+    """
+    try:
+        blocks: list[Any] = list(message.content_blocks)
+    except Exception:  # noqa: BLE001 - show what can be shown
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+    return [read for block in blocks for read in _read_block(block)]
+
+
+def _read_sources(message: BaseMessage) -> list[TracedBlock]:
+    """Return the sources of a response: searches, pages and citations."""
+    metadata = message.response_metadata
+    queries = _listed(metadata.get("grounding_metadata"), "web_search_queries")
+    found = [TracedBlock("google_search", str(query), is_server_tool=True) for query in queries]
+    for page in _listed(metadata.get("url_context_metadata"), "urlMetadata"):
+        details = [_field(page, key) for key in ("retrievedUrl", "urlRetrievalStatus")]
+        found.append(
+            TracedBlock("url_context", " ".join(filter(None, details)), is_server_tool=True)
+        )
+    return found + [TracedBlock("source", text) for text in dict.fromkeys(_citations(message))]
+
+
+def _read_block(block: Any) -> Iterator[TracedBlock]:
+    match block:
+        case str():
+            yield from _text("text", block)
+        case {"type": str(kind), "text": str(text)} if kind in TEXTS:
+            yield from _text("text", text)
+        case {"type": str(kind)} if kind in THOUGHTS:
+            yield from _text("thinking", str(block.get("reasoning") or block.get(kind) or ""))
+        case {"type": str(kind)} if kind in CALLS:
+            return
+        case {"type": str(kind)} if kind in MEDIA:
+            yield TracedBlock(kind, _describe_media(block))
+        case {"type": "server_tool_call" | "server_tool_call_chunk", **rest}:
+            name = str(rest.get("name") or "server tool")
+            yield TracedBlock(name, _describe_server_args(rest.get("args")), is_server_tool=True)
+        case {"type": "server_tool_result", **rest}:
+            status = "" if rest.get("status") == "success" else f"{rest.get('status')}: "
+            output = rest.get("output")
+            text = output if isinstance(output, str) else render_value(output)
+            yield TracedBlock("server result", status + text.strip("\n"), is_server_tool=True)
+        case {"type": "non_standard", "value": value}:
+            yield _read_unknown(value)
+        case _:
+            yield _read_unknown(block)
+
+
+def _read_unknown(value: Any) -> TracedBlock:
+    match value:
+        case {"type": "gemini_part", "part": dict(part)}:
+            return _read_part(part)
+        case {"type": str(kind), **rest}:
+            shown = {key: item for key, item in rest.items() if key not in _SIGNATURES | {"index"}}
+            return TracedBlock(kind, render_value(shown))
+    return TracedBlock("block", render_value(value))
+
+
+def _read_part(part: Mapping[str, Any]) -> TracedBlock:
+    """Read a part of Gemini's without a LangChain block, mostly of tools that the API runs."""
+    match part:
+        case {"toolCall": {"toolType": str(name), **call}} | {
+            "functionCall": {"name": str(name), **call}
+        }:
+            return TracedBlock(name, render_arguments(call.get("args") or {}), is_server_tool=True)
+        case {"toolResponse": dict(response)} | {"functionResponse": dict(response)}:
+            return TracedBlock(
+                "server result", render_value(response.get("response")), is_server_tool=True
+            )
+    named = [key for key in part if key not in _SIGNATURES]
+    name = str(named[0]) if named else "part"
+    return TracedBlock(name, render_value(part.get(name)), is_server_tool=True)
+
+
+def _text(kind: str, text: str) -> Iterator[TracedBlock]:
+    if text.strip():
+        yield TracedBlock(kind, text.strip("\n"))
+
+
+def _describe_server_args(args: Any) -> str:
+    match args:
+        case {"code": str(code)}:
+            return code.strip("\n")
+        case str():
+            return args
+    return render_value(args)
+
+
+def _describe_media(block: Mapping[str, Any]) -> str:
+    """Return type and size, or the address; never the data."""
+    kind = str(block.get("mime_type") or block.get("type"))
+    match block:
+        case {"base64": str(data)}:
+            return f"{kind}, {_render_size(len(data.rstrip('=')) * 3 // 4)}"
+        case {"url": str(url)}:
+            # The query is often a signature that grants access to the file.
+            place = url.split(",", 1)[0] if url.startswith("data:") else url.split("?", 1)[0]
+            return f"{kind} at {place}"
+        case {"file_id": str(file_id)}:
+            return f"{kind}, file {file_id}"
+        case {"text": str(text)}:
+            return f"{kind}, {len(text):,} characters"
+    return kind
+
+
+def _render_size(size: int) -> str:
+    if size < 1000:
+        return f"{size} bytes"
+    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+
+
+def _citations(message: BaseMessage) -> Iterator[str]:
+    try:
+        blocks: list[Any] = list(message.content_blocks)
+    except Exception:  # noqa: BLE001 - see `_read_blocks`
+        return
+    for block in blocks:
+        for note in _listed(block, "annotations"):
+            if named := [text for key in ("title", "url") if (text := _field(note, key))]:
+                yield " – ".join(named)
+    metadata = message.response_metadata.get("citation_metadata")
+    for source in [*_listed(metadata, "citationSources"), *_listed(metadata, "citations")]:
+        if place := _field(source, "uri") or _field(source, "title"):
+            yield place
+
+
+def _listed(value: Any, key: str) -> list[Any]:
+    items = value.get(key) if isinstance(value, dict) else None
+    return items if isinstance(items, list) else []
+
+
+def _field(value: Any, key: str) -> str:
+    return str(value.get(key) or "") if isinstance(value, dict) else ""

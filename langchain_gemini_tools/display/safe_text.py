@@ -1,9 +1,8 @@
-"""Text of strangers -> text that is safe to look at, and values of any shape -> short text.
+"""Untrusted text -> text that is safe to display, and any value -> short text.
 
-Tool results, arguments and answers are somebody else's words. What goes to a terminal must not move
-its cursor, rename its window or turn its lines around; what is enormous must not be written out.
-Everything that a trace shows has been through `clean` once; the writers of HTML and mermaid escape
-for their own grammar after that.
+Tool results, arguments and responses are not ours. In a terminal they must not move the cursor,
+rename the window or reverse the text; what is very long must be cut. All text of a trace passes
+through `clean` once; the HTML and mermaid writers escape it after that.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO, cast
 
-_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Categories of characters that steer instead of being seen: controls, bidi marks, tags, halves."""
+_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Categories of invisible characters: controls, bidi marks, tags, lone surrogates."""
 _KEPT = {"\n", "\t", "\u200c", "\u200d"}
-"""Line ends, and the joiners that emoji and several scripts are written with."""
+"""Line ends, and the joiners that emoji and several scripts need."""
 
 _SECRETS = re.compile(
     r"(?P<google>AIza)[\w-]{35}"
@@ -36,9 +35,9 @@ _MAX_DEPTH = 8
 _MAX_ITEMS = 400
 _MAX_STRING = 20_000
 _CHARS_PER_ITEM = 100
-"""A long text counts as this many characters a piece."""
+"""A long text counts as one item for each this many characters."""
 _MAX_BITS = 4096
-"""Longer whole numbers are not written out; Python itself refuses to for some."""
+"""Longer integers are not written out; Python itself has such a limit."""
 
 
 def clean(text: str, max_chars: int) -> str:
@@ -53,12 +52,12 @@ def clean(text: str, max_chars: int) -> str:
 
 
 def render_value(value: Any) -> str:
-    """A value as JSON text, whatever it is: cycles, depth and numbers of items are bounded."""
+    """Return any value as JSON text; cycles, depth and the number of items are bounded."""
     return json.dumps(_Pruner().prune(value), ensure_ascii=False)
 
 
 def render_arguments(args: Any, separator: str = ", ") -> str:
-    """Arguments as they would stand between the brackets of a call."""
+    """Return arguments as they would be written in a Python call."""
     if not isinstance(args, Mapping):
         return args if isinstance(args, str) else render_value(args)
     pruned = _Pruner().prune(args)
@@ -68,11 +67,11 @@ def render_arguments(args: Any, separator: str = ", ") -> str:
 
 
 def render_error(error: BaseException) -> str:
-    """Kind and words of an exception; a stranger's may fail to say what it is."""
+    """Return type and message of an exception, whose `__str__` may fail."""
     kind = type(error).__name__
     try:
         return f"{kind}: {error}"
-    except Exception:  # noqa: BLE001 - whatever its own code raises
+    except Exception:  # noqa: BLE001 - any exception of its code
         return kind
 
 
@@ -85,14 +84,14 @@ def _hide_secrets(text: str) -> str:
 
 
 def _visible(char: str) -> str:
-    if char in _KEPT or unicodedata.category(char) not in _UNSEEN:
+    if char in _KEPT or unicodedata.category(char) not in _INVISIBLE:
         return char
     return f"⟨U+{ord(char):04X}⟩"
 
 
 @dataclass
 class _Pruner:
-    """Copies a value as plain JSON until it has seen enough."""
+    """Copies a value as plain JSON up to a number of items."""
 
     _items: int = 0
     _open: set[int] = field(default_factory=set)
@@ -101,7 +100,7 @@ class _Pruner:
         self._items += 1
         match value:
             case int() if value.bit_length() > _MAX_BITS:
-                return f"<whole number of {value.bit_length():,} bits>"
+                return f"<integer of {value.bit_length():,} bits>"
             case None | bool() | int() | float():
                 return value
             case str():
@@ -147,7 +146,7 @@ class _Pruner:
 
 
 def _fields(value: Any) -> Mapping[str, Any] | None:
-    """What a Pydantic model or a dataclass holds; an unknown object is not asked for its repr."""
+    """Return the fields of a Pydantic model or a dataclass; the repr of others is not called."""
     names = getattr(type(value), "model_fields", None) or getattr(
         type(value), "__dataclass_fields__", None
     )
@@ -159,3 +158,29 @@ def _name(value: Any) -> str:
         return render_error(value)
     known = type(value).__module__ in {"datetime", "decimal", "uuid", "enum", "pathlib"}
     return str(value) if known else f"<{type(value).__name__}>"
+
+
+def replace_unencodable(file: TextIO) -> TextIO:
+    """Return the stream, or a wrapper that writes `?` for characters that it cannot encode.
+
+    Output may be redirected on Windows, or the locale may be `C`.
+    """
+    encoding = (getattr(file, "encoding", None) or "utf-8").lower().replace("-", "")
+    return file if encoding.startswith("utf") else cast("TextIO", _ReplacingStream(file))
+
+
+class _ReplacingStream:
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        encoding = self._file.encoding
+        self._file.write(text.encode(encoding, "replace").decode(encoding))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)

@@ -1,4 +1,4 @@
-"""`trace`: one object that shows a run, in a terminal, a notebook, a file or a diagram."""
+"""`trace`: show a run in a terminal, a notebook, a file or a diagram."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, overload
 
 from langchain_gemini_tools.display.clock import RunClock
-from langchain_gemini_tools.display.encoding import forgiving
-from langchain_gemini_tools.display.mermaid import render_mermaid
 from langchain_gemini_tools.display.outline import Outliner
 from langchain_gemini_tools.display.page import render_fragment, render_page
-from langchain_gemini_tools.display.plain import render_plain
-from langchain_gemini_tools.display.run import Run, read_run
+from langchain_gemini_tools.display.run import TracedRun, read_run
+from langchain_gemini_tools.display.safe_text import replace_unencodable
+from langchain_gemini_tools.display.tree import render_mermaid, render_plain, render_tree
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,52 +28,60 @@ def trace(
     max_lines: int = 16,
     unfold: bool = False,
 ) -> Trace:
-    """Show a run as a tree: turns, calls with arguments, results, time, tokens and cost.
+    """Show a run as a tree: turns, tool calls, results, time, tokens and cost.
 
     ```python
     clock = RunClock()
     result = agent.invoke({"messages": question}, config={"callbacks": [clock]})
     trace(result, clock).show()               # in colours; in a notebook the value itself is enough
-    trace(result, clock).to_html("run.html")  # a file to send to somebody
+    trace(result, clock).to_html("run.html")  # a file to share
     ```
 
-    Costs come from the tables of `genai-prices`: "n/a" where it knows no price, "≥" before a sum in
-    which something is missing (a model without a price, searches that are billed apart).
+    Costs come from the tables of `genai-prices`: "n/a" if there is no price, "≥" before a sum that
+    is not complete (a model without a price, searches that are billed separately).
 
-    What is shown is what the messages say: mind whom you send it to. Strings shaped like Google's
-    credentials, bearer tokens and private keys are hidden; other secrets cannot be told from text.
-    Control characters and marks that turn text around are shown as what they are.
+    A trace shows the content of the messages, so take care with whom you share it. Known
+    credentials (the keys in use, and texts that look like API keys, tokens or private keys) are
+    redacted; other secrets cannot be recognized. Control characters and marks that reverse text are
+    shown as codes.
 
     Args:
         source: Messages (one, a list, the chunks of a stream), an agent's state
-            (`{"messages": [...]}`), the result of a `ToolLoop`, the answer of
-            `with_structured_output(..., include_raw=True)`, or an error with what had arrived.
+            (`{"messages": [...]}`), the result of a `ToolLoop`, the output of
+            `with_structured_output(..., include_raw=True)`, or an error.
         clock: A `RunClock` that was among the callbacks of the run; without it times are "–".
-        max_chars: Longer texts are cut, with a note of how much is left out.
-        max_lines: The same for lines, in text and terminal.
-        unfold: Show thoughts, system messages and raw answers in full.
+        max_chars: Longer texts are cut and end with a notice.
+        max_lines: The same for lines, in plain text and in a terminal.
+        unfold: Show thoughts, system messages and raw responses in full.
 
     Raises:
-        TypeError: There are no messages in `source`.
+        TypeError: `source` has no messages.
     """
     return Trace(read_run(source, clock), max_chars=max_chars, max_lines=max_lines, unfold=unfold)
 
 
 class Trace:
-    """A run, ready to be looked at. Made by `trace`.
+    """A run in all its formats. Made by `trace`.
 
-    `str()` is plain text; rich, Jupyter and IPython find their own form by themselves.
+    `str()` is plain text; rich, Jupyter and IPython choose their format automatically.
+
+    Attributes:
+        run: The run as values.
     """
 
-    def __init__(self, run: Run, *, max_chars: int, max_lines: int, unfold: bool) -> None:
+    def __init__(self, run: TracedRun, *, max_chars: int, max_lines: int, unfold: bool) -> None:
         self.run = run
         self._root = Outliner(run, max_chars).render()
         self._max_lines = max_lines
         self._unfold = unfold
 
     def show(self, file: TextIO | None = None) -> None:
-        """Print the tree: in colours where rich is installed and the terminal has them."""
-        out = forgiving(file or sys.stdout)
+        """Print the tree, in colours if rich is installed and the terminal supports them.
+
+        Args:
+            file: Where to print it; stdout by default.
+        """
+        out = replace_unencodable(file or sys.stdout)
         try:
             from rich.console import Console
         except ImportError:
@@ -87,7 +94,11 @@ class Trace:
     @overload
     def to_html(self, path: str | PathLike[str]) -> Path: ...
     def to_html(self, path: str | PathLike[str] | None = None) -> str | Path:
-        """A page that needs nothing else, written to `path` or returned; it holds no script."""
+        """Write a self-contained page without scripts to `path`, or return it as text.
+
+        Args:
+            path: The file to write. Without it the page is returned.
+        """
         page = render_page(self._root, unfold=self._unfold)
         if path is None:
             return page
@@ -96,7 +107,7 @@ class Trace:
         return written
 
     def to_mermaid(self) -> str:
-        """A flowchart of the run, for Markdown and https://mermaid.js.org."""
+        """Return a flowchart of the run for Markdown; see https://mermaid.js.org."""
         return render_mermaid(self._root)
 
     def __str__(self) -> str:
@@ -108,8 +119,6 @@ class Trace:
         return f"<Trace: {' · '.join(self._root.facts)}>"
 
     def __rich__(self) -> RenderableType:
-        from langchain_gemini_tools.display.terminal import render_tree
-
         return render_tree(self._root, max_lines=self._max_lines, unfold=self._unfold)
 
     def _repr_html_(self) -> str:

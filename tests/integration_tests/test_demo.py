@@ -47,7 +47,7 @@ def _without_numbers(text: str) -> str:
     return re.sub(r"\$[\d.]+", "$N", re.sub(r"[\d.]+ m?s\b", "N ms", text))
 
 
-def test_without_a_key_the_recording_is_replayed_and_said_to_be_one() -> None:
+def test_without_a_key_the_recording_is_replayed_and_announced() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "langchain_gemini_tools"],
         capture_output=True,
@@ -57,7 +57,7 @@ def test_without_a_key_the_recording_is_replayed_and_said_to_be_one() -> None:
     )
     said, steps, tree = done.stdout.split("\n\n", 2)
     assert said == (
-        "No GOOGLE_API_KEY: replaying a recording, so that times are not Gemini's. It was recorded "
+        "GOOGLE_API_KEY is not set: replaying a recording, so the times are not Gemini's. Recorded "
         "against: local server Gemini-Emulator (no evidence about Gemini)."
     )
     assert f"{steps}\n" == STEPS
@@ -65,7 +65,7 @@ def test_without_a_key_the_recording_is_replayed_and_said_to_be_one() -> None:
     assert done.stderr == ""
 
 
-def test_a_terminal_without_the_signs_shows_it_all_the_same(
+def test_a_terminal_with_another_encoding_shows_question_marks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written = io.BytesIO()
@@ -78,17 +78,19 @@ def test_a_terminal_without_the_signs_shows_it_all_the_same(
     assert "result  -3 ?C, snow" in shown
 
 
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_asked(
+def test_a_page_that_cannot_be_written_is_rejected_before_the_run(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with pytest.raises(SystemExit):
         main(["--html", str(tmp_path / "nowhere" / "run.html")])
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.endswith(f"error: --html: there is no folder {tmp_path / 'nowhere'}\n")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.endswith(
+        f"error: --html: the folder {tmp_path / 'nowhere'} does not exist\n"
+    )
 
 
-def test_with_a_key_it_talks_to_the_api(
+def test_with_a_key_it_uses_the_api(
     emulator: Emulator,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -100,7 +102,7 @@ def test_with_a_key_it_talks_to_the_api(
     page = tmp_path / "run.html"
     assert main(["Oslo and Rome?", "--html", str(page)]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("Talking to gemini-3-flash-preview with your key.\n\nyou    Oslo and")
+    assert shown.startswith("Using gemini-3-flash-preview with your key.\n\nyou    Oslo and")
     assert shown.endswith(f"\nWritten to {page}\n")
     assert "check_wardrobe" in page.read_text(encoding="utf-8")
     assert len(emulator.requests) == 3
@@ -120,13 +122,13 @@ def test_a_failure_is_shown_with_what_was_done_before(
     assert "✗ failed  GeminiPermissionError" in shown
 
 
-def test_without_a_key_another_question_is_refused_plainly(
+def test_without_a_key_another_question_is_rejected(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["What should I pack for Lima?"]) == 2
     assert capsys.readouterr().err == (
-        "Without a key only the recorded question can be answered: 'What should I pack for Oslo "
-        "and Rome?', by gemini-3-flash-preview. To ask anything else, set GOOGLE_API_KEY "
+        "Without a key only the recorded question can be replayed: 'What should I pack for Oslo "
+        "and Rome?', with gemini-3-flash-preview. For other questions set GOOGLE_API_KEY "
         "(https://aistudio.google.com/apikey).\n"
     )
 
@@ -137,6 +139,6 @@ def test_without_the_extras_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "vcr", None)
     assert main([]) == 2
     assert capsys.readouterr().err == (
-        "Without a key a recording is replayed, which needs: "
+        "Without a key a recording is replayed. Install what it needs: "
         "pip install 'langchain-gemini-tools[display,testing]'\n"
     )

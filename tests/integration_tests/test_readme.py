@@ -74,6 +74,8 @@ def test_every_argument_that_the_readme_names_exists() -> None:
     assert set(named) <= known
 
 
-def test_a_recording_that_does_not_exist_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"no recording 'first'. There are: first_agent, packing"):
+def test_the_error_about_an_unknown_recording_lists_the_others() -> None:
+    with pytest.raises(
+        ValueError, match=r"no recording named 'first'. Recordings: first_agent, packing"
+    ):
         recording("first")

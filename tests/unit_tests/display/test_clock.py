@@ -60,7 +60,7 @@ def test_a_streamed_answer_also_tells_when_it_began() -> None:
     clock = RunClock()
     model = GenericFakeChatModel(messages=iter(["one two three"]))
     chunks = list(model.stream("Count", config={"callbacks": [clock]}))
-    span = clock.answer(chunks[0].id)
+    span = clock.message_span(chunks[0].id)
     assert span
     assert span.milliseconds is not None
     assert span.first_token_milliseconds is not None
@@ -88,15 +88,17 @@ def test_what_a_clock_keeps_is_bounded() -> None:
         clock.on_tool_start({}, "", run_id=run_id, tool_call_id=f"call_{number}")
         clock.on_tool_end("done", run_id=run_id)
         clock.on_chat_model_start({}, [], run_id=uuid4())  # never ends
-    assert [bool(clock.calls(f"call_{number}")) for number in range(10)] == [False] * 7 + [True] * 3
+    assert [bool(clock.tool_call_spans(f"call_{number}")) for number in range(10)] == [
+        False
+    ] * 7 + [True] * 3
 
 
 @pytest.mark.parametrize("tell", ["on_llm_error", "on_tool_error"])
 def test_ends_of_calls_that_it_never_saw_begin_are_ignored(tell: str) -> None:
     clock = RunClock()
     getattr(clock, tell)(ValueError("late"), run_id=uuid4())
-    assert clock.answer(None) is None
-    assert clock.calls(None) == []
+    assert clock.message_span(None) is None
+    assert clock.tool_call_spans(None) == []
 
 
 def test_many_threads_share_a_clock() -> None:
@@ -113,4 +115,4 @@ def test_many_threads_share_a_clock() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [len(clock.calls(name)) for name in ("call_0", "call_1")] == [200, 200]
+    assert [len(clock.tool_call_spans(name)) for name in ("call_0", "call_1")] == [200, 200]

@@ -1,4 +1,4 @@
-"""Progress of real batches; how a bar looks is rich's affair, what it counts is ours."""
+"""Progress of real batches: what is counted, and where it is shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_gemini_tools import BatchProgress
-from langchain_gemini_tools.display.progress import Counts
+from langchain_gemini_tools.display import BatchCounts
 from tests.unit_tests.display.runs import answer, call
 from tests.unit_tests.display.test_clock import ScriptedModel, wait
 
@@ -34,23 +34,23 @@ def test_a_batch_is_counted_with_its_tokens() -> None:
     out = io.StringIO()
     with BatchProgress(20, "questions", file=out) as progress:
         _model(20).batch(["Is it?"] * 20, config={"callbacks": [progress], "max_concurrency": 4})
-    assert progress.counts == Counts(20, done=20, input_tokens=20_000, output_tokens=4000)
+    assert progress.counts == BatchCounts(20, done=20, input_tokens=20_000, output_tokens=4000)
     assert out.getvalue() == "questions: 20/20 · 20,000 → 4,000 tokens\n"
 
 
 async def test_also_in_an_event_loop() -> None:
     progress = BatchProgress(20, file=io.StringIO())
     await _model(20).abatch(["Is it?"] * 20, config={"callbacks": [progress]})
-    assert progress.counts == Counts(20, done=20, input_tokens=20_000, output_tokens=4000)
+    assert progress.counts == BatchCounts(20, done=20, input_tokens=20_000, output_tokens=4000)
 
 
-def test_failures_are_counted_apart() -> None:
+def test_failures_are_counted_separately() -> None:
     out = io.StringIO()
     with BatchProgress(5, file=out) as progress:
         RunnableLambda(_fail_on_three).batch(
             [1, 2, 3, 4, 5], config={"callbacks": [progress]}, return_exceptions=True
         )
-    assert progress.counts == Counts(5, done=4, failed=1)
+    assert progress.counts == BatchCounts(5, done=4, failed=1)
     assert out.getvalue() == "runs: 5/5 · 1 failed · 0 → 0 tokens\n"
 
 
@@ -62,7 +62,7 @@ def test_an_agent_with_all_its_steps_is_one_run() -> None:
     progress = BatchProgress(file=io.StringIO())
     for _ in range(2):
         agent().invoke({"messages": "Wait"}, config={"callbacks": [progress]})
-    assert progress.counts == Counts(done=2, input_tokens=4000, output_tokens=800)
+    assert progress.counts == BatchCounts(done=2, input_tokens=4000, output_tokens=800)
 
 
 def test_given_to_an_inner_step_only_that_is_counted() -> None:
@@ -77,7 +77,7 @@ def test_an_answer_without_usage_adds_no_tokens() -> None:
     GenericFakeChatModel(messages=iter([AIMessage("Yes")])).invoke(
         "Is it?", config={"callbacks": [progress]}
     )
-    assert progress.counts == Counts(1, done=1)
+    assert progress.counts == BatchCounts(1, done=1)
 
 
 class Terminal(io.StringIO):
@@ -96,7 +96,7 @@ def test_a_terminal_gets_a_bar_that_ends_full(monkeypatch: pytest.MonkeyPatch) -
     assert "3/3 · 3,000 → 600 tokens" in last
 
 
-def test_a_bar_that_nobody_closes_gives_the_cursor_back_in_the_end() -> None:
+def test_a_bar_that_is_never_closed_restores_the_cursor_at_exit() -> None:
     script = (
         "import sys\n"
         "from uuid import uuid4\n"
@@ -122,7 +122,7 @@ def test_without_rich_a_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> 
     assert out.getvalue() == "runs: 1/1 · 1,000 → 200 tokens\n"
 
 
-def test_a_batch_that_is_given_up_leaves_its_last_count() -> None:
+def test_a_batch_that_is_interrupted_leaves_its_last_count() -> None:
     out = io.StringIO()
     with pytest.raises(ValueError, match="three"), BatchProgress(9, file=out) as progress:
         RunnableLambda(_fail_on_three).map().invoke([1, 2, 3], config={"callbacks": [progress]})
@@ -148,7 +148,21 @@ def test_a_notebook_gets_one_output_that_is_written_again(
     )
     progress = BatchProgress(2, "<b>files")
     _model(2).batch(["Is it?"] * 2, config={"callbacks": [progress]})
-    assert repr(shown[-1]) == "<b>files: 2/2 · 2,000 → 400 tokens"
-    assert shown[-1]._repr_html_() == (
-        '&lt;b&gt;files <progress value="2" max="2"></progress> 2/2 · 2,000 → 400 tokens'
-    )
+    bundle = shown[-1]._repr_mimebundle_([], [])
+    text, html = bundle["text/plain"], bundle["text/html"]
+    assert text.startswith("<b>files ━━━━━")
+    assert "2/2 · 2,000 → 400 tokens" in text
+    assert "&lt;b&gt;files" in html
+    assert "2/2 · 2,000 → 400 tokens" in html
+
+
+def test_without_rich_a_notebook_gets_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: kernel))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=print))
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    progress = BatchProgress(1)
+    _model(1).invoke("Is it?", config={"callbacks": [progress]})
+    assert capsys.readouterr() == ("", "runs: 1/1 · 1,000 → 200 tokens\n")

@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+import io
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, SecretStr
 
-from langchain_gemini_tools.display.safe_text import clean, render_arguments, render_value
+from langchain_gemini_tools import BatchProgress, trace
+from langchain_gemini_tools.display.safe_text import (
+    clean,
+    render_arguments,
+    render_value,
+    replace_unencodable,
+)
 
 GOOGLE_KEY = "AIza" + "Sy" + "x1-_" * 8 + "y"
 
@@ -91,7 +100,7 @@ def test_values_of_any_kind_become_json() -> None:
     assert render_value(value) == (
         '{"when": "2026-01-02 00:00:00+00:00", "account": {"owner": "Ada", "password": '
         '"<SecretStr>"}, "bytes": "<5 bytes>", "object": "<object>", "huge": '
-        '"<whole number of 19,932 bits>", "3": [null, true, 1.5, "å"]}'
+        '"<integer of 19,932 bits>", "3": [null, true, 1.5, "å"]}'
     )
 
 
@@ -118,3 +127,51 @@ def test_arguments_read_like_a_call() -> None:
     assert render_arguments({"city": "Oslo", "days": 3}) == 'city="Oslo", days=3'
     assert render_arguments("{broken") == "{broken"
     assert render_arguments(["no", "dict"]) == '["no", "dict"]'
+
+
+# Streams that cannot encode every character
+
+ENCODINGS = ["ascii", "cp1252"]
+
+
+def _stream(encoding: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n")
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode(stream.encoding)
+
+
+@pytest.mark.parametrize("has_rich", [True, False])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_trace_is_shown_whatever_the_encoding(
+    encoding: str, has_rich: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_rich:
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+    stream = _stream(encoding)
+    trace([HumanMessage("Weather in 東京, →?")]).show(stream)
+    assert "you  Weather in ??, ??\n" in _written(stream)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_progress_is_shown_whatever_the_encoding(encoding: str) -> None:
+    stream = _stream(encoding)
+    with BatchProgress(2, "東京", file=stream):
+        pass
+    assert _written(stream).startswith("??: 0/2 ")
+
+
+def test_a_stream_that_writes_everything_is_left_alone() -> None:
+    stream, text = _stream("utf-8"), io.StringIO()
+    assert replace_unencodable(stream) is stream
+    assert replace_unencodable(text) is text
+
+
+def test_lines_are_written_as_well() -> None:
+    stream = _stream("ascii")
+    replace_unencodable(stream).writelines(["a\n", "ü\n"])
+    assert _written(stream) == "a\n?\n"

@@ -193,14 +193,14 @@ def test_what_is_missing_or_went_wrong_is_marked() -> None:
         "│   ├── pay(amount=10)  – ms",
         "│   │   └── result  (empty)",
         "│   └── ✗ pay({amount:)",
-        "│       └── ✗ invalid call  no JSON",
+        "│       └── ✗ invalid tool call  no JSON",
         "├── result of old  late",
-        "│   └── ! no call with this id",
+        "│   └── ! no tool call with this id",
         "│   ├── Half a",
         "│   └── ! finish reason  MAX_TOKENS: The response reached the token limit.",
         "│   ├── ! finish reason  SAFETY: The safety filters withheld the response.",
         "│   └── ✗ blocked  OTHER",
-        "    └── ! empty answer",
+        "    └── ! empty response",
     ]
 
 
@@ -249,8 +249,8 @@ def test_a_result_belongs_to_the_nearest_call_with_its_id() -> None:
 def test_the_raw_answer_of_prompted_calls_is_there_to_unfold() -> None:
     raw = 'I look.\nTOOL_CALL: look(at="it")'
     message = answer("I look.", response_metadata={"raw_text": raw})
-    assert _shown(message)[-1] == '    └── raw answer  I look. TOOL_CALL: look(at="it")'
-    assert "raw answer" not in str(trace(answer(raw, response_metadata={"raw_text": raw})))
+    assert _shown(message)[-1] == '    └── raw response  I look. TOOL_CALL: look(at="it")'
+    assert "raw response" not in str(trace(answer(raw, response_metadata={"raw_text": raw})))
 
 
 class City(BaseModel):
@@ -264,7 +264,7 @@ def test_structured_output_is_shown_and_its_call_needs_no_result() -> None:
     assert _shown({"raw": raw, "parsed": city, "parsing_error": None}) == [
         "├── turn 1  – ms · 1,000 → 200 tokens · $0.00018",
         '│   └── City(name="Oslo", people=700000)  – ms',
-        "│       └── taken as structured output",
+        "│       └── used as structured output",
         '└── structured output  {"name": "Oslo", "people": 700000}',
     ]
     state = {"messages": [answer(tool_calls=[call("look", "b")]), raw], "structured_response": city}
