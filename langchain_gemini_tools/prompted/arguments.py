@@ -17,7 +17,11 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.prompted.parser.spellings import escape_protocol
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, write
+from langchain_gemini_tools.wire.schema.references import resolve
+from langchain_gemini_tools.wire.schema.walk import children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,50 +29,24 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
     from jsonschema.protocols import Validator
 
+    from langchain_gemini_tools.wire.shapes import JsonSchema
 
-Schema = dict[str, Any]
 
-_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
-_LIMITS = {
-    "minimum": "at least {}",
-    "exclusiveMinimum": "more than {}",
-    "maximum": "at most {}",
-    "exclusiveMaximum": "less than {}",
-    "multipleOf": "a multiple of {}",
-    "minLength": "at least {} characters",
-    "maxLength": "at most {} characters",
-    "pattern": "matching {}",
-    "format": "format {}",
-    "minItems": "at least {} items",
-    "maxItems": "at most {} items",
-    "minProperties": "at least {} keys",
-    "maxProperties": "at most {} keys",
-}
+_STRUCTURE = frozenset({
+    *("type", "enum", "const", "properties", "required", "propertyOrdering"),
+    *("additionalProperties", "items", "prefixItems", "anyOf", "oneOf"),
+})  # fmt: skip
+"""Keywords that the sentences below describe."""
+_AS_JSON = frozenset(
+    keyword.name
+    for keyword in KEYWORDS.values()
+    if keyword.kind in {"assertion", "applicator"}
+    and not keyword.prompt
+    and keyword.name not in _STRUCTURE
+)
+"""Keywords without a wording."""
 _ONE_OF = ("anyOf", "oneOf")
-_DESCRIBED = {
-    *_LIMITS,
-    *_ONE_OF,
-    "type",
-    "title",
-    "description",
-    "default",
-    "enum",
-    "const",
-    "properties",
-    "required",
-    "items",
-    "prefixItems",
-    "additionalProperties",
-    "uniqueItems",
-    "propertyOrdering",
-    "examples",
-    "deprecated",
-    "$ref",
-    "$defs",
-    "definitions",
-    "$schema",
-}
-"""Keywords that are described below, or that mean nothing to a model."""
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 _MAX_REFERENCES = 50
 _MAX_ITEMS = 5
@@ -88,28 +66,28 @@ _MAX_LENGTH = 200
 # Description
 
 
-def describe_parameters(schema: Schema | None) -> list[str]:
+def describe_parameters(schema: JsonSchema | None) -> list[str]:
     """Return the lines that describe a tool's arguments and the types they refer to."""
     if not schema:
         return ["No arguments: write {}."]
-    lines = _children({**schema, "additionalProperties": None}, 0)
+    lines = _objects({**schema, "additionalProperties": None}, 0)
     if extra := _extra_keys(schema):
         lines.append(f"- any other key: {extra}")
     if limits := _limits(schema):
         lines.append(f"- the arguments together: {', '.join(limits)}")
     definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
     for name, definition in definitions.items():
-        lines += [f"Type {name}: {_sentence(definition)}", *_children(definition, 0)]
+        lines += [f"Type {name}: {_sentence(definition)}", *_objects(definition, 0)]
     return lines
 
 
-def _properties(schema: Schema, depth: int) -> list[str]:
+def _properties(schema: JsonSchema, depth: int) -> list[str]:
     lines: list[str] = []
     required = schema.get("required", ())
     for name, part in schema.get("properties", {}).items():
         mark = "required" if name in required else "optional"
         lines.append(f"{'  ' * depth}- {_key(name)}: {_sentence(part, mark)}")
-        lines += _children(part, depth + 1)
+        lines += _objects(part, depth + 1)
     described = schema.get("properties", {})
     undescribed = [name for name in required if name not in described]
     return lines + [f"{'  ' * depth}- {_key(name)}: anything, required." for name in undescribed]
@@ -121,12 +99,12 @@ def _sentence(schema: Any, mark: str = "") -> str:
         return f"{_type(schema)}{f', {mark}' if mark else ''}."
     parts = [_type(schema), *([mark] if mark else [])]
     if "default" in schema:
-        parts.append(f"default {_json(schema['default'])}")
+        parts.append(f"default {write(schema['default'])}")
     text = f"{', '.join(parts)}."
     if description := _one_line(schema.get("description")):
         text += f" {description}"
     if examples := schema.get("examples"):
-        text += f" Examples: {', '.join(escape_protocol(_json(example)) for example in examples)}."
+        text += f" Examples: {', '.join(escape_protocol(write(example)) for example in examples)}."
     return f"{text} Deprecated." if schema.get("deprecated") else text
 
 
@@ -140,13 +118,13 @@ def _type(schema: Any) -> str:
     return f"{_bare_type(schema)} ({limits})" if limits else _bare_type(schema)
 
 
-def _bare_type(schema: Schema) -> str:
+def _bare_type(schema: JsonSchema) -> str:
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2] or "the arguments again"
     if "const" in schema:
-        return _json(schema["const"])
+        return write(schema["const"])
     if "enum" in schema:
-        return " or ".join(map(_json, schema["enum"]))
+        return " or ".join(map(write, schema["enum"]))
     for key in _ONE_OF:
         if options := schema.get(key):
             return " or ".join(dict.fromkeys(map(_type, options)))
@@ -161,81 +139,67 @@ def _bare_type(schema: Schema) -> str:
     return str(kind) if kind else "anything"
 
 
-def _array(schema: Schema) -> str:
+def _array(schema: JsonSchema) -> str:
     if prefix := schema.get("prefixItems"):
         return f"array of exactly: {', '.join(map(_type, prefix))}"
     items = schema.get("items")
     if not items or items is True:
         return "array"
     inner = _type(items)
-    return (
-        f"array of {inner}s"
-        if inner in {"string", "integer", "number", "object"}
-        else (f"array of ({inner})")
-    )
+    has_plural = inner in {"string", "integer", "number", "object"}
+    return f"array of {inner}s" if has_plural else f"array of ({inner})"
 
 
-def _limits(schema: Schema) -> list[str]:
-    limits = [
-        words.format(value if isinstance(value := schema[key], str) else _json(value))
-        for key, words in _LIMITS.items()
-        if key in schema
-    ]
-    if schema.get("uniqueItems"):
-        limits.append("no item twice")
+def _limits(schema: JsonSchema) -> list[str]:
+    limits: list[str] = []
+    for keyword in keywords_in(schema):
+        value = schema[keyword.name]
+        if keyword.prompt and value is not False:
+            limits.append(keyword.prompt.format(value if isinstance(value, str) else write(value)))
     if schema.get("additionalProperties") is False and schema.get("properties"):
         limits.append("no other keys")
-    if rest := {key: value for key, value in schema.items() if key not in _DESCRIBED}:
-        limits.append(_json(rest))
+    if rest := {name: value for name, value in schema.items() if name in _AS_JSON}:
+        limits.append(write(rest))
     return limits
 
 
-def _extra_keys(schema: Schema) -> str:
+def _extra_keys(schema: JsonSchema) -> str:
     extra = schema.get("additionalProperties")
     return _type(extra) if isinstance(extra, dict) else ""
 
 
-def _children(schema: Any, depth: int) -> list[str]:
+def _objects(schema: Any, depth: int) -> list[str]:
     """Describe the objects inside a value."""
     if not isinstance(schema, dict):
         return []
     lines = _properties(schema, depth)
     options = [option for key in _ONE_OF for option in schema.get(key, ())]
-    with_keys = [option for option in options if _has_keys(option)]
+    with_keys = [option for option in options if _objects(option, 0)]
     for number, option in enumerate(with_keys, 1):
         if len(with_keys) > 1:
             title = _one_line(option.get("title")) or f"object {number}"
             lines.append(f"{'  ' * depth}- if it is {title}: {_sentence(option)}")
-            lines += _children(option, depth + 1)
+            lines += _objects(option, depth + 1)
         else:
-            lines += _children(option, depth)
-    for inner in (schema.get("items"), schema.get("additionalProperties")):
-        lines += _children(inner, depth)
-    for inner in schema.get("prefixItems", ()):
-        lines += _children(inner, depth)
+            lines += _objects(option, depth)
+    for child in children(schema):
+        if child.keyword.name in _STRUCTURE and child.keyword.about in {"item", "other keys"}:
+            lines += _objects(child.schema, depth)
     return lines
 
 
-def _has_keys(schema: Any) -> bool:
-    return bool(_children(schema, 0))
-
-
 def _key(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else _json(name)
+    return name if _PLAIN_NAME.fullmatch(name) else write(name)
 
 
 def _one_line(text: Any) -> str:
     return escape_protocol(" ".join(str(text or "").split()))
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
 # Samples
 
 
-def sample_arguments(schema: Schema | None) -> dict[str, Any]:
+def sample_arguments(schema: JsonSchema | None) -> dict[str, Any]:
     """Return sample arguments: the required ones, or the first if none is required."""
     if not schema:
         return {}
@@ -259,7 +223,7 @@ class _Sampler:
     values end as early as the schema allows.
     """
 
-    def __init__(self, root: Schema) -> None:
+    def __init__(self, root: JsonSchema) -> None:
         self._root = root
         self._open: list[str] = []
         self._left = _MAX_REFERENCES
@@ -286,7 +250,7 @@ class _Sampler:
             return self._sample_choice(options, name)
         return self._sample_kind(schema, name)
 
-    def sample_object(self, schema: Schema) -> dict[str, Any]:
+    def sample_object(self, schema: JsonSchema) -> dict[str, Any]:
         """Return an object with the required keys."""
         properties = schema.get("properties", {})
         return {
@@ -297,9 +261,9 @@ class _Sampler:
         self._left -= 1
         if path in self._open or self._left < 0:
             raise _EndlessError
-        target: Any = self._root
-        for step in path.removeprefix("#").strip("/").split("/"):
-            target = target.get(step, {}) if step and isinstance(target, dict) else target
+        target: Any = {}
+        with suppress(InvalidToolError):
+            target = resolve(self._root, path)
         self._open.append(path)
         try:
             return self.sample(target, name)
@@ -315,7 +279,7 @@ class _Sampler:
                 continue
         raise _EndlessError
 
-    def _sample_kind(self, schema: Schema, name: str) -> Any:
+    def _sample_kind(self, schema: JsonSchema, name: str) -> Any:
         kind = schema.get("type", "object" if "properties" in schema else "string")
         match kind[0] if isinstance(kind, list) else kind:
             case "object":
@@ -333,7 +297,7 @@ class _Sampler:
             case _:
                 return _string(schema, name)
 
-    def _sample_array(self, schema: Schema) -> list[Any]:
+    def _sample_array(self, schema: JsonSchema) -> list[Any]:
         least = int(schema.get("minItems", 0))
         try:
             if prefix := schema.get("prefixItems"):
@@ -345,7 +309,7 @@ class _Sampler:
             return []
 
 
-def _number(schema: Schema) -> float:
+def _number(schema: JsonSchema) -> float:
     if "multipleOf" in schema:
         return float(schema["multipleOf"])
     low = schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
@@ -358,7 +322,7 @@ def _number(schema: Schema) -> float:
     return number
 
 
-def _string(schema: Schema, name: str) -> str:
+def _string(schema: JsonSchema, name: str) -> str:
     text = _FORMATS.get(str(schema.get("format")), f"<{name}>")
     text = text.ljust(min(int(schema.get("minLength", 0)), _MAX_TEXT), ".")
     longest = schema.get("maxLength")

@@ -132,8 +132,8 @@ class LineMemory:
         self.introduces_example = False
         self.is_inside_json = False
         """Whether a larger JSON value has started; its lines are not calls."""
-        self._has_call = False
         self._has_example = False
+        self._is_example_line = False
 
     def see_text(self, text: str) -> None:
         """Record text that the user will see."""
@@ -143,16 +143,10 @@ class LineMemory:
             self._end_line()
         self._keep(last)
 
-    def see_call(self) -> None:
-        """Record a call."""
-        self._has_call = True
-        self.introduces_example = False
-        self.is_inside_json = False
-
     def see_example(self) -> None:
         """Record a call that was an example."""
-        self._has_call = True
         self._has_example = True
+        self._is_example_line = True
 
     @property
     def has_ended_sentence(self) -> bool:
@@ -172,12 +166,12 @@ class LineMemory:
         if self.tail.strip():
             self.introduces_example = spellings.introduces_example(self.tail)
             self._has_example = False
-        elif not self._has_call:
+        elif not self._is_example_line:
             self.is_inside_json = False
             if self._has_example:
                 self.introduces_example = False
         self.tail = ""
-        self._has_call = False
+        self._is_example_line = False
 
 
 class Output:
@@ -236,7 +230,6 @@ class Output:
             self.lines.see_example()
         else:
             self._writer.add_calls(_make_piece(found, raw) for found in reader.found)
-            self.lines.see_call()
         self.add_text(raw[len(body) :])
 
     def flow(self, pattern: re.Pattern[str]) -> Reading[str]:

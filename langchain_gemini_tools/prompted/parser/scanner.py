@@ -209,9 +209,8 @@ class Scanner:
     def _skip_trailer(self) -> Reading[None]:
         """Skip what models put after a call: a full stop, asterisks, a comma, an extra bracket."""
         yield from self._source.run(_TRAILER)
-        separators = yield from self._source.run(_SEPARATORS)
+        yield from self._source.run(_SEPARATORS)
         self._source.take()
-        self._output.add_text(separators.replace(",", "").replace(";", ""))
 
     def _scan_calls(self) -> Reading[None]:
         """Read a line that consists only of calls; otherwise it is text."""
