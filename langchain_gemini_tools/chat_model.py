@@ -33,10 +33,10 @@ from langchain_gemini_tools.options import (
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.retry import (
     RetryPolicy,
-    atell_callbacks,
-    atell_surrounding_run,
-    tell_callbacks,
-    tell_surrounding_run,
+    areport_retry,
+    areport_to_parent_run,
+    report_retry,
+    report_to_parent_run,
 )
 from langchain_gemini_tools.wire.generation import OUTPUT_FORMATS, plain
 from langchain_gemini_tools.wire.request import (
@@ -223,7 +223,7 @@ class ChatGemini(GeminiOptions):
                     return request.parse(retries.call(send))
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure)
-                retries.announce(1, failure, 0.0)
+                retries.report(1, failure, 0.0)
 
     async def _agenerate(
         self,
@@ -242,7 +242,7 @@ class ChatGemini(GeminiOptions):
                     return request.parse(await retries.acall(send))
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure)
-                await retries.aannounce(1, failure, 0.0)
+                await retries.areport(1, failure, 0.0)
 
     def _stream(
         self,
@@ -266,7 +266,7 @@ class ChatGemini(GeminiOptions):
                 return
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure, is_final=has_begun)
-                retries.announce(1, failure, 0.0)
+                retries.report(1, failure, 0.0)
 
     def _read_stream(self, request: RenderedRequest) -> Iterator[ChatGenerationChunk]:
         parser, client = request.stream_parser(), self._client
@@ -304,7 +304,7 @@ class ChatGemini(GeminiOptions):
                 return
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure, is_final=has_begun)
-                await retries.aannounce(1, failure, 0.0)
+                await retries.areport(1, failure, 0.0)
 
     async def _aread_stream(self, request: RenderedRequest) -> AsyncIterator[ChatGenerationChunk]:
         parser, client = request.stream_parser(), self._client
@@ -634,12 +634,12 @@ def _retry_policy(
     invocation: Invocation, run_manager: CallbackManagerForLLMRun | None
 ) -> RetryPolicy:
     # langchain-core streams without handing over its run manager.
-    report = partial(tell_callbacks, run_manager) if run_manager else tell_surrounding_run
+    report = partial(report_retry, run_manager) if run_manager else report_to_parent_run
     return RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds, on_retry=report)
 
 
 def _async_retry_policy(
     invocation: Invocation, run_manager: AsyncCallbackManagerForLLMRun | None
 ) -> RetryPolicy:
-    report = partial(atell_callbacks, run_manager) if run_manager else atell_surrounding_run
+    report = partial(areport_retry, run_manager) if run_manager else areport_to_parent_run
     return RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds, aon_retry=report)

@@ -1,34 +1,36 @@
-"""Every failure a caller may want to tell apart.
+"""Every error that this package raises.
 
-* GeminiToolsError
-  * InvalidInputError (ValueError)            refused before anything was sent; says the way out
-    * UnsupportedBlockError              a message holds a block that Gemini has no part for
-    * InvalidHistoryError                the messages cannot be sent in this order
-    * InvalidToolError                   a tool that Gemini could not be told about
-    * UnknownToolError                   `tool_choice` names a tool that is not bound
-    * InvalidOptionError                 an argument, or a combination of them, that cannot work
-    * MediaFetchError                    what a URL in a message names was not fetched
-  * ResponseError (ModelError)              the API answered 200, but not with an answer
-    * BlockedError                       the prompt or the answer was blocked
-    * EmptyResponseError                    there is nothing in it
-    * MalformedToolCallError                 the model tried to call a tool and failed
-    * TruncatedStreamError               the stream ended in the middle
-    * UnreadableResponseError               what came back is not a reply of this API
-  * GeminiAPIError (ModelError)          the API refused or failed, or could not be reached
-    * GeminiInvalidRequestError          400 and the other 4xx: the request itself is wrong
-      * GeminiContextOverflowError       the input is longer than the model takes
-    * GeminiAuthenticationError          no key, a wrong key (a 400), a wrong token (401)
-    * GeminiPermissionError              403: the key is good, but not for this
-    * GeminiNotFoundError                404: no such model here
-    * GeminiRateLimitError               429; `is_daily_quota` tells whether waiting helps today
-    * GeminiServerError                  5xx and 408: the same request may succeed later
-    * GeminiConnectionError              no answer arrived (also a builtin ConnectionError)
-    * GeminiTimeoutError                 no answer arrived in time (also a builtin TimeoutError)
+* GeminiToolsError                   base of all of them
+  * InvalidInputError                rejected before anything was sent (also a ValueError)
+    * UnsupportedBlockError          a message contains a block that Gemini has no part for
+    * InvalidHistoryError            the messages cannot be sent in this order
+    * InvalidToolError               a tool that cannot be declared to Gemini
+    * UnknownToolError               `tool_choice` names a tool that is not bound
+    * InvalidOptionError             an argument, or a combination of arguments, that is not valid
+    * MediaFetchError                the media at a URL in a message was not fetched
+  * ResponseError                    the API responded with 200, but the response is not usable
+    * BlockedError                   the prompt or the response was blocked
+    * EmptyResponseError             the response has no content; retryable
+    * MalformedToolCallError         the model wrote a tool call that cannot be read; retryable
+    * TruncatedStreamError           the stream ended too early; retryable
+    * UnreadableResponseError        the response is not JSON of this API; retryable
+  * GeminiAPIError                   the API rejected the request, failed, or was not reached
+    * GeminiInvalidRequestError      400 and other 4xx: the request is wrong
+      * GeminiContextOverflowError   the input is longer than the model accepts
+    * GeminiAuthenticationError      no API key, a wrong one (400), or a wrong token (401)
+    * GeminiPermissionError          403: the credentials do not allow this
+    * GeminiNotFoundError            404: the model does not exist in this API version
+    * GeminiRateLimitError           429: a quota is used up (see `is_daily_quota`); retryable
+    * GeminiServerError              5xx and 408: the API failed; retryable
+    * GeminiConnectionError          no connection (also a ConnectionError); retryable
+    * GeminiTimeoutError             no response in time (also a TimeoutError); retryable
 
-Each class of the API also inherits the class of `langchain_core.exceptions` for its condition. What
-the API answered with is besides an instance of the SDK's own `google.genai.errors.ClientError`,
-`ServerError` or `APIError`: that class is joined when the error is made, because loading the SDK
-takes longer than loading everything else here.
+`is_retryable` says whether the same request may succeed later.
+
+Every class also inherits the class of `langchain_core.exceptions` for its condition. An error that
+the API responded with is also an instance of the SDK's `google.genai.errors.ClientError`,
+`ServerError` or `APIError`. That base is added when the error is raised, because loading the SDK
+takes longer than loading the rest of this package.
 """
 
 from __future__ import annotations
@@ -59,25 +61,55 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
 
+__all__ = [
+    "BlockedError",
+    "EmptyResponseError",
+    "GeminiAPIError",
+    "GeminiAuthenticationError",
+    "GeminiConnectionError",
+    "GeminiContextOverflowError",
+    "GeminiInvalidRequestError",
+    "GeminiNotFoundError",
+    "GeminiPermissionError",
+    "GeminiRateLimitError",
+    "GeminiServerError",
+    "GeminiTimeoutError",
+    "GeminiToolsError",
+    "InvalidHistoryError",
+    "InvalidInputError",
+    "InvalidOptionError",
+    "InvalidToolError",
+    "MalformedToolCallError",
+    "MediaFetchError",
+    "ResponseError",
+    "TruncatedStreamError",
+    "UnknownToolError",
+    "UnreadableResponseError",
+    "UnsupportedBlockError",
+]
+
+
 class GeminiToolsError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base of every error that this package raises on purpose."""
+
+    is_retryable = False
+    """Whether the same request may succeed later."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Not by a call of the class: some constructors take other things than the text. And a
-        # joined class cannot be imported by its name; its two halves can.
-        ours, sdk_name = type(self).__dict__.get("_halves", (type(self), None))
+        # The class is not called, because some constructors have other arguments than the text. A
+        # joined class cannot be imported, but its two bases can.
+        ours, sdk_name = type(self).__dict__.get("_bases", (type(self), None))
         return _rebuild, (ours, sdk_name, self.args, self.__dict__)
 
 
 class InvalidInputError(GeminiToolsError, ModelInvalidRequestError, ValueError):
-    """Refused before anything was sent, because the API could only have refused it later."""
+    """The input was rejected before anything was sent, because the API would reject it."""
 
 
 class UnsupportedBlockError(InvalidInputError):
-    """A message holds a content block that Gemini has no part for.
+    """A message contains a content block that Gemini has no part for.
 
-    Raised before anything is sent: without the block, the model would answer a question
-    nobody asked.
+    Blocks are never dropped silently: without the block, the model would respond to something else.
     """
 
     def __init__(self, block_type: str, role: str, supported: Collection[str]) -> None:
@@ -88,36 +120,36 @@ class UnsupportedBlockError(InvalidInputError):
 
 
 class InvalidHistoryError(InvalidInputError):
-    """The messages cannot be sent as they are, and repairing them was not allowed."""
+    """The messages cannot be sent as they are, and `on_broken_history` does not allow repairs."""
 
 
 class InvalidToolError(InvalidInputError):
-    """A tool, or a set of tools, that Gemini cannot be told about."""
+    """A tool, or a set of tools, that cannot be declared to Gemini."""
 
 
 class UnknownToolError(InvalidInputError):
     """A tool choice names a tool that is not bound."""
 
     def __init__(self, name: str, bound: Collection[str]) -> None:
-        known = ", ".join(map(repr, bound)) if bound else "none"
+        known = ", ".join(map(repr, bound)) or "none"
         super().__init__(f"tool_choice names {name!r}, which is not bound. Bound tools: {known}.")
 
 
 class InvalidOptionError(InvalidInputError):
-    """An argument, or a combination of arguments, that cannot work."""
+    """An argument, or a combination of arguments, that is not valid."""
 
 
 class MediaFetchError(InvalidInputError):
-    """What a URL in a message names was not fetched: unsafe, too large, too slow, or no media."""
+    """The media at a URL was not fetched: unsafe, too large, too slow, or not media."""
 
 
 class ResponseError(GeminiToolsError, ModelError):
-    """The API answered, but not with something that may be taken for an answer.
+    """The API responded with status 200, but the response is not usable.
 
     Attributes:
-        finish_reason: The API's own word for it, where it gave one.
-        finish_message: The API's explanation, where it gave one.
-        partial: What had arrived until then, if anything.
+        finish_reason: The finish reason of the API, if there is one.
+        finish_message: The explanation of the API, if there is one.
+        partial: The part of the message that had arrived, if any.
     """
 
     def __init__(
@@ -135,31 +167,39 @@ class ResponseError(GeminiToolsError, ModelError):
 
 
 class BlockedError(ResponseError):
-    """The prompt or the answer was blocked."""
+    """The prompt or the response was blocked."""
 
 
 class EmptyResponseError(ResponseError):
-    """The reply holds neither an answer nor a reason for its absence."""
+    """The response has no content, and no reason why."""
 
     is_retryable = True
 
 
 class MalformedToolCallError(ResponseError):
-    """The model tried to call a tool, and what it wrote is not a call."""
+    """The model tried to call a tool, but what it wrote is not a valid tool call."""
 
     is_retryable = True
 
 
 FEEDBACK_ERRORS = (MalformedToolCallError, EmptyResponseError)
-"""What the model got wrong: asking again helps if it is told so, not by repeating the request."""
+"""Mistakes of the model. Repeating the request does not help; sending it with feedback may."""
 
 
 class TruncatedStreamError(ResponseError, ModelConnectionError):
-    """The stream ended before the answer did."""
+    """The stream ended before the response was complete."""
+
+    is_retryable = True
 
 
 class UnreadableResponseError(ResponseError, ModelAPIError):
-    """What came back is not a reply of this API."""
+    """The response is not JSON of this API.
+
+    Attributes:
+        body: The beginning of the response, redacted.
+    """
+
+    is_retryable = True
 
     def __init__(self, message: str, *, body: Any = None, **details: Any) -> None:
         super().__init__(message, **details)
@@ -167,18 +207,18 @@ class UnreadableResponseError(ResponseError, ModelAPIError):
 
 
 class GeminiAPIError(GeminiToolsError, ModelError):
-    """The API refused or failed, or could not be reached.
+    """The API rejected the request, failed, or could not be reached.
 
     Attributes:
-        code: The HTTP status; in a stream that had begun well, the one named in the body.
-        status: The API's word for it, such as `RESOURCE_EXHAUSTED`.
-        message: The API's own explanation.
-        details: The whole body of the answer.
-        response: The HTTP response, without what was sent.
-        retry_after: The seconds to wait, where the API said so.
-        request_id: What to quote to Google's support, where the API gave one.
-        is_daily_quota: A quota per day is used up: waiting a minute does not help.
-        partial: What had arrived until then, where a stream had begun.
+        code: The HTTP status; for an error inside a stream, the code in its body.
+        status: The status of the API, such as `RESOURCE_EXHAUSTED`.
+        message: The explanation of the API.
+        details: The whole body of the response.
+        response: The HTTP response, without the headers of the request.
+        retry_after: The seconds to wait, if the API asks for a delay.
+        request_id: The id to quote to Google's support, if there is one.
+        is_daily_quota: Whether a quota per day is used up: waiting a minute does not help.
+        partial: The part of the message that had arrived, if a stream had begun.
     """
 
     def __init__(
@@ -189,7 +229,7 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         details: Any = None,
         response: Any = None,
     ) -> None:
-        # Not `super().__init__`: with the SDK's class joined that would be the SDK's constructor.
+        # `super().__init__` would call the SDK's constructor in a joined class.
         Exception.__init__(self, text)
         headers: Mapping[str, str] = getattr(response, "headers", {})
         error = _error_object(details)
@@ -209,39 +249,47 @@ class GeminiAPIError(GeminiToolsError, ModelError):
 
 
 class GeminiInvalidRequestError(GeminiAPIError, ModelInvalidRequestError):
-    """The API refused the request as wrong."""
+    """The API rejected the request as invalid."""
 
 
 class GeminiContextOverflowError(GeminiInvalidRequestError, ContextOverflowError):
-    """The input is longer than the model takes."""
+    """The input is longer than the model accepts."""
 
 
 class GeminiAuthenticationError(GeminiAPIError, ModelAuthenticationError):
-    """There are no credentials, or the API did not accept them."""
+    """The credentials are missing, or the API did not accept them."""
 
 
 class GeminiPermissionError(GeminiAPIError, ModelPermissionDeniedError):
-    """The credentials are good, but not for this."""
+    """The credentials are valid, but do not allow this request."""
 
 
 class GeminiNotFoundError(GeminiAPIError, ModelNotFoundError):
-    """There is no such model, or not under this version of the API."""
+    """The model does not exist, or not in this version of the API."""
 
 
 class GeminiRateLimitError(GeminiAPIError, ModelRateLimitError):
-    """A quota is used up; `is_daily_quota` and `retry_after` tell for how long."""
+    """A quota is used up; see `is_daily_quota` and `retry_after`."""
+
+    is_retryable = True
 
 
 class GeminiServerError(GeminiAPIError, ModelAPIError):
     """The API failed; the same request may succeed later."""
 
+    is_retryable = True
+
 
 class GeminiConnectionError(GeminiAPIError, ModelConnectionError, ConnectionError):
-    """The API could not be reached, or the connection broke."""
+    """The API could not be reached, or the connection was lost."""
+
+    is_retryable = True
 
 
 class GeminiTimeoutError(GeminiAPIError, ModelTimeoutError, TimeoutError):
-    """No answer arrived in time. Not repeated inside the call, whose time is up."""
+    """No response arrived in time. `max_retries` does not repeat it: the time is used up."""
+
+    is_retryable = True
 
 
 # "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."; Vertex:
@@ -261,7 +309,7 @@ _CLASS_OF_CODE: dict[int, type[GeminiAPIError]] = {
     429: GeminiRateLimitError,
 }
 
-# google.rpc.Code -> HTTP, for errors inside a stream that give only the word.
+# google.rpc.Code -> HTTP status, for errors inside a stream that have no code.
 _CODE_OF_STATUS = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
@@ -279,11 +327,11 @@ _CODE_OF_STATUS = {
 
 
 def map_api_error(code: int | None, details: Any, response: Any = None) -> GeminiAPIError:
-    """The error for an answer of the API that is an error.
+    """Return the error for an error response of the API.
 
     Args:
-        code: The HTTP status, or None when it was 200 and the body says otherwise.
-        details: The body: JSON as `parse_error_body` gives it.
+        code: The HTTP status, or None if it was 200 and the body contains the error.
+        details: The body as JSON; see `parse_error_body`.
         response: The HTTP response, for its headers.
     """
     error = _error_object(details)
@@ -296,7 +344,7 @@ def map_api_error(code: int | None, details: Any, response: Any = None) -> Gemin
 
 
 def parse_error_body(text: str, reason: str = "") -> Any:
-    """The JSON of an error's body; a proxy's page becomes `{"error": {"message": its words}}`."""
+    """Return the body of an error as JSON; an HTML page becomes `{"error": {"message": ...}}`."""
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
@@ -305,13 +353,13 @@ def parse_error_body(text: str, reason: str = "") -> Any:
         parsed = parsed[0]
     if isinstance(parsed, dict):
         return parsed
-    return {"error": {"message": _readable(text) or reason or "The answer has no body."}}
+    return {"error": {"message": _readable(text) or reason or "The response has no body."}}
 
 
-def holds_error(reply: Any) -> bool:
-    """Whether a JSON value that came with status 200 is an error all the same."""
-    replies = reply if isinstance(reply, list) else [reply]
-    return any(isinstance(each, dict) and bool(each.get("error")) for each in replies)
+def contains_error(value: Any) -> bool:
+    """Whether a JSON value that came with status 200 is an error nevertheless."""
+    items = value if isinstance(value, list) else [value]
+    return any(isinstance(item, dict) and bool(item.get("error")) for item in items)
 
 
 def _class_for(code: int, error: dict[str, Any]) -> type[GeminiAPIError]:
@@ -338,20 +386,20 @@ def _code_in(error: dict[str, Any]) -> int:
 
 
 def _describe(code: int, error: dict[str, Any], retry_after: float | None) -> str:
-    """One readable line: code, word, message, the fields at fault, the delay asked for."""
+    """Return one line: code, status, message, the invalid fields, the delay."""
     message = " ".join(str(error.get("message") or "no explanation").split())
     text = " ".join(filter(None, [str(code), _text(error.get("status"))])) + f": {message}"
     for found in _listed(_detail(error, "BadRequest"), "fieldViolations"):
         description = " ".join(str(found.get("description", "?")).split())
-        if description not in message:  # the message often is the list of violations already
+        if description not in message:  # the message often repeats the violations
             text += f" [{found.get('field', '?')}: {description}]"
     return text if retry_after is None else f"{text} [retry after {retry_after:g} s]"
 
 
 def _error_object(details: Any) -> dict[str, Any]:
-    """The object that has the message, whichever shape the body has."""
+    """Return the object that has the message, whatever the shape of the body."""
     if isinstance(details, list):
-        details = next(filter(holds_error, details), None)
+        details = next(filter(contains_error, details), None)
     if not isinstance(details, dict):
         return {}
     error = details.get("error", details)
@@ -359,7 +407,7 @@ def _error_object(details: Any) -> dict[str, Any]:
 
 
 def _detail(error: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The first of the error's details that has this google.rpc type."""
+    """Return the first detail of this google.rpc type, or an empty dict."""
     for detail in _listed(error, "details"):
         if str(detail.get("@type")).endswith(f"google.rpc.{kind}"):
             return detail
@@ -372,7 +420,7 @@ def _listed(found: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _retry_after(error: dict[str, Any], headers: Mapping[str, str]) -> float | None:
-    """The seconds to wait: RetryInfo in the body ("26s"), else Retry-After (seconds or a date)."""
+    """Read the delay from RetryInfo in the body ("26s"), else from Retry-After."""
     given = _detail(error, "RetryInfo").get("retryDelay") or headers.get("retry-after") or ""
     try:
         seconds = float(str(given).removesuffix("s"))
@@ -390,8 +438,8 @@ def _text(value: Any) -> str | None:
 
 
 def _readable(text: str) -> str:
-    """What a person would read on a page: its title, else its words; at most 300 characters."""
-    # No tag holds "<": whatever the page is made of, each of its characters is looked at once.
+    """Return the title of an HTML page, else its text, cut to 300 characters."""
+    # Tags do not contain "<": so each character is read once, whatever the page contains.
     title = re.search(r"<title[^<>]*>([^<]+)", text, re.IGNORECASE)
     words = title[1] if title else re.sub(r"<[^<>]*>", " ", text)
     return " ".join(words.split())[:300]
@@ -401,14 +449,14 @@ _JOINED: dict[tuple[type[GeminiAPIError], str], type[GeminiAPIError]] = {}
 
 
 def _joined(ours: type[GeminiAPIError], sdk_name: str) -> type[GeminiAPIError]:
-    """Our class and the SDK's in one, so that an `except` of either kind catches it."""
+    """Return a class with our class and the SDK's as bases: `except` of either catches it."""
     if (ours, sdk_name) not in _JOINED:
         from google.genai import errors as sdk_errors
 
-        own = {name: ours.__dict__[name] for name in ("__module__", "__doc__")}
+        namespace = {name: ours.__dict__[name] for name in ("__module__", "__doc__")}
         bases = (ours, getattr(sdk_errors, sdk_name))
-        joined = type(ours.__name__, bases, own | {"_halves": (ours, sdk_name)})
-        # Another thread may have been faster: one pair is one class, or `except` would miss some.
+        joined = type(ours.__name__, bases, namespace | {"_bases": (ours, sdk_name)})
+        # Another thread may have added it: there must be one class for each pair.
         _JOINED.setdefault((ours, sdk_name), cast("type[GeminiAPIError]", joined))
     return _JOINED[ours, sdk_name]
 

@@ -1,8 +1,9 @@
-"""Media that messages name by URL, fetched before a request is rendered: only on request.
+"""Download media that messages refer to by URL, before the request is rendered (`fetch_urls`).
 
-Whoever writes into a conversation chooses its URLs. So every address, and every address that it
-redirects to, passes langchain-core's guard against requests to private networks, which also pins
-the connection to the address that was checked. No key, cookie or proxy of the model is used.
+`FetchLimits` sets what may be downloaded. URLs come from the conversation and are not trusted:
+every URL, and every redirect, is checked by langchain-core's guard against requests to private
+networks, which also connects only to the address that it checked. The model's API key, cookies and
+proxy are not used.
 """
 
 from __future__ import annotations
@@ -31,8 +32,14 @@ if TYPE_CHECKING:
 __all__ = ["FetchLimits"]
 
 _IMAGES = ("png", "jpeg", "webp", "heic", "heif", "gif", "bmp", "avif")
-_TAKEN = (*(f"image/{name}" for name in _IMAGES), "audio/*", "video/*", "text/*", "application/pdf")
-_UNKNOWN = {"", "application/octet-stream", "binary/octet-stream"}
+_ALLOWED_TYPES = (
+    *(f"image/{name}" for name in _IMAGES),
+    "audio/*",
+    "video/*",
+    "text/*",
+    "application/pdf",
+)
+_UNKNOWN_TYPES = {"", "application/octet-stream", "binary/octet-stream"}
 _CACHED_SECONDS = 300.0
 
 
@@ -44,7 +51,7 @@ class _File:
 
 
 class FetchedMedia:
-    """Files of the last minutes: an agent sends the same messages again at every step."""
+    """A cache of recent files: an agent sends the same messages again at every step."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[tuple[str, str | None, FetchLimits], _File] = OrderedDict()
@@ -57,14 +64,14 @@ class FetchedMedia:
         return FetchedMedia, ()
 
     def find(self, url: str, declared: str | None, limits: FetchLimits) -> _File | None:
-        """A file that was fetched a short while ago."""
+        """Return a file that was fetched recently."""
         with self._lock:
             file = self._files.get((url, declared, limits))
         is_fresh = file and time.monotonic() - file.fetched_at < _CACHED_SECONDS
         return file if is_fresh else None
 
     def keep(self, url: str, declared: str | None, limits: FetchLimits, file: _File) -> None:
-        """Keep a file, and drop the oldest ones beyond what one call may fetch."""
+        """Store a file, and drop the oldest files beyond `max_bytes`."""
         with self._lock:
             self._files[url, declared, limits] = replace(file, fetched_at=time.monotonic())
             self._files.move_to_end((url, declared, limits))
@@ -73,26 +80,31 @@ class FetchedMedia:
 
 
 def fetch_media(
-    messages: Sequence[BaseMessage], limits: FetchLimits, kept: FetchedMedia
+    messages: Sequence[BaseMessage], limits: FetchLimits, cache: FetchedMedia
 ) -> Sequence[BaseMessage]:
-    """The messages with the bytes of what they name by URL; the caller's stay as they are.
+    """Return copies of the messages in which media at URLs are replaced by their bytes.
+
+    Args:
+        messages: The messages; they are not changed.
+        limits: What may be downloaded.
+        cache: Files that were fetched before.
 
     Raises:
-        MediaFetchError: Something was not fetched; it says what, and why.
+        MediaFetchError: A file was not fetched.
     """
-    if not (wanted := _wanted(messages)):
+    if not (urls := _urls_to_fetch(messages)):
         return messages
-    # In a thread of its own: the caller's may be running a loop already.
+    # In another thread, because a loop may be running in this one.
     with ThreadPoolExecutor(1) as thread:
-        files = thread.submit(lambda: _run(_fetch_all(wanted, limits, kept))).result()
-    return _replaced(messages, files)
+        files = thread.submit(lambda: _run(_fetch_all(urls, limits, cache))).result()
+    return _with_files(messages, files)
 
 
 def _run(fetching: Coroutine[Any, Any, dict[str, _File]]) -> dict[str, _File]:
-    """Run in a loop of its own.
+    """Run in a new event loop.
 
-    `asyncio.run` would wait at its end for every thread of the loop, and one may be looking up a
-    name for minutes after the time is over.
+    `asyncio.run` would wait for all threads of the loop at its end, and a name lookup may go on for
+    minutes after the timeout.
     """
     loop = asyncio.new_event_loop()
     try:
@@ -103,19 +115,19 @@ def _run(fetching: Coroutine[Any, Any, dict[str, _File]]) -> dict[str, _File]:
 
 
 async def afetch_media(
-    messages: Sequence[BaseMessage], limits: FetchLimits, kept: FetchedMedia
+    messages: Sequence[BaseMessage], limits: FetchLimits, cache: FetchedMedia
 ) -> Sequence[BaseMessage]:
-    """`fetch_media` for the running event loop, which is not blocked."""
-    if not (wanted := _wanted(messages)):
+    """Fetch as `fetch_media` does, on the running event loop."""
+    if not (urls := _urls_to_fetch(messages)):
         return messages
-    return _replaced(messages, await _fetch_all(wanted, limits, kept))
+    return _with_files(messages, await _fetch_all(urls, limits, cache))
 
 
-_Wanted = dict[str, str | None]
-"""URL -> the type that its block declares."""
+_DeclaredTypes = dict[str, str | None]
+"""URL -> the MIME type that its block declares."""
 
 
-def _wanted(messages: Sequence[BaseMessage]) -> _Wanted:
+def _urls_to_fetch(messages: Sequence[BaseMessage]) -> _DeclaredTypes:
     return {
         url: declared_type(block)
         for message in messages
@@ -126,7 +138,7 @@ def _wanted(messages: Sequence[BaseMessage]) -> _Wanted:
 
 
 def _blocks(content: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Every block, also those inside of Anthropic's tool results and LangChain's wrappers."""
+    """Yield all blocks, also those inside Anthropic's tool results and LangChain's wrappers."""
     for block in content:
         if isinstance(block, dict):
             yield block
@@ -140,7 +152,7 @@ def _inside(block: Mapping[str, Any]) -> list[Any]:
     return inner if isinstance(inner, list) else []
 
 
-def _replaced(messages: Sequence[BaseMessage], files: Mapping[str, _File]) -> list[BaseMessage]:
+def _with_files(messages: Sequence[BaseMessage], files: Mapping[str, _File]) -> list[BaseMessage]:
     def replace_block(block: Any) -> Any:
         if not isinstance(block, dict):
             return block
@@ -160,14 +172,16 @@ def _replaced(messages: Sequence[BaseMessage], files: Mapping[str, _File]) -> li
     ]
 
 
-async def _fetch_all(wanted: _Wanted, limits: FetchLimits, kept: FetchedMedia) -> dict[str, _File]:
+async def _fetch_all(
+    urls: _DeclaredTypes, limits: FetchLimits, cache: FetchedMedia
+) -> dict[str, _File]:
     files = {
-        url: file for url, declared in wanted.items() if (file := kept.find(url, declared, limits))
+        url: file for url, declared in urls.items() if (file := cache.find(url, declared, limits))
     }
-    missing = {url: declared for url, declared in wanted.items() if url not in files}
+    missing = {url: declared for url, declared in urls.items() if url not in files}
     budget = _Budget(limits.max_bytes, sum(len(file.data) for file in files.values()))
     if missing:
-        # Making a client reads certificates from files.
+        # In a thread, because making a client reads certificates from files.
         client = await asyncio.to_thread(_guarded_client, limits)
         try:
             async with asyncio.timeout(limits.timeout_seconds), asyncio.TaskGroup() as group:
@@ -179,7 +193,7 @@ async def _fetch_all(wanted: _Wanted, limits: FetchLimits, kept: FetchedMedia) -
             names = ", ".join(map(shown, missing))
             raise MediaFetchError(
                 f"{names} was not fetched within {limits.timeout_seconds:g} s. "
-                "Raise FetchLimits.timeout_seconds, or send the bytes."
+                "Increase FetchLimits.timeout_seconds, or send the bytes."
             ) from None
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
@@ -187,26 +201,27 @@ async def _fetch_all(wanted: _Wanted, limits: FetchLimits, kept: FetchedMedia) -
             await client.aclose()
         for url, task in tasks.items():
             files[url] = task.result()
-            kept.keep(url, missing[url], limits, files[url])
+            cache.keep(url, missing[url], limits, files[url])
     return files
 
 
 class _Budget:
-    """The bytes that are left for all files of a call."""
+    """The bytes that are left for all files of a request."""
 
-    def __init__(self, max_bytes: int, taken: int) -> None:
+    def __init__(self, max_bytes: int, used: int) -> None:
         self._max_bytes = max_bytes
-        self._left = max_bytes - taken
+        self._left = max_bytes - used
 
-    def take(self, count: int, url: str) -> None:
+    def use(self, count: int, url: str) -> None:
         self.check(count, url)
         self._left -= count
 
     def check(self, count: int, url: str) -> None:
         if count > self._left:
             raise MediaFetchError(
-                f"{shown(url)} was not fetched: the files of this call are larger than "
-                f"{self._max_bytes} bytes together. Raise FetchLimits.max_bytes, or upload it."
+                f"{shown(url)} was not fetched: the files of this request are larger than "
+                f"{self._max_bytes} bytes together. Increase FetchLimits.max_bytes, or upload the "
+                "file."
             )
 
 
@@ -215,18 +230,18 @@ async def _fetch(client: Any, url: str, declared: str | None, budget: _Budget) -
     from langchain_core._security import SSRFBlockedError
 
     try:
-        # Not compressed: a small answer could unpack to any size.
+        # Not compressed: a small response could decompress to any size.
         async with client.stream("GET", url, headers={"accept-encoding": "identity"}) as response:
             return await _read(response, url, declared, budget)
     except SSRFBlockedError as blocked:
         raise MediaFetchError(
-            f"{shown(url)} was not fetched, it or what it redirects to is not allowed: "
-            f"{blocked.reason}. For a host of your own: FetchLimits(allow_hosts=[...])."
+            f"{shown(url)} was not fetched: the address, or one that it redirects to, is not "
+            f"allowed ({blocked.reason}). To allow a host, use FetchLimits(allow_hosts=[...])."
         ) from None
     except httpx.TooManyRedirects:
         raise MediaFetchError(f"{shown(url)} was not fetched: too many redirects.") from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-        # Their texts may quote the whole address, with a signature in it.
+        # The text of the error may contain the whole URL, with a signature.
         raise MediaFetchError(f"{shown(url)} was not fetched: {type(error).__name__}.") from None
 
 
@@ -234,44 +249,44 @@ async def _read(response: Any, url: str, declared: str | None, budget: _Budget) 
     if response.status_code != 200:
         raise MediaFetchError(f"{shown(url)} was not fetched: status {response.status_code}.")
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise MediaFetchError(f"{shown(url)} was not fetched: it comes compressed.")
+        raise MediaFetchError(f"{shown(url)} was not fetched: the response is compressed.")
     if (length := response.headers.get("content-length", "")).isdecimal():
         budget.check(int(length), url)
     pieces: list[bytes] = []
     async for piece in response.aiter_raw():
-        budget.take(len(piece), url)
+        budget.use(len(piece), url)
         pieces.append(piece)
     data = b"".join(pieces)
     return _File(data, _mime_type(response.headers.get("content-type", ""), declared, data, url))
 
 
 def _mime_type(served: str, declared: str | None, data: bytes, url: str) -> str:
-    """The type to send: what the server says, if it is media and what the block announced."""
+    """Return the type to send: the server's, if it is allowed and matches the block's."""
     found = served.partition(";")[0].strip().lower().replace("image/jpg", "image/jpeg")
-    if found in _UNKNOWN:
+    if found in _UNKNOWN_TYPES:
         exact = declared if declared and not declared.endswith("*") else None
         found = type_of(data) or exact or ""
     expected = f"{declared.partition('/')[0]}/*" if declared else "*"
-    if not found or not any(fnmatch(found, kind) for kind in _TAKEN):
+    if not found or not any(fnmatch(found, kind) for kind in _ALLOWED_TYPES):
         raise MediaFetchError(
-            f"{shown(url)} was not fetched: its type is {found or 'unknown'}, and what may be sent "
-            f"is {', '.join(_TAKEN)}."
+            f"{shown(url)} was not fetched: its type is {found or 'unknown'}. Allowed types: "
+            f"{', '.join(_ALLOWED_TYPES)}."
         )
     if not fnmatch(found, expected):
         raise MediaFetchError(
-            f"{shown(url)} was not fetched: its type is {found}, and the block says {declared}."
+            f"{shown(url)} was not fetched: its type is {found}, but the block declares {declared}."
         )
     return found
 
 
 def _guarded_client(limits: FetchLimits) -> Any:
-    """An HTTP client that refuses private addresses at every hop."""
+    """Return an HTTP client that rejects private addresses at every redirect."""
     try:
         from langchain_core._security import SSRFPolicy, ssrf_safe_async_client
     except ImportError:
         raise InvalidOptionError(
-            "This langchain-core has no guard against requests to private networks, without which "
-            "nothing is fetched. Use langchain-core 1.6.10 to 1.7, or send the bytes."
+            "fetch_urls needs langchain-core's guard against requests to private networks, which "
+            "this version does not have. Install langchain-core 1.6.10 to 1.7, or send the bytes."
         ) from None
     make_client: Callable[..., Any] = ssrf_safe_async_client
     policy = SSRFPolicy(

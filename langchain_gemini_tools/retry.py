@@ -1,7 +1,7 @@
-"""Which failures are tried again, how often, and how long to wait between.
+"""When a failed request is repeated, and how retries are reported to LangChain's callbacks.
 
-The errors themselves say whether the same request may succeed later (`is_retryable`); there are no
-status codes here.
+Errors know whether the same request may succeed later (`is_retryable`); this module knows no status
+codes.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Repeats a failed request with growing, random pauses, or as the API asks for them.
+    """Repeats a failed request after a random, growing delay, or after the delay the API asks for.
 
-    Not repeated: what cannot succeed, a timeout (the caller's time is up), a quota per day, what
-    the API wants to hear of later than `max_delay_seconds` from now, and an answer that the model
-    got wrong: that one is asked for again in other words, elsewhere.
+    These errors are final: errors that are not retryable, timeouts (the caller's time is used up),
+    daily quotas, a requested delay beyond `max_delay_seconds`, and `FEEDBACK_ERRORS`, which
+    `ChatGemini` handles by sending the request again with feedback.
     """
 
     max_retries: int
-    """Requests after the first one; 0 sends one request."""
+    """How many requests may follow the first one."""
     max_delay_seconds: float = 60.0
     initial_delay_seconds: float = 1.0
     on_retry: Callable[[int, Exception, float], object] | None = None
-    """Called before each pause with the number of the retry, the failure, and the seconds."""
+    """Called before each delay with the number of the retry, the error and the delay in seconds."""
     aon_retry: Callable[[int, Exception, float], Awaitable[object]] | None = None
-    """The same for `acall` and `aopen_stream`: awaited on their event loop."""
+    """The same for `acall` and `aopen_stream`; awaited on their event loop."""
     sleep: Callable[[float], object] = time.sleep
     asleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
-    """Numbers from 0 to 1."""
+    """Returns a random number from 0 to 1."""
 
     def call(self, function: Callable[[], Result]) -> Result:
-        """The result of the function, called again while its failure allows it."""
+        """Call the function, again after each error that is not final; return its result."""
         for attempt in range(1, self.max_retries + 1):
             try:
                 return function()
             except ModelError as error:
-                delay = self._pause_after(error, attempt)
-                self.announce(attempt, error, delay)
+                delay = self._delay_after(error, attempt)
+                self.report(attempt, error, delay)
             self.sleep(delay)
         return function()
 
@@ -75,18 +75,18 @@ class RetryPolicy:
             try:
                 return await function()
             except ModelError as error:
-                delay = self._pause_after(error, attempt)
-                await self.aannounce(attempt, error, delay)
+                delay = self._delay_after(error, attempt)
+                await self.areport(attempt, error, delay)
             await self.asleep(delay)
         return await function()
 
     def open_stream(self, function: Callable[[], Iterator[Result]]) -> Generator[Result]:
-        """The items of the iterator the function returns, asked again until its first item.
+        """Yield the items of the iterator that the function returns.
 
-        Once an item has reached the caller, a failure is final: a second try would say the
-        beginning twice.
+        The function is called again as in `call` until there is a first item. After that, every
+        error is final: a second stream would repeat the beginning.
         """
-        items, first = self.call(lambda: _begin(function()))
+        items, first = self.call(lambda: _start(function()))
         try:
             yield from first
             yield from items
@@ -97,7 +97,7 @@ class RetryPolicy:
         self, function: Callable[[], AsyncIterator[Result]]
     ) -> AsyncGenerator[Result]:
         """`open_stream` for an asynchronous iterator."""
-        items, first = await self.acall(lambda: _abegin(function()))
+        items, first = await self.acall(lambda: _astart(function()))
         try:
             for item in first:
                 yield item
@@ -106,53 +106,59 @@ class RetryPolicy:
         finally:
             await _aclose(items)
 
-    def _pause_after(self, error: ModelError, attempt: int) -> float:
-        """The seconds to wait before this retry; raises the error when it is final."""
+    def _delay_after(self, error: ModelError, attempt: int) -> float:
+        """Return the seconds to wait before this retry, or raise the error if it is final."""
         asked: float | None = getattr(error, "retry_after", None)
         if not error.is_retryable or isinstance(error, (ModelTimeoutError, *FEEDBACK_ERRORS)):
             raise error
         if asked is not None and asked > self.max_delay_seconds:
             error.add_note(
-                f"Not repeated: the API asks to wait {asked:g} s, longer than the limit of "
-                f"{self.max_delay_seconds:g} s."
+                f"Not retried: the API asks for a delay of {asked:g} s, which is longer than "
+                f"max_retry_delay ({self.max_delay_seconds:g} s)."
             )
             raise error
-        # Full jitter: many clients that failed together do not come back together.
-        ceiling = min(self.initial_delay_seconds * 2.0 ** (attempt - 1), self.max_delay_seconds)
-        delay = 0.0 if _is_replayed(error) else max(asked or 0.0, self.jitter() * ceiling)
-        # In words: a handler that keeps the error keeps its frames, and so the model.
-        told = (attempt, self.max_retries, delay, str(error))
-        _logger.warning("Retry %d of %d in %.1f s: %s", *told)
+        delay = 0.0 if _is_replayed(error) else max(asked or 0.0, self.exponential_backoff(attempt))
+        # The text, not the error: a log handler that keeps the error keeps its frames.
+        text = str(error)
+        _logger.warning("Retry %d of %d in %.1f s: %s", attempt, self.max_retries, delay, text)
         return delay
 
-    def announce(self, attempt: int, error: Exception, delay: float) -> None:
-        """Tell whoever wants to know that there is one request more."""
+    def exponential_backoff(self, attempt: int) -> float:
+        """Return a random delay up to a limit that doubles with each retry.
+
+        With full jitter, clients that failed at the same time do not retry at the same time.
+        """
+        longest = min(self.initial_delay_seconds * 2.0 ** (attempt - 1), self.max_delay_seconds)
+        return self.jitter() * longest
+
+    def report(self, attempt: int, error: Exception, delay: float) -> None:
+        """Call `on_retry`, if there is one."""
         if self.on_retry is not None:
             self.on_retry(attempt, error, delay)
 
-    async def aannounce(self, attempt: int, error: Exception, delay: float) -> None:
-        """`announce`, for `aon_retry`."""
+    async def areport(self, attempt: int, error: Exception, delay: float) -> None:
+        """Await `aon_retry`, if there is one."""
         if self.aon_retry is not None:
             await self.aon_retry(attempt, error, delay)
 
 
 def _is_replayed(error: ModelError) -> bool:
-    """Whether a recording answered, which says so in a header: nobody gains by waiting for it."""
+    """Whether the response comes from a cassette, which marks it: waiting would serve nothing."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     return headers is not None and headers.get("x-cassette") == "replayed"
 
 
-def tell_callbacks(
+def report_retry(
     run_manager: CallbackManagerForLLMRun, attempt: int, error: Exception, delay: float
 ) -> None:
-    """Tell LangChain's callbacks (`on_retry`) of a retry, in the form that they expect."""
+    """Report a retry to LangChain's callbacks (`on_retry`), as tenacity's state."""
     run_manager.on_retry(_retry_state(attempt, error, delay))
 
 
-async def atell_callbacks(
+async def areport_retry(
     run_manager: AsyncCallbackManagerForLLMRun, attempt: int, error: Exception, delay: float
 ) -> None:
-    """`tell_callbacks` on the running loop: a handler may wait for something of this loop."""
+    """Report as `report_retry` does, on the running loop, which handlers may need."""
     await run_manager.on_retry(_retry_state(attempt, error, delay))
 
 
@@ -167,26 +173,26 @@ def _retry_state(attempt: int, error: Exception, delay: float) -> RetryCallState
 
 
 RETRY_EVENT = "gemini_retry"
-"""Name of the custom event that tells of a retry inside a stream."""
+"""Name of the custom event that reports a retry of a stream."""
 
 
-def tell_surrounding_run(attempt: int, error: Exception, delay: float) -> None:
-    """Tell the callbacks of the chain, agent or graph that streams the model (`on_custom_event`).
+def report_to_parent_run(attempt: int, error: Exception, delay: float) -> None:
+    """Report a retry to the chain, agent or graph that streams the model (`on_custom_event`).
 
-    A stream has no run manager to call `on_retry` with. Where nothing surrounds it, nobody can be
-    told: `model.stream(..., config)` keeps its callbacks inside langchain-core.
+    langchain-core gives streams no run manager to call `on_retry` with. Without a parent run, the
+    retry is only logged.
     """
     from langchain_core.callbacks import dispatch_custom_event
 
-    with contextlib.suppress(RuntimeError):  # there is no surrounding run
+    with contextlib.suppress(RuntimeError):  # there is no parent run
         dispatch_custom_event(RETRY_EVENT, _retry_event(attempt, error, delay))
 
 
-async def atell_surrounding_run(attempt: int, error: Exception, delay: float) -> None:
-    """`tell_surrounding_run` on the running loop."""
+async def areport_to_parent_run(attempt: int, error: Exception, delay: float) -> None:
+    """Report as `report_to_parent_run` does, on the running loop."""
     from langchain_core.callbacks import adispatch_custom_event
 
-    with contextlib.suppress(RuntimeError):  # there is no surrounding run
+    with contextlib.suppress(RuntimeError):  # there is no parent run
         await adispatch_custom_event(RETRY_EVENT, _retry_event(attempt, error, delay))
 
 
@@ -194,14 +200,14 @@ def _retry_event(attempt: int, error: Exception, delay: float) -> dict[str, Any]
     return {"attempt": attempt, "delay_seconds": delay, "error": str(error)}
 
 
-def _begin(items: Iterator[Result]) -> tuple[Iterator[Result], list[Result]]:
-    """The iterator, and its first item in a list that is empty where there is none."""
+def _start(items: Iterator[Result]) -> tuple[Iterator[Result], list[Result]]:
+    """Return the iterator and its first item, in a list that is empty if there is none."""
     for item in items:
         return items, [item]
     return items, []
 
 
-async def _abegin(items: AsyncIterator[Result]) -> tuple[AsyncIterator[Result], list[Result]]:
+async def _astart(items: AsyncIterator[Result]) -> tuple[AsyncIterator[Result], list[Result]]:
     async for item in items:
         return items, [item]
     return items, []

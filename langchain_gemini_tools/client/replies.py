@@ -12,7 +12,7 @@ from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.errors import (
     TruncatedStreamError,
     UnreadableResponseError,
-    holds_error,
+    contains_error,
     map_api_error,
     parse_error_body,
 )
@@ -40,7 +40,7 @@ def parse_reply(response: Any, body: bytes) -> JsonObject:
         reply = decode_json(body)
     except ValueError:
         raise _unreadable(response, body) from None
-    if holds_error(reply):
+    if contains_error(reply):
         raise_api_error(response, body)
     if not isinstance(reply, dict):
         raise _unreadable(response, body)
@@ -159,7 +159,7 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
         if is_last and text.lstrip().startswith((b"{", b"[")):
             raise TruncatedStreamError("The connection ended inside an event.") from None
         raise _unreadable(response, text) from None
-    if holds_error(reply):
+    if contains_error(reply):
         raise_api_error(response, text)
     if isinstance(reply, dict):
         return [reply]

@@ -305,6 +305,6 @@ async def test_a_pause_that_is_too_long_for_the_caller_is_not_made(
         await ask(make_model(max_retries=2, max_retry_delay=1), way)
     assert raised.value.retry_after == 5
     assert raised.value.__notes__ == [
-        "Not repeated: the API asks to wait 5 s, longer than the limit of 1 s."
+        "Not retried: the API asks for a delay of 5 s, which is longer than max_retry_delay (1 s)."
     ]
     assert len(emulator.requests) == 1

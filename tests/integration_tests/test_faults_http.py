@@ -59,6 +59,9 @@ INVALID = (errors.GeminiInvalidRequestError, core.ModelInvalidRequestError, sdk.
 UNAUTHENTICATED = (errors.GeminiAuthenticationError, core.ModelAuthenticationError, sdk.ClientError)
 RATE_LIMIT = (errors.GeminiRateLimitError, core.ModelRateLimitError, sdk.ClientError)
 SERVER = (errors.GeminiServerError, core.ModelAPIError, sdk.ServerError)
+TOO_LONG = (
+    "Not retried: the API asks for a delay of {} s, which is longer than max_retry_delay ({} s)."
+)
 QUOTA = (
     "429 RESOURCE_EXHAUSTED: You exceeded your current quota, please check your plan and billing "
     "details. For more information on this error, head to: "
@@ -171,7 +174,7 @@ CASES = {
         429,
         "RESOURCE_EXHAUSTED",
         retry_after=3600,
-        notes=["Not repeated: the API asks to wait 3600 s, longer than the limit of 60 s."],
+        notes=[TOO_LONG.format(3600, 60)],
     ),
     "429-daily": Case(
         faults.too_many_requests(retry_seconds=0.01, per="day"),
@@ -196,7 +199,7 @@ CASES = {
         "429: Slow down. [retry after 120 s]",
         429,
         retry_after=120,
-        notes=["Not repeated: the API asks to wait 120 s, longer than the limit of 60 s."],
+        notes=[TOO_LONG.format(120, 60)],
     ),
     "500": Case(
         faults.internal_error(),

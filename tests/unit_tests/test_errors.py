@@ -14,7 +14,7 @@ from google.genai import errors as sdk_errors
 from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
-from langchain_gemini_tools.errors import holds_error, map_api_error, parse_error_body
+from langchain_gemini_tools.errors import contains_error, map_api_error, parse_error_body
 
 RPC = "type.googleapis.com/google.rpc."
 
@@ -205,10 +205,10 @@ def test_inside_a_stream_the_body_names_the_code(error: Any, code: int) -> None:
 
 
 def test_an_error_is_found_wherever_it_stands_in_the_object() -> None:
-    assert holds_error({"usageMetadata": {}, "error": {"code": 500}})
-    assert holds_error([{"error": {"code": 500}}])
-    assert not holds_error({"candidates": [], "error": None})
-    assert not holds_error("error")
+    assert contains_error({"usageMetadata": {}, "error": {"code": 500}})
+    assert contains_error([{"error": {"code": 500}}])
+    assert not contains_error({"candidates": [], "error": None})
+    assert not contains_error("error")
 
 
 def test_importing_the_errors_does_not_load_the_sdk() -> None:
@@ -220,7 +220,7 @@ def test_importing_the_errors_does_not_load_the_sdk() -> None:
 
 
 def test_the_drawn_tree_is_true() -> None:
-    """The list at the top of `errors.py` names every class, indented under its parent."""
+    """The list at the top of `errors.py` names every class under its parent, and marks retries."""
     parents: dict[int, type[Exception]] = {}
     drawn = set()
     for line in (errors.__doc__ or "").splitlines():
@@ -230,6 +230,7 @@ def test_the_drawn_tree_is_true() -> None:
         found = getattr(errors, name)
         if depth:
             assert parents[depth - 2] in found.__bases__, name
+        assert found.is_retryable is line.endswith("; retryable"), name
         parents[depth] = found
         drawn.add(found)
     defined = {
@@ -238,3 +239,4 @@ def test_the_drawn_tree_is_true() -> None:
         if isinstance(value, type) and value.__module__ == errors.__name__
     }
     assert drawn == defined
+    assert errors.__all__ == sorted(found.__name__ for found in defined)

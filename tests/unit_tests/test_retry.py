@@ -169,22 +169,22 @@ async def test_the_delay_the_api_asks_for_is_kept(way: str) -> None:
 
 
 @both_ways
-async def test_a_delay_over_the_limit_is_told_instead_of_waited_for(way: str) -> None:
+async def test_a_delay_over_the_limit_ends_the_retries(way: str) -> None:
     scripted = Scripted([asking("90s"), "never"])
     with pytest.raises(GeminiAPIError, match=r"\[retry after 90 s\]") as raised:
         await called(scripted, way)
-    assert "the API asks to wait 90 s" in "".join(raised.value.__notes__)
+    assert "the API asks for a delay of 90 s" in "".join(raised.value.__notes__)
     assert (scripted.calls, scripted.slept) == (1, [])
 
 
-def test_pauses_grow_up_to_the_limit() -> None:
+def test_delays_grow_up_to_the_limit() -> None:
     scripted = Scripted([BUSY] * 6 + ["ok"])
     policy = scripted.policy(6, max_delay_seconds=5.0, initial_delay_seconds=0.5)
     assert policy.call(scripted) == "ok"
     assert scripted.slept == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
-def test_pauses_are_random_down_to_nothing() -> None:
+def test_delays_are_random_down_to_zero() -> None:
     scripted = Scripted([BUSY, BUSY, "ok"])
     policy = RetryPolicy(2, sleep=scripted.slept.append, jitter=iter([0.0, 0.5]).__next__)
     assert policy.call(scripted) == "ok"
