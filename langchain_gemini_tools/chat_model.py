@@ -219,7 +219,7 @@ class ChatGemini(GeminiOptions):
             send = partial(client.send, **_sending(request))
             try:
                 # The response has no name here: tracebacks would show it, and what it may quote.
-                with request.naming_tools(), client.hiding_secrets():
+                with request.naming_tools(), client.redacting_errors():
                     return request.parse(retries.call(send))
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure)
@@ -238,7 +238,7 @@ class ChatGemini(GeminiOptions):
         while True:
             send = partial(client.asend, **_sending(request))
             try:
-                with request.naming_tools(), client.hiding_secrets():
+                with request.naming_tools(), client.redacting_errors():
                     return request.parse(await retries.acall(send))
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure)
@@ -275,7 +275,7 @@ class ChatGemini(GeminiOptions):
         )
         with (
             request.naming_tools(),
-            client.hiding_secrets(),
+            client.redacting_errors(),
             parser.keeping_partial(),
             closing(responses),
         ):
@@ -311,7 +311,7 @@ class ChatGemini(GeminiOptions):
         responses = client.astream(
             **_sending(request), total_seconds=request.invocation.stream_timeout_seconds
         )
-        with request.naming_tools(), client.hiding_secrets(), parser.keeping_partial():
+        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
             async with aclosing(responses):
                 response: Any = None
                 try:
@@ -531,7 +531,7 @@ class ChatGemini(GeminiOptions):
             render_counting(request),
             timeout_seconds=invocation.timeout_seconds,
         )
-        with client.hiding_secrets():
+        with client.redacting_errors():
             return parse_count(_retry_policy(invocation, None).call(count))
 
     def _count_tools(self, tools: Sequence[Any], kwargs: Mapping[str, Any]) -> int:

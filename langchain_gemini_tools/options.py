@@ -26,7 +26,7 @@ from pydantic import (
 
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.client import ClientSettings
-from langchain_gemini_tools.client.settings import odd_character
+from langchain_gemini_tools.client.sdk import find_invalid_character
 from langchain_gemini_tools.credentials import (
     FoundKey,
     check_address,
@@ -266,9 +266,9 @@ class GeminiOptions(BaseChatModel):
 
     @field_validator("google_api_key")
     @classmethod
-    def _refuse_odd_keys(cls, key: SecretStr | None) -> SecretStr | None:
-        if key and (fault := odd_character(key.get_secret_value())):
-            raise ValueError(f"The key does not work: {fault}. Copy it anew.")
+    def _reject_invalid_keys(cls, key: SecretStr | None) -> SecretStr | None:
+        if key and (reason := find_invalid_character(key.get_secret_value())):
+            raise ValueError(f"The API key is not valid: {reason}. Copy it again.")
         return key
 
     @field_validator("base_url")

@@ -1,17 +1,14 @@
-"""The seam to google-genai: a finished body in, the server's JSON out, nothing interpreted.
+"""The seam to google-genai: a finished body goes in, the server's JSON comes out uninterpreted.
 
-gemini_client.py   GeminiClient: send, stream, and their async twins. Start reading here
-settings.py        where the API is and who is calling
-sdk.py             the SDK's client, built from the settings at the first call
-transport.py       what the SDK sends through, which carries the bodies past it
-pool.py            the HTTP clients behind: one for threads, one for each event loop
-sse.py             bytes of a stream -> the texts of its events
-replies.py         texts -> JSON objects, or the error that the answer is
-redaction.py       what no message may show
+client.py      GeminiClient: send, stream and their async counterparts. Start reading here
+sdk.py         the settings, and the SDK's client, built from them at the first request
+transport.py   the HTTP clients that the SDK sends through, which replace its bodies by ours
+pool.py        the HTTP clients that do the sending: one for all threads, one per event loop
+responses.py   HTTP responses -> JSON objects or errors, within limits of time and size
+sse.py         bytes of a stream -> the JSON text of each event
 """
 
-from langchain_gemini_tools.client.gemini_client import GeminiClient
-from langchain_gemini_tools.client.sdk import SdkAsyncClient, SdkClient
-from langchain_gemini_tools.client.settings import ClientSettings
+from langchain_gemini_tools.client.client import GeminiClient
+from langchain_gemini_tools.client.sdk import ClientSettings, SdkAsyncClient, SdkClient
 
 __all__ = ["ClientSettings", "GeminiClient", "SdkAsyncClient", "SdkClient"]

@@ -1,27 +1,36 @@
-"""The client of google-genai: built from the settings, sending through clients of ours."""
+"""The SDK's client: built from `ClientSettings`, sending through our HTTP clients."""
 
 from __future__ import annotations
 
 import os
+import pickle
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.client.pool import HttpPool
-from langchain_gemini_tools.client.settings import odd_character
-from langchain_gemini_tools.client.transport import stand_ins
+from langchain_gemini_tools.client.transport import make_sdk_clients
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiToolsError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.facts.credentials import KEY_VARIABLES, redact
+from langchain_gemini_tools.facts.credentials import (
+    KEY_VARIABLES,
+    environment_keys,
+    redact,
+    remember,
+    secret_values,
+)
 
 if TYPE_CHECKING:
-    from google import genai
+    from collections.abc import Mapping
 
-    from langchain_gemini_tools.client.settings import ClientSettings
-    from langchain_gemini_tools.client.transport import Call, Envelope
+    from google import genai
+    from pydantic import SecretStr
+
+    from langchain_gemini_tools.client.transport import Envelope, PendingRequest
 
     JsonObject = dict[str, Any]
     SdkClient = genai.Client
@@ -29,78 +38,140 @@ if TYPE_CHECKING:
 else:
     SdkClient = SdkAsyncClient = Any  # annotations are read at run time, without the SDK
 
+_NOT_IN_A_HEADER = re.compile(r"[^\t -~]|^\s|\s\Z")
+
+
+def find_invalid_character(value: str) -> str | None:
+    """Describe the first character that a header cannot contain, without showing the value."""
+    if not (found := _NOT_IN_A_HEADER.search(value)):
+        return None
+    from unicodedata import name
+
+    character = f"U+{ord(found[0]):04X}, {name(found[0], 'a control character')}"
+    return f"character {found.start() + 1} of {len(value)} is {character}, which cannot be sent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings:
+    """Where the API is, and the credentials for it.
+
+    None leaves a setting to the SDK, which reads the environment.
+    """
+
+    api_key: SecretStr | None = None
+    vertexai: bool | None = None
+    project: str | None = None
+    location: str | None = None
+    credentials: Any = field(default=None, repr=False)
+    """Credentials of `google.auth`, for Vertex AI."""
+    base_url: str | None = None
+    api_version: str | None = None
+    """By default `GOOGLE_GENAI_API_VERSION`, else `v1beta`, or `v1beta1` on Vertex AI."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    client_args: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Arguments of the HTTP clients: `verify`, `proxy`, `limits`, `transport` and so on."""
+    async_client_args: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Added to `client_args`, whose `transport`, `mounts` and `event_hooks` are for sync only."""
+    timeout_seconds: float | None = None
+    """For each phase of a request made through the SDK's client, unless it sets a timeout."""
+
+    def __post_init__(self) -> None:
+        remember(self)
+
+    @property
+    def secrets(self) -> list[str]:
+        """All credentials that the text of an error might quote."""
+        key = self.api_key.get_secret_value() if self.api_key else None
+        token = getattr(self.credentials, "token", None)
+        values = [key, token, *secret_values(self.headers), *environment_keys()]
+        return [value for value in values if isinstance(value, str)]
+
+    def __copy__(self) -> ClientSettings:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ClientSettings:
+        return self  # it is immutable, and credentials cannot be copied
+
+    def __reduce__(self) -> NoReturn:
+        raise pickle.PicklingError(
+            "Client settings contain credentials and cannot be pickled. Pickle the model instead: "
+            "it leaves its credentials out."
+        )
+
 
 @dataclass(frozen=True)
 class OpenedSdk:
-    """The SDK's client and what it sends through; made by the first call.
+    """The SDK's client and the HTTP clients that it sends through.
 
-    With a key, the SDK writes the same URL and headers at every call of a model, which costs as
-    much as the rest of the call. So it is asked once; where a token may run out, it always is.
+    With an API key, the SDK writes the same URL and headers for every request to a model, which
+    costs as much as the rest of the request. So the first request keeps them. A token may expire,
+    so with a token the SDK writes them every time.
     """
 
     sdk: SdkClient
     pool: HttpPool
     arguments: JsonObject
-    """What the SDK's methods are called with, besides the model: its types, which are made once."""
+    """The arguments of the SDK's methods besides the model: objects of the SDK, made once."""
     _envelopes: dict[tuple[str, bool], Envelope] = field(default_factory=dict, repr=False)
     """By model, and whether it streams."""
 
-    def send(self, call: Call, model: str, *, is_stream: bool) -> None:
-        """Send a call to a model; the response is on the call then."""
+    def send(self, pending: PendingRequest, model: str, *, is_stream: bool) -> None:
+        """Send a request to a model; `pending.response` is the response."""
         if envelope := self._envelopes.get((model, is_stream)):
-            call.send(self.pool.sync_client(), envelope)
+            pending.send(self.pool.sync_client(), envelope)
             return
-        with call:
+        with pending:
             if is_stream:
                 for _ in self.sdk.models.generate_content_stream(model=model, **self.arguments):
                     pass
             else:
                 self.sdk.models.generate_content(model=model, **self.arguments)
-        self._keep_envelope(call, model, is_stream=is_stream)
+        self._keep_envelope(pending, model, is_stream=is_stream)
 
-    async def asend(self, call: Call, model: str, *, is_stream: bool) -> None:
-        """`send` for the running event loop."""
+    async def asend(self, pending: PendingRequest, model: str, *, is_stream: bool) -> None:
+        """Send as `send` does, on the running event loop."""
         if envelope := self._envelopes.get((model, is_stream)):
-            await call.asend(await self.pool.async_client(), envelope)
+            await pending.asend(await self.pool.async_client(), envelope)
             return
         models = self.sdk.aio.models
-        with call:
+        with pending:
             if is_stream:
                 async for _ in await models.generate_content_stream(model=model, **self.arguments):
                     pass
             else:
                 await models.generate_content(model=model, **self.arguments)
-        self._keep_envelope(call, model, is_stream=is_stream)
+        self._keep_envelope(pending, model, is_stream=is_stream)
 
-    def count_tokens(self, call: Call, model: str) -> None:
-        """Send a call to a model's `:countTokens`; the response is on the call then."""
-        with call:
+    def count_tokens(self, pending: PendingRequest, model: str) -> None:
+        """Send a request to a model's `:countTokens`; `pending.response` is the response."""
+        with pending:
             self.sdk.models.count_tokens(model=model, contents=self.arguments["contents"])
 
-    def _keep_envelope(self, call: Call, model: str, *, is_stream: bool) -> None:
-        if call.envelope and call.envelope.is_lasting and call.kept_response.status_code == 200:
-            self._envelopes[model, is_stream] = call.envelope
+    def _keep_envelope(self, pending: PendingRequest, model: str, *, is_stream: bool) -> None:
+        envelope = pending.envelope
+        if envelope and envelope.is_reusable and pending.response.status_code == 200:
+            self._envelopes[model, is_stream] = envelope
 
 
 def open_sdk(settings: ClientSettings) -> OpenedSdk:
     """Load the SDK and build its client; nothing is sent."""
-    _refuse_odd_characters(settings)
+    _reject_invalid_characters(settings)
     pool = HttpPool(settings.client_args, settings.async_client_args, settings.base_url)
     version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
     try:
         if version != "beta":
-            sdk = _sdk_client(settings, pool, version)
+            sdk = _make_sdk(settings, pool, version)
         else:
-            sdk = _sdk_client(settings, pool, "v1beta1" if settings.vertexai else "v1beta")
-            if sdk.vertexai and not settings.vertexai:  # the environment decided
-                sdk = _sdk_client(settings, pool, "v1beta1")
+            sdk = _make_sdk(settings, pool, "v1beta1" if settings.vertexai else "v1beta")
+            if sdk.vertexai and not settings.vertexai:  # chosen by the environment
+                sdk = _make_sdk(settings, pool, "v1beta1")
     except ValueError as error:
-        raise _explain_refused_settings(settings, error) from None
+        raise _explain_rejected_settings(settings, error) from None
     return OpenedSdk(sdk, pool, _arguments())
 
 
-def _refuse_odd_characters(settings: ClientSettings) -> None:
-    """Refuse what copying leaves in keys: the HTTP library would quote the whole of it."""
+def _reject_invalid_characters(settings: ClientSettings) -> None:
+    """Reject characters that copying leaves in keys: the HTTP library would quote the whole key."""
     key = "google_api_key (api_key, or GOOGLE_API_KEY in the environment)"
     sent = {f"The header {name!r}": value for name, value in settings.headers.items()}
     if settings.api_key:
@@ -108,42 +179,41 @@ def _refuse_odd_characters(settings: ClientSettings) -> None:
     elif not settings.vertexai:
         sent |= {name: os.environ.get(name, "") for name in KEY_VARIABLES}
     for name, value in sent.items():
-        if fault := odd_character(value):
-            raise InvalidOptionError(f"{name} does not work: {fault}. Copy it anew.")
+        if reason := find_invalid_character(value):
+            raise InvalidOptionError(f"{name} is not valid: {reason}. Copy it again.")
 
 
 def _arguments() -> JsonObject:
     from google.genai import types
 
-    # The SDK insists on contents. Ours take their place on the way out, so there is nothing in it.
+    # The SDK requires contents. They are empty, because our body replaces them.
     contents = types.Content.model_construct(role="user", parts=[])
-    return {"contents": contents, "config": _one_request_config()}
+    return {"contents": contents, "config": _single_request_config()}
 
 
-def _one_request_config() -> Any:
-    """A `types.GenerateContentConfig` under which the SDK sends one request and runs no tool."""
+def _single_request_config() -> Any:
+    """Return a `types.GenerateContentConfig` for one request, without the SDK running tools."""
     from google.genai import types
 
     fields: JsonObject = {}
     if "automatic_continuation" in types.GenerateContentConfig.model_fields:
         fields["automatic_continuation"] = False
-    # Not validated: for that, Pydantic builds classes that the first call can do without.
+    # Not validated: validation makes Pydantic build classes that the first request does not need.
     off = types.AutomaticFunctionCallingConfig.model_construct(disable=True)
     return types.GenerateContentConfig.model_construct(automatic_function_calling=off, **fields)
 
 
-def _sdk_client(settings: ClientSettings, pool: HttpPool, api_version: str) -> SdkClient:
+def _make_sdk(settings: ClientSettings, pool: HttpPool, api_version: str) -> SdkClient:
     from google import genai
 
-    sync_client, async_client = stand_ins(pool, settings.timeout_seconds)
+    sync_client, async_client = make_sdk_clients(pool, settings.timeout_seconds)
     options = genai.types.HttpOptions(
         base_url=settings.base_url,
         api_version=api_version,
         headers=_headers(settings),
         httpx_client=sync_client,
         httpx_async_client=async_client,
-        # Read for websockets only, which we never open; without it the SDK loads the certificates
-        # once more.
+        # Used for websockets only. Without it, the SDK loads the certificates a second time.
         async_client_args={"ssl": pool.tls_context},
     )
     return genai.Client(
@@ -161,16 +231,16 @@ def _headers(settings: ClientSettings) -> dict[str, str]:
     given = {name.lower(): value for name, value in settings.headers.items()}
     ours = f"langchain-gemini-tools/{__version__}"
     names = ("user-agent", "x-goog-api-client")
-    # The SDK puts itself before ours. Of what is packed in other ways, nobody limits the size.
+    # The SDK puts its own name before ours. Other encodings could decompress to any size.
     return {**dict.fromkeys(names, ours), "accept-encoding": "gzip, deflate", **given}
 
 
-def _explain_refused_settings(settings: ClientSettings, error: ValueError) -> GeminiToolsError:
-    found = [settings.api_key, *map(os.environ.get, KEY_VARIABLES)]
-    if any(found) or settings.vertexai or settings.project or settings.credentials:
+def _explain_rejected_settings(settings: ClientSettings, error: ValueError) -> GeminiToolsError:
+    has_key = settings.api_key or environment_keys()
+    if has_key or settings.vertexai or settings.project or settings.credentials:
         return InvalidOptionError(redact(str(error), settings.secrets))
     return GeminiAuthenticationError(
-        "There is no API key. Set GOOGLE_API_KEY (or GEMINI_API_KEY), or pass api_key. For Vertex "
-        "AI set GOOGLE_GENAI_USE_VERTEXAI=true, GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, or "
-        "pass vertexai=True, project and location."
+        "No API key was found. Set GOOGLE_API_KEY (or GEMINI_API_KEY), or pass api_key. For Vertex "
+        "AI, set GOOGLE_GENAI_USE_VERTEXAI=true, GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, "
+        "or pass vertexai=True, project and location."
     )

@@ -1,6 +1,6 @@
 """Server-sent events: bytes as they arrive -> the JSON text of each event.
 
-Nothing here knows Gemini, and nothing is parsed: what comes out is what the server wrote.
+This module does not know Gemini and parses no JSON: it returns what the server wrote.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import NoReturn
 from langchain_gemini_tools.errors import UnreadableResponseError
 
 MAX_LINES = 1_000_000
-"""Of one event. The API writes one; each that is kept takes forty bytes, however short it is."""
+"""Of one event. The API writes one line; each line costs at least forty bytes of memory."""
 
 _IGNORED_FIELDS = (b":", b"event:", b"id:", b"retry:")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LARGE = 1_000_000
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
-"""A string of JSON, which ends with its line at the latest."""
+"""A JSON string, which ends at the end of its line at the latest."""
 
 
 class EventReader:
-    """Cuts a stream of bytes into the texts of its events.
+    """Splits a stream of bytes into the texts of its events.
 
-    Lines end at LF only. Python's `splitlines`, and so the `iter_lines` of HTTP libraries, also cut
-    at U+2028 and U+0085, which JSON strings may hold as they are.
+    Lines end at LF only. Python's `splitlines`, and so the `iter_lines` of HTTP libraries, also
+    split at U+2028 and U+0085, which JSON strings may contain unescaped.
 
-    A byte order mark at the start, as some proxies write it, is passed over once.
+    One byte order mark at the start, as some proxies write it, is skipped.
 
-    An error may follow the events as a bare JSON text over several lines, without any `data:`. It
-    comes out as one more text.
+    An error may follow the events as bare JSON over several lines, without `data:`. It is returned
+    as one more text.
     """
 
     def __init__(self) -> None:
@@ -41,9 +41,9 @@ class EventReader:
         self._bare_depth = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The texts that are complete with this chunk."""
+        """Return the texts that are complete with this chunk."""
         if b"\n" not in chunk:
-            # Joined when the line ends: joining at each chunk makes a 20 MB event quadratic.
+            # Joined when the line ends: joining each chunk would be quadratic for a 20 MB event.
             self._line.append(chunk)
             return []
         if len(chunk) > _LARGE:
@@ -58,21 +58,21 @@ class EventReader:
         return [text for line in lines if (text := self._take(line))]
 
     def _feed_slices(self, chunk: bytes) -> list[bytes]:
-        """As `feed`, without a list of all the lines: they take many times their length."""
+        """Feed in slices: a list of all lines would take many times their length."""
         slices = (chunk[start : start + _LARGE] for start in range(0, len(chunk), _LARGE))
         return [text for piece in slices for text in self.feed(piece)]
 
     def finish(self) -> bytes:
-        """What the stream ended with: an event without its blank line, a bare text, or nothing."""
+        """Return the rest: an event without its blank line, bare JSON, or nothing."""
         text = self._take(b"".join(self._line)) if self._line else None
         left = text or b"\n".join(self._data) or b"\n".join(self._bare)
         return left.strip()
 
     def _take(self, line: bytes) -> bytes | None:
-        # A CR before the LF stays: to JSON it is white space, and taking it off copies the line.
+        # A CR before the LF stays: it is white space in JSON, and removing it copies the line.
         if line.startswith(b"data:"):
             self._data.append(line[5:])
-            return None if len(self._data) <= MAX_LINES else _refuse_lines()
+            return None if len(self._data) <= MAX_LINES else _reject_lines()
         if line in {b"", b"\r"}:
             return self._event()
         if line.startswith(_BYTE_ORDER_MARK) and not self._had_mark:
@@ -90,10 +90,10 @@ class EventReader:
         return None if event.isspace() else event
 
     def _take_bare(self, line: bytes) -> bytes | None:
-        """The bare text, once it is whole: a server may leave the connection open behind it.
+        """Return bare JSON once it is complete: the server may leave the connection open.
 
-        Its brackets tell, so that each line is looked at once. Text that does not begin with one is
-        no JSON, and has no end but the stream's.
+        Brackets are counted, so that each line is read once. Text that does not begin with a
+        bracket is not JSON, and ends with the stream.
         """
         if not self._bare:
             if line.isspace():
@@ -101,12 +101,12 @@ class EventReader:
             self._bare_is_json = line.lstrip().startswith((b"{", b"["))
         self._bare.append(line)
         if len(self._bare) > MAX_LINES:
-            _refuse_lines()
+            _reject_lines()
         if not self._bare_is_json:
             return None
-        signs = _STRING.sub(b"", line)
-        self._bare_depth += signs.count(b"{") + signs.count(b"[")
-        self._bare_depth -= signs.count(b"}") + signs.count(b"]")
+        outside_strings = _STRING.sub(b"", line)
+        self._bare_depth += outside_strings.count(b"{") + outside_strings.count(b"[")
+        self._bare_depth -= outside_strings.count(b"}") + outside_strings.count(b"]")
         if self._bare_depth > 0:
             return None
         text = b"\n".join(self._bare)
@@ -115,7 +115,7 @@ class EventReader:
         return text
 
 
-def _refuse_lines() -> NoReturn:
-    error = UnreadableResponseError(f"An event of the stream has more than {MAX_LINES} lines.")
+def _reject_lines() -> NoReturn:
+    error = UnreadableResponseError(f"A stream event has more than {MAX_LINES} lines.")
     error.is_retryable = False
     raise error

@@ -1,14 +1,14 @@
-"""The HTTP clients that the SDK sends through: what a call of the model needs, and the rest.
+"""The HTTP clients that the SDK sends through.
 
 google-genai accepts our HTTP clients (`HttpOptions.httpx_client`, `httpx_async_client`). Their
 `send` hands every request to a plain client of the pool, in one of two ways:
 
-* During a `Call` it replaces the SDK's body by ours, keeps the response, and returns an empty 200
-  to the SDK. URL, headers and credentials are the SDK's (the `Envelope`); both bodies are exactly
-  what we wrote and what the server wrote.
-* Any other request comes from `model.client` (files, caches, batches, …) and passes through. The
-  SDK gets the real response; an error response reaches it with secrets redacted. Redirects are
-  followed for GET, and only while they stay on the same server.
+* While a `PendingRequest` is entered, our body replaces the SDK's, the response is kept for us, and
+  the SDK gets an empty 200. URL, headers and credentials are the SDK's (the `Envelope`); the bodies
+  are exactly what we wrote and what the server wrote.
+* All other requests come from `model.client` (files, caches, batches, …) and pass through: the SDK
+  gets the server's response. Secrets in error responses are redacted. Redirects are followed for
+  GET only, and only on the same server, so that the API key goes nowhere else.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from langchain_gemini_tools.client.limits import stream_timed_out
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
-from langchain_gemini_tools.client.replies import aread_body, read_body, redacted_response
+from langchain_gemini_tools.client.responses import (
+    aread_body,
+    read_body,
+    redact_response,
+    stream_timeout_error,
+)
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiConnectionError,
@@ -39,39 +43,39 @@ if TYPE_CHECKING:
 
     JsonObject = dict[str, Any]
 
-# "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
-_SHORTEST_SERVER_DEADLINE = 10
-
 CONNECT_SECONDS = 20.0
-"""For reaching the server, where the whole call has longer: nobody is there after that."""
+"""The limit for connecting, if the timeout of the request is longer."""
 
+# "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
+_MIN_SERVER_TIMEOUT = 10
 _MAX_REDIRECTS = 5
+_PHASES = ("connect", "read", "write", "pool")
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """Everything of a request but its body: where it goes, and who sends it."""
+    """A request without its body: the URL, and the headers with the credentials."""
 
     url: Any
     headers: Any = field(repr=False)
-    """As the SDK wrote them, without those that belong to its own body and connection."""
+    """As the SDK wrote them, without those that describe its body and connection."""
 
     @classmethod
     def of(cls, request: Any) -> Envelope:
-        """The envelope of a request that the SDK has built."""
+        """Return the envelope of a request that the SDK has built."""
         headers = request.headers.copy()
         for name in ("content-length", "transfer-encoding", "host"):
             headers.pop(name, None)
         return cls(request.url, headers)
 
     @property
-    def is_lasting(self) -> bool:
-        """Whether the SDK would write the same again: a key stays, a token runs out."""
+    def is_reusable(self) -> bool:
+        """Whether the SDK would write the same again: a key does not change, a token expires."""
         return "x-goog-api-key" in self.headers and "authorization" not in self.headers
 
 
-class Call:
-    """One request on its way through the SDK; `with` it, the SDK's HTTP client knows the body."""
+class PendingRequest:
+    """Our body and timeouts for one request. While it is entered, the SDK sends this body."""
 
     def __init__(
         self,
@@ -89,55 +93,55 @@ class Call:
             if timeout_seconds is not None and not is_stream
             else None
         )
-        self.response: Any = None
+        self._response: Any = None
         self.envelope: Envelope | None = None
 
     def __enter__(self) -> Self:
-        self._token: Token[Call | None] = _current_call.set(self)
+        self._token: Token[PendingRequest | None] = _current.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _current_call.reset(self._token)
+        _current.reset(self._token)
 
     @property
-    def kept_response(self) -> Any:
-        """What the server answered.
+    def response(self) -> Any:
+        """The response of the server.
 
         Raises:
-            GeminiToolsError: The SDK returned without using the client it was given.
+            GeminiToolsError: The SDK did not use our HTTP client.
         """
-        if self.response is None:
+        if self._response is None:
             raise GeminiToolsError(
                 f"google-genai {_sdk_version()} did not send the request through the HTTP client "
-                "it was given. This version of the SDK does not work with this package; please "
-                "report it, and use an older google-genai until then."
+                "that it was given. This version of the SDK does not work with this package. "
+                "Please report it, and use an older google-genai until it is fixed."
             )
-        return self.response
+        return self._response
 
     def read(self) -> bytes:
-        """The whole body of the response, which is closed then."""
-        return read_body(self.kept_response, self.deadline)
+        """Read the whole body of the response, and close it."""
+        return read_body(self.response, self.deadline)
 
     async def aread(self) -> bytes:
-        """`read` for the running event loop, under the `asyncio.timeout` of the caller."""
-        return await aread_body(self.kept_response)
+        """Read as `read` does, on the running event loop, within the caller's `asyncio.timeout`."""
+        return await aread_body(self.response)
 
     def send(self, client: Any, envelope: Envelope) -> None:
-        """Send our body in this envelope; what the server answers is kept."""
-        self.response = client.send(self._render(client, envelope), stream=True)
+        """Send our body in this envelope, and keep the response."""
+        self._response = client.send(self._render(client, envelope), stream=True)
 
     async def asend(self, client: Any, envelope: Envelope) -> None:
-        """`send` for the running event loop."""
-        self.response = await client.send(self._render(client, envelope), stream=True)
+        """Send as `send` does, on the running event loop."""
+        self._response = await client.send(self._render(client, envelope), stream=True)
 
     def _render(self, client: Any, envelope: Envelope) -> Any:
-        """The request with our body and our timeout, built by the client that sends it."""
+        """Return the request with our body and our timeouts, built by the client that sends it."""
         if self.envelope is not None:
-            raise GeminiToolsError("google-genai tried to send one request twice.")
+            raise GeminiToolsError("google-genai tried to send the same request twice.")
         self.envelope = envelope
         headers = envelope.headers.copy()
-        if self.deadline is not None and (self.timeout_seconds or 0) >= _SHORTEST_SERVER_DEADLINE:
-            # Otherwise the server stops at a time of its own, however long we would wait.
+        if self.deadline is not None and (self.timeout_seconds or 0) >= _MIN_SERVER_TIMEOUT:
+            # Otherwise the server applies its default timeout, which may be shorter.
             headers.setdefault("x-server-timeout", str(math.ceil(self.timeout_seconds or 0)))
         return client.build_request(
             "POST", envelope.url, headers=headers, content=self.body, extensions=self._extensions()
@@ -155,7 +159,7 @@ class Call:
 
 
 def _phase_timeouts(seconds: float | None) -> JsonObject:
-    """The extensions of a request that limit each of its phases."""
+    """Return the extensions of a request that limit each of its phases."""
     if seconds is None:
         return {}
     phases = dict.fromkeys(_PHASES, seconds)
@@ -163,17 +167,15 @@ def _phase_timeouts(seconds: float | None) -> JsonObject:
 
 
 def shorter(seconds: float | None, total_seconds: float | None) -> float | None:
-    """The limit that is reached first."""
+    """Return the shorter of two limits; None means no limit."""
     return min((each for each in (seconds, total_seconds) if each is not None), default=None)
 
 
-_current_call: ContextVar[Call | None] = ContextVar("gemini_call", default=None)
-
-_PHASES = ("connect", "read", "write", "pool")
+_current: ContextVar[PendingRequest | None] = ContextVar("gemini_request", default=None)
 
 
 class _TimeLeft(dict[str, float]):
-    """Timeouts that shrink. The library asks for one at the beginning of each phase."""
+    """Timeouts that shrink: the library reads one at the beginning of each phase."""
 
     def __init__(self, timeout_seconds: float, deadline: float) -> None:
         super().__init__(dict.fromkeys(_PHASES, timeout_seconds))
@@ -186,30 +188,30 @@ class _TimeLeft(dict[str, float]):
         return min(left, CONNECT_SECONDS) if key == "connect" else left
 
 
-def stand_ins(pool: HttpPool, timeout_seconds: float | None) -> tuple[Any, Any]:
-    """The sync and the async client to hand to the SDK.
+def make_sdk_clients(pool: HttpPool, timeout_seconds: float | None) -> tuple[Any, Any]:
+    """Return the sync and the async HTTP client for the SDK.
 
     Args:
-        pool: The clients that send.
-        timeout_seconds: For requests that pass through without a timeout of their own.
+        pool: The clients that do the sending.
+        timeout_seconds: For requests that pass through and set no timeout.
     """
-    sync_class, async_class = _stand_in_classes(pool.library)
+    sync_class, async_class = _sdk_client_classes(pool.library)
     return sync_class(pool, timeout_seconds), async_class(pool, timeout_seconds)
 
 
 @functools.cache
-def _stand_in_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
+def _sdk_client_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
     class StandInClient(library.Client):  # type: ignore[misc,name-defined]
         def __init__(self, pool: HttpPool, timeout_seconds: float | None) -> None:
             # The transport is never used; without one, the library would load certificates.
-            super().__init__(transport=library.MockTransport(_refuse), timeout=None)
+            super().__init__(transport=library.MockTransport(_reject), timeout=None)
             self._pool = pool
             self._timeout_seconds = timeout_seconds
 
         def send(self, request: Any, *, stream: bool = False, **_: Any) -> Any:
             client = self._pool.sync_client()
-            if call := _current_call.get():
-                call.send(client, Envelope.of(request))
+            if pending := _current.get():
+                pending.send(client, Envelope.of(request))
                 return library.Response(200, request=request, content=b"")
             request.read()
             outgoing = _rebuild(client, request, self._timeout_seconds)
@@ -221,14 +223,14 @@ def _stand_in_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
 
     class StandInAsyncClient(library.AsyncClient):  # type: ignore[misc,name-defined]
         def __init__(self, pool: HttpPool, timeout_seconds: float | None) -> None:
-            super().__init__(transport=library.MockTransport(_refuse), timeout=None)
+            super().__init__(transport=library.MockTransport(_reject), timeout=None)
             self._pool = pool
             self._timeout_seconds = timeout_seconds
 
         async def send(self, request: Any, *, stream: bool = False, **_: Any) -> Any:
             client = await self._pool.async_client()
-            if call := _current_call.get():
-                await call.asend(client, Envelope.of(request))
+            if pending := _current.get():
+                await pending.asend(client, Envelope.of(request))
                 return library.Response(200, request=request, content=b"")
             await request.aread()
             outgoing = _rebuild(client, request, self._timeout_seconds)
@@ -242,9 +244,9 @@ def _stand_in_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
 
 
 def _rebuild(client: Any, request: Any, timeout_seconds: float | None) -> Any:
-    """The SDK's request, built by the client that sends it."""
+    """Return the SDK's request, built by the client that sends it."""
     envelope, extensions = Envelope.of(request), dict(request.extensions)
-    if not any(extensions.get("timeout", {}).values()):  # its user gave the SDK no timeout
+    if not any(extensions.get("timeout", {}).values()):  # the caller set none
         extensions |= _phase_timeouts(timeout_seconds)
     return client.build_request(
         request.method,
@@ -264,7 +266,7 @@ def _pass_through(client: Any, request: Any, *, is_stream: bool) -> Any:
             response.close()
             response = client.send(response.next_request, stream=True)
         if response.status_code >= 300:
-            return redacted_response(response, read_body(response))
+            return redact_response(response, read_body(response))
         if not is_stream:
             response.read()
     except BaseException:
@@ -282,7 +284,7 @@ async def _apass_through(client: Any, request: Any, *, is_stream: bool) -> Any:
             await response.aclose()
             response = await client.send(response.next_request, stream=True)
         if response.status_code >= 300:
-            return redacted_response(response, await aread_body(response))
+            return redact_response(response, await aread_body(response))
         if not is_stream:
             await response.aread()
     except BaseException:
@@ -292,7 +294,7 @@ async def _apass_through(client: Any, request: Any, *, is_stream: bool) -> Any:
 
 
 def _stays_on_the_server(response: Any) -> bool:
-    """Whether the response redirects a GET to where its credentials have been sent already."""
+    """Whether the response redirects a GET to the server that has its credentials already."""
     here, there = response.request, response.next_request
     if there is None or here.method != "GET":
         return False
@@ -301,57 +303,64 @@ def _stays_on_the_server(response: Any) -> bool:
 
 
 def _redact_transport_error(error: Any, request: Any) -> Exception:
-    """The same error without secrets in its text and without the headers that were sent."""
+    """Return the same error without secrets in its text and without the request's headers."""
     text = redact(str(error), secret_values(request.headers))
     redacted: Exception = type(error)(text, request=type(request)(request.method, request.url))
     return redacted
 
 
-def _refuse(request: Any) -> Any:
-    raise GeminiToolsError(f"Nothing is sent to {request.url} this way.")
+def _reject(request: Any) -> Any:
+    raise GeminiToolsError(f"This transport does not send requests ({request.url}).")
 
 
 def map_transport_error(
     error: Exception, text: str, seconds: float | None, total_seconds: float | None = None
 ) -> GeminiToolsError | None:
-    """Our error, with this text, for a failure on the way to the API; None for anything else."""
+    """Return our error for a failed connection; None for any other error.
+
+    Args:
+        error: The error of the HTTP library, of `google.auth` or of the operating system.
+        text: Its text, redacted.
+        seconds: The timeout of the request, or between two events of a stream.
+        total_seconds: The timeout of the stream.
+    """
     reason = text or type(error).__name__
     limit = shorter(seconds, total_seconds)
     for library in filter(None, map(sys.modules.get, LIBRARIES)):
         if isinstance(error, library.ConnectTimeout) and (limit or 0) > CONNECT_SECONDS:
             return GeminiConnectionError(f"No connection to the API within {CONNECT_SECONDS:g} s.")
         if isinstance(error, library.TimeoutException):
-            return _timed_out(type(error).__name__, seconds, total_seconds)
+            return _timeout_error(type(error).__name__, seconds, total_seconds)
         if isinstance(error, (library.UnsupportedProtocol, library.LocalProtocolError)):
             return InvalidOptionError(f"The request cannot be sent: {reason}")
         if isinstance(error, library.InvalidURL):
-            return InvalidOptionError(f"The address of the API is not a URL: {reason}")
+            return InvalidOptionError(f"base_url is not a valid URL: {reason}")
         if isinstance(error, library.HTTPError):
             return GeminiConnectionError(f"The connection to the API failed: {reason}")
     if isinstance(error, TimeoutError):
-        return _timed_out("deadline", seconds, total_seconds)
+        return _timeout_error("deadline", seconds, total_seconds)
     if _is_of(error, "google.auth.exceptions", "TransportError"):
-        return GeminiConnectionError(f"Google's credentials could not be refreshed: {reason}")
+        return GeminiConnectionError(f"The Google credentials could not be refreshed: {reason}")
     if _is_of(error, "google.auth.exceptions", "GoogleAuthError"):
-        return GeminiAuthenticationError(f"Google's credentials do not work: {reason}")
+        return GeminiAuthenticationError(f"The Google credentials are not valid: {reason}")
     if isinstance(error, OSError):
         return GeminiConnectionError(f"The connection to the API failed: {reason}")
     return None
 
 
 def _is_of(error: Exception, module: str, name: str) -> bool:
-    """Whether the error is of a class that may not have been loaded."""
+    """Whether the error is an instance of a class whose module may not be loaded."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(error, getattr(loaded, name))
 
 
-def _timed_out(
+def _timeout_error(
     phase: str, seconds: float | None, total_seconds: float | None
 ) -> GeminiTimeoutError:
     if total_seconds is not None and total_seconds < (math.inf if seconds is None else seconds):
-        return stream_timed_out(total_seconds)
+        return stream_timeout_error(total_seconds)
     limit = "in time" if seconds is None else f"within {seconds:g} s"
-    return GeminiTimeoutError(f"No answer from the API {limit} ({phase}).")
+    return GeminiTimeoutError(f"The API did not respond {limit} ({phase}).")
 
 
 def _sdk_version() -> str:

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 import warnings
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -217,12 +218,21 @@ async def called(
 @pytest.mark.parametrize("library", LIBRARIES)
 async def test_both_bodies_pass_the_sdk_untouched(way: str, backend: str, library: str) -> None:
     settings, path, credentials = BACKENDS[backend]
-    of_library = {"limits": importlib.import_module(library).Limits()}
+    seen: list[Any] = []
+
+    async def see(request: Any) -> None:
+        seen.append(request)
+
+    hooks = {
+        "client_args": {
+            "limits": importlib.import_module(library).Limits(),
+            "event_hooks": {"request": [seen.append]},
+        },
+        "async_client_args": {"event_hooks": {"request": [see]}},
+    }
     with serving(reply_as_asked) as server:
-        client = client_of(server, client_args=of_library, **settings)
-        result = await called(client, way)
-    assert client._opened is not None
-    assert client._opened.pool.library.__name__ == library
+        result = await called(client_of(server, **hooks, **settings), way)
+    assert [type(request).__module__.partition(".")[0] for request in seen] == [library]
     streams = way.endswith("stream")
     assert result == (REPLIES if streams else REPLIES[1])
     (request,) = server.requests
@@ -356,15 +366,20 @@ async def test_replies_arrive_one_by_one(way: str) -> None:
 
 def test_several_event_loops_in_a_row_and_threads_between() -> None:
     with serving(reply_as_asked) as server:
-        client = client_of(server)
+        client, loops = client_of(server), []
+
+        async def called_here() -> Any:
+            loops.append(weakref.ref(asyncio.get_running_loop()))
+            return await called(client, "asend")
+
         for _ in range(4):
-            assert asyncio.run(called(client, "asend")) == REPLIES[1]
+            assert asyncio.run(called_here()) == REPLIES[1]
             assert asyncio.run(called(client, "astream")) == REPLIES
             assert client.send("m", BODY, timeout_seconds=5) == REPLIES[1]
             client.close()
             assert server.wait_until_idle()  # a loop takes its connections along
-        assert client._opened is not None
-        assert not client._opened.pool._of_loop
+        gc.collect()
+        assert [loop() for loop in loops] == [None] * 4
 
 
 def test_loops_at_the_same_time_have_clients_of_their_own() -> None:
@@ -460,15 +475,17 @@ def test_a_forgotten_client_leaves_no_socket_open() -> None:
 
 def test_a_loop_that_ended_badly_is_forgotten() -> None:
     with serving(reply_as_asked) as server:
-        client = client_of(server)
-        for _ in range(3):
+        client, loops = client_of(server), []
+        for _ in range(4):
             loop = asyncio.new_event_loop()
+            loops.append(weakref.ref(loop))
             assert loop.run_until_complete(called(client, "asend")) == REPLIES[1]
-            loop.close()
-        assert client._opened is not None
-        assert len(client._opened.pool._of_loop) == 1
-        loop = asyncio.new_event_loop()
-        assert loop.run_until_complete(called(client, "asend")) == REPLIES[1]
+            if len(loops) < 4:
+                loop.close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+        assert [each() for each in loops] == [None, None, None, loop]
         loop.run_until_complete(loop.shutdown_asyncgens())  # and is used all the same
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

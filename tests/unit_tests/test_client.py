@@ -533,10 +533,11 @@ def test_a_repr_shows_no_secret() -> None:
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
 def test_a_copy_starts_fresh(copied: Callable[[GeminiClient], GeminiClient]) -> None:
     client = GeminiClient(ClientSettings(api_key=SecretStr(KEY), headers={"a": "b"}))
-    assert not client.uses_vertexai  # opened
+    opened = client.sdk
     twin = copied(client)
     assert twin.settings == client.settings
-    assert twin._opened is None
+    assert twin.sdk is not opened
+    assert client.sdk is opened
 
 
 def test_a_client_is_not_pickled_because_it_holds_a_key() -> None:
@@ -571,16 +572,34 @@ def test_many_threads_build_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_child_process_starts_fresh() -> None:
     program = f"""
-import os
+import os, threading
+from google import genai
 from pydantic import SecretStr
 from langchain_gemini_tools.client import ClientSettings, GeminiClient
-client = GeminiClient(ClientSettings(api_key=SecretStr("{KEY}")))
-client.uses_vertexai
-client._lock.acquire()  # as another thread may have at the moment of the fork
+
+parent, is_opening, may_go_on = os.getpid(), threading.Event(), threading.Event()
+opened, opening = (
+    GeminiClient(ClientSettings(api_key=SecretStr("{KEY}"), project=None)) for _ in range(2)
+)
+of_parent = opened.sdk
+
+class SlowClient(genai.Client):
+    def __init__(self, **options):
+        if os.getpid() == parent:
+            is_opening.set()
+            may_go_on.wait()
+        super().__init__(**options)
+
+genai.Client = SlowClient
+thread = threading.Thread(target=lambda: opening.sdk)
+thread.start()
+is_opening.wait()  # this thread holds a lock at the moment of the fork
 if (pid := os.fork()) == 0:
-    os._exit(0 if client._opened_here() is None and not client.uses_vertexai else 1)
+    os._exit(1 if opened.sdk is of_parent or opening.uses_vertexai else 0)
 assert os.waitpid(pid, 0)[1] == 0
-assert client._opened_here() is not None
+assert opened.sdk is of_parent
+may_go_on.set()
+thread.join()
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60)
 

@@ -40,7 +40,7 @@ from langchain_core.messages import (
 from pydantic import BaseModel, ValidationError
 
 from langchain_gemini_tools.client.pool import LIBRARIES
-from langchain_gemini_tools.client.replies import parse_event
+from langchain_gemini_tools.client.responses import parse_event
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response

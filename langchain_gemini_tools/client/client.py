@@ -1,0 +1,303 @@
+"""`GeminiClient` sends a finished JSON body and returns the server's JSON, uninterpreted.
+
+The SDK provides credentials, endpoints and headers. It neither builds nor parses a body: its typed
+models would cost many times the CPU, and they drop fields that they do not know. `transport` shows
+how the bodies get past it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import traceback
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from langchain_gemini_tools.client.responses import (
+    StreamTimer,
+    aread_stream,
+    parse_response,
+    read_stream,
+)
+from langchain_gemini_tools.client.sdk import open_sdk
+from langchain_gemini_tools.client.transport import PendingRequest, map_transport_error, shorter
+from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ResponseError
+from langchain_gemini_tools.facts.credentials import redact, redact_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Collection, Generator, Iterator
+
+    from langchain_gemini_tools.client.sdk import ClientSettings, OpenedSdk, SdkClient
+
+    JsonObject = dict[str, Any]
+
+
+class GeminiClient:
+    """Sends finished bodies to the API and returns the server's JSON.
+
+    Making one is cheap: the first request loads the SDK and looks for credentials. Copies and child
+    processes start without connections. After `close`, the next request opens new connections.
+
+    Raises (all methods that send):
+        GeminiAPIError: The API rejected the request, failed, or was not reached in time.
+        UnreadableResponseError: The response is not JSON.
+        TruncatedStreamError: The stream ended inside an event.
+        InvalidOptionError: The settings, or the name of the model, are not valid.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._opened: OpenedSdk | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.settings!r})"
+
+    def __reduce__(self) -> NoReturn:
+        self.settings.__reduce__()
+
+    def __copy__(self) -> GeminiClient:
+        return type(self)(self.settings)
+
+    def __deepcopy__(self, memo: object) -> GeminiClient:
+        return type(self)(self.settings)
+
+    @property
+    def uses_vertexai(self) -> bool:
+        """Whether requests go to Vertex AI rather than to the Gemini Developer API."""
+        return bool(self.sdk.vertexai)
+
+    @property
+    def sdk(self) -> SdkClient:
+        """The SDK's client. Its requests use the same settings and connections."""
+        with self._mapping_errors(None):
+            return self._open().sdk
+
+    def send(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
+        """POST `:generateContent` and return the response as the server wrote it.
+
+        Args:
+            model: The name of the model.
+            body: The JSON of the request, which is sent unchanged.
+            timeout_seconds: For the whole request.
+        """
+        with self._mapping_errors(timeout_seconds):
+            opened = self._open()  # before the deadline is set: loading the SDK does not count
+            pending = PendingRequest(body, timeout_seconds)
+            opened.send(pending, model, is_stream=False)
+            return parse_response(pending.response, pending.read())
+
+    def count_tokens(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
+        """POST `:countTokens`.
+
+        The two backends expect different bodies: the Developer API
+        `{"generateContentRequest": {"model": "models/…", …}}`, Vertex AI the fields themselves.
+        """
+        with self._mapping_errors(timeout_seconds):
+            opened = self._open()
+            pending = PendingRequest(body, timeout_seconds)
+            opened.count_tokens(pending, model)
+            return parse_response(pending.response, pending.read())
+
+    def stream(
+        self,
+        model: str,
+        body: bytes,
+        *,
+        timeout_seconds: float | None,
+        total_seconds: float | None = None,
+    ) -> Generator[JsonObject]:
+        """POST `:streamGenerateContent` and yield the responses as they arrive.
+
+        The request is sent by the first `next`.
+
+        Args:
+            model: The name of the model.
+            body: The JSON of the request, which is sent unchanged.
+            timeout_seconds: For connecting, and for each wait between two events.
+            total_seconds: For all waits together.
+        """
+        with self._mapping_errors(timeout_seconds, total_seconds):
+            opened = self._open()
+            pending = PendingRequest(
+                body, timeout_seconds, is_stream=True, total_seconds=total_seconds
+            )
+            timer = StreamTimer(timeout_seconds, total_seconds)
+            opened.send(pending, model, is_stream=True)
+            timer.response_started()
+            yield from read_stream(pending.response, timer)
+
+    async def asend(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
+        """Send as `send` does, on the running event loop."""
+        with self._mapping_errors(timeout_seconds):
+            opened = await self._aopen()
+            async with asyncio.timeout(timeout_seconds):
+                pending = PendingRequest(body, timeout_seconds)
+                await opened.asend(pending, model, is_stream=False)
+                return parse_response(pending.response, await pending.aread())
+
+    async def astream(
+        self,
+        model: str,
+        body: bytes,
+        *,
+        timeout_seconds: float | None,
+        total_seconds: float | None = None,
+    ) -> AsyncGenerator[JsonObject]:
+        """Stream as `stream` does, on the running event loop."""
+        with self._mapping_errors(timeout_seconds, total_seconds):
+            opened = await self._aopen()
+            pending = PendingRequest(
+                body, timeout_seconds, is_stream=True, total_seconds=total_seconds
+            )
+            timer = StreamTimer(timeout_seconds, total_seconds)
+            async with asyncio.timeout(shorter(timeout_seconds, total_seconds)):
+                await opened.asend(pending, model, is_stream=True)
+            timer.response_started()
+            async with aclosing(aread_stream(pending.response, timer)) as responses:
+                async for response in responses:
+                    yield response
+
+    def redacting_errors(self) -> RedactingErrors:
+        """Return a context manager that redacts secrets in errors about a response."""
+        return RedactingErrors(self.settings)
+
+    def close(self) -> None:
+        """Close the connections of the sync methods. The next request opens new ones."""
+        if opened := self._opened_here():
+            opened.pool.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the async methods, in all event loops, and the sync ones."""
+        if opened := self._opened_here():
+            await opened.pool.aclose()
+            opened.pool.close()
+
+    def _opened_here(self) -> OpenedSdk | None:
+        if self._pid != os.getpid():
+            self._reset()  # after a fork: the sockets belong to the parent process
+        return self._opened
+
+    def _open(self) -> OpenedSdk:
+        if opened := self._opened_here():
+            return opened
+        with self._lock:
+            # Never built twice: an SDK client that is dropped closes its connections, which may be
+            # in use by another thread.
+            if self._opened is None:
+                self._opened = open_sdk(self.settings)
+            return self._opened
+
+    async def _aopen(self) -> OpenedSdk:
+        # Loading the SDK reads files for up to a second: not on the event loop.
+        if opened := self._opened_here():
+            return opened
+        return await asyncio.to_thread(self._open)
+
+    def _mapping_errors(
+        self, timeout_seconds: float | None, total_seconds: float | None = None
+    ) -> _MappingErrors:
+        return _MappingErrors(self.settings, timeout_seconds, total_seconds)
+
+
+class RedactingErrors:
+    """Redacts an error about a response, and drops the frames that contain the response."""
+
+    # A class, because a generator would add frames again.
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if isinstance(error, ResponseError):
+            _redact_error(error, self._settings.secrets)
+            _drop_frames(error)
+
+
+def _redact_error(error: ResponseError, secrets: Collection[str]) -> None:
+    """Redact everything that an error shows, except for the content of its `partial` message."""
+    error.args = tuple(redact_json([*error.args], secrets))
+    partial = error.partial
+    shown = {name: value for name, value in vars(error).items() if name != "partial"}
+    vars(error).update(redact_json(shown, secrets))
+    if partial is not None:
+        partial.response_metadata = redact_json(partial.response_metadata, secrets)
+
+
+class _MappingErrors:
+    """Maps errors inside the block to ours, and drops the frames that they came through.
+
+    The frames' locals are headers and bodies, some with the API key, and tracebacks may show them.
+    """
+
+    def __init__(self, settings: ClientSettings, *limits: float | None) -> None:
+        self._settings = settings
+        self._limits = limits
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
+        if error is None:
+            return
+        ours = self._map(error)
+        _drop_frames(error)
+        if ours is None:
+            return
+        try:
+            raise ours
+        finally:
+            # Otherwise the original error stays in the context and in this frame.
+            ours.__context__ = None
+            del error, frames, ours
+
+    def _map(self, error: BaseException) -> GeminiToolsError | None:
+        """Return our error to raise instead; None if the original error is raised."""
+        if not isinstance(error, Exception) or isinstance(error, GeminiToolsError):
+            return None  # a cancellation or an interrupt, or already one of ours
+        text = redact(str(error), self._settings.secrets)
+        ours = map_transport_error(error, text, *self._limits)
+        if ours is None and isinstance(error, ValueError):
+            # The SDK raises it for arguments that it rejects, such as a model named "a?b".
+            ours = InvalidOptionError(text)
+        if ours is not None:
+            # Tracebacks print the cause as well, and some causes quote an illegal header.
+            ours.__cause__ = None if self._is_quoted_in(error) else error
+        elif not getattr(error, "explains_itself", False):  # as errors of cassettes do
+            # Unexpected: keep where it came from as text, which shows no locals.
+            error.add_note("".join(["Raised at:\n", *traceback.format_tb(error.__traceback__)]))
+        return ours
+
+    def _is_quoted_in(self, error: BaseException) -> bool:
+        """Whether the text of the error, or of an error in its chain, contains a secret."""
+        secrets = self._settings.secrets
+        texts = [(link, str(link)) for link in _chain(error)]
+        return any(
+            isinstance(link, UnicodeError) or redact(text, secrets) != text for link, text in texts
+        )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, its cause or context, the cause of that, and so on."""
+    link: BaseException | None = error
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _drop_frames(error: BaseException) -> None:
+    """Drop the tracebacks of the error and its chain, and contexts that are not shown."""
+    for link in _chain(error):
+        link.__traceback__ = None
+        if link.__suppress_context__:
+            link.__context__ = None  # it may contain the whole body that is not JSON

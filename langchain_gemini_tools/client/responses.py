@@ -1,0 +1,328 @@
+"""HTTP responses -> JSON objects or errors, within limits of time and size.
+
+The HTTP library limits each single read. A server that sends a byte or a comment now and then stays
+within that limit forever, so time and bytes are also added up here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from langchain_gemini_tools.client.sse import EventReader
+from langchain_gemini_tools.errors import (
+    GeminiTimeoutError,
+    TruncatedStreamError,
+    UnreadableResponseError,
+    contains_error,
+    map_api_error,
+    parse_error_body,
+)
+from langchain_gemini_tools.facts.credentials import redact, redact_json, secret_values
+from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    JsonObject = dict[str, Any]
+
+MAX_RESPONSE_BYTES = 100_000_000
+"""Far above any response of the API, images included; below what exhausts a small machine."""
+
+_SHOWN_LENGTH = 200
+_ENCODINGS = re.compile(r"\b(?:gzip|deflate|br|zstd)\b")
+"""What HTTP libraries decompress. They ignore any other word, such as a charset."""
+_ALLOWED_ENCODINGS: tuple[list[str], ...] = ([], ["gzip"], ["deflate"])
+
+
+# Limits.
+
+
+class SizeLimit:
+    """Counts the bytes of one response.
+
+    Raises (both methods):
+        UnreadableResponseError: There are more than `MAX_RESPONSE_BYTES`.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    def count(self, chunk: bytes) -> None:
+        """Count a chunk that is kept elsewhere."""
+        self._size += len(chunk)
+        if self._size > MAX_RESPONSE_BYTES:
+            error = UnreadableResponseError(
+                f"The response is longer than {MAX_RESPONSE_BYTES // 1_000_000} MB. The rest was "
+                "not read."
+            )
+            error.is_retryable = False
+            raise error
+
+    def keep(self, chunk: bytes) -> None:
+        """Count a chunk, and keep it for `body`."""
+        self.count(chunk)
+        self._chunks.append(chunk)
+
+    @property
+    def body(self) -> bytes:
+        """All chunks that were kept."""
+        return b"".join(self._chunks)
+
+
+def stream_timeout_error(total_seconds: float) -> GeminiTimeoutError:
+    """Return the error for a stream whose waits are too long together."""
+    return GeminiTimeoutError(
+        f"The stream did not end within {total_seconds:g} s (stream_timeout)."
+    )
+
+
+class StreamTimer:
+    """Adds up the time spent waiting for a stream; the time of its reader does not count.
+
+    It checks when something arrives. If nothing arrives, the HTTP library's limit for a single read
+    ends the wait; it is the shorter of the two limits.
+    """
+
+    def __init__(self, between_seconds: float | None, total_seconds: float | None) -> None:
+        self._between_seconds = between_seconds
+        self._total_seconds = total_seconds
+        self._since_event = 0.0
+        self._total = 0.0
+        self.start()
+
+    def start(self) -> None:
+        """Start waiting."""
+        self._started = time.monotonic()
+
+    def stop(self) -> None:
+        """Stop waiting, because something arrived.
+
+        Raises:
+            GeminiTimeoutError: The waits were too long together.
+        """
+        waited = time.monotonic() - self._started
+        self._started += waited
+        self._since_event += waited
+        self._total += waited
+        if self._between_seconds is not None and self._since_event > self._between_seconds:
+            raise GeminiTimeoutError(
+                f"The stream sent no event within {self._between_seconds:g} s (deadline)."
+            )
+        if self._total_seconds is not None and self._total > self._total_seconds:
+            raise stream_timeout_error(self._total_seconds)
+
+    def response_started(self) -> None:
+        """Start waiting for the first event: the headers have arrived."""
+        self._total += time.monotonic() - self._started
+        self.start()
+
+    def event_arrived(self) -> None:
+        """Start counting for the next event."""
+        self._since_event = 0.0
+
+
+# Whole responses.
+
+
+def read_body(response: Any, deadline: float | None = None) -> bytes:
+    """Read the whole body of a response, and close it.
+
+    Args:
+        response: A response of the HTTP library, opened with `stream=True`.
+        deadline: When to stop, in the time of `time.monotonic`.
+
+    Raises:
+        TimeoutError: The deadline has passed.
+        UnreadableResponseError: The body is too long, or its encoding is not allowed.
+    """
+    limit = SizeLimit()
+    try:
+        check_encoding(response)
+        for chunk in response.iter_bytes():
+            limit.keep(chunk)
+            # A server that sends single bytes stays within the limit of each read.
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError
+    finally:
+        response.close()
+    return limit.body
+
+
+async def aread_body(response: Any) -> bytes:
+    """Read as `read_body` does, on the running event loop."""
+    limit = SizeLimit()
+    try:
+        check_encoding(response)
+        async for chunk in response.aiter_bytes():
+            limit.keep(chunk)
+    finally:
+        await response.aclose()
+    return limit.body
+
+
+def parse_response(response: Any, body: bytes) -> JsonObject:
+    """Return the JSON object in the body of a whole response."""
+    if response.status_code != 200:
+        raise_api_error(response, body)
+    try:
+        parsed = decode_json(body)
+    except ValueError:
+        raise _unreadable_error(response, body) from None
+    if contains_error(parsed):
+        raise_api_error(response, body)
+    if not isinstance(parsed, dict):
+        raise _unreadable_error(response, body)
+    return parsed
+
+
+def check_encoding(response: Any) -> None:
+    """Check the content encoding before anything is read.
+
+    The HTTP library decompresses each chunk as a whole. With one layer that makes some megabytes,
+    which are counted; two layers, or a newer encoding, can make gigabytes.
+
+    Raises:
+        UnreadableResponseError: The response is compressed in a way that was not requested.
+    """
+    encoding = response.headers.get("content-encoding")
+    if encoding is None or _ENCODINGS.findall(encoding.lower()) in _ALLOWED_ENCODINGS:
+        return
+    shown = redact(encoding, secret_values(response.request.headers))
+    error = UnreadableResponseError(
+        f"The response has the content encoding {shown!r:.80}, which was not requested. It was not "
+        "read."
+    )
+    error.is_retryable = False
+    raise error
+
+
+# Streams.
+
+
+def read_stream(response: Any, timer: StreamTimer) -> Generator[JsonObject]:
+    """Yield the JSON objects of a stream as they arrive; close the response at the end."""
+    reader, limit = EventReader(), SizeLimit()
+    is_error = response.status_code != 200
+    try:
+        check_encoding(response)
+        timer.start()
+        for chunk in response.iter_bytes():
+            timer.stop()
+            if is_error:
+                limit.keep(chunk)
+                continue
+            limit.count(chunk)
+            for text in reader.feed(chunk):
+                timer.event_arrived()
+                yield from parse_event(response, text)
+            timer.start()
+        if is_error:
+            raise_api_error(response, limit.body)
+        yield from parse_event(response, reader.finish(), is_last=True)
+    finally:
+        response.close()
+
+
+async def aread_stream(response: Any, timer: StreamTimer) -> AsyncGenerator[JsonObject]:
+    """Read as `read_stream` does, on the running event loop."""
+    reader, limit = EventReader(), SizeLimit()
+    is_error = response.status_code != 200
+    try:
+        check_encoding(response)
+        timer.start()
+        async for chunk in response.aiter_bytes():
+            timer.stop()
+            if is_error:
+                limit.keep(chunk)
+                continue
+            limit.count(chunk)
+            for text in reader.feed(chunk):
+                timer.event_arrived()
+                for parsed in parse_event(response, text):
+                    yield parsed
+            timer.start()
+        if is_error:
+            raise_api_error(response, limit.body)
+        for parsed in parse_event(response, reader.finish(), is_last=True):
+            yield parsed
+    finally:
+        await response.aclose()
+
+
+def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[JsonObject]:
+    """Return the objects in one event: usually one; several if a proxy made a list of them."""
+    if not text:
+        return []
+    try:
+        parsed = decode_json(text)
+    except ValueError:
+        if is_last and text.lstrip().startswith((b"{", b"[")):
+            raise TruncatedStreamError("The connection ended inside an event.") from None
+        raise _unreadable_error(response, text) from None
+    if contains_error(parsed):
+        raise_api_error(response, text)
+    if isinstance(parsed, dict):
+        return [parsed]
+    if not isinstance(parsed, list) or not all(isinstance(item, dict) for item in parsed):
+        raise _unreadable_error(response, text)
+    return parsed
+
+
+# Errors.
+
+
+def raise_api_error(response: Any, body: bytes) -> NoReturn:
+    """Raise the error of a response: by its status, or for status 200 by the error in its body."""
+    secrets = secret_values(response.request.headers)
+    text = _redacted_text(response, body)
+    details = parse_error_body(text, redact(response.reason_phrase, secrets))
+    if is_deep(details):
+        details = {"error": {"message": text[:_SHOWN_LENGTH]}}
+    code = None if response.status_code == 200 else response.status_code
+    raise map_api_error(code, redact_json(details, secrets), _redacted(response, text))
+
+
+def redact_response(response: Any, body: bytes) -> Any:
+    """Return an error response with its secrets redacted, for the SDK's errors."""
+    if response.next_request is None:
+        return _redacted(response, _redacted_text(response, body))
+    target = response.next_request.url.copy_with(path="/", query=None, fragment=None)
+    message = (
+        f"The API redirected the request to {target}. Redirects are followed for GET only, and "
+        "only on the same server, so that credentials are not sent elsewhere."
+    )
+    details = {"code": response.status_code, "message": message, "status": "REDIRECTED"}
+    return _redacted(response, json.dumps({"error": details}))
+
+
+def _redacted(response: Any, text: str) -> Any:
+    """Return a response with this text, and without the request's headers, which have the key."""
+    sent = response.request
+    secrets = secret_values(sent.headers)
+    headers = [
+        (name, redact(value, secrets))
+        for name, value in response.headers.multi_items()
+        if name not in {"content-encoding", "content-length", "transfer-encoding"}
+    ]
+    request = type(sent)(sent.method, sent.url)
+    return type(response)(response.status_code, headers=headers, text=text, request=request)
+
+
+def _unreadable_error(response: Any, body: bytes) -> UnreadableResponseError:
+    shown = _redacted_text(response, body)[:_SHOWN_LENGTH]
+    kind = response.headers.get("content-type", "no content type")
+    kind = redact(kind, secret_values(response.request.headers))
+    return UnreadableResponseError(
+        f"The response is not a JSON object ({kind}): {shown!r}", body=shown
+    )
+
+
+def _redacted_text(response: Any, body: bytes) -> str:
+    text = body[:LARGE].decode("utf-8", errors="replace")
+    shown = redact(text, secret_values(response.request.headers))
+    # Cut a second time: a secret that the first cut splits is not recognized.
+    return shown if len(body) <= LARGE else shown[:_SHOWN_LENGTH]
