@@ -87,19 +87,19 @@ CASES = {
     "broken-json-first": Case(
         faults.both(lambda outgoing: outgoing.with_steps(outgoing.steps[0]), faults.broken_json()),
         *UNREADABLE,
-        "The API answered with something that is not a JSON object (text/event-stream): ",
+        "The response is not a JSON object (text/event-stream): ",
         requests=3,
     ),
     "broken-json-later": Case(
         faults.broken_json(),
         *UNREADABLE,
-        "The API answered with something that is not a JSON object (text/event-stream): ",
+        "The response is not a JSON object (text/event-stream): ",
         seen=TEXT,
     ),
     "an-event-is-no-object": Case(
         lambda outgoing: outgoing.with_steps(outgoing.steps[0], b"data: 7\r\n\r\n"),
         *UNREADABLE,
-        "The API answered with something that is not a JSON object (text/event-stream): ",
+        "The response is not a JSON object (text/event-stream): ",
         seen=FIRST,
     ),
     "error-event-first": Case(
