@@ -85,7 +85,7 @@ def _two_steps(play: Play, messages: Sequence[BaseMessage]) -> list[Any]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync tool", "async tool"])
-async def test_every_step_is_sent_and_the_exchange_comes_back(
+async def test_every_step_is_sent_and_the_result_is_returned(
     play: Play, way: str, is_async: bool
 ) -> None:
     _play_two_steps(play)
@@ -102,9 +102,9 @@ async def test_every_step_is_sent_and_the_exchange_comes_back(
         "answered",
         3,
     )
-    told = [m.usage_metadata for m in outcome.messages if isinstance(m, AIMessage)]
+    usages = [m.usage_metadata for m in outcome.messages if isinstance(m, AIMessage)]
     assert outcome.usage is not None
-    assert outcome.usage["total_tokens"] == sum(usage["total_tokens"] for usage in told if usage)
+    assert outcome.usage["total_tokens"] == sum(usage["total_tokens"] for usage in usages if usage)
 
 
 async def test_only_the_answer_is_streamed(play: Play) -> None:
@@ -118,7 +118,7 @@ async def test_only_the_answer_is_streamed(play: Play) -> None:
     assert all(asked.is_stream for asked in play.emulator.requests)
 
 
-async def test_a_second_question_finds_the_first_exchange_as_it_was(play: Play) -> None:
+async def test_a_second_question_sends_the_first_run_unchanged(play: Play) -> None:
     _play_two_steps(play)
     play.says("Sure.")
     loop = _loop(play)
@@ -172,9 +172,7 @@ async def test_only_the_first_turn_is_forced(play: Play) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_at_the_limit_the_model_answers_with_its_tools_switched_off(
-    play: Play, way: str
-) -> None:
+async def test_at_the_limit_the_model_answers_without_tools(play: Play, way: str) -> None:
     play.calls(("get_weather", OSLO))
     play.calls(("get_weather", ROME))
     play.says("Sunny in Oslo, at least.")
@@ -202,7 +200,7 @@ async def test_at_the_limit_the_model_answers_with_its_tools_switched_off(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_run_goes_on_after_the_api_failed_in_its_middle(play: Play, way: str) -> None:
+async def test_a_run_continues_after_an_api_failure(play: Play, way: str) -> None:
     play.calls(("get_weather", OSLO), ("get_weather", ROME))
     play.emulator.reply(status=503, body={"error": {"code": 503, "message": "Overloaded."}})
     play.calls(("get_weather", LIMA), before="One more.")
@@ -222,7 +220,7 @@ async def test_a_run_goes_on_after_the_api_failed_in_its_middle(play: Play, way:
     assert outcome.text == "Sunny everywhere."
 
 
-def test_a_turn_that_ended_with_an_unexpected_call_is_not_run(play: Play) -> None:
+def test_the_calls_of_an_unexpected_tool_call_turn_are_not_run(play: Play) -> None:
     ran = []
 
     def delete(name: str) -> str:
@@ -246,7 +244,7 @@ def test_a_turn_that_ended_with_an_unexpected_call_is_not_run(play: Play) -> Non
     )
 
 
-async def test_an_answer_that_was_cut_is_not_taken_for_whole(play: Play) -> None:
+async def test_a_truncated_answer_is_not_complete(play: Play) -> None:
     for _ in range(2):
         play.emulator.reply("It is sunny in", finish_reason="MAX_TOKENS")
     loop = _loop(play)
@@ -256,7 +254,7 @@ async def test_an_answer_that_was_cut_is_not_taken_for_whole(play: Play) -> None
         list(loop.stream(QUESTION))
 
 
-def test_tools_of_the_api_stand_beside_functions_or_are_refused_at_once(play: Play) -> None:
+def test_tools_of_the_api_work_beside_functions_or_are_rejected_early(play: Play) -> None:
     tools = [{"google_search": {}}, get_weather]
     if not play.is_gemini_3:
         with pytest.raises(InvalidToolError, match="google_search"):

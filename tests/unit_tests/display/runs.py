@@ -1,4 +1,4 @@
-"""Runs to look at, with every number chosen."""
+"""Example runs with fixed numbers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HOSTILE = (
 
 
 def answer(content: Any = "", *, model: str = "gemini-2.0-flash", **fields: Any) -> AIMessage:
-    """1,000 tokens in and 200 out, of a model whose price nobody changes any more."""
-    told = {"model_provider": "google_genai", "model_name": model, "finish_reason": "STOP"}
-    metadata = told | fields.pop("response_metadata", {})
+    """1,000 tokens in and 200 out, of a model whose price no longer changes."""
+    defaults = {"model_provider": "google_genai", "model_name": model, "finish_reason": "STOP"}
+    metadata = defaults | fields.pop("response_metadata", {})
     usage = {"input_tokens": 1000, "output_tokens": 200, "total_tokens": 1200}
     settings: dict[str, Any] = {"usage_metadata": usage, "response_metadata": metadata}
     return AIMessage(content, **(settings | fields))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ScriptedModel(GenericFakeChatModel):
-    """Says what it is told to say, whatever tools are bound."""
+    """Returns scripted messages, whatever tools are bound."""
 
     def bind_tools(self, *_: Any, **__: Any) -> Runnable[Any, AIMessage]:
         return self
@@ -44,7 +44,7 @@ def _timed(clock: RunClock, result: Any) -> list[bool]:
     return [milliseconds is not None for milliseconds in times]
 
 
-def test_every_answer_and_call_of_an_agent_is_timed() -> None:
+def test_every_response_and_tool_call_of_an_agent_is_timed() -> None:
     clock = RunClock()
     result = _agent().invoke({"messages": "Wait"}, config={"callbacks": [clock]})
     assert _timed(clock, result) == [True] * 4
@@ -56,7 +56,7 @@ async def test_also_in_an_event_loop() -> None:
     assert _timed(clock, result) == [True] * 4
 
 
-def test_a_streamed_answer_also_tells_when_it_began() -> None:
+def test_the_first_token_of_a_stream_is_timed() -> None:
     clock = RunClock()
     model = GenericFakeChatModel(messages=iter(["one two three"]))
     chunks = list(model.stream("Count", config={"callbacks": [clock]}))
@@ -68,7 +68,7 @@ def test_a_streamed_answer_also_tells_when_it_began() -> None:
     assert _timed(clock, chunks) == [True]
 
 
-def test_another_run_with_the_same_call_ids_does_not_borrow_times() -> None:
+def test_another_run_with_the_same_call_ids_has_its_own_times() -> None:
     ticks = iter([0.0, 1.0, 10.0, 12.0])
     clock = RunClock(now=lambda: next(ticks))
     for _ in range(2):
@@ -81,7 +81,7 @@ def test_another_run_with_the_same_call_ids_does_not_borrow_times() -> None:
     assert [made.milliseconds for made in trace(both, clock).run.calls] == [1000, 2000]
 
 
-def test_what_a_clock_keeps_is_bounded() -> None:
+def test_the_memory_of_a_clock_is_bounded() -> None:
     clock = RunClock(max_calls=3)
     for number in range(10):
         run_id = uuid4()
@@ -94,7 +94,7 @@ def test_what_a_clock_keeps_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("tell", ["on_llm_error", "on_tool_error"])
-def test_ends_of_calls_that_it_never_saw_begin_are_ignored(tell: str) -> None:
+def test_ends_without_a_start_are_ignored(tell: str) -> None:
     clock = RunClock()
     getattr(clock, tell)(ValueError("late"), run_id=uuid4())
     assert clock.message_span(None) is None

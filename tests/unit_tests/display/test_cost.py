@@ -28,7 +28,7 @@ def test_cached_tokens_are_cheaper() -> None:
     assert Decimal("0.00008") < cached.dollars < Decimal("0.00018")
 
 
-def test_pictures_are_dearer_than_words_or_the_price_says_that_it_is_not_all() -> None:
+def test_images_cost_more_or_the_price_is_partial() -> None:
     details = {"image": 1290}
     cost = _cost("gemini-2.5-flash-image", output_tokens=1300, output_token_details=details)
     if cost.dollars is not None:  # tables from before the model have none
@@ -37,7 +37,7 @@ def test_pictures_are_dearer_than_words_or_the_price_says_that_it_is_not_all() -
 
 
 @pytest.mark.parametrize("uses_server_tools", [False, True])
-def test_an_answer_out_of_langchains_cache_is_free(uses_server_tools: bool) -> None:
+def test_a_response_from_langchains_cache_is_free(uses_server_tools: bool) -> None:
     chat = FakeMessagesListChatModel(
         responses=[AIMessage("Hi", usage_metadata={**USAGE, "total_tokens": 1200})],
         cache=InMemoryCache(),
@@ -49,28 +49,28 @@ def test_an_answer_out_of_langchains_cache_is_free(uses_server_tools: bool) -> N
 
 
 @pytest.mark.parametrize("model", ["gemini-99", "", "../../x"])
-def test_an_unknown_model_has_none_which_is_not_nothing(model: str) -> None:
+def test_an_unknown_model_has_no_price(model: str) -> None:
     assert _cost(model) == Cost(None)
     assert str(_cost(model)) == "n/a"
 
 
 @pytest.mark.parametrize("provider", ["ollama", "vllm", "somebody"])
-def test_a_model_that_somebody_else_runs_does_not_have_its_makers_price(provider: str) -> None:
+def test_the_price_depends_on_the_provider(provider: str) -> None:
     assert _cost("gpt-4o", "openai").dollars is not None
     assert _cost("gpt-4o", None).dollars is not None  # nobody says who runs it
     assert _cost("gpt-4o", provider) == Cost(None)
 
 
-def test_no_tokens_are_not_told_as_free() -> None:
+def test_a_response_without_tokens_is_not_free() -> None:
     assert _cost("gemini-2.0-flash", input_tokens=0, output_tokens=0) == Cost(None)
 
 
-def test_usage_that_makes_no_sense_has_no_price() -> None:
+def test_invalid_usage_has_no_price() -> None:
     assert _cost("gemini-2.0-flash", input_token_details={"cache_read": 5000}) == Cost(None)
     assert find_cost(None, "gemini-2.0-flash", None, uses_server_tools=False) == Cost(None)
 
 
-def test_searches_are_billed_apart_so_the_price_is_a_lower_bound() -> None:
+def test_searches_are_billed_separately_so_the_price_is_a_lower_bound() -> None:
     cost = find_cost(USAGE, "gemini-2.0-flash", "google_genai", uses_server_tools=True)
     assert str(cost) == "≥ $0.00018"
 
@@ -80,7 +80,7 @@ def test_without_the_price_list_there_is_no_price(monkeypatch: pytest.MonkeyPatc
     assert _cost("gemini-2.0-flash") == Cost(None)
 
 
-def test_a_sum_says_when_something_is_missing() -> None:
+def test_a_sum_without_all_costs_is_partial() -> None:
     one, two, none = Cost(Decimal(1)), Cost(Decimal("2.5")), Cost(None)
     assert sum_costs([one, two]) == Cost(Decimal("3.5"))
     assert sum_costs([one, none]) == Cost(Decimal(1), is_partial=True)

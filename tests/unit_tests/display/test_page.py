@@ -56,7 +56,7 @@ def test_the_page_says_what_the_text_says() -> None:
     assert words == drawn.split()
 
 
-def test_strangers_text_stays_text() -> None:
+def test_untrusted_text_stays_text() -> None:
     messages = [
         HumanMessage(HOSTILE),
         answer(
@@ -83,7 +83,7 @@ def test_thoughts_are_folded_unless_asked_for() -> None:
     assert Reader(trace(message, unfold=True)._repr_html_()).folds == [False, False, False]
 
 
-def test_the_page_names_no_other_place() -> None:
+def test_the_page_has_no_external_links() -> None:
     page = trace(weather_run(), weather_clock()).to_html()
     assert not re.findall(r"https?:|//|url\(|@import|src=|href=", page)
 

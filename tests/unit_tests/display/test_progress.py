@@ -65,14 +65,14 @@ def test_an_agent_with_all_its_steps_is_one_run() -> None:
     assert progress.counts == BatchCounts(done=2, input_tokens=4000, output_tokens=800)
 
 
-def test_given_to_an_inner_step_only_that_is_counted() -> None:
+def test_a_handler_of_an_inner_step_counts_only_that_step() -> None:
     progress = BatchProgress(file=io.StringIO())
     inner = _model(3).with_config(callbacks=[progress])
     (RunnableLambda(str) | inner).batch(["a", "b", "c"])
     assert progress.counts.done == 3
 
 
-def test_an_answer_without_usage_adds_no_tokens() -> None:
+def test_a_response_without_usage_adds_no_tokens() -> None:
     progress = BatchProgress(1, file=io.StringIO())
     GenericFakeChatModel(messages=iter([AIMessage("Yes")])).invoke(
         "Is it?", config={"callbacks": [progress]}
@@ -129,7 +129,7 @@ def test_a_batch_that_is_interrupted_leaves_its_last_count() -> None:
     assert out.getvalue() == "runs: 1/9 · 1 failed · 0 → 0 tokens\n"
 
 
-def test_a_notebook_gets_one_output_that_is_written_again(
+def test_a_notebook_gets_one_output_that_is_updated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown: list[Any] = []

@@ -47,7 +47,7 @@ GOOGLE_KEY = "AIza" + "Sy" + "x1-_" * 8 + "y"
         "joiners",
     ],
 )
-def test_what_steers_instead_of_being_seen_is_made_visible(text: str, shown: str) -> None:
+def test_invisible_characters_are_shown_as_codes(text: str, shown: str) -> None:
     assert clean(text, 1000) == shown
 
 
@@ -65,7 +65,7 @@ def test_what_steers_instead_of_being_seen_is_made_visible(text: str, shown: str
     ],
     ids=["key", "bearer", "oauth", "private key", "no key"],
 )
-def test_strings_shaped_like_credentials_are_hidden(text: str, shown: str) -> None:
+def test_credentials_are_redacted(text: str, shown: str) -> None:
     assert clean(text, 1000) == shown
 
 
@@ -116,7 +116,7 @@ def test_cycles_and_depth_end() -> None:
     assert render_value(deep) == "[" * 8 + '"…"' + "]" * 8
 
 
-def test_wide_values_end_with_how_much_is_left_out() -> None:
+def test_long_values_end_with_the_number_of_omitted_items() -> None:
     numbers = ", ".join(str(number) for number in range(400))
     assert render_value(list(range(1_000_000))) == f'[{numbers}, "… 999600 more"]'
     grid = [["x" * 1000] * 1000] * 1000
@@ -165,7 +165,7 @@ def test_progress_is_shown_whatever_the_encoding(encoding: str) -> None:
     assert _written(stream).startswith("??: 0/2 ")
 
 
-def test_a_stream_that_writes_everything_is_left_alone() -> None:
+def test_a_utf_8_stream_is_returned_as_it_is() -> None:
     stream, text = _stream("utf-8"), io.StringIO()
     assert replace_unencodable(stream) is stream
     assert replace_unencodable(text) is text

@@ -34,7 +34,7 @@ def test_failures_are_red_and_numbers_dim() -> None:
     assert "\x1b[1;31m✗ error\x1b[0m  no such city" in drawn
 
 
-def test_markup_and_escapes_of_strangers_are_shown_and_not_obeyed() -> None:
+def test_markup_and_escapes_in_untrusted_text_have_no_effect() -> None:
     messages = [HumanMessage(HOSTILE), answer("[link=x]y", tool_calls=[call("[red]f", "a")])]
     drawn = _drawn(trace(messages), has_colours=True, width=300)
     assert "[bold]b[/bold] ⟨U+001B⟩]0;owned⟨U+0007⟩ ⟨U+202E⟩left" in drawn
@@ -63,7 +63,7 @@ def test_a_run_is_a_flow_from_question_to_answer() -> None:
     )
 
 
-def test_no_label_can_end_itself() -> None:
+def test_no_label_can_end_early() -> None:
     hostile = f"%%{{init: {{}}}}%% `x` end; {HOSTILE}\nclick s0 href"
     messages = [
         HumanMessage(hostile),

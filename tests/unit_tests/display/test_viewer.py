@@ -80,7 +80,7 @@ def test_one_message_is_a_run_of_one_turn() -> None:
     ]
 
 
-def test_the_chunks_of_a_stream_are_one_answer() -> None:
+def test_the_chunks_of_a_stream_are_one_turn() -> None:
     chunks = [AIMessageChunk(content=text, id="run-1") for text in ("Good ", "morn", "ing")]
     assert _shown([HumanMessage("Hi"), *chunks]) == [
         "├── you  Hi",
@@ -89,7 +89,7 @@ def test_the_chunks_of_a_stream_are_one_answer() -> None:
     ]
 
 
-def test_the_chunks_of_two_streams_at_once_are_two_answers() -> None:
+def test_the_chunks_of_two_parallel_streams_are_two_turns() -> None:
     texts = [("1", "Good "), ("2", "Good "), ("1", "morn"), ("2", "night"), ("1", "ing")]
     chunks = [AIMessageChunk(content=text, id=f"run-{number}") for number, text in texts]
     assert _shown([*chunks[:2], HumanMessage("Hi"), *chunks[2:]]) == [
@@ -101,7 +101,7 @@ def test_the_chunks_of_two_streams_at_once_are_two_answers() -> None:
     ]
 
 
-def test_chunks_without_an_id_are_one_answer_as_long_as_nothing_comes_between() -> None:
+def test_adjacent_chunks_without_an_id_are_one_turn() -> None:
     chunks = [AIMessageChunk(content=text) for text in ("Good ", "morning", "Bye")]
     assert _shown([*chunks[:2], HumanMessage("Hi"), chunks[2]]) == [
         "├── turn 1  – ms · – tokens · n/a",
@@ -112,12 +112,12 @@ def test_chunks_without_an_id_are_one_answer_as_long_as_nothing_comes_between() 
     ]
 
 
-def test_what_holds_no_messages_is_refused_by_its_type() -> None:
+def test_a_source_without_messages_is_rejected() -> None:
     with pytest.raises(TypeError, match="found no messages in a int"):
         trace(3)
 
 
-def test_thoughts_code_media_and_sources_have_their_places() -> None:
+def test_thoughts_code_media_and_sources_are_shown() -> None:
     tool_call = {"toolType": "GOOGLE_MAPS", "id": "x", "args": {"query": "cats"}}
     messages: list[BaseMessage] = [
         SystemMessage("Be brief. " * 20),
@@ -174,7 +174,7 @@ def test_thoughts_code_media_and_sources_have_their_places() -> None:
     assert "characters)" not in unfolded
 
 
-def test_what_is_missing_or_went_wrong_is_marked() -> None:
+def test_missing_and_failed_steps_are_marked() -> None:
     broken = {"name": "pay", "args": "{amount:", "id": "c", "error": "no JSON"}
     messages = [
         answer(
@@ -246,7 +246,7 @@ def test_a_result_belongs_to_the_nearest_call_with_its_id() -> None:
     ]
 
 
-def test_the_raw_answer_of_prompted_calls_is_there_to_unfold() -> None:
+def test_the_raw_response_of_prompted_calls_is_folded() -> None:
     raw = 'I look.\nTOOL_CALL: look(at="it")'
     message = answer("I look.", response_metadata={"raw_text": raw})
     assert _shown(message)[-1] == '    └── raw response  I look. TOOL_CALL: look(at="it")'
@@ -272,7 +272,7 @@ def test_structured_output_is_shown_and_its_call_needs_no_result() -> None:
     assert _shown(state)[-1] == '└── structured output  {"name": "Oslo", "people": 700000}'
 
 
-def test_what_a_tool_loop_noted_of_its_calls_is_shown() -> None:
+def test_the_records_of_a_tool_loop_are_shown() -> None:
     messages = weather_run()
 
     def record(call_id: str, status: str, attempts: int, duration: float) -> SimpleNamespace:
@@ -296,7 +296,7 @@ def test_what_a_tool_loop_noted_of_its_calls_is_shown() -> None:
     assert _shown(error)[-1] == "└── ✗ failed  RuntimeError: the network is gone"
 
 
-def test_an_error_shows_what_had_arrived() -> None:
+def test_an_error_is_shown_with_its_partial_message() -> None:
     error = TruncatedStreamError("The stream ended.", partial=AIMessage("It is sunn"))
     assert _shown(error) == [
         "├── turn 1  – ms · – tokens · n/a",
@@ -305,7 +305,7 @@ def test_an_error_shows_what_had_arrived() -> None:
     ]
 
 
-def test_long_arguments_stand_one_to_a_line() -> None:
+def test_long_arguments_have_one_line_each() -> None:
     args = {"name": "x", "lines": ["word " * 15], "text": "word " * 15}
     messages = [answer(tool_calls=[call("write", "a", **args)])]
     assert _shown(messages)[1:] == [
@@ -330,13 +330,13 @@ def test_long_texts_are_cut_with_a_note() -> None:
     ]
 
 
-def test_nothing_that_steers_a_terminal_is_printed() -> None:
+def test_no_terminal_escape_is_printed() -> None:
     shown = str(trace([HumanMessage(HOSTILE), answer(HOSTILE, tool_calls=[call(HOSTILE, "a")])]))
     assert "⟨U+001B⟩]0;owned⟨U+0007⟩ ⟨U+202E⟩left" in shown
     assert {char for char in shown if not char.isprintable()} == {"\n"}
 
 
-def test_a_name_cannot_begin_a_line_of_its_own() -> None:
+def test_a_name_cannot_start_a_new_line() -> None:
     forged = "look\n└── turn 2  0 ms"
     assert _shown(answer(tool_calls=[call(forged, "a")]))[1:] == [
         "    └── look⟨U+000A⟩└── turn 2  0 ms()  – ms",
@@ -352,7 +352,7 @@ def test_the_sum_is_partial_when_a_turn_is_not_counted() -> None:
     ]
 
 
-def test_show_prints_the_tree_and_repr_sums_up() -> None:
+def test_show_prints_the_tree_and_repr_the_totals() -> None:
     out = io.StringIO()
     trace(answer("Hello")).show(out)
     assert out.getvalue().split() == str(trace(answer("Hello"))).split()
@@ -408,7 +408,7 @@ _METADATA = st.dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_BLOCK, max_size=3), _METADATA, st.dictionaries(st.text(max_size=5), _JSON))
-def test_whatever_messages_hold_is_shown(
+def test_any_message_is_shown(
     content: list[Any], metadata: dict[str, Any], args: dict[str, Any]
 ) -> None:
     calls = [{"name": "look", "args": args, "id": "a"}]
@@ -419,7 +419,7 @@ def test_whatever_messages_hold_is_shown(
     assert shown.to_mermaid().startswith("flowchart TD\n")
 
 
-def test_an_exception_that_cannot_say_what_it_is_is_shown_by_its_kind() -> None:
+def test_an_exception_whose_str_fails_is_shown_with_its_type() -> None:
     class Unspeakable(Exception):  # noqa: N818 - a stranger's
         def __str__(self) -> str:
             raise ValueError("no words")

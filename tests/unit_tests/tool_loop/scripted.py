@@ -1,4 +1,4 @@
-"""A chat model that says what a test wants to hear next, and remembers what it was asked."""
+"""A chat model that returns scripted messages and records its inputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Asked:
 
 
 class ScriptedModel(BaseChatModel):
-    """Says its replies one after another; raises those that are exceptions."""
+    """Returns its replies one after another; raises those that are exceptions."""
 
     replies: list[Any]
     asked: list[Any] = Field(default_factory=list)
@@ -115,8 +115,8 @@ def human(text: str) -> HumanMessage:
     return HumanMessage(text)
 
 
-def told(result: Any) -> list[tuple[str, str, str]]:
-    """What the model was told about its calls: id, status, text."""
+def tool_texts(result: Any) -> list[tuple[str, str, str]]:
+    """Return id, status and text of each tool message."""
     return [
         (message.tool_call_id, message.status, str(message.text))
         for message in result.new_messages

@@ -1,4 +1,4 @@
-"""Threads and tasks: side by side, in time, cancelled, and never in the way afterwards."""
+"""Threads and tasks: in parallel, with timeouts, cancelled, and cleaned up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from langchain_gemini_tools.tool_loop.events import (
     ToolCallStarted,
     ToolCallTimedOut,
 )
-from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, human, told
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, human, tool_texts
 from tests.unit_tests.tool_loop.virtual_time import run_virtually
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ async def test_calls_of_a_turn_run_side_by_side() -> None:
     asked = [call("meet", str(n), name=f"{n}") for n in range(4)]
     expected = [(f"{n}", "success", f"{n}") for n in range(4)]
     result = await asyncio.to_thread(_loop([_meeting(4)], *asked).invoke, "Hi")
-    assert told(result) == expected
-    assert told(await _loop([_meeting(4)], *asked).ainvoke("Hi")) == expected
+    assert tool_texts(result) == expected
+    assert tool_texts(await _loop([_meeting(4)], *asked).ainvoke("Hi")) == expected
 
 
 @pytest.mark.parametrize("limited_by", ["option", "config"])
@@ -97,8 +97,8 @@ async def test_no_more_calls_run_at_a_time_than_allowed(limited_by: str) -> None
     options: Any = {"max_concurrency": 2} if limited_by == "option" else {}
     config: Any = {"max_concurrency": 2} if limited_by == "config" else {}
     expected = [(f"{n}", "success", f"{n}") for n in range(9)]
-    assert told(_loop([work], *asked, **options).invoke("Hi", config)) == expected
-    assert told(await _loop([work], *asked, **options).ainvoke("Hi", config)) == expected
+    assert tool_texts(_loop([work], *asked, **options).invoke("Hi", config)) == expected
+    assert tool_texts(await _loop([work], *asked, **options).ainvoke("Hi", config)) == expected
     assert most == [2]
 
 
@@ -118,26 +118,26 @@ def _hanging() -> tuple[Any, threading.Event, list[str]]:
 LATE = "Tool 'hang' did not finish within 0.02 s. Whether it had an effect is not known."
 
 
-def test_a_tool_that_takes_too_long_is_told_and_its_late_result_goes_nowhere() -> None:
+def test_a_timeout_is_reported_and_a_late_result_is_ignored() -> None:
     hang, released, written = _hanging()
     asked = [call("hang", "1", text="late"), call("echo", "2", text="x")]
     loop = _loop([hang, echo], *asked, tool_timeout={"hang": 0.02})
     seen = list(loop.events("Hi"))
     before = _finished(seen)
-    assert told(before) == [("1", "error", LATE), ("2", "success", "x")]
+    assert tool_texts(before) == [("1", "error", LATE), ("2", "success", "x")]
     (timed_out,) = [event for event in seen if isinstance(event, ToolCallTimedOut)]
     assert timed_out.duration >= 0.02
     assert isinstance(timed_out.record.error, TimeoutError)
     released.set()
     _wait_for(lambda: written == ["late"])
-    assert told(before) == [("1", "error", LATE), ("2", "success", "x")]
+    assert tool_texts(before) == [("1", "error", LATE), ("2", "success", "x")]
 
 
-async def test_a_thread_that_takes_too_long_is_left_behind_in_async_code() -> None:
+async def test_a_thread_that_takes_too_long_is_abandoned_in_async_code() -> None:
     hang, released, _ = _hanging()
     asked = [call("hang", "1", text="late"), call("echo", "2", text="x")]
     result = await _loop([hang, echo], *asked, tool_timeout={"hang": 0.02}).ainvoke("Hi")
-    assert told(result) == [("1", "error", LATE), ("2", "success", "x")]
+    assert tool_texts(result) == [("1", "error", LATE), ("2", "success", "x")]
     released.set()
 
 
@@ -176,7 +176,7 @@ def test_an_async_tool_that_takes_too_long_is_cancelled() -> None:
 
     result: ToolLoopResult = run_virtually(run())
     words = "Tool 'hang' did not finish within 30 s. Whether it had an effect is not known."
-    assert told(result) == [("1", "error", words), ("2", "error", words)]
+    assert tool_texts(result) == [("1", "error", words), ("2", "error", words)]
     assert [record.duration for record in result.calls] == [30.0, 30.0]
     assert cleaned == ["a", "b"]
 
@@ -206,7 +206,7 @@ def test_the_end_of_a_turn_does_not_interrupt_a_tool_that_cleans_up() -> None:
     assert cleaned == ["hang"]
 
 
-def test_a_tool_is_cancelled_when_its_time_is_up_and_not_when_the_turn_ends() -> None:
+def test_a_tool_is_cancelled_at_its_timeout_and_not_at_the_end_of_the_turn() -> None:
     ended_at = []
 
     async def hang() -> str:
@@ -245,11 +245,11 @@ def test_a_result_that_came_together_with_an_interrupt_is_kept() -> None:
         return result_of(caught.value)
 
     result: ToolLoopResult = run_virtually(run())
-    assert told(result) == [("2", "success", "done")]
+    assert tool_texts(result) == [("2", "success", "done")]
     assert result.pending == [call("stop", "1")]
 
 
-def test_an_async_tool_that_ignores_cancelling_does_not_hold_up_the_run() -> None:
+def test_an_async_tool_that_ignores_cancelling_does_not_delay_the_run() -> None:
     released = asyncio.Event()
 
     async def stubborn() -> str:
@@ -277,20 +277,22 @@ async def test_a_sync_run_works_where_an_event_loop_runs_already() -> None:
         await asyncio.sleep(0)
         return text
 
-    assert told(_loop([await_], call("await_", text="x")).invoke("Hi")) == [("1", "success", "x")]
+    assert tool_texts(_loop([await_], call("await_", text="x")).invoke("Hi")) == [
+        ("1", "success", "x")
+    ]
 
 
-def test_a_tool_without_a_limit_may_take_its_time() -> None:
+def test_a_tool_without_a_timeout_can_run_for_long() -> None:
     async def think() -> str:
         """Think."""
         await asyncio.sleep(86400)
         return "42"
 
     loop = _loop([think], call("think"), tool_timeout=None)
-    assert told(run_virtually(loop.ainvoke("Hi"))) == [("1", "success", "42")]
+    assert tool_texts(run_virtually(loop.ainvoke("Hi"))) == [("1", "success", "42")]
 
 
-def test_waiting_for_a_free_place_does_not_count_as_running() -> None:
+def test_waiting_for_a_free_slot_does_not_count_as_running() -> None:
     async def work(number: int) -> int:
         """Work."""
         await asyncio.sleep(20)
@@ -309,7 +311,7 @@ def test_threads_that_hang_are_bounded(is_async: bool) -> None:
     result = asyncio.run(loop.ainvoke("Hi")) if is_async else loop.invoke("Hi")
     statuses = [record.status for record in result.calls]
     assert statuses == ["timed_out"] * 8 + ["skipped"] * 4
-    assert told(result)[-1] == (
+    assert tool_texts(result)[-1] == (
         "11",
         "error",
         "Not executed: too many earlier calls of tool 'hang' timed out and are still running.",
@@ -319,7 +321,7 @@ def test_threads_that_hang_are_bounded(is_async: bool) -> None:
     _wait_for(lambda: loop._threads.may_start("hang"))
 
 
-def test_no_interpreter_waits_for_a_tool_that_hangs() -> None:
+def test_the_interpreter_does_not_wait_for_a_tool_that_hangs() -> None:
     script = """
 import time
 from langchain_gemini_tools import ToolLoop
@@ -353,8 +355,8 @@ def test_context_variables_reach_sync_and_async_tools() -> None:
     user.set("eve")
     asked = [call("who", "1"), call("awho", "2")]
     expected = [("1", "success", "eve"), ("2", "success", "eve")]
-    assert told(_loop([who, awho], *asked).invoke("Hi")) == expected
-    assert told(asyncio.run(_loop([who, awho], *asked).ainvoke("Hi"))) == expected
+    assert tool_texts(_loop([who, awho], *asked).invoke("Hi")) == expected
+    assert tool_texts(asyncio.run(_loop([who, awho], *asked).ainvoke("Hi"))) == expected
 
 
 class _Boom(BaseException):
@@ -377,7 +379,7 @@ def test_an_interrupt_in_a_tool_ends_a_sync_run(kind: type[BaseException], is_as
         _loop([echo, stop], *asked, max_concurrency=1).invoke("Hi")
     result = result_of(caught.value)
     assert result is not None
-    assert told(result) == [("1", "success", "x")]
+    assert tool_texts(result) == [("1", "success", "x")]
     assert result.pending == [call("stop", "2")]
 
 
@@ -400,7 +402,7 @@ def test_an_interrupt_in_a_tool_ends_an_async_run(
 
 @pytest.fixture
 def keyboard() -> Iterator[None]:
-    """Ctrl-C interrupts, which a shell's job in the background is told not to let happen."""
+    """Let Ctrl-C interrupt; background jobs of a shell ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -433,7 +435,7 @@ def test_an_interrupt_in_a_task_group_ends_a_run() -> None:
         _loop([stop], call("stop")).invoke("Hi")
 
 
-def test_an_interrupt_of_a_graph_goes_to_the_graph() -> None:
+def test_an_interrupt_of_a_graph_reaches_the_graph() -> None:
     def ask(text: str) -> str:
         """Ask somebody."""
         return str(interrupt(text))
@@ -489,7 +491,7 @@ async def test_cancelling_a_run_cancels_its_tools() -> None:
 
 
 @pytest.mark.parametrize("way", ["cancelled", "timed out"])
-def test_a_cancelled_run_leaves_what_was_said_on_the_error(way: str) -> None:
+def test_the_error_of_a_cancelled_run_has_the_result_so_far(way: str) -> None:
     async def quick() -> str:
         """Be quick."""
         return "done"
@@ -513,7 +515,7 @@ def test_a_cancelled_run_leaves_what_was_said_on_the_error(way: str) -> None:
         return None
 
     result: ToolLoopResult = run_virtually(run())
-    assert told(result) == [("1", "success", "done")]
+    assert tool_texts(result) == [("1", "success", "done")]
     assert result.pending == [call("slow", "2")]
 
 
@@ -576,7 +578,7 @@ def _failing(times: int) -> tuple[Any, list[float]]:
     return flaky, at
 
 
-def test_a_tool_that_may_be_repeated_is_repeated_with_growing_pauses() -> None:
+def test_a_repeatable_tool_is_retried_with_growing_pauses() -> None:
     flaky, at = _failing(2)
     loop = _loop(
         [flaky], call("flaky", text="x"), repeatable=["flaky"], backoff=lambda failed: 10 * failed
@@ -587,7 +589,7 @@ def test_a_tool_that_may_be_repeated_is_repeated_with_growing_pauses() -> None:
 
     seen = run_virtually(run())
     result = _finished(seen)
-    assert told(result) == [("1", "success", "x")]
+    assert tool_texts(result) == [("1", "success", "x")]
     assert at == [0.0, 10.0, 30.0]
     assert (result.calls[0].attempts, result.calls[0].duration) == (3, 30.0)
     retried = [event for event in seen if isinstance(event, ToolCallRetried)]
@@ -610,11 +612,11 @@ def test_a_tool_that_may_be_repeated_is_repeated_with_growing_pauses() -> None:
 def test_a_tool_can_declare_itself_safe_to_repeat(declared: dict[str, Any]) -> None:
     flaky, at = _failing(1)
     loop = _loop([flaky.model_copy(update=declared)], call("flaky", text="x"))
-    assert told(run_virtually(loop.ainvoke("Hi"))) == [("1", "success", "x")]
+    assert tool_texts(run_virtually(loop.ainvoke("Hi"))) == [("1", "success", "x")]
     assert 0.25 <= at[1] - at[0] <= 0.5
 
 
-def test_a_tool_that_does_not_say_so_is_not_repeated() -> None:
+def test_other_tools_are_not_retried() -> None:
     for metadata in (None, {"idempotent": False}, {"idempotent": "yes"}):
         flaky, at = _failing(1)
         flaky.metadata = metadata
@@ -623,15 +625,15 @@ def test_a_tool_that_does_not_say_so_is_not_repeated() -> None:
         assert len(at) == 1
 
 
-def test_repeating_ends_and_the_last_failure_is_told() -> None:
+def test_retries_end_and_the_last_failure_is_reported() -> None:
     flaky, at = _failing(9)
     loop = _loop([flaky], call("flaky", text="x"), repeatable={"flaky"}, max_retries=3)
     result = run_virtually(loop.ainvoke("Hi"))
-    assert told(result) == [("1", "error", "Tool 'flaky' failed: ConnectionError: try 4")]
+    assert tool_texts(result) == [("1", "error", "Tool 'flaky' failed: ConnectionError: try 4")]
     assert len(at) == result.calls[0].attempts == 4
 
 
-def test_what_will_not_change_is_not_repeated() -> None:
+def test_permanent_failures_are_not_retried() -> None:
     ran = []
 
     @tool(extras={"idempotent": True})
@@ -646,7 +648,7 @@ def test_what_will_not_change_is_not_repeated() -> None:
     assert ran == [1]
 
 
-def test_a_repeated_call_in_threads_gives_only_its_last_result() -> None:
+def test_a_retried_call_in_threads_has_only_its_last_result() -> None:
     hang, released, written = _hanging()
     attempts = []
 
@@ -665,7 +667,7 @@ def test_a_repeated_call_in_threads_gives_only_its_last_result() -> None:
     result = loop.invoke("Hi")
     released.set()
     _wait_for(lambda: written == ["slow"])
-    assert told(result) == [("1", "success", "fast")]
+    assert tool_texts(result) == [("1", "success", "fast")]
     assert result.calls[0].attempts == len(attempts) >= 2
 
 
@@ -679,7 +681,9 @@ DECISIONS: Any = [
 
 @pytest.mark.parametrize(("decision", "answer"), DECISIONS, ids=lambda value: str(value)[:20])
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync hook", "async hook"])
-async def test_a_named_tool_waits_for_approval(decision: Any, answer: Any, is_async: bool) -> None:
+async def test_a_tool_with_a_hook_needs_approval(
+    decision: Any, answer: Any, is_async: bool
+) -> None:
     asked_for = []
 
     async def adecide(asked: Any) -> Any:
@@ -697,14 +701,16 @@ async def test_a_named_tool_waits_for_approval(decision: Any, answer: Any, is_as
     hooks = {"echo": adecide if is_async else decide}
     loop = _loop([echo, free], *asked, approve=hooks)
     result = await asyncio.to_thread(loop.invoke, "Hi")
-    assert told(result) == [answer, ("2", "success", "z")]
-    assert told(await _loop([echo, free], *asked, approve=hooks).ainvoke("Hi")) == told(result)
+    assert tool_texts(result) == [answer, ("2", "success", "z")]
+    assert tool_texts(await _loop([echo, free], *asked, approve=hooks).ainvoke("Hi")) == tool_texts(
+        result
+    )
     assert asked_for == [call("echo", "1", text="x")] * 2
     assert result.messages[1].tool_calls == asked  # type: ignore[attr-defined]
 
 
 async def test_a_hook_that_returns_a_coroutine_is_awaited_on_the_event_loop_of_the_run() -> None:
-    """Who waits for a person has queues and events, which belong to one event loop."""
+    """A hook that waits for a person uses queues and events of one event loop."""
     asked_on = []
 
     async def ask_somebody() -> bool:
@@ -713,7 +719,7 @@ async def test_a_hook_that_returns_a_coroutine_is_awaited_on_the_event_loop_of_t
 
     hooks = {"echo": lambda _: ask_somebody()}
     result = await _loop([echo], call("echo", text="x"), approve=hooks).ainvoke("Hi")
-    assert told(result) == [("1", "success", "x")]
+    assert tool_texts(result) == [("1", "success", "x")]
     assert asked_on == [asyncio.get_running_loop()]
 
 
@@ -735,7 +741,7 @@ def test_nothing_of_a_turn_runs_before_all_its_approvals_are_given() -> None:
     assert order == ["ask a", "ask b", "run a", "run b"]
 
 
-async def test_a_run_can_pause_for_approval_and_go_on_later() -> None:
+async def test_a_run_can_pause_for_approval_and_continue_later() -> None:
     ran = []
 
     def act(text: str) -> str:
@@ -748,11 +754,11 @@ async def test_a_run_can_pause_for_approval_and_go_on_later() -> None:
     result = await loop.ainvoke("Hi")
     assert (result.stop_reason, result.text, result.turns) == ("awaiting_approval", "", 1)
     assert result.pending == asked
-    assert (told(result), result.calls, ran) == ([], [], [])
+    assert (tool_texts(result), result.calls, ran) == ([], [], [])
     model = ScriptedModel(replies=["Done."])
     again = ToolLoop(model, [act, echo], approve={"act": lambda _: True})
     after = again.invoke(list(result.messages))
-    assert [answer[:2] for answer in told(after)] == [
+    assert [answer[:2] for answer in tool_texts(after)] == [
         ("1", "success"),
         ("2", "success"),
         ("3", "error"),
@@ -761,7 +767,7 @@ async def test_a_run_can_pause_for_approval_and_go_on_later() -> None:
     assert after.text == "Done."
 
 
-def test_a_hook_that_answers_with_something_else_is_an_error() -> None:
+def test_a_hook_that_returns_another_type_is_an_error() -> None:
     loop = _loop([echo], call("echo", text="x"), approve={"echo": lambda _: "yes"})
     with pytest.raises(TypeError, match="hook of 'echo' must return a bool, Reject, Edit or Pause"):
         loop.invoke("Hi")
@@ -784,12 +790,12 @@ async def test_a_hook_that_changes_the_call_changes_nothing() -> None:
     for is_async in (False, True):
         loop = _loop([repeat], asked(), approve={"repeat": decide})
         result = await loop.ainvoke("Hi") if is_async else loop.invoke("Hi")
-        assert told(result) == [("1", "success", "x []")]
+        assert tool_texts(result) == [("1", "success", "x []")]
         assert result.messages[1].tool_calls == [asked()]  # type: ignore[attr-defined]
         assert result.calls[0].call == asked()
 
 
-async def test_a_call_may_be_edited_to_hold_what_cannot_be_copied() -> None:
+async def test_edited_arguments_may_contain_objects_that_cannot_be_copied() -> None:
     lock = threading.Lock()
 
     @tool
@@ -801,8 +807,8 @@ async def test_a_call_may_be_edited_to_hold_what_cannot_be_copied() -> None:
     answer = ("1", "success", f"y lock {id(lock)}")
     for cache in (False, True):
         loop = _loop([hold], call("hold", text="x"), approve=hooks, cache=cache)
-        assert told(await loop.ainvoke("Hi")) == [answer]
-    assert told(_loop([hold], call("hold", text="x"), approve=hooks).invoke("Hi")) == [answer]
+        assert tool_texts(await loop.ainvoke("Hi")) == [answer]
+    assert tool_texts(_loop([hold], call("hold", text="x"), approve=hooks).invoke("Hi")) == [answer]
 
 
 @pytest.mark.parametrize("args", [None, "text", [("text", "y")]])
@@ -839,7 +845,7 @@ async def test_a_call_that_is_nested_too_deep_does_not_end_the_run(cache: bool) 
         assert result.text == "Done."
 
 
-async def test_a_hook_that_fails_ends_the_run_and_keeps_what_was_said() -> None:
+async def test_a_failing_hook_ends_the_run_and_keeps_the_messages() -> None:
     def fail(_: Any) -> bool:
         raise PermissionError("nobody there")
 

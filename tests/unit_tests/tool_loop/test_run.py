@@ -1,4 +1,4 @@
-"""Turns: what is asked when, why a run stops, and how it is taken up again."""
+"""Turns: what the model gets, why a run stops, and how it is resumed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from langchain_core.tools import tool
 from langchain_gemini_tools import ToolLoop, ToolLoopResult
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import IncompleteRunError, result_of
-from tests.unit_tests.tool_loop.scripted import Asked, ScriptedModel, call, calls, told
+from tests.unit_tests.tool_loop.scripted import Asked, ScriptedModel, call, calls, tool_texts
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.tool_loop import StopReason
@@ -74,7 +74,7 @@ def test_an_answer_ends_the_run_and_the_result_has_every_message() -> None:
     assert {(*asked.tools, asked.tool_choice) for asked in model.asked} == {("echo", None)}
 
 
-def test_a_loop_without_tools_just_asks() -> None:
+def test_a_loop_without_tools_invokes_the_model_once() -> None:
     model = _model("Hello.")
     assert _ask_twice(model, []).text == "Hello."
     assert model.asked[0].tools == []
@@ -101,16 +101,16 @@ def _endless() -> ScriptedModel:
     return _model(*[calls(call("echo", str(n), text=f"{n}"), text="Hm.") for n in range(1, 9)])
 
 
-def test_reaching_the_limit_raises_with_everything_that_was_said() -> None:
+def test_reaching_the_limit_raises_with_the_result_so_far() -> None:
     with pytest.raises(IncompleteRunError, match="limit of 3 turns") as caught:
         ToolLoop(_endless(), [echo], max_turns=3).invoke("Hi")
     result = caught.value.tool_loop_result
     assert result_of(caught.value) is result
     assert (result.stop_reason, result.turns) == ("turn_limit", 3)
-    assert told(result) == [("1", "success", "1"), ("2", "success", "2")]
+    assert tool_texts(result) == [("1", "success", "1"), ("2", "success", "2")]
 
 
-def test_ten_turns_are_the_limit_if_nothing_else_is_said() -> None:
+def test_the_default_limit_is_ten_turns() -> None:
     model = _model(*[calls(call("echo", str(n), text="x")) for n in range(20)])
     with pytest.raises(IncompleteRunError):
         ToolLoop(model, [echo]).invoke("Hi")
@@ -122,17 +122,17 @@ def test_a_limit_that_is_returned_has_no_text_and_shows_what_is_pending() -> Non
     result = _ask_twice(model, [echo], max_turns=2, on_limit="return")
     assert (result.stop_reason, result.is_answered, result.text) == ("turn_limit", False, "")
     assert result.pending == [call("echo", "2", text="2")]
-    assert told(result) == [("1", "success", "1")]
+    assert tool_texts(result) == [("1", "success", "1")]
     assert len(model.asked) == 2
     with pytest.raises(IncompleteRunError, match="2 turns"):
         result.answer()
 
 
-def test_a_run_goes_on_where_the_limit_stopped_it() -> None:
+def test_a_run_continues_where_the_limit_stopped_it() -> None:
     first = ToolLoop(_endless(), [echo], max_turns=2, on_limit="return").invoke("Hi")
     model = _model("Done.")
     result = _ask_twice(model, [echo], first.messages)
-    assert told(result) == [("2", "success", "2")]
+    assert tool_texts(result) == [("2", "success", "2")]
     assert [record.turn for record in result.calls] == [0]
     assert [str(m.text) for m in model.asked[0].messages] == ["Hi", "Hm.", "1", "Hm.", "2"]
     assert (result.turns, result.text) == (1, "Done.")
@@ -143,7 +143,7 @@ def test_at_the_limit_the_model_can_be_made_to_answer_without_tools() -> None:
         calls(call("echo", "1", text="x")), calls(call("echo", "2", text="y")), "As far as I know."
     )
     result = _ask_twice(model, [echo], max_turns=2, on_limit="answer")
-    assert told(result) == [
+    assert tool_texts(result) == [
         ("1", "success", "x"),
         (
             "2",
@@ -166,7 +166,7 @@ def test_a_model_that_does_not_answer_at_the_limit_has_not_answered(last: AIMess
     result = _ask_twice(model, [echo], max_turns=1, on_limit="answer")
     assert (result.stop_reason, result.text) == ("turn_limit", "")
     asked = [c["id"] for m in result.messages if isinstance(m, AIMessage) for c in m.tool_calls]
-    assert [answer[0] for answer in told(result)] == asked
+    assert [answer[0] for answer in tool_texts(result)] == asked
     assert {record.status for record in result.calls} == {"skipped"}
 
 
@@ -212,7 +212,7 @@ def test_a_model_that_does_not_answer_at_the_limit_has_not_answered(last: AIMess
         ([{"type": "image", "base64": "aGk=", "mime_type": "image/png"}], {}, "answered"),
     ],
 )
-def test_the_stop_reason_tells_whether_the_answer_is_whole(
+def test_the_stop_reason_says_whether_the_answer_is_complete(
     content: Any, metadata: dict[str, Any], reason: StopReason
 ) -> None:
     result = _ask_twice(_model(AIMessage(content, response_metadata=metadata)), [echo])
@@ -250,7 +250,7 @@ def test_tools_can_answer_in_the_models_place() -> None:
     ],
     ids=["it failed", "another result waits for the model"],
 )
-def test_a_direct_answer_that_is_not_the_whole_answer_goes_to_the_model(turn: AIMessage) -> None:
+def test_an_incomplete_direct_answer_goes_to_the_model(turn: AIMessage) -> None:
     result = _ask_twice(_model(turn, "Done."), [echo, final])
     assert (result.stop_reason, result.text) == ("answered", "Done.")
 
@@ -271,7 +271,7 @@ def test_a_direct_answer_that_fails_in_the_last_turn_reaches_the_limit() -> None
     assert [asked.tool_choice for asked in model.asked] == [None, "none"]
 
 
-def test_a_forced_first_call_does_not_repeat_for_ever() -> None:
+def test_a_forced_first_call_does_not_repeat_endlessly() -> None:
     for forced, word in ((True, "any"), ("echo", "echo")):
         model = _model(calls(call("echo", text="x")), calls(call("echo", "2", text="x")), "Done.")
         _ask_twice(model, [echo, final], forced_first=forced)
@@ -285,23 +285,23 @@ def test_a_resumed_run_is_not_forced_again() -> None:
     assert [asked.tool_choice for asked in model.asked] == [None]
 
 
-def test_only_the_calls_that_nobody_answered_are_run_on_resuming() -> None:
+def test_only_calls_without_results_are_run_on_resuming() -> None:
     history = [
         HumanMessage("Hi"),
         calls(call("echo", "1", text="x"), call("echo", "2", text="y")),
         ToolMessage("y", tool_call_id="2", name="echo"),
     ]
     result = _ask_twice(_model("Done."), [echo], history)
-    assert told(result) == [("1", "success", "x")]
+    assert tool_texts(result) == [("1", "success", "x")]
 
 
-def test_calls_that_the_user_has_moved_on_from_are_not_run() -> None:
+def test_calls_before_the_last_user_message_are_not_run() -> None:
     history = [HumanMessage("Hi"), calls(call("echo", text="x")), HumanMessage("Never mind.")]
     result = _ask_twice(_model("Done."), [echo], history)
     assert result.calls == []
 
 
-def test_a_failing_model_leaves_what_was_said_on_its_error() -> None:
+def test_the_error_of_a_failing_model_has_the_result_so_far() -> None:
     failure = ConnectionError("gone")
     model = _model(calls(call("echo", "1", text="x")), calls(call("echo", "2", text="y")), failure)
     with pytest.raises(ConnectionError) as caught:
@@ -309,13 +309,13 @@ def test_a_failing_model_leaves_what_was_said_on_its_error() -> None:
     result = result_of(caught.value)
     assert result is not None
     assert (result.stop_reason, result.turns) == ("failed", 3)
-    assert told(result) == [("1", "success", "x"), ("2", "success", "y")]
+    assert tool_texts(result) == [("1", "success", "x"), ("2", "success", "y")]
     again = ToolLoop(_model("Done."), [echo]).invoke(list(result.messages))
     assert [str(m.text) for m in again.messages] == ["Hi", "", "x", "", "y", "Done."]
     assert result_of(ValueError()) is None
 
 
-def test_the_run_is_found_behind_errors_that_name_each_other() -> None:
+def test_the_result_is_found_behind_errors_with_circular_causes() -> None:
     one, other = ValueError(), KeyError()
     one.__cause__, other.__cause__ = other, one
     assert result_of(one) is None
@@ -324,13 +324,13 @@ def test_the_run_is_found_behind_errors_that_name_each_other() -> None:
     assert result_of(one) is found
 
 
-async def test_a_failing_model_leaves_what_was_said_on_its_error_in_async_code() -> None:
+async def test_the_error_of_a_failing_model_has_the_result_so_far_in_async_code() -> None:
     model = _model(calls(call("echo", "1", text="x")), ConnectionError("gone"))
     with pytest.raises(ConnectionError) as caught:
         await ToolLoop(model, [echo]).ainvoke("Hi")
     result = result_of(caught.value)
     assert result is not None
-    assert told(result) == [("1", "success", "x")]
+    assert tool_texts(result) == [("1", "success", "x")]
 
 
 @pytest.mark.parametrize(
@@ -346,13 +346,13 @@ async def test_a_failing_model_leaves_what_was_said_on_its_error_in_async_code()
     ],
     ids=["text", "message", "list", "dict", "dict of text", "one message as a dict", "prompt"],
 )
-def test_the_input_takes_every_form(given: Any, expected: Any) -> None:
+def test_the_input_accepts_every_form(given: Any, expected: Any) -> None:
     model = _model("Done.")
     _ask_twice(model, [echo], given)
     assert [(m.type, m.content) for m in model.asked[0].messages] == expected
 
 
-def test_an_input_without_messages_is_refused() -> None:
+def test_an_input_without_messages_is_rejected() -> None:
     loop = ToolLoop(_model("Done."), [echo])
     with pytest.raises(InvalidOptionError, match="no 'messages' key, only \\['question'\\]"):
         loop.invoke({"question": "Hi"})
@@ -360,7 +360,7 @@ def test_an_input_without_messages_is_refused() -> None:
         loop.invoke([])
 
 
-def test_a_history_that_was_handed_over_is_not_changed() -> None:
+def test_the_input_list_is_not_changed() -> None:
     history = [HumanMessage("Hi")]
     result = ToolLoop(_model(calls(call("echo", text="x")), "Done."), [echo]).invoke(history)
     assert history == [HumanMessage("Hi")]
@@ -383,7 +383,7 @@ def test_identical_calls_of_a_run_are_run_once_if_caching_is_on() -> None:
         "Done.",
     ]
     result = ToolLoop(_model(*turns), [look_up], cache=True).invoke("Hi")
-    assert [answer[2] for answer in told(result)] == ["A", "A", "A", "B"]
+    assert [answer[2] for answer in tool_texts(result)] == ["A", "A", "A", "B"]
     assert [record.status for record in result.calls] == [
         "succeeded",
         "cached",

@@ -13,7 +13,7 @@ from langchain_core.runnables import ConfigurableField, RunnableConfig, Runnable
 from langchain_core.tools import tool
 
 from langchain_gemini_tools import ToolLoop
-from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, told
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, tool_texts
 
 WAYS = ["invoke", "ainvoke", "stream", "astream", "events", "aevents"]
 
@@ -135,7 +135,7 @@ def test_configurable_values_reach_the_tools() -> None:
         _loop().invoke("Hi", {"configurable": {"mark": "?"}}),
         asyncio.run(_loop().ainvoke("Hi", {"configurable": {"mark": "?"}})),
     ):
-        assert [answer[2] for answer in told(result)] == ["A?", "B?"]
+        assert [answer[2] for answer in tool_texts(result)] == ["A?", "B?"]
 
 
 class _Failures(BaseCallbackHandler):
@@ -179,7 +179,7 @@ async def test_async_callbacks_see_sync_tools() -> None:
     assert watcher.seen == ["shout", "ashout"]
 
 
-async def test_cores_own_events_show_every_step() -> None:
+async def test_the_events_of_langchain_core_show_every_step() -> None:
     config: Any = {"configurable": {"mark": "!"}}
     loop = _loop(max_concurrency=1)
     seen = [event async for event in loop.astream_events("Hi", config, version="v2")]
@@ -212,7 +212,7 @@ def _text_loop(*replies: Any) -> ToolLoop:
     return ToolLoop(ScriptedModel(replies=list(replies)), [echo])
 
 
-def test_a_loop_stands_in_a_chain() -> None:
+def test_a_loop_works_in_a_chain() -> None:
     prompt = ChatPromptTemplate([("system", "Be brief."), ("human", "{question}")])
     turn = calls(call("echo", text="x"))
 
@@ -258,7 +258,7 @@ def test_configuration_can_be_bound() -> None:
     loop = _loop().with_config(
         {"callbacks": [tree], "run_name": "bound", "configurable": {"mark": "."}}
     )
-    assert [answer[2] for answer in told(loop.invoke("Hi"))] == ["A.", "B."]
+    assert [answer[2] for answer in tool_texts(loop.invoke("Hi"))] == ["A.", "B."]
     assert tree.runs[0] == ("bound", None)
 
 
@@ -299,7 +299,7 @@ def test_a_loop_can_be_a_tool_of_another_loop() -> None:
         .as_tool(arg_types={"messages": str}, name="expert", description="Knows everything.")
     )
     outer = ScriptedModel(replies=[calls(call("expert", messages="Why?")), "Done."])
-    assert told(ToolLoop(outer, [expert]).invoke("Hi")) == [("1", "success", "Forty-two.")]
+    assert tool_texts(ToolLoop(outer, [expert]).invoke("Hi")) == [("1", "success", "Forty-two.")]
     assert [message.text for message in inner.asked[0].messages] == ["Why?"]
 
 

@@ -1,4 +1,4 @@
-"""What a loop refuses when it is made, and in which words."""
+"""The checks of a loop's tools and options, and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller sees while a run goes on: the answer's text alone, or every step."""
+"""What a caller sees during a run: the text of the answer, or every step."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _pieces(*replies: Any, **options: Any) -> list[str]:
     return pieces
 
 
-def test_only_the_answers_text_is_streamed() -> None:
+def test_only_the_text_of_the_answer_is_streamed() -> None:
     turn = calls(call("echo", text="x"), text="I will look that up.")
     assert _pieces(turn, "Here it is.") == ["Here it is", "."]
     assert _pieces(turn, "Here it is.", hold_back=None) == ["Here it is", "."]
@@ -70,7 +70,7 @@ class _Gated(ScriptedModel):
 @pytest.mark.parametrize(
     ("hold_back", "lag"), [(0, 1), (25, 3), (None, 9)], ids=["none", "25", "everything"]
 )
-def test_text_is_streamed_as_it_is_produced_behind_what_is_held_back(
+def test_text_is_streamed_as_it_arrives_after_the_part_that_is_held_back(
     hold_back: int | None, lag: int
 ) -> None:
     model = _Gated(replies=[LONG], piece=10)
@@ -81,7 +81,7 @@ def test_text_is_streamed_as_it_is_produced_behind_what_is_held_back(
     assert first + "".join(stream) == LONG
 
 
-def test_an_announcement_that_is_too_long_to_hold_back_is_set_apart() -> None:
+def test_a_long_text_before_a_call_is_followed_by_an_empty_line() -> None:
     turn = calls(call("echo", text="x"), text="I will look that up now.")
     pieces = _pieces(turn, "Here it is.", hold_back=12)
     assert "".join(pieces) == "I will look that up now.\n\nHere it is."
@@ -114,7 +114,7 @@ class _Whole(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=self.replies.pop(0))])
 
 
-def test_a_model_that_does_not_stream_gives_its_text_at_once() -> None:
+def test_a_model_that_does_not_stream_yields_its_text_at_once() -> None:
     def replies() -> list[AIMessage]:
         return [calls(call("echo", text="x"), text="Let me see."), AIMessage("Here it is.")]
 
@@ -138,7 +138,7 @@ def test_a_stream_that_ends_at_the_limit_raises(on_limit: Any) -> None:
         assert caught.value.tool_loop_result.stop_reason == "turn_limit"
 
 
-def test_a_stream_that_was_cut_raises_after_its_text() -> None:
+def test_a_truncated_stream_raises_after_its_text() -> None:
     cut = AIMessage("It is", response_metadata={"finish_reason": "MAX_TOKENS"})
     for way in ("stream", "astream"):
         seen: list[str] = []
@@ -152,7 +152,7 @@ def test_an_answer_at_the_limit_is_streamed() -> None:
     assert _pieces(turn, "So be it.", max_turns=1, on_limit="answer") == ["So be it."]
 
 
-def test_only_text_is_wanted_whole_or_streamed() -> None:
+def test_the_output_of_text_is_the_answer_complete_or_streamed() -> None:
     turn = calls(call("echo", text="x"))
     assert _loop(turn, "Here.").text().invoke("Hi") == "Here."
     assert asyncio.run(_loop(turn, "Here.").text().ainvoke("Hi")) == "Here."
@@ -182,7 +182,7 @@ def _events(loop: ToolLoop, way: str) -> list[LoopEvent]:
     return list(loop.events("Hi")) if way == "events" else asyncio.run(collect())
 
 
-def _told(event: LoopEvent) -> Any:
+def _tool_texts(event: LoopEvent) -> Any:
     name = type(event).__name__
     match event:
         case TextDelta(text=text):
@@ -195,15 +195,15 @@ def _told(event: LoopEvent) -> Any:
             return (event.turn, name, [asked["id"] for asked in pending])
         case LoopFinished(result=result):
             return (event.turn, name, result.stop_reason)
-    told = getattr(event, "name", None) or getattr(event, "call", {}).get("id")
-    return (event.turn, name, told) if told else (event.turn, name)
+    key = getattr(event, "name", None) or getattr(event, "call", {}).get("id")
+    return (event.turn, name, key) if key else (event.turn, name)
 
 
 @pytest.mark.parametrize("way", ["events", "aevents"])
-def test_events_tell_every_step_in_order(way: str) -> None:
+def test_events_report_every_step_in_order(way: str) -> None:
     turn = calls(call("echo", "1", text="x"), call("echo", "2", text="y"), text="Let me see.")
     seen = _events(_loop(turn, "Here it is.", max_concurrency=1), way)
-    assert [_told(event) for event in seen] == [
+    assert [_tool_texts(event) for event in seen] == [
         (1, "TurnStarted"),
         (1, "TextDelta", "Let me see"),
         (1, "TextDelta", "."),
@@ -229,7 +229,7 @@ def test_events_tell_every_step_in_order(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["events", "aevents"])
-def test_events_tell_what_went_wrong(way: str) -> None:
+def test_events_report_failures(way: str) -> None:
     def fail(text: str) -> str:
         """Fail."""
         raise ValueError(text)
@@ -247,7 +247,7 @@ def test_events_tell_what_went_wrong(way: str) -> None:
     seen = _events(loop, way)
     ended = {event.call["id"]: type(event) for event in seen if isinstance(event, ToolCallEnded)}
     assert ended == {"1": ToolCallFailed, "2": ToolCallTimedOut, "3": ToolCallSkipped}
-    assert [_told(event) for event in seen[-3:]] == [
+    assert [_tool_texts(event) for event in seen[-3:]] == [
         (2, "TurnFinished", ""),
         (2, "LimitReached", ["4"]),
         (2, "LoopFinished", "turn_limit"),

@@ -1,4 +1,4 @@
-"""What the model is told about each kind of call, and in which order."""
+"""The tool messages for each kind of tool call, and their order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from langchain_gemini_tools import ToolLoop
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.tool_loop import result_of
-from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, told
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls, tool_texts
 
 
 def echo(text: str) -> str:
@@ -39,15 +39,15 @@ def _loop(tools: list[Any], *replies: Any, **options: Any) -> ToolLoop:
     return ToolLoop(ScriptedModel(replies=[*replies, "Done."]), tools, **options)
 
 
-def _told(tools: list[Any], *asked: Any, **options: Any) -> list[tuple[str, str, str]]:
+def _tool_texts(tools: list[Any], *asked: Any, **options: Any) -> list[tuple[str, str, str]]:
     """What one turn's calls were answered with; the same in a sync and in an async run."""
     result = _loop(tools, calls(*asked), **options).invoke("Hi")
     again = asyncio.run(_loop(tools, calls(*asked), **options).ainvoke("Hi"))
-    assert told(result) == told(again)
-    return told(result)
+    assert tool_texts(result) == tool_texts(again)
+    return tool_texts(result)
 
 
-def test_answers_come_in_the_order_of_the_calls_whoever_is_first() -> None:
+def test_results_are_in_the_order_of_the_calls() -> None:
     def wait(seconds: float) -> str:
         """Wait."""
         time.sleep(seconds)
@@ -64,7 +64,7 @@ def test_answers_come_in_the_order_of_the_calls_whoever_is_first() -> None:
         call("wait", "c", seconds=0.01),
         call("await_", "d", seconds=0.0),
     ]
-    assert _told([wait, await_], *asked) == [
+    assert _tool_texts([wait, await_], *asked) == [
         ("a", "success", "0.03"),
         ("b", "success", "0.02"),
         ("c", "success", "0.01"),
@@ -72,19 +72,19 @@ def test_answers_come_in_the_order_of_the_calls_whoever_is_first() -> None:
     ]
 
 
-def test_an_unknown_tool_is_told_with_the_known_ones() -> None:
-    assert _told([echo], call("ehco", text="x"), call("echo", "2", text="y")) == [
+def test_the_error_about_an_unknown_tool_lists_the_known_ones() -> None:
+    assert _tool_texts([echo], call("ehco", text="x"), call("echo", "2", text="y")) == [
         ("1", "error", "There is no tool named 'ehco'. Tools: 'echo'."),
         ("2", "success", "y"),
     ]
 
 
-def test_arguments_that_do_not_fit_are_told_by_name() -> None:
+def test_invalid_arguments_are_named() -> None:
     def book(city: str, nights: int) -> str:
         """Book."""
         return "booked"
 
-    assert _told([book], call("book", nights="many")) == [
+    assert _tool_texts([book], call("book", nights="many")) == [
         (
             "1",
             "error",
@@ -94,14 +94,14 @@ def test_arguments_that_do_not_fit_are_told_by_name() -> None:
     ]
 
 
-def test_arguments_of_a_pydantic_1_schema_are_told_by_name() -> None:
+def test_invalid_arguments_of_a_pydantic_1_schema_are_named() -> None:
     class Booking(BaseModelV1):
         nights: int
 
     booking = StructuredTool.from_function(
         lambda nights: "booked", name="book", description="Book.", args_schema=Booking
     )
-    assert _told([booking], call("book", nights="many")) == [
+    assert _tool_texts([booking], call("book", nights="many")) == [
         (
             "1",
             "error",
@@ -118,15 +118,15 @@ def test_a_validation_error_from_inside_a_tool_is_a_failure_of_the_tool() -> Non
         """Fetch."""
         return str(Weather.model_validate({"degrees": "warm"}))
 
-    (answer,) = _told([fetch], call("fetch", city="Oslo"))
+    (answer,) = _tool_texts([fetch], call("fetch", city="Oslo"))
     assert answer[2].startswith("Tool 'fetch' failed: ValidationError: 1 validation error for")
 
 
-def test_a_call_whose_arguments_cannot_be_read_is_answered_with_the_reason() -> None:
+def test_unparsable_arguments_are_reported_with_the_reason() -> None:
     broken = invalid_tool_call(name="echo", args="{text", id="2", error="not JSON")
     message = AIMessage("", tool_calls=[call("echo", text="x")], invalid_tool_calls=[broken])
     result = _loop([echo], message).invoke("Hi")
-    assert told(result) == [
+    assert tool_texts(result) == [
         ("1", "success", "x"),
         (
             "2",
@@ -138,7 +138,7 @@ def test_a_call_whose_arguments_cannot_be_read_is_answered_with_the_reason() -> 
     assert [record.status for record in result.calls] == ["succeeded", "skipped"]
 
 
-def test_calls_without_an_id_of_their_own_get_one() -> None:
+def test_calls_without_a_unique_id_get_one() -> None:
     broken = invalid_tool_call(name="echo", args="{", id=None, error=None)
     asked = [call("echo", "1", text="x"), call("echo", "1", text="y"), call("echo", "", text="z")]
     message = AIMessage("", tool_calls=asked, invalid_tool_calls=[broken])
@@ -148,18 +148,18 @@ def test_calls_without_an_id_of_their_own_get_one() -> None:
     ids = [c["id"] for c in said.tool_calls] + [c["id"] for c in said.invalid_tool_calls]
     assert ids[0] == "1"
     assert len(set(ids)) == 4
-    assert [answer[0] for answer in told(result)] == ids
-    assert [answer[2] for answer in told(result)][:3] == ["x", "y", "z"]
+    assert [answer[0] for answer in tool_texts(result)] == ids
+    assert [answer[2] for answer in tool_texts(result)][:3] == ["x", "y", "z"]
 
 
-def test_a_failing_tool_is_told_and_its_error_is_kept() -> None:
+def test_a_failing_tool_is_reported_and_its_error_is_kept() -> None:
     def divide(a: int, b: int) -> float:
         """Divide."""
         return a / b
 
     loop = _loop([divide], calls(call("divide", a=1, b=0)))
     result = loop.invoke("Hi")
-    assert told(result) == [
+    assert tool_texts(result) == [
         ("1", "error", "Tool 'divide' failed: ZeroDivisionError: division by zero")
     ]
     assert result.calls[0].status == "failed"
@@ -186,14 +186,14 @@ class Unspeakable(Exception):  # noqa: N818 - a stranger's
     ],
     ids=["group of one", "nested group", "without words"],
 )
-def test_what_went_wrong_is_told_however_it_is_wrapped(error: Exception, words: str) -> None:
+def test_the_cause_is_reported_however_it_is_wrapped(error: Exception, words: str) -> None:
     """Whatever runs in a task group raises groups: MCP's clients, for one."""
 
     def fail() -> str:
         """Fail."""
         raise error
 
-    assert _told([fail], call("fail")) == [("1", "error", f"Tool 'fail' failed: {words}")]
+    assert _tool_texts([fail], call("fail")) == [("1", "error", f"Tool 'fail' failed: {words}")]
 
 
 @pytest.mark.parametrize(
@@ -206,23 +206,23 @@ def test_what_went_wrong_is_told_however_it_is_wrapped(error: Exception, words: 
     ],
     ids=["raised", "handled", "replaced", "rewritten"],
 )
-def test_a_tool_exception_is_told_in_the_tools_own_words(handle: Any, words: str) -> None:
+def test_a_tool_exception_is_reported_literally(handle: Any, words: str) -> None:
     @tool
     def fail(city: str) -> str:
         """Fail."""
         raise ToolException("No station there.")
 
     fail.handle_tool_error = handle
-    assert _told([fail], call("fail", city="Oslo")) == [("1", "error", words)]
+    assert _tool_texts([fail], call("fail", city="Oslo")) == [("1", "error", words)]
 
 
-def test_a_tool_exception_without_words_is_told_all_the_same() -> None:
+def test_a_tool_exception_without_a_message_is_reported() -> None:
     @tool
     def fail() -> str:
         """Fail."""
         raise ToolException
 
-    assert _told([fail], call("fail")) == [
+    assert _tool_texts([fail], call("fail")) == [
         ("1", "error", "The tool failed without an explanation.")
     ]
 
@@ -232,13 +232,13 @@ def test_a_tool_exception_without_words_is_told_all_the_same() -> None:
     [(None, "null"), ("", ""), ({"a": [1]}, '{"a": [1]}'), (3, "3"), ("ü", "ü")],
     ids=["None", "empty", "object", "number", "text"],
 )
-def test_a_result_is_told_as_langchain_renders_it(output: Any, text: str) -> None:
+def test_a_result_is_rendered_by_langchain(output: Any, text: str) -> None:
     @tool
     def give() -> Any:
         """Give."""
         return output
 
-    assert _told([give], call("give")) == [("1", "success", text)]
+    assert _tool_texts([give], call("give")) == [("1", "success", text)]
 
 
 def test_media_and_artifacts_are_kept() -> None:
@@ -255,20 +255,20 @@ def test_media_and_artifacts_are_kept() -> None:
     assert message.artifact == b"hi"
 
 
-def test_a_tool_that_builds_its_own_message_answers_its_own_call() -> None:
+def test_a_message_of_the_tool_gets_the_id_of_its_call() -> None:
     @tool
     def answer() -> ToolMessage:
         """Answer."""
         return ToolMessage("Here.", tool_call_id="another", artifact=5)
 
     result = _loop([answer], calls(call("answer"))).invoke("Hi")
-    assert told(result) == [("1", "success", "Here.")]
+    assert tool_texts(result) == [("1", "success", "Here.")]
     assert result.calls[0].message.name == "answer"
     assert result.calls[0].message.artifact == 5
 
 
 @pytest.mark.parametrize("several", [False, True], ids=["one", "list"])
-async def test_a_command_is_refused_and_what_was_said_is_kept(several: bool) -> None:
+async def test_a_command_is_rejected_and_the_messages_are_kept(several: bool) -> None:
     @tool
     def jump() -> Any:
         """Jump."""
@@ -283,11 +283,11 @@ async def test_a_command_is_refused_and_what_was_said_is_kept(several: bool) -> 
             await run
         result = result_of(caught.value)
         assert result is not None
-        assert told(result) == [("1", "success", "x")]
+        assert tool_texts(result) == [("1", "success", "x")]
         assert [pending["id"] for pending in result.pending] == ["2"]
 
 
-def test_injected_arguments_are_given_and_never_taken_from_the_model() -> None:
+def test_injected_arguments_never_come_from_the_model() -> None:
     @tool
     def buy(
         item: str,
@@ -299,12 +299,12 @@ def test_injected_arguments_are_given_and_never_taken_from_the_model() -> None:
         return f"{user} buys {item} in {own_id} {shop}"
 
     asked = call("buy", item="tea", user="admin", own_id="forged", shop="elsewhere")
-    assert _told([buy], asked, inject={"user": "eve"}) == [
+    assert _tool_texts([buy], asked, inject={"user": "eve"}) == [
         ("1", "success", "eve buys tea in 1 here")
     ]
 
 
-def test_an_injected_value_that_does_not_fit_is_not_shown_to_the_model() -> None:
+def test_an_invalid_injected_value_is_not_shown_to_the_model() -> None:
     @tool
     def order(count: int, account: Annotated[int, InjectedToolArg]) -> str:
         """Order something."""
@@ -312,7 +312,7 @@ def test_an_injected_value_that_does_not_fit_is_not_shown_to_the_model() -> None
 
     loop = _loop([order], calls(call("order", count=1)), inject={"account": "secret-4711"})
     result = loop.invoke("Hi")
-    assert told(result) == [
+    assert tool_texts(result) == [
         (
             "1",
             "error",
@@ -323,7 +323,7 @@ def test_an_injected_value_that_does_not_fit_is_not_shown_to_the_model() -> None
 
 
 class Titled(BaseModel):
-    """A schema that is not called what its class is called."""
+    """A schema whose title differs from its class name."""
 
     model_config = ConfigDict(title="Arguments of a search")
     count: int
@@ -366,7 +366,7 @@ class CheckedFirst(BaseModel):
     ],
 )
 @pytest.mark.parametrize("secret", ["S3CRET", "tk-" + "0123456789" * 12], ids=["short", "long"])
-def test_wrong_arguments_are_told_without_what_was_injected(
+def test_errors_about_arguments_do_not_contain_injected_values(
     schema: type[BaseModel], words: str, secret: str
 ) -> None:
     @tool(args_schema=schema)
@@ -378,7 +378,7 @@ def test_wrong_arguments_are_told_without_what_was_injected(
     asked = calls(call("search", count=count))
     loop = _loop([search], asked, inject={"token": secret}, repeatable=["search"])
     result = loop.invoke("Hi")
-    assert told(result) == [
+    assert tool_texts(result) == [
         ("1", "error", f"Invalid arguments for 'search': {words}. Correct them.")
     ]
     assert result.calls[0].attempts == 1
@@ -435,7 +435,9 @@ def _say(kind: type[Exception], words: str) -> Any:
 @pytest.mark.parametrize(
     "injected", [TOKEN, SecretStr(TOKEN), Account("eve", [SecretStr(TOKEN)])], ids=type
 )
-def test_a_failure_is_told_without_what_was_injected(fail: Any, words: str, injected: Any) -> None:
+def test_error_messages_do_not_contain_injected_values(
+    fail: Any, words: str, injected: Any
+) -> None:
     @tool
     def search(text: str, token: Annotated[Any, InjectedToolArg]) -> str:
         """Search."""
@@ -443,13 +445,15 @@ def test_a_failure_is_told_without_what_was_injected(fail: Any, words: str, inje
         fail(value.get_secret_value() if isinstance(value, SecretStr) else value)
         return ""
 
-    ((_, status, answer),) = _told([search], call("search", text="x"), inject={"token": injected})
+    ((_, status, answer),) = _tool_texts(
+        [search], call("search", text="x"), inject={"token": injected}
+    )
     assert status == "error"
     assert words in answer
     assert not any(part in answer for part in (TOKEN[3:13], TOKEN[-8:]))
 
 
-def test_a_failure_that_the_tool_puts_into_words_is_told_without_what_was_injected() -> None:
+def test_handled_tool_errors_do_not_contain_injected_values() -> None:
     @tool
     def search(text: str, token: Annotated[str, InjectedToolArg]) -> str:
         """Search."""
@@ -463,14 +467,14 @@ def test_a_failure_that_the_tool_puts_into_words_is_told_without_what_was_inject
 
     search.handle_tool_error = lambda error: f"Sorry: {error}"
     asked = [call("search", text="x"), call("look", "2", text="x")]
-    assert _told([search, look], *asked, inject={"token": TOKEN}) == [
+    assert _tool_texts([search, look], *asked, inject={"token": TOKEN}) == [
         ("1", "error", "Sorry: Not with [redacted]."),
         ("2", "error", "Not with [redacted]."),
     ]
 
 
 class Closed(Mapping[str, str]):
-    """Something injected that can no longer be looked into."""
+    """An injected object whose attributes cannot be read."""
 
     def __getitem__(self, key: str) -> str:
         raise OSError("closed")
@@ -482,7 +486,7 @@ class Closed(Mapping[str, str]):
         return 1
 
 
-def test_what_was_injected_may_be_anything() -> None:
+def test_injected_values_may_be_any_object() -> None:
     @tool
     def search(text: str, store: Annotated[Any, InjectedToolArg]) -> str:
         """Search."""
@@ -492,21 +496,21 @@ def test_what_was_injected_may_be_anything() -> None:
     endless["self"] = endless
     for store in (Closed(), endless, object(), 10**5_000, True, b"\xff"):
         injected = {"store": [store, {"token": "tk-0815-4711"}]}
-        assert _told([search], call("search", text="x"), inject=injected) == [
+        assert _tool_texts([search], call("search", text="x"), inject=injected) == [
             ("1", "error", "Not with [redacted].")
         ]
 
 
-def test_a_short_value_that_was_injected_tears_up_no_words() -> None:
+def test_a_short_injected_value_is_redacted_as_a_whole_word_only() -> None:
     @tool
     def search(text: str, place: Annotated[str, InjectedToolArg]) -> str:
         """Search."""
         raise ToolException("The product in prod is unproductive.")
 
-    assert _told([search], call("search", text="x"), inject={"place": "prod"}) == [
+    assert _tool_texts([search], call("search", text="x"), inject={"place": "prod"}) == [
         ("1", "error", "The product in [redacted] is unproductive.")
     ]
-    assert _told([search], call("search", text="x"), inject={"place": "in"}) == [
+    assert _tool_texts([search], call("search", text="x"), inject={"place": "in"}) == [
         ("1", "error", "The product in prod is unproductive.")
     ]
 
@@ -524,13 +528,13 @@ def test_a_tool_may_change_its_arguments_without_changing_the_history() -> None:
     assert result.messages[1].tool_calls[0]["args"] == {"items": ["one"]}  # type: ignore[attr-defined]
 
 
-def test_a_long_result_is_cut_and_the_cut_is_announced() -> None:
+def test_a_long_result_is_truncated_with_a_notice() -> None:
     asked = call("echo", text="abcdefghij")
-    assert _told([echo], asked, max_output_chars=4) == [
+    assert _tool_texts([echo], asked, max_output_chars=4) == [
         ("1", "success", "abcd\n[Truncated: these are the first 4 of 10 characters.]")
     ]
-    assert _told([echo], asked, max_output_chars=10) == [("1", "success", "abcdefghij")]
-    assert _told([echo], asked, max_output_chars=None) == [("1", "success", "abcdefghij")]
+    assert _tool_texts([echo], asked, max_output_chars=10) == [("1", "success", "abcdefghij")]
+    assert _tool_texts([echo], asked, max_output_chars=None) == [("1", "success", "abcdefghij")]
 
 
 def test_a_long_result_in_blocks_keeps_its_media() -> None:
@@ -551,13 +555,13 @@ def test_a_long_result_in_blocks_keeps_its_media() -> None:
     ]
 
 
-def test_a_long_error_is_cut_too() -> None:
+def test_a_long_error_is_truncated_too() -> None:
     @tool
     def fail() -> str:
         """Fail."""
         raise ToolException("x" * 50)
 
-    (answer,) = _told([fail], call("fail"), max_output_chars=5)
+    (answer,) = _tool_texts([fail], call("fail"), max_output_chars=5)
     assert answer == ("1", "error", "xxxxx\n[Truncated: these are the first 5 of 50 characters.]")
 
 
@@ -593,7 +597,7 @@ def test_calls_of_a_response_that_is_not_complete_are_not_run(reason: str, words
     turn = calls(call("act", text="x"), reason=reason)
     turn.response_metadata["model_provider"] = "google_genai"
     result = _loop([act], turn).invoke("Hi")
-    assert told(result) == [("1", "error", f"Not executed: {words}")]
+    assert tool_texts(result) == [("1", "error", f"Not executed: {words}")]
     assert ran == []
     assert result.calls[0].status == "skipped"
 
@@ -610,11 +614,11 @@ class _AsyncOnly(BaseTool):
         return text
 
 
-async def test_a_tool_class_with_its_own_async_form_runs_in_async_code() -> None:
+async def test_a_tool_class_with_an_async_method_runs_in_async_code() -> None:
     result = await _loop([_AsyncOnly()], calls(call("only_async", text="x"))).ainvoke("Hi")
-    assert told(result) == [("1", "success", "x")]
+    assert tool_texts(result) == [("1", "success", "x")]
 
 
-def test_a_tool_class_with_only_an_async_form_runs_in_sync_code() -> None:
+def test_a_tool_class_with_only_an_async_method_runs_in_sync_code() -> None:
     result = _loop([_AsyncOnly()], calls(call("only_async", text="x"))).invoke("Hi")
-    assert told(result) == [("1", "success", "x")]
+    assert tool_texts(result) == [("1", "success", "x")]

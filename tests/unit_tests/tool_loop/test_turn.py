@@ -39,23 +39,23 @@ def _done(attempt: Attempt, text: str) -> AttemptOutcome:
     return AttemptOutcome(ToolMessage(text, tool_call_id=str(attempt.slot.call["id"]), name="work"))
 
 
-def _told(turn: Turn) -> list[tuple[str, str]]:
+def _tool_texts(turn: Turn) -> list[tuple[str, str]]:
     return [(record.status, str(record.message.text)) for record in turn.records()]
 
 
-def test_a_result_that_comes_after_its_time_was_up_goes_nowhere() -> None:
+def test_a_result_after_the_timeout_is_ignored() -> None:
     turn, clock = _turn("a")
     (attempt,) = turn.due()
     assert turn.seconds_to_wait() == 30.0
     clock.now += 30
     assert turn.expire([attempt]) == [attempt]
-    before = _told(turn)
+    before = _tool_texts(turn)
     turn.settle(attempt, _done(attempt, "late"))
-    assert _told(turn) == before
+    assert _tool_texts(turn) == before
     assert before[0][0] == "timed_out"
 
 
-def test_a_result_of_an_earlier_attempt_goes_nowhere() -> None:
+def test_a_result_of_an_earlier_attempt_is_ignored() -> None:
     turn, clock = _turn("a", repeatable=["work"], backoff=lambda _: 2.0)
     (first,) = turn.due()
     clock.now += 30
@@ -64,13 +64,13 @@ def test_a_result_of_an_earlier_attempt_goes_nowhere() -> None:
     clock.now += 2
     (second,) = turn.due()
     turn.settle(first, _done(first, "of the first attempt"))
-    assert _told(turn) == []
+    assert _tool_texts(turn) == []
     turn.settle(second, _done(second, "of the second attempt"))
-    assert _told(turn) == [("succeeded", "of the second attempt")]
+    assert _tool_texts(turn) == [("succeeded", "of the second attempt")]
     assert turn.is_settled
 
 
-def test_a_timer_that_rings_a_moment_early_is_good_enough() -> None:
+def test_a_timer_may_fire_a_moment_early() -> None:
     turn, clock = _turn("a", repeatable=["work"], backoff=lambda _: 2.0)
     (first,) = turn.due()
     clock.now += 30 - 1e-9
@@ -79,7 +79,7 @@ def test_a_timer_that_rings_a_moment_early_is_good_enough() -> None:
     assert len(turn.due()) == 1
 
 
-def test_a_retry_that_finds_no_free_place_does_not_keep_anybody_awake() -> None:
+def test_a_retry_without_a_free_slot_does_not_shorten_the_wait() -> None:
     turn, clock = _turn("a", "b", repeatable=["work"], max_concurrency=1, backoff=lambda _: 2.0)
     (first,) = turn.due()
     turn.settle(first, AttemptOutcome(error=ValueError()))
@@ -91,7 +91,7 @@ def test_a_retry_that_finds_no_free_place_does_not_keep_anybody_awake() -> None:
     assert [attempt.slot for attempt in turn.due()] == [first.slot]
 
 
-def test_work_that_was_abandoned_delivers_nothing() -> None:
+def test_abandoned_work_delivers_nothing() -> None:
     begin, delivered = threading.Event(), list[AttemptOutcome]()
     worker = Worker("work", lambda: begin.wait(10), delivered.append)
     worker.abandon()
