@@ -21,6 +21,7 @@ from langchain_gemini_tools.display.safe_text import (
     replace_unencodable,
 )
 from langchain_gemini_tools.errors import GeminiToolsError
+from langchain_gemini_tools.facts.credentials import environment_keys
 from langchain_gemini_tools.tool_loop import ToolLoop
 from langchain_gemini_tools.tool_loop.events import LoopFinished, TextDelta, TurnFinished
 
@@ -43,7 +44,6 @@ _WARDROBE = {"down jacket", "wool hat", "sunglasses", "umbrella", "rain coat", "
 
 RECORDING = Path(__file__).with_name("packing.yaml")
 _EXTRAS = "pip install 'langchain-gemini-tools[display,testing]'"
-_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 _MAX_CHARS = 2000
 
@@ -139,7 +139,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _has_credentials() -> bool:
     uses_vertex = any(os.environ.get(name, "").lower() in {"1", "true"} for name in _VERTEX)
-    return uses_vertex or any(os.environ.get(name) for name in _KEYS)
+    return uses_vertex or bool(environment_keys())
 
 
 def _why_not_replayable(options: argparse.Namespace) -> str | None:

@@ -8,28 +8,21 @@ through `clean` once; the HTML and mermaid writers escape it after that.
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, TextIO, cast
 
+from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
+
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Categories of invisible characters: controls, bidi marks, tags, lone surrogates."""
 _KEPT = {"\n", "\t", "\u200c", "\u200d"}
 """Line ends, and the joiners that emoji and several scripts need."""
 
-_SECRETS = re.compile(
-    r"(?P<google>AIza)[\w-]{35}"
-    r"|(?P<oauth>ya29\.)[\w.-]{20,}"
-    r"|(?P<auth>AQ\.)[\w-]{30,}"
-    r"|(?P<bearer>Bearer )[\w.~+/=-]{20,}"
-    r"|(?P<pem>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:(?!-----END).)*(?:-----END [A-Z ]*-----)?",
-    re.DOTALL,
-)
-_LONGEST_FIXED_SECRET = 64
-"""A key that the cut goes through could not be recognised, so this much is read beyond it."""
+_LONGEST_SECRET = 4096
+"""Text is redacted this far beyond a cut, because half a credential cannot be recognized."""
 
 _MAX_DEPTH = 8
 _MAX_ITEMS = 400
@@ -41,13 +34,10 @@ _MAX_BITS = 4096
 
 
 def clean(text: str, max_chars: int) -> str:
-    """Text with nothing unseen in it, credentials hidden, cut at `max_chars` with a note."""
-    window = text[: max_chars + _LONGEST_FIXED_SECRET]
-    shown = _hide_secrets(window)
-    if len(text) > max_chars:
-        shown = shown[: max(0, min(max_chars, len(shown) - _LONGEST_FIXED_SECRET))]
+    """Redact credentials, cut at `max_chars` with a notice, and show invisible characters."""
+    shown = _redacted_start(text, max_chars).replace("\r\n", "\n")
+    shown = "".join(_visible(char) for char in shown)
     rest = len(text) - max_chars
-    shown = "".join(_visible(char) for char in shown.replace("\r\n", "\n"))
     return f"{shown}… ({rest:,} more characters)" if rest > 0 else shown
 
 
@@ -75,12 +65,13 @@ def render_error(error: BaseException) -> str:
         return kind
 
 
-def _hide_secrets(text: str) -> str:
-    def hide(match: re.Match[str]) -> str:
-        start = next(group for group in match.groups() if group)
-        return f"{start}…(hidden)"
-
-    return _SECRETS.sub(hide, text)
+def _redacted_start(text: str, length: int) -> str:
+    """Return the first characters of a text without credentials, not even the start of one."""
+    window = text[: length + _LONGEST_SECRET]
+    shown = redact(window, secrets_in_use())
+    if len(window) < len(text):  # its end may be the start of a credential
+        shown = shown[: max(0, len(shown) - _LONGEST_SECRET)]
+    return shown[:length]
 
 
 def _visible(char: str) -> str:
@@ -105,7 +96,7 @@ class _Pruner:
                 return value
             case str():
                 self._items += min(len(value), _MAX_STRING) // _CHARS_PER_ITEM
-                return value[:_MAX_STRING]
+                return value if len(value) <= _MAX_STRING else _redacted_start(value, _MAX_STRING)
             case bytes() | bytearray() | memoryview():
                 return f"<{len(value)} bytes>"
         if id(value) in self._open:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+from base64 import b64encode
+from html import escape
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -229,6 +232,54 @@ def test_a_finish_reason_is_shown_unless_the_response_is_complete(
     lines = _shown([answer("Yes.", response_metadata=metadata)])
     notes = [line.partition("! finish reason  ")[2] for line in lines if "finish reason  " in line]
     assert notes == shown
+
+
+CREDENTIALS = {
+    "OAuth secret": "GOCSPX" + "-" + "a1B2c3D4" * 3,
+    "short OAuth token": "ya29" + "." + "a1B2c3D4e5F6",
+    "API key": "AIza" + "Sy" + "x1-_" * 8,
+    "private key": "-----BEGIN " + "RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
+    "JWT": "eyJ"
+    + "hbGciOiJIUzI1NiJ9"
+    + ".eyJ"
+    + "zdWIiOiIxMjM0NTY3ODkw"
+    + "."
+    + "c2lnbmF0dXJl" * 3,
+    "another vendor's key": "sk" + "-" + "a1B2c3D4" * 5,
+}
+KEY = "a key/in <use> & more"
+FORMS = {
+    "plain": KEY,
+    "percent-encoded": quote(KEY, safe=""),
+    "base64": b64encode(KEY.encode()).decode(),
+    "HTML": escape(KEY),
+}
+
+
+@pytest.mark.parametrize("secret", (CREDENTIALS | FORMS).values(), ids=(CREDENTIALS | FORMS).keys())
+def test_credentials_are_redacted_wherever_they_appear(
+    secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", KEY)
+    error = ValueError(f"with {secret} in it")
+    error.tool_loop_result = SimpleNamespace(  # type: ignore[attr-defined]
+        messages=[
+            HumanMessage(f"with {secret} in it"),
+            answer(
+                [
+                    {"type": "thinking", "thinking": f"with {secret} in it"},
+                    {"type": "text", "text": f"with {secret} in it"},
+                ],
+                tool_calls=[call("look", "1", text=f"with {secret} in it")],
+            ),
+            ToolMessage(f"with {secret} in it", tool_call_id="1"),
+        ]
+    )
+    shown = trace(error, unfold=True)
+    lines = secret.split("\n")
+    for text in (str(shown), shown.to_html(), shown.to_mermaid()):
+        assert not [line for line in lines if line in text]
+    assert str(shown).count("with [redacted] in it") == 6
 
 
 def test_a_result_belongs_to_the_nearest_call_with_its_id() -> None:
