@@ -18,7 +18,7 @@ from mcp.types import ToolAnnotations
 from langchain_gemini_tools import ChatGemini, ToolLoop, tools_from_specs
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
-from tests.unit_tests.tool_loop.scripted import ScriptedModel, calls, told
+from tests.unit_tests.tool_loop.scripted import ScriptedModel, calls, tool_texts
 from tests.unit_tests.tool_loop.scripted import call as asked
 from tests.unit_tests.wire.tools.test_dialects import BOUND, DIALECTS
 
@@ -260,7 +260,7 @@ def test_no_event_loop_waits_for_a_call_that_hangs() -> None:
 
     result = asyncio.run(loop_over(hang, tool_timeout=0.05).ainvoke("1 + 2?"))
     assert not ended.is_set()
-    assert [status for _, status, _ in told(result)] == ["error"]
+    assert [status for _, status, _ in tool_texts(result)] == ["error"]
     released.set()
     assert ended.wait(20)
 
@@ -268,8 +268,8 @@ def test_no_event_loop_waits_for_a_call_that_hangs() -> None:
 @pytest.mark.parametrize("call", [add, async_add, later_add])
 async def test_a_loop_runs_any_call_in_either_way(call: Any) -> None:
     answer = [("1", "success", '{"tool": "add", "sum": 3}')]
-    assert told(await loop_over(call).ainvoke("1 + 2?")) == answer
-    assert told(loop_over(call).invoke("1 + 2?")) == answer
+    assert tool_texts(await loop_over(call).ainvoke("1 + 2?")) == answer
+    assert tool_texts(loop_over(call).invoke("1 + 2?")) == answer
 
 
 async def test_a_loop_awaits_a_call_on_its_own_event_loop() -> None:
