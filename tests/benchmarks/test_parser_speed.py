@@ -1,4 +1,4 @@
-"""The text parser's cost as ratios of one run: linear in the text, and next to `json.loads`.
+"""The cost of the parser as ratios of one run: linear in the text, and compared to `json.loads`.
 
 The bounds are wide, so that a busy machine cannot break them and a quadratic parser must.
 """

@@ -1,6 +1,6 @@
-"""Tools called by prompt, on a Gemma that refuses `tools`, system instructions and JSON mode.
+"""Prompted tools on a Gemma that rejects `tools`, system instructions and JSON mode.
 
-What a caller sees is what a model with function calling gives; what is sent is text alone.
+A caller sees the same as with function calling; only text is sent.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def gemma(make_model: MakeModel) -> ChatGemini:
     return make_model(model=GEMMA)
 
 
-def told_in(chat: ChatGemini, *tools: Any, **options: Any) -> dict[str, Any]:
-    """The part that tells of the tools, where no system text precedes it."""
+def prompt_of(chat: ChatGemini, *tools: Any, **options: Any) -> dict[str, Any]:
+    """The part that describes the tools, if no system message precedes it."""
     return {"text": f"{chat.render_prompt(tools, **options).strip()}\n\n"}
 
 
-def told_later_in(chat: ChatGemini, *tools: Any) -> dict[str, Any]:
-    return {"text": f"\n\n{told_in(chat, *tools)['text']}"}
+def second_prompt_of(chat: ChatGemini, *tools: Any) -> dict[str, Any]:
+    return {"text": f"\n\n{prompt_of(chat, *tools)['text']}"}
 
 
 def _words(chunks: list[Any]) -> list[str]:
@@ -73,18 +73,20 @@ def _words(chunks: list[Any]) -> list[str]:
 # What is sent
 
 
-def test_tools_go_as_text_and_nothing_is_declared(emulator: Emulator, gemma: ChatGemini) -> None:
+def test_tools_are_described_as_text_and_not_declared(
+    emulator: Emulator, gemma: ChatGemini
+) -> None:
     emulator.reply("Hello.")
     gemma.bind_tools([get_weather], stop=["END"]).invoke(
         [SystemMessage("Be brief."), ("human", "Hi")]
     )
     assert emulator.last.body == {
-        "contents": [user("Be brief.", told_later_in(gemma, get_weather), "Hi")],
+        "contents": [user("Be brief.", second_prompt_of(gemma, get_weather), "Hi")],
         "generationConfig": {"stopSequences": ["END", "TOOL_RESULT:"]},
     }
 
 
-def test_a_model_that_takes_system_instructions_is_told_there(
+def test_the_prompt_is_a_system_instruction_if_the_model_accepts_one(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
     chat = make_model(tool_calling="prompted")
@@ -93,14 +95,16 @@ def test_a_model_that_takes_system_instructions_is_told_there(
     answer = bound.invoke([HumanMessage("Hi"), SystemMessage("Be brief.")])
     assert [each["args"] for each in answer.tool_calls] == [{"city": "Oslo"}]
     assert emulator.last.body == {
-        "systemInstruction": {"parts": [{"text": "Be brief."}, told_later_in(chat, get_weather)]},
+        "systemInstruction": {
+            "parts": [{"text": "Be brief."}, second_prompt_of(chat, get_weather)]
+        },
         "contents": [user("Hi")],
         "tools": [{"googleSearch": {}}],
         "generationConfig": {"stopSequences": ["TOOL_RESULT:"]},
     }
 
 
-def test_five_stop_sequences_of_the_user_leave_no_room_for_ours(
+def test_the_stop_sequence_is_left_out_if_the_user_sets_five(
     emulator: Emulator, gemma: ChatGemini
 ) -> None:
     emulator.reply("Hello.")
@@ -108,7 +112,7 @@ def test_five_stop_sequences_of_the_user_leave_no_room_for_ours(
     assert emulator.last.body["generationConfig"]["stopSequences"] == ["1", "2", "3", "4", "5"]
 
 
-def test_the_way_can_be_chosen_for_one_call(make_model: MakeModel) -> None:
+def test_tool_calling_can_be_set_per_call(make_model: MakeModel) -> None:
     chat = make_model()
     tools: Any = {"tools": [get_weather]}
     assert "tools" in chat.preview("Hi", **tools).body
@@ -120,7 +124,7 @@ def test_the_way_can_be_chosen_for_one_call(make_model: MakeModel) -> None:
         chat.preview("Hi", **tools, model=GEMMA, tool_calling="native")
 
 
-def test_an_agent_is_told_that_the_model_calls_tools(make_model: MakeModel) -> None:
+def test_the_profile_says_that_the_model_calls_tools(make_model: MakeModel) -> None:
     seen = [
         (profile["tool_calling"], profile["tool_choice"], profile["structured_output"])
         for way in ("auto", "native", "prompted")
@@ -131,7 +135,7 @@ def test_an_agent_is_told_that_the_model_calls_tools(make_model: MakeModel) -> N
     assert seen == [by_prompt, native, neither, native, by_prompt, by_prompt]
 
 
-def test_names_that_the_api_would_not_take_go_as_they_are(
+def test_names_that_the_api_would_reject_are_unchanged(
     emulator: Emulator, gemma: ChatGemini, caplog: pytest.LogCaptureFixture
 ) -> None:
     tool = {
@@ -152,7 +156,7 @@ def test_tokens_are_counted_with_the_prompt(gemma: ChatGemini, emulator: Emulato
     bare = gemma.get_num_tokens_from_messages([HumanMessage("Hi")])
     with_tools = gemma.get_num_tokens_from_messages([HumanMessage("Hi")], tools=[get_weather])
     assert emulator.last.body["generateContentRequest"]["contents"] == [
-        user(told_in(gemma, get_weather), "Hi")
+        user(prompt_of(gemma, get_weather), "Hi")
     ]
     exact = gemma.prompt_overhead([get_weather], exact=True)
     assert exact.is_exact
@@ -163,7 +167,7 @@ def test_tokens_are_counted_with_the_prompt(gemma: ChatGemini, emulator: Emulato
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_text_and_calls_are_told_apart_in_every_way(
+async def test_text_and_calls_are_separated_in_every_way(
     emulator: Emulator, gemma: ChatGemini, way: str
 ) -> None:
     emulator.reply(f"Let me look.\n{OSLO}\n{ROME}", usage=USAGE)
@@ -182,7 +186,7 @@ async def test_text_and_calls_are_told_apart_in_every_way(
 
 
 @pytest.mark.parametrize("way", STREAMS)
-async def test_text_flows_while_it_comes_and_the_protocol_is_never_seen(
+async def test_text_streams_without_the_protocol(
     emulator: Emulator, gemma: ChatGemini, way: str
 ) -> None:
     emulator.reply(f"I have to look that up, one moment please.\n{OSLO}\nThat was it.")
@@ -211,7 +215,7 @@ async def test_a_call_that_is_cut_is_not_completed(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_where_no_call_is_wanted_a_call_is_text(
+async def test_with_the_choice_none_a_call_is_text(
     emulator: Emulator, gemma: ChatGemini, way: str
 ) -> None:
     emulator.reply(f"Write\n{OSLO}")
@@ -234,7 +238,9 @@ async def test_a_stream_that_breaks_off_leaves_no_call_to_execute(
     assert [each["args"] for each in partial.invalid_tool_calls] == ['{"city": "Oslo"}']
 
 
-def test_several_candidates_are_read_one_by_one(emulator: Emulator, make_model: MakeModel) -> None:
+def test_several_candidates_are_parsed_one_by_one(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
     chat = make_model(model="gemini-2.5-flash", tool_calling="prompted", n=3)
     candidates = [
         {
@@ -256,7 +262,7 @@ def test_several_candidates_are_read_one_by_one(emulator: Emulator, make_model: 
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_missing_call_is_asked_for_once_more_and_both_answers_are_counted(
+async def test_a_missing_call_is_requested_once_more_and_the_usage_of_both_is_added(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     chat = make_model(model=GEMMA, max_retries=1)
@@ -301,7 +307,7 @@ async def test_a_call_that_stays_missing_is_an_error(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_return_hands_over_an_answer_without_the_call(
+async def test_on_malformed_return_returns_a_response_without_the_call(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     emulator.reply("It is sunny, I think.")
@@ -311,7 +317,7 @@ async def test_return_hands_over_an_answer_without_the_call(
     assert message.response_metadata["finish_reason"] == "STOP"
 
 
-def test_of_some_allowed_tools_another_one_is_refused(
+def test_a_call_of_a_tool_that_is_not_allowed_is_rejected(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
     emulator.reply(OSLO)
@@ -328,7 +334,7 @@ def test_of_some_allowed_tools_another_one_is_refused(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_an_answer_of_invalid_calls_alone_is_asked_for_once_more(
+async def test_a_response_with_only_invalid_calls_is_requested_once_more(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     emulator.reply('TOOL_CALL: get_weather({"town": "Oslo"})')
@@ -374,7 +380,7 @@ ORDER = {
         ('{"age": 3}', False),
     ],
 )
-def test_arguments_are_checked_by_the_schema_that_the_user_gave(
+def test_arguments_are_validated_against_the_users_schema(
     emulator: Emulator, make_model: MakeModel, arguments: str, fits: bool
 ) -> None:
     emulator.reply(f"TOOL_CALL: order({arguments})")
@@ -384,7 +390,7 @@ def test_arguments_are_checked_by_the_schema_that_the_user_gave(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_second_invalid_answer_is_handed_over(
+async def test_a_second_invalid_response_is_returned(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     for _ in range(2):
@@ -396,7 +402,7 @@ async def test_a_second_invalid_answer_is_handed_over(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_raise_does_not_hand_over_invalid_calls(
+async def test_on_malformed_raise_does_not_return_invalid_calls(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     emulator.reply("TOOL_CALL: get_wether({})")
@@ -406,7 +412,7 @@ async def test_raise_does_not_hand_over_invalid_calls(
 
 
 @pytest.mark.parametrize("way", STREAMS)
-async def test_a_stream_that_has_said_something_ends_with_its_invalid_call(
+async def test_a_stream_that_has_started_ends_with_its_invalid_call(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     emulator.reply("Let me look.\nTOOL_CALL: get_wether({})")
@@ -415,7 +421,7 @@ async def test_a_stream_that_has_said_something_ends_with_its_invalid_call(
     assert [each["name"] for each in message.invalid_tool_calls] == ["get_wether"]
 
 
-def test_an_invalid_call_and_its_reason_are_told_in_the_next_turn(
+def test_an_invalid_call_and_its_reason_are_sent_in_the_next_turn(
     emulator: Emulator, gemma: ChatGemini
 ) -> None:
     emulator.reply(f'{OSLO}\nTOOL_CALL: get_weather({{"town": "Rome"}})')
@@ -435,7 +441,7 @@ def test_an_invalid_call_and_its_reason_are_told_in_the_next_turn(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_an_answer_of_leaked_tokens_alone_is_empty(
+async def test_a_response_of_leaked_tokens_is_empty(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     emulator.reply("<end_of_turn>")
@@ -445,7 +451,7 @@ async def test_an_answer_of_leaked_tokens_alone_is_empty(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_an_answer_that_was_cut_before_it_began_is_handed_over(
+async def test_a_response_that_is_truncated_before_it_starts_is_returned(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     emulator.reply(parts=[], finish_reason="MAX_TOKENS")
@@ -454,10 +460,10 @@ async def test_an_answer_that_was_cut_before_it_began_is_handed_over(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_call_of_the_api_that_nobody_declared_is_kept(
+async def test_a_native_call_of_an_undeclared_function_is_kept(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
-    """As on the native path: executors answer unknown names themselves."""
+    """As on the native path: executors report unknown names themselves."""
     emulator.reply(calls=[("get_weather", {"city": "Oslo"})], finish_reason="UNEXPECTED_TOOL_CALL")
     chat = make_model(tool_calling="prompted", max_retries=3)
     message = await ask(chat.bind_tools([get_weather]), way)
@@ -465,7 +471,7 @@ async def test_a_call_of_the_api_that_nobody_declared_is_kept(
     assert message.response_metadata["finish_reason"] == "UNEXPECTED_TOOL_CALL"
 
 
-def test_a_talk_without_tools_is_left_as_it_is(emulator: Emulator, gemma: ChatGemini) -> None:
+def test_a_conversation_without_tools_is_unchanged(emulator: Emulator, gemma: ChatGemini) -> None:
     emulator.reply(f"Write\n{OSLO}")
     message = gemma.invoke("How does it go?")
     assert message.content == f"Write\n{OSLO}"
@@ -491,7 +497,7 @@ def test_a_conversation_moves_from_gemini_to_gemma_and_back(
     assert answer.content == "Sunny in both."
     _, to_gemma, to_gemini = [each.body for each in emulator.requests]
     assert to_gemma["contents"] == [
-        user(told_in(gemma, get_weather), QUESTION),
+        user(prompt_of(gemma, get_weather), QUESTION),
         model(OSLO),
         user("TOOL_RESULT: get_weather #1\nSunny in Oslo\nEND_TOOL_RESULT\n"),
     ]
@@ -558,7 +564,7 @@ def test_broken_histories_are_repaired_by_the_same_rules_and_reported(gemma: Cha
         gemma.preview(history, on_broken_history="raise")
 
 
-def test_pictures_of_results_are_sent_inside_them(gemma: ChatGemini) -> None:
+def test_images_of_results_are_sent_inside_them(gemma: ChatGemini) -> None:
     picture: Any = {"type": "image", "base64": "AAAA", "mime_type": "image/png"}
     seen: Any = {"name": "get_weather", "args": {"city": "Oslo"}, "id": "1"}
     history = [
@@ -629,21 +635,21 @@ def test_json_output_with_prompted_tools_is_rejected(make_model: MakeModel, name
 # Looking inside
 
 
-def test_prompt_answer_and_calls_are_logged_for_debugging(
+def test_prompt_response_and_calls_are_logged_at_debug_level(
     emulator: Emulator, gemma: ChatGemini, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="langchain_gemini_tools")
     emulator.reply(f"Well.\n{OSLO}\nTOOL_CALL: now({{}})")
     gemma.bind_tools([get_weather]).invoke("Weather?")
     logged = [each.getMessage() for each in caplog.records if "prompted" in each.name]
-    prompt = told_in(gemma, get_weather)["text"]
+    prompt = prompt_of(gemma, get_weather)["text"]
     assert logged[0] == f"Prompt, user:\n{prompt}\nWeather?"
     assert logged[1] == f"Response text:\nWell.\n{OSLO}\nTOOL_CALL: now({{}})"
     assert logged[2] == 'Tool call get_weather({"city": "Oslo"}), valid'
     assert logged[3].startswith("Tool call now(unusable call]: now({})), invalid: There is no")
 
 
-def test_what_is_asked_once_more_is_logged_for_debugging_too(
+def test_the_second_request_is_logged_at_debug_level(
     emulator: Emulator, make_model: MakeModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="langchain_gemini_tools")

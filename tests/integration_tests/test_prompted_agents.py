@@ -1,4 +1,4 @@
-"""The three executors, and every way of calling, on a model that calls tools by prompt.
+"""The three executors, and every way of calling, with prompted tools.
 
 The agent above cannot tell the difference: the same messages, the same steps, the same end.
 """
@@ -18,7 +18,7 @@ from langgraph.prebuilt import create_react_agent
 from pydantic import BaseModel
 
 from tests.integration_tests.play import get_weather, model, user
-from tests.integration_tests.test_prompted import told_in
+from tests.integration_tests.test_prompted import prompt_of
 from tests.integration_tests.test_ways_agree import WAYS
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _play_two_steps(emulator: Emulator) -> None:
 
 def _two_steps(chat: ChatGemini) -> list[Any]:
     """The contents of the three requests of the play above."""
-    asked = [user(told_in(chat, get_weather), QUESTION)]
+    asked = [user(prompt_of(chat, get_weather), QUESTION)]
     first = [
         *asked,
         model(f"{OSLO}\n{ROME}"),
@@ -103,7 +103,7 @@ def test_an_agent_goes_through_its_steps(emulator: Emulator, gemma: ChatGemini, 
 
 
 @AGENTS
-async def test_an_agent_streams_its_words_and_sends_the_same(
+async def test_an_agent_that_streams_sends_the_same(
     emulator: Emulator, gemma: ChatGemini, build: Any
 ) -> None:
     _play_two_steps(emulator)
@@ -131,7 +131,7 @@ def test_classic_executors_answer_with_text(
     assert _sent(emulator) == _two_steps(gemma)
 
 
-def test_a_tool_that_fails_is_told_as_failed(emulator: Emulator, gemma: ChatGemini) -> None:
+def test_a_tool_error_is_reported_as_failed(emulator: Emulator, gemma: ChatGemini) -> None:
     def fail(city: str) -> str:
         raise ToolException(f"No station in {city}.")
 
@@ -147,8 +147,8 @@ def test_a_tool_that_fails_is_told_as_failed(emulator: Emulator, gemma: ChatGemi
     )
 
 
-def test_an_agent_goes_on_beside_an_invalid_call(emulator: Emulator, gemma: ChatGemini) -> None:
-    """`create_agent` answers invalid calls itself; the model is told our reason as well."""
+def test_an_agent_continues_after_an_invalid_call(emulator: Emulator, gemma: ChatGemini) -> None:
+    """`create_agent` reports invalid calls itself; the model also gets our reason."""
     emulator.reply(f"{OSLO}\nTOOL_CALL: get_wether({{}})")
     emulator.reply("Sunny.")
     agent: Any = create_agent(gemma, tools=[get_weather])
@@ -161,18 +161,20 @@ def test_an_agent_goes_on_beside_an_invalid_call(emulator: Emulator, gemma: Chat
     assert "could not be executed" in told
 
 
-def test_an_agent_answers_in_a_form_by_a_tool(emulator: Emulator, gemma: ChatGemini) -> None:
+def test_an_agent_returns_structured_output_by_a_tool(
+    emulator: Emulator, gemma: ChatGemini
+) -> None:
     emulator.reply(OSLO)
     emulator.reply('TOOL_CALL: Report({"city": "Oslo"})')
     agent: Any = create_agent(gemma, tools=[get_weather], response_format=Report)
     state = agent.invoke({"messages": [HumanMessage(QUESTION)]})
     assert state["structured_response"] == Report(city="Oslo")
-    told = told_in(gemma, get_weather, Report, tool_choice="any")
+    told = prompt_of(gemma, get_weather, Report, tool_choice="any")
     assert all(contents[0]["parts"][0] == told for contents in _sent(emulator))
 
 
 def test_an_agent_works_without_a_script(gemma: ChatGemini) -> None:
-    """The rule-based Gemma reads the prompt and answers as it was told to."""
+    """The rule-based Gemma parses the prompt and follows it."""
     strategy: Any = ToolStrategy(Report)
     agent: Any = create_agent(gemma, tools=[get_weather], response_format=strategy)
     state = agent.invoke({"messages": "What is the weather in Oslo?"})

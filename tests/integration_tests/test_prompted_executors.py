@@ -1,4 +1,4 @@
-"""Graphs, teams and middleware on a model that calls tools by prompt, step by step as sent."""
+"""Graphs, teams and middleware with prompted tools, step by step as sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from langgraph_supervisor import create_supervisor
 
 from langchain_gemini_tools import ToolLoop
 from tests.integration_tests.play import get_weather, model, user
-from tests.integration_tests.test_prompted import told_in, told_later_in
+from tests.integration_tests.test_prompted import prompt_of, second_prompt_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ def _script(emulator: Emulator) -> None:
 
 def _both_steps(chat: ChatGemini) -> list[Any]:
     """The contents of the two requests of the script above."""
-    asked = user(told_in(chat, get_weather), QUESTION)
+    asked = user(prompt_of(chat, get_weather), QUESTION)
     called = model(f"Let me look.\n\n{OSLO}\n{ROME}")
     return [
         [asked],
@@ -96,9 +96,7 @@ def _graph(chat: Any, saver: Any) -> Any:
     return graph.compile(checkpointer=saver, interrupt_before=["tools"])
 
 
-def test_a_graph_that_was_stored_goes_on(
-    emulator: Emulator, gemma: ChatGemini, tmp_path: Path
-) -> None:
+def test_a_stored_graph_continues(emulator: Emulator, gemma: ChatGemini, tmp_path: Path) -> None:
     _script(emulator)
     database = str(tmp_path / "checkpoints.db")
     with SqliteSaver.from_conn_string(database) as saver:
@@ -109,7 +107,7 @@ def test_a_graph_that_was_stored_goes_on(
     assert _sent(emulator) == _both_steps(gemma)
 
 
-async def test_a_graph_that_was_stored_goes_on_in_async_code(
+async def test_a_stored_graph_continues_in_async_code(
     emulator: Emulator, gemma: ChatGemini, tmp_path: Path
 ) -> None:
     _script(emulator)
@@ -133,10 +131,10 @@ def test_a_graph_that_streams_tokens_sends_the_same(emulator: Emulator, gemma: C
     assert _sent(emulator) == _both_steps(gemma)
 
 
-def test_a_person_may_change_one_call_and_refuse_another(
+def test_a_person_may_edit_one_call_and_reject_another(
     emulator: Emulator, gemma: ChatGemini
 ) -> None:
-    """What the model is told it called is what was run."""
+    """The model sees the calls that were executed."""
     emulator.reply(f"{OSLO}\n{ROME}")
     emulator.reply("Sunny in Lima.")
     agent: Any = create_agent(
@@ -159,7 +157,7 @@ def test_a_person_may_change_one_call_and_refuse_another(
     assert "Not Rome." in second["text"]
 
 
-async def test_limits_and_retries_are_answered_in_their_place(
+async def test_limits_and_retries_are_reported_in_order(
     emulator: Emulator, gemma: ChatGemini
 ) -> None:
     tries: list[str] = []
@@ -184,7 +182,7 @@ async def test_limits_and_retries_are_answered_in_their_place(
     )
 
 
-def test_a_summary_stands_for_the_turns_before(emulator: Emulator, gemma: ChatGemini) -> None:
+def test_a_summary_replaces_earlier_turns(emulator: Emulator, gemma: ChatGemini) -> None:
     emulator.reply(OSLO)
     emulator.reply("Sunny.")
     emulator.reply("They talked about Oslo.")
@@ -196,7 +194,7 @@ def test_a_summary_stands_for_the_turns_before(emulator: Emulator, gemma: ChatGe
     )
     agent.invoke({"messages": [HumanMessage("Weather in Oslo?")]}, THREAD)
     state = agent.invoke({"messages": [HumanMessage("And Rome?")]}, THREAD)
-    asked = user(told_in(gemma, get_weather), state["messages"][0].text, "And Rome?")
+    asked = user(prompt_of(gemma, get_weather), state["messages"][0].text, "And Rome?")
     assert _sent(emulator)[3:] == [
         [asked],
         [asked, model(ROME), user(_result(1, "Sunny in Rome"))],
@@ -204,7 +202,7 @@ def test_a_summary_stands_for_the_turns_before(emulator: Emulator, gemma: ChatGe
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
-async def test_a_supervisor_hands_over_and_gets_the_answer_back(
+async def test_a_supervisor_hands_over_and_gets_the_result_back(
     emulator: Emulator, gemma: ChatGemini, way: str
 ) -> None:
     handover = "TOOL_CALL: transfer_to_weather({})"
@@ -222,7 +220,7 @@ async def test_a_supervisor_hands_over_and_gets_the_answer_back(
     sent = _sent(emulator)
     transferred = _result(1, "Successfully transferred to weather", tool="transfer_to_weather")
     at_work = [
-        user(told_in(gemma, get_weather), QUESTION),
+        user(prompt_of(gemma, get_weather), QUESTION),
         model(handover),
         user(transferred),
     ]
@@ -231,7 +229,7 @@ async def test_a_supervisor_hands_over_and_gets_the_answer_back(
     declared: Any = {"name": "transfer_to_weather", "description": "Ask agent 'weather' for help"}
     back = "Successfully transferred back to supervisor"
     assert sent[3] == [
-        user("Hand over.", told_later_in(gemma, declared), QUESTION),
+        user("Hand over.", second_prompt_of(gemma, declared), QUESTION),
         *at_work[1:],
         model(
             "Sunny in Oslo.",
@@ -242,9 +240,7 @@ async def test_a_supervisor_hands_over_and_gets_the_answer_back(
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
-async def test_the_loop_of_our_own_sends_the_same(
-    emulator: Emulator, gemma: ChatGemini, way: str
-) -> None:
+async def test_tool_loop_sends_the_same(emulator: Emulator, gemma: ChatGemini, way: str) -> None:
     _script(emulator)
     loop = ToolLoop(gemma, [get_weather])
     if way == "stream":

@@ -1,4 +1,4 @@
-"""A Gemma that reads its tools from a prompt. What it reads is written by the package."""
+"""A Gemma that parses its tools from a prompt that the package wrote."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _answer(ask: Ask) -> str:
     return "".join(part["text"] for part in think(ask).parts)
 
 
-def test_tools_are_read_from_the_prompt_as_they_were_bound() -> None:
+def test_tools_are_parsed_from_the_prompt_as_they_were_bound() -> None:
     ask = read_prompted(_ask("Hi", Route))
     assert ask is not None
     [declaration] = ask.declarations
@@ -64,12 +64,12 @@ def test_tools_are_read_from_the_prompt_as_they_were_bound() -> None:
         ("none", "Hello! How can I help you today? You said: Weather in Oslo and Rome?."),
     ],
 )
-def test_it_does_what_it_is_told_to(choice: Any, answer: str) -> None:
+def test_it_follows_the_choice(choice: Any, answer: str) -> None:
     ask = _ask("Weather in Oslo and Rome?", get_weather, now, tool_choice=choice)
     assert _answer(ask) == answer
 
 
-def test_calls_are_cut_as_text_is() -> None:
+def test_calls_are_truncated_like_text() -> None:
     ask = _ask("Weather in Oslo?", get_weather, config={"maxOutputTokens": 6})
     answer = think(ask)
     assert (answer.parts, answer.finish_reason) == (
@@ -78,5 +78,5 @@ def test_calls_are_cut_as_text_is() -> None:
     )
 
 
-def test_json_is_given_where_words_ask_for_it() -> None:
+def test_json_is_returned_if_the_prompt_asks_for_it() -> None:
     assert _answer(_ask("Route 66", response_schema=Stop)) == '{"place": "The place."}'

@@ -1,4 +1,4 @@
-"""The worked example of a prompt ends, and fits, also where a schema holds itself."""
+"""Descriptions, sample arguments and validation."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_each_argument_is_a_line(properties: Json, lines: list[str]) -> None:
     assert describe_parameters({"type": "object", "properties": properties}) == lines
 
 
-def test_a_schema_that_holds_itself_is_described_once_by_name() -> None:
+def test_a_recursive_schema_is_described_once_under_its_name() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}, "v": STRING}}
     schema = {
         "type": "object",
@@ -150,7 +150,7 @@ def test_a_schema_that_holds_itself_is_described_once_by_name() -> None:
     ]
 
 
-def test_keys_that_are_not_described_are_told() -> None:
+def test_required_keys_without_a_schema_are_listed() -> None:
     schema = {
         "type": "object",
         "required": ["mystery"],
@@ -224,7 +224,7 @@ LEAF = {"kind": "leaf", "tag": "<tag>"}
         (Pair, {"both": [{"both": [1, 1]}] * 2}),
     ],
 )
-def test_what_holds_itself_ends_as_soon_as_it_may(model: type[BaseModel], args: Any) -> None:
+def test_a_recursive_example_ends_as_soon_as_it_may(model: type[BaseModel], args: Any) -> None:
     schema = model.model_json_schema()
     if "$ref" in schema:  # the root of a tool's schema is an object itself
         schema |= schema["$defs"][model.__name__]
@@ -241,13 +241,13 @@ def test_a_schema_with_countless_values_makes_a_small_example() -> None:
     assert len(str(args)) < 20_000
 
 
-def test_no_limit_of_a_schema_makes_a_large_example() -> None:
+def test_large_limits_do_not_make_a_large_example() -> None:
     text = {"type": "string", "minLength": 10**12}
     schema = {"properties": {"x": {"type": "array", "items": text, "minItems": 10**12}}}
     assert sample_arguments(schema) == {"x": ["<text>".ljust(200, ".")] * 5}
 
 
-def test_what_cannot_end_has_no_example() -> None:
+def test_an_endless_schema_has_no_example() -> None:
     endless = {"type": "object", "properties": {"x": {"$ref": "#"}}, "required": ["x"]}
     assert sample_arguments(endless) == {}
 
@@ -292,11 +292,11 @@ SCHEMA: dict[str, Any] = {
     ],
     ids=["fits", "missing", "no coercion", "null", "two", "deep inside", "unknown"],
 )
-def test_what_does_not_fit_is_told_with_its_place(args: Any, misfit: str | None) -> None:
+def test_a_mismatch_is_explained_with_its_place(args: Any, misfit: str | None) -> None:
     assert find_mismatch(args, SCHEMA) == misfit
 
 
-def test_many_misfits_are_counted_and_long_ones_cut() -> None:
+def test_many_mismatches_are_counted_and_long_ones_shortened() -> None:
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
     told = find_mismatch({f"k{number}": "x" * 500 for number in range(9)}, schema)
     assert told is not None
@@ -304,17 +304,17 @@ def test_many_misfits_are_counted_and_long_ones_cut() -> None:
     assert len(told) < 1500
 
 
-def test_a_tool_without_a_schema_takes_nothing() -> None:
+def test_a_tool_without_a_schema_accepts_no_arguments() -> None:
     assert find_mismatch({}, None) is None
     assert find_mismatch({"a": 1}, None) == "It takes no arguments: 'a'."
 
 
 @pytest.mark.parametrize("schema", [{"type": 12}, {"$ref": "#/$defs/Gone"}])
-def test_a_schema_that_is_none_holds_nobody_back(schema: dict[str, Any]) -> None:
+def test_an_invalid_schema_rejects_nothing(schema: dict[str, Any]) -> None:
     assert find_mismatch({"a": 1}, schema) is None
 
 
-def test_a_pattern_of_another_language_holds_back_neither_it_nor_what_stands_beside_it() -> None:
+def test_a_pattern_in_another_dialect_is_skipped_and_other_keywords_are_checked() -> None:
     name = {"type": "string", "pattern": r"^\p{L}+$"}
     schema = {"type": "object", "properties": {"name": name}, "required": ["name"]}
     assert find_mismatch({"name": "Ada"}, schema) is None
@@ -322,11 +322,11 @@ def test_a_pattern_of_another_language_holds_back_neither_it_nor_what_stands_bes
     assert find_mismatch({}, schema) == "'name' is a required property."
 
 
-def test_a_pattern_that_can_be_read_is_checked() -> None:
+def test_a_valid_pattern_is_checked() -> None:
     schema = {"type": "object", "properties": {"name": {"pattern": "^[a-z]+$"}}}
     assert find_mismatch({"name": "Ada"}, schema) == "name: 'Ada' does not match '^[a-z]+$'."
 
 
 @pytest.mark.parametrize("schema", [{"multipleOf": 0.1}, {"type": "string"}])
-def test_a_number_beyond_all_bounds_is_left_to_the_tool(schema: dict[str, Any]) -> None:
+def test_a_number_too_large_to_check_is_left_to_the_tool(schema: dict[str, Any]) -> None:
     assert find_mismatch({"a": 10**5000}, {"properties": {"a": schema}}) is None

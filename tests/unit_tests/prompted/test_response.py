@@ -41,7 +41,7 @@ def read(text: str, tools: PromptedTools = TOOLS) -> AIMessage:
 
 
 def seen(message: AIMessage) -> Json:
-    """What a user sees, ids apart."""
+    """What a user sees, without ids."""
     reasons = message.additional_kwargs.get(REASONS, {})
     return {
         "content": message.content,
@@ -105,7 +105,7 @@ def test_a_declared_tool_that_is_not_allowed_now_is_not_called() -> None:
     assert invalid["error"] == "get_weather may not be called now. You may call: now."
 
 
-def test_where_no_call_is_wanted_text_stays_text() -> None:
+def test_with_the_choice_none_text_stays_text() -> None:
     message = read(f"I would write\n{OSLO}", PromptedTools(TOOLS.schemas, Choice("NONE")))
     assert message.content == f"I would write\n{OSLO}"
     assert message.tool_calls == []
@@ -159,7 +159,7 @@ def test_arguments_nested_too_deep_are_an_invalid_call() -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_an_answer_fails_that_does_not_do_what_was_asked(
+def test_a_response_fails_if_it_is_not_what_was_requested(
     text: str, choice: Choice, failure: str | None
 ) -> None:
     _, calls = parse_message(AIMessage(text), PromptedTools(TOOLS.schemas, choice))
@@ -179,7 +179,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize("mode", ["AUTO", "ANY", "NONE"])
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_a_stream_adds_up_to_the_whole_wherever_it_is_cut(answer: str, mode: Any) -> None:
+def test_a_stream_adds_up_to_the_whole_wherever_it_is_split(answer: str, mode: Any) -> None:
     tools = PromptedTools(TOOLS.schemas, Choice(mode))
     whole = seen(read(answer, tools))
     for size in (1, 2, 3, 5, 8, 13):
@@ -191,7 +191,7 @@ def test_a_stream_adds_up_to_the_whole_wherever_it_is_cut(answer: str, mode: Any
         assert [index % 1000 for index in indices if index is not None] == list(range(len(indices)))
 
 
-def test_blocks_of_thoughts_stay_blocks_and_text_in_blocks_is_read() -> None:
+def test_thought_blocks_stay_blocks_and_text_blocks_are_parsed() -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "index": "lc_part_1"}
     text = {"type": "text", "text": f"Well.\n{OSLO}", "index": "lc_part_2"}
     message, _ = parse_message(AIMessage([thought, text]), TOOLS)
@@ -202,7 +202,7 @@ def test_blocks_of_thoughts_stay_blocks_and_text_in_blocks_is_read() -> None:
     assert merged.content == message.content
 
 
-def test_a_call_that_was_made_without_text_is_kept() -> None:
+def test_a_native_function_call_is_kept() -> None:
     reader = ChunkParser(TOOLS)
     call: Any = {"name": "f", "args": "{}", "id": "1", "index": 0, "type": "tool_call_chunk"}
     chunks = reader.feed(AIMessageChunk(content=f"{OSLO}\n", tool_call_chunks=[call]))
@@ -210,7 +210,7 @@ def test_a_call_that_was_made_without_text_is_kept() -> None:
     assert [each["name"] for each in merged.tool_calls] == ["get_weather", "f"]
 
 
-def test_text_flows_and_where_a_call_is_demanded_it_waits_for_the_call() -> None:
+def test_text_streams_unless_a_required_call_is_still_missing() -> None:
     pieces = ["Let me ", "see.", f"\n{OSLO}\n", "Done."]
 
     def shown(choice: Choice) -> list[str]:
@@ -228,7 +228,7 @@ def _stream(pieces: list[Any], tools: PromptedTools) -> list[AIMessageChunk]:
 
 
 @pytest.mark.parametrize("name", ["get_weather", "nothing"])
-def test_a_model_that_repeats_its_call_is_read_in_step_with_its_length(name: str) -> None:
+def test_a_model_that_repeats_its_call_is_parsed_in_linear_time(name: str) -> None:
     def steps(count: int) -> int:
         made = 0
 
@@ -266,7 +266,7 @@ CALLS = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(CALLS, st.text(string.ascii_letters + " .,", max_size=20))
-def test_any_tools_and_any_arguments_survive_being_written_and_read(
+def test_any_tools_and_any_arguments_survive_a_round_trip(
     calls: list[tuple[str, Json]], text: str
 ) -> None:
     written = AIMessage(
@@ -332,7 +332,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("answer", "expected"), CASES.values(), ids=CASES)
-def test_a_fence_around_json_is_taken_off_wherever_it_is_cut(answer: str, expected: str) -> None:
+def test_a_fence_around_json_is_removed_wherever_it_is_split(answer: str, expected: str) -> None:
     for first in range(len(answer) + 1):
         for second in range(first, len(answer) + 1):
             text = FenceRemover()

@@ -1,4 +1,4 @@
-"""The answers in `tests/data/text_calls`, each with the pieces that it consists of."""
+"""The responses in `tests/data/text_calls`, each with the expected pieces."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FOLDER = Path(__file__).parents[3] / "data" / "text_calls"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One answer of a model. `pieces` is what a reader expects of it."""
+class ModelResponse:
+    """One response of a model, with the pieces that a human reader expects."""
 
     id: str
     tools: list[str]
@@ -24,10 +24,10 @@ class Answer:
     pieces: list[dict[str, Any]]
 
 
-def _load(path: Path) -> list[Answer]:
+def _load(path: Path) -> list[ModelResponse]:
     book = yaml.safe_load(path.read_text(encoding="utf-8"))
     return [
-        Answer(
+        ModelResponse(
             id=f"{path.stem}/{entry['id']}",
             tools=entry.get("tools", book["tools"]),
             text=entry["answer"],
@@ -37,11 +37,11 @@ def _load(path: Path) -> list[Answer]:
     ]
 
 
-ANSWERS = [answer for path in sorted(FOLDER.glob("*.yaml")) for answer in _load(path)]
+RESPONSES = [response for path in sorted(FOLDER.glob("*.yaml")) for response in _load(path)]
 
 
 def show(piece: Piece, wanted: dict[str, Any]) -> dict[str, Any]:
-    """A piece as the corpus writes it; of a reason, the words that are wanted and there."""
+    """A piece in the notation of the corpus; of a reason, the expected words that it contains."""
     if isinstance(piece, str):
         return {"text": piece}
     if not isinstance(piece, BrokenToolCall):
@@ -51,7 +51,7 @@ def show(piece: Piece, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_pieces(texts: list[str], tools: list[str]) -> list[Piece]:
-    """What a parser makes of an answer that arrives in these pieces."""
+    """Parse a response that arrives in these chunks."""
     parser = ToolCallParser(tools)
     pieces = [piece for text in texts for piece in parser.feed(text)]
     return join_texts([*pieces, *parser.finish()])

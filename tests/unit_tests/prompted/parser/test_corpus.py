@@ -1,4 +1,4 @@
-"""Answers in the shapes that real models produce; the share that comes out right is printed."""
+"""Responses in the forms that real models write; the share that is parsed correctly is printed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from langchain_gemini_tools.prompted.parser.scanner import parse_text
 from tests.scores import ScoreBoard
-from tests.unit_tests.prompted.parser.corpus import ANSWERS, Answer, parse_pieces, show
+from tests.unit_tests.prompted.parser.corpus import RESPONSES, ModelResponse, parse_pieces, show
 
-each_answer = pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.id)
+each_response = pytest.mark.parametrize("response", RESPONSES, ids=lambda response: response.id)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -17,30 +17,32 @@ def score(request: pytest.FixtureRequest) -> None:
         request.config.pluginmanager.register(ScoreBoard("text calls", request), "text calls")
 
 
-def test_every_answer_has_a_name_of_its_own() -> None:
-    assert len({answer.id for answer in ANSWERS}) == len(ANSWERS) >= 180
+def test_every_response_has_a_unique_id() -> None:
+    assert len({response.id for response in RESPONSES}) == len(RESPONSES) >= 180
 
 
-@each_answer
-def test_an_answer_consists_of_the_expected_pieces(answer: Answer) -> None:
-    found = parse_text(answer.text, answer.tools)
-    wanted = [*answer.pieces, *[{}] * len(found)]
-    assert [show(piece, want) for piece, want in zip(found, wanted, strict=False)] == answer.pieces
+@each_response
+def test_a_response_has_the_expected_pieces(response: ModelResponse) -> None:
+    found = parse_text(response.text, response.tools)
+    wanted = [*response.pieces, *[{}] * len(found)]
+    assert [
+        show(piece, want) for piece, want in zip(found, wanted, strict=False)
+    ] == response.pieces
 
 
-@each_answer
-def test_where_the_text_is_cut_makes_no_difference(answer: Answer) -> None:
-    whole = parse_text(answer.text, answer.tools)
-    for cut in range(len(answer.text) + 1):
-        halves = [answer.text[:cut], answer.text[cut:]]
-        assert parse_pieces(halves, answer.tools) == whole
-    assert parse_pieces(list(answer.text), answer.tools) == whole
+@each_response
+def test_where_the_text_is_split_makes_no_difference(response: ModelResponse) -> None:
+    whole = parse_text(response.text, response.tools)
+    for cut in range(len(response.text) + 1):
+        halves = [response.text[:cut], response.text[cut:]]
+        assert parse_pieces(halves, response.tools) == whole
+    assert parse_pieces(list(response.text), response.tools) == whole
 
 
 def test_a_call_keeps_its_text_as_the_model_wrote_it() -> None:
-    for answer in ANSWERS:
+    for response in RESPONSES:
         at = 0
-        for piece in parse_text(answer.text, answer.tools):
+        for piece in parse_text(response.text, response.tools):
             if not isinstance(piece, str):
                 assert piece.text
-                at = answer.text.index(piece.text, at) + len(piece.text)
+                at = response.text.index(piece.text, at) + len(piece.text)

@@ -1,4 +1,4 @@
-"""What holds for any text: wherever it is cut, whatever it is made of."""
+"""Properties of the parser for any text, wherever it is split."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from langchain_gemini_tools.prompted.parser import spellings
 from langchain_gemini_tools.prompted.parser.output import ParsedToolCall
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser, parse_text
-from tests.unit_tests.prompted.parser.corpus import ANSWERS, parse_pieces
+from tests.unit_tests.prompted.parser.corpus import RESPONSES, parse_pieces
 from tests.unit_tests.prompted.parser.test_values import values
 
 TOOLS = ["get_weather", "get", "add", "search"]
@@ -58,10 +58,10 @@ FRAGMENTS = [
         "**",
     ),
 ]
-"""What the protocol, and everything around it, is made of."""
+"""The fragments of the protocol and of the text around it."""
 
 adversarial = st.lists(st.sampled_from(FRAGMENTS), max_size=20).map("".join)
-anything = adversarial | st.text(max_size=60) | st.sampled_from([each.text for each in ANSWERS])
+anything = adversarial | st.text(max_size=60) | st.sampled_from([each.text for each in RESPONSES])
 
 NOISE = [
     *(
@@ -76,7 +76,7 @@ NOISE = [
     *("json", "tool_code", '{"tool_calls":[', *spellings.TAGS, *spellings.TOKENS),
     *"`~,;*-+#_.()[]{}0123456789",
 ]
-"""What may be missing from the pieces, with white space left out."""
+"""What the pieces may leave out, besides white space."""
 
 
 def _without_space(text: str) -> str:
@@ -106,7 +106,7 @@ def _is_preserved(text: str, pieces: list[str]) -> bool:
 
 @given(anything, st.lists(st.integers(0, 200), max_size=6))
 @settings(max_examples=150, deadline=None)
-def test_where_the_text_is_cut_makes_no_difference(text: str, cuts: list[int]) -> None:
+def test_where_the_text_is_split_makes_no_difference(text: str, cuts: list[int]) -> None:
     borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     parts = [text[start:end] for start, end in pairwise(borders)]
     whole = parse_text(text, TOOLS)
@@ -162,12 +162,12 @@ arguments = st.dictionaries(
 
 @given(names, arguments, st.booleans())
 @settings(max_examples=100, deadline=None)
-def test_any_call_in_the_protocol_is_read_back(
+def test_any_call_in_the_protocol_survives_a_round_trip(
     name: str, args: dict[str, Any], is_ascii: bool
 ) -> None:
     call = f"{name}({json.dumps(args, ensure_ascii=is_ascii)})"
-    answer = f"Before.\nTOOL_CALL: {call}\nAfter."
-    assert parse_text(answer, [name, "other"]) == [
+    response = f"Before.\nTOOL_CALL: {call}\nAfter."
+    assert parse_text(response, [name, "other"]) == [
         "Before.",
         ParsedToolCall(name, args, call),
         "\nAfter.",
@@ -176,7 +176,7 @@ def test_any_call_in_the_protocol_is_read_back(
 
 @given(st.lists(st.tuples(st.sampled_from(TOOLS), arguments), min_size=1, max_size=4))
 @settings(max_examples=40, deadline=None)
-def test_any_calls_in_other_notations_are_read_back(
+def test_any_calls_in_other_notations_survive_a_round_trip(
     calls: list[tuple[str, dict[str, Any]]],
 ) -> None:
     objects = [{"name": name, "arguments": args} for name, args in calls]
@@ -184,7 +184,7 @@ def test_any_calls_in_other_notations_are_read_back(
         {"id": "1", "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
         for name, args in calls
     ]
-    for answer in (
+    for response in (
         json.dumps(objects),
         repr(objects),
         "```json\n" + json.dumps(objects, indent=2) + "\n```",
@@ -192,6 +192,6 @@ def test_any_calls_in_other_notations_are_read_back(
         json.dumps({"tool_calls": nested}),
         "<tool_call>" + "</tool_call>\n<tool_call>".join(map(json.dumps, objects)) + "</tool_call>",
     ):
-        pieces = parse_text(answer, TOOLS)
+        pieces = parse_text(response, TOOLS)
         assert [(p.name, p.args) for p in pieces if isinstance(p, ParsedToolCall)] == calls
         assert len(pieces) == len(calls)

@@ -9,21 +9,21 @@ TOOLS = ["get_weather", "search", "get_time"]
 
 
 def feed_all(text: str) -> list[list[Piece]]:
-    """What each character of a text brings out, and last what the end does."""
+    """The pieces after each character of a text, and last those after its end."""
     parser = ToolCallParser(TOOLS)
     return [*(parser.feed(char) for char in text), parser.finish()]
 
 
-def test_a_call_is_told_from_the_text_around_it() -> None:
-    answer = 'Let me see.\n\nTOOL_CALL: get_weather({"city": "Paris"})\n\nOne moment.'
-    assert parse_text(answer, TOOLS) == [
+def test_a_call_is_separated_from_the_text_around_it() -> None:
+    response = 'Let me see.\n\nTOOL_CALL: get_weather({"city": "Paris"})\n\nOne moment.'
+    assert parse_text(response, TOOLS) == [
         "Let me see.",
         ParsedToolCall("get_weather", {"city": "Paris"}, 'get_weather({"city": "Paris"})'),
         "\n\nOne moment.",
     ]
 
 
-def test_an_undeclared_name_is_answered_with_the_declared_ones() -> None:
+def test_an_undeclared_name_is_reported_with_the_declared_ones() -> None:
     assert parse_text('TOOL_CALL: serch({"query": "cats"})', TOOLS) == [
         BrokenToolCall(
             name="serch",
@@ -34,7 +34,7 @@ def test_an_undeclared_name_is_answered_with_the_declared_ones() -> None:
     ]
 
 
-def test_unreadable_arguments_are_answered_with_the_format() -> None:
+def test_unreadable_arguments_are_reported_with_the_format() -> None:
     assert parse_text('TOOL_CALL: search({"query": cats})', TOOLS) == [
         BrokenToolCall(
             name="search",
@@ -59,26 +59,26 @@ def test_a_call_that_is_cut_off_is_never_completed() -> None:
     ]
 
 
-def test_a_reason_lists_no_more_names_than_can_be_read() -> None:
+def test_a_reason_lists_a_limited_number_of_names() -> None:
     (broken,) = parse_text("TOOL_CALL: nope()", [f"tool_{number}" for number in range(100)])
     assert isinstance(broken, BrokenToolCall)
     assert "tool_29 and 70 more. " in broken.reason
 
 
-def test_a_call_is_certain_at_its_closing_parenthesis() -> None:
+def test_a_call_is_final_at_its_closing_parenthesis() -> None:
     *_, at_parenthesis, at_end = feed_all("TOOL_CALL: get_time()")
     assert at_parenthesis == [ParsedToolCall("get_time", {}, "get_time()")]
     assert at_end == []
 
 
-def test_a_call_without_marker_is_certain_at_the_end_of_its_line() -> None:
+def test_a_call_without_marker_is_final_at_the_end_of_its_line() -> None:
     *_, at_parenthesis, at_line_break, at_end = feed_all("get_time()\n")
     assert at_parenthesis == []
     assert at_line_break == [ParsedToolCall("get_time", {}, "get_time()")]
     assert at_end == []
 
 
-def test_prose_flows_out_word_by_word() -> None:
+def test_prose_streams_word_by_word() -> None:
     parser = ToolCallParser(TOOLS)
     assert parser.feed("The weather") == ["The weather"]
     assert parser.feed(" in Paris") == [" in Paris"]
@@ -98,7 +98,7 @@ def test_prose_flows_out_word_by_word() -> None:
         ("Tool cal", "ibration"),
     ],
 )
-def test_what_may_begin_a_call_is_held_until_it_does_not(held: str, rest: str) -> None:
+def test_text_that_may_start_a_call_is_held_back_until_it_does_not(held: str, rest: str) -> None:
     parser = ToolCallParser(TOOLS)
     assert parser.feed(held) == []
     assert parser.feed(rest) == [held + rest]
@@ -115,20 +115,20 @@ def test_what_may_begin_a_call_is_held_until_it_does_not(held: str, rest: str) -
         ("```yaml", "\n"),
     ],
 )
-def test_other_json_and_code_flow_out_as_soon_as_they_are_known(held: str, rest: str) -> None:
+def test_other_json_and_code_stream_as_soon_as_they_are_recognised(held: str, rest: str) -> None:
     parser = ToolCallParser(TOOLS)
     pieces = [*parser.feed(held), *parser.feed(rest)]
     assert "".join(str(piece) for piece in pieces) == (held + rest).rstrip()
 
 
-def test_a_text_fence_flows_out_line_by_line() -> None:
+def test_a_text_fence_streams_line_by_line() -> None:
     parser = ToolCallParser(TOOLS)
     assert parser.feed("```python\nx = 1\n") == ["```python\nx = 1"]
     assert parser.feed("TOOL_CALL: get_time()") == ["\nTOOL_CALL: get_time()"]
     assert parser.feed("\n```\n") == ["\n```"]
 
 
-def test_feeding_nothing_brings_nothing() -> None:
+def test_feeding_an_empty_text_returns_nothing() -> None:
     parser = ToolCallParser(TOOLS)
     assert [parser.feed(""), parser.feed("b"), parser.feed(""), parser.finish()] == [
         [],
@@ -156,7 +156,7 @@ def test_brackets_without_marker_are_text(opener: str) -> None:
     assert parse_text(opener * 20_000, TOOLS) == [opener * 20_000]
 
 
-def test_arguments_are_nested_as_deep_as_json_tools_can_follow() -> None:
+def test_the_nesting_of_arguments_is_limited() -> None:
     def call(depth: int) -> str:
         return 'TOOL_CALL: search({"query": ' + "[" * depth + "]" * depth + "})"
 
@@ -167,18 +167,18 @@ def test_arguments_are_nested_as_deep_as_json_tools_can_follow() -> None:
     assert "nested deeper than 100 levels" in too_deep.reason
 
 
-def test_a_long_number_is_refused_and_not_computed() -> None:
+def test_a_long_number_is_rejected_and_not_computed() -> None:
     (broken,) = parse_text('TOOL_CALL: search({"limit": ' + "9" * 100_000 + "})", TOOLS)
     assert isinstance(broken, BrokenToolCall)
     assert "is too long; write it as text" in broken.reason
     assert len(broken.reason) < 400
 
 
-def test_half_a_character_in_prose_passes_through() -> None:
+def test_a_lone_surrogate_in_prose_is_unchanged() -> None:
     assert parse_text("a \ud83d b", TOOLS) == ["a \ud83d b"]
 
 
-def test_a_name_may_hold_any_character() -> None:
+def test_a_name_may_contain_any_character() -> None:
     assert parse_text('TOOL_CALL: mon outil ({"é": 1})', ["mon outil "]) == [
         ParsedToolCall("mon outil ", {"é": 1}, 'mon outil ({"é": 1})')
     ]

@@ -25,7 +25,7 @@ values = st.recursive(
 
 @given(values, st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_what_json_writes_is_read_as_json_reads_it(value: Any, is_ascii: bool) -> None:
+def test_json_is_parsed_as_json(value: Any, is_ascii: bool) -> None:
     written = json.dumps(value, ensure_ascii=is_ascii)
     assert repr(parse_whole(written)) == repr(json.loads(written))
     assert repr(parse_whole(json.dumps(value, indent=2))) == repr(json.loads(written))
@@ -33,7 +33,7 @@ def test_what_json_writes_is_read_as_json_reads_it(value: Any, is_ascii: bool) -
 
 @given(values)
 @settings(max_examples=150, deadline=None)
-def test_what_python_writes_is_read_as_python_reads_it(value: Any) -> None:
+def test_python_literals_are_parsed_as_python(value: Any) -> None:
     assert repr(parse_whole(repr(value))) == repr(value)
 
 
@@ -49,7 +49,7 @@ def test_what_python_writes_is_read_as_python_reads_it(value: Any) -> None:
         ("{a-b: 1, $c = 2}", {"a-b": 1, "$c": 2}),
     ],
 )
-def test_other_spellings_are_read_as_they_are_meant(written: str, value: Any) -> None:
+def test_other_spellings_are_parsed_as_intended(written: str, value: Any) -> None:
     assert repr(parse_whole(written)) == repr(value)
 
 
@@ -72,7 +72,7 @@ def test_other_spellings_are_read_as_they_are_meant(written: str, value: Any) ->
         ("{a}", "a colon is missing after 'a'"),
     ],
 )
-def test_what_is_wrong_is_said(written: str, complaint: str) -> None:
+def test_an_error_explains_what_is_wrong(written: str, complaint: str) -> None:
     with pytest.raises(UnreadableError) as refused:
         parse_whole(written)
     assert str(refused.value) == complaint
