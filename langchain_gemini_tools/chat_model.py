@@ -387,7 +387,7 @@ class ChatGemini(GeminiOptions):
     def _report_findings(self, invocation: Invocation) -> None:
         findings = find_problems(
             invocation.tools,
-            invocation.capabilities.by_prompt()
+            invocation.capabilities.prompted()
             if invocation.is_prompted
             else invocation.capabilities,
             by_prompt=invocation.is_prompted,

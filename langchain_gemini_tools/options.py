@@ -391,9 +391,9 @@ class GeminiOptions(BaseChatModel):
         capabilities = capabilities_of(self.model_family or model)
         is_prompted = _is_prompted(given["tool_calling"], capabilities)
         tools, choice = _resolve_tools(
-            given, capabilities.by_prompt() if is_prompted else capabilities
+            given, capabilities.prompted() if is_prompted else capabilities
         )
-        best: SchemaForm = "json_schema" if capabilities.takes_json_schema else "openapi"
+        best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
         retries, on_malformed = given["max_retries"], given["on_malformed"]
         max_retries = self.max_retries if retries is None else retries
         retries_with_feedback = on_malformed == "retry" and max_retries > 0
@@ -447,7 +447,7 @@ class GeminiOptions(BaseChatModel):
         way = every.get("tool_calling", self.tool_calling)
         called = capabilities_of(self.model_family or every.get("model") or self.model)
         family = self.model_family or self.model
-        profile = profile_of(family, by_prompt=_is_prompted(way, called))
+        profile = profile_of(family, is_prompted=_is_prompted(way, called))
         return cast("ModelProfile", OwnProfile(profile))
 
     # The client

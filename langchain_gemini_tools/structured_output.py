@@ -117,7 +117,8 @@ def _whole_message(answer: Generation) -> Generation:
 
 
 def _missing_call(tool_name: str, answer: Generation) -> OutputParserException:
-    said = f"The answer ended with {_ending(answer) or 'STOP'} and without a call of {tool_name!r}"
+    reason = _ending(answer) or "no finish reason"
+    said = f"The answer ended with {reason} and without a call of {tool_name!r}"
     for call in getattr(getattr(answer, "message", None), "invalid_tool_calls", ()):
         reason = call.get("error") or "the arguments are no JSON object"
         said += f"; its call of {call.get('name') or 'nothing'!r} is invalid: {reason}"
@@ -175,7 +176,7 @@ def _check_whole(answer: Generation, *, partial: bool) -> None:
     try:
         parse_json_markdown(answer.text.strip(), parser=_parse_first)
     except ValueError:
-        reason = _ending(answer) or "STOP"
+        reason = _ending(answer) or "no finish reason"
         text = f"The answer ended with {reason} before its JSON did: {answer.text}"
         raise OutputParserException(text, llm_output=answer.text) from None
 

@@ -1,9 +1,18 @@
-"""The types of content blocks, whoever's dialect they are from.
+"""Types of content blocks in all dialects, and accessors for any block.
 
-Tuples, because whatever stands in a block's `type`, a list even, can be looked for in them.
+The types are tuples rather than sets because a block's `type` may be anything, even a list, which
+cannot be looked up in a set.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Block = dict[str, Any]
+Content = str | list[str | Block]
 
 TEXTS = ("text", "input_text", "output_text")
 THOUGHTS = ("thinking", "reasoning", "redacted_thinking", "reasoning_content")
@@ -12,10 +21,30 @@ CALLS = (
     *("tool_use", "input_json_delta"),  # Anthropic
     "function_call",  # OpenAI
 )
-"""They repeat what `tool_calls` holds."""
+"""Tool calls, which `AIMessage.tool_calls` repeats."""
 MEDIA = (
     *("image", "audio", "video", "file", "text-plain"),  # LangChain v1 and v0
     *("image_url", "input_image", "input_audio", "input_file"),  # OpenAI
     "document",  # Anthropic
     *("media", "file_data"),  # langchain-google-genai, and core's translator for Gemini
 )
+
+GEMINI_PART = "gemini_part"
+"""A part of a response that LangChain has no block for, unchanged in the block's `part`."""
+
+
+def blocks_of(content: Content) -> list[str | Block]:
+    """Return the content of a message as a list; a string is its only block."""
+    return [content] if isinstance(content, str) else content
+
+
+def type_of(block: str | Mapping[str, Any]) -> str:
+    """Return the type of a block; an empty string if it has none, or if that is not a string."""
+    kind = "text" if isinstance(block, str) else block.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def extras_of(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what LangChain keeps in a block beside its standard fields."""
+    extras = block.get("extras")
+    return extras if isinstance(extras, dict) else {}

@@ -1,6 +1,7 @@
-"""What each model family accepts. The only file that looks at a model's name.
+"""What each model family accepts. The only module that looks at a model's name.
 
-Unknown and newer names get the newest behaviour, so that a model released tomorrow works today.
+To support a new family, add a row to `FAMILIES`. A name that matches no row gets the newest
+behaviour, so that a model released tomorrow works today.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from langchain_core.language_models import ModelProfile
 
-_GENERATION = re.compile(r"(?:^|/)gemini(?:-live)?-(\d+)(?:\.(\d+))?")
-_GEMMA = re.compile(r"(?:^|/)gemma-(\d+)n?(?=[-.]|$)")
+Version = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,60 +22,48 @@ class Capabilities:
     """What one model accepts. The defaults are those of the newest family."""
 
     calls_functions: bool = True
-    """Takes `tools`. Without it, tools are called by prompt."""
-    takes_json_schema: bool = True
-    """Takes `parametersJsonSchema`; older models know the API's own Schema message only."""
-    takes_system_instruction: bool = True
-    takes_json_output: bool = True
-    """Takes `responseMimeType: application/json`."""
+    """Accepts `tools`. Otherwise tools are called by prompt."""
+    accepts_json_schema: bool = True
+    """Accepts `parametersJsonSchema`; older models know only the API's own Schema message."""
+    accepts_system_instruction: bool = True
+    supports_json_output: bool = True
+    """Accepts `responseMimeType: application/json`."""
     checks_call_signatures: bool = True
-    """Refuses a call of the current turn that came without a thought signature."""
-    takes_media_in_function_response: bool = True
+    """Rejects a function call of the current turn that has no thought signature."""
+    accepts_media_in_function_response: bool = True
     combines_builtin_tools_with_functions: bool = True
-    """Takes both kinds in one request, given `includeServerSideToolInvocations`."""
+    """Accepts both kinds in one request, given `includeServerSideToolInvocations`."""
     combines_json_output_with_functions: bool = True
     validates_calls: bool = True
-    """Knows the mode VALIDATED."""
+    """Knows the function calling mode VALIDATED."""
     thinks_by_level: bool = True
-    """Takes `thinkingLevel`; older models take `thinkingBudget` only."""
-    takes_several_candidates: bool = False
+    """Accepts `thinkingLevel`; older models accept only `thinkingBudget`."""
+    supports_several_candidates: bool = False
     thinks: bool = True
     max_input_tokens: int = 1_048_576
     max_output_tokens: int = 65_536
 
-    def by_prompt(self) -> Capabilities:
-        """What holds where functions go as text: there they do not meet the API's own tools."""
+    def prompted(self) -> Capabilities:
+        """Return the capabilities for prompted calling, where functions are sent as text."""
         return replace(self, combines_builtin_tools_with_functions=self.calls_functions)
 
 
-_GEMINI_3 = Capabilities()
+_NEWEST = Capabilities()
 _GEMINI_2_5 = Capabilities(
     checks_call_signatures=False,
-    takes_media_in_function_response=False,
+    accepts_media_in_function_response=False,
     combines_builtin_tools_with_functions=False,
     combines_json_output_with_functions=False,
     thinks_by_level=False,
-    takes_several_candidates=True,
+    supports_several_candidates=True,
 )
-_COMPUTER_USE = replace(_GEMINI_2_5, takes_media_in_function_response=True)  # its screenshots
-_GEMINI_2_0 = Capabilities(
-    checks_call_signatures=False,
-    takes_media_in_function_response=False,
-    combines_builtin_tools_with_functions=False,
-    combines_json_output_with_functions=False,
-    validates_calls=False,
-    thinks_by_level=False,
-    takes_several_candidates=True,
-    thinks=False,
-    max_output_tokens=8_192,
-)
-_GEMINI_1 = replace(_GEMINI_2_0, takes_json_schema=False)
+_GEMINI_2_0 = replace(_GEMINI_2_5, validates_calls=False, thinks=False, max_output_tokens=8_192)
 _GEMMA_3 = Capabilities(
     calls_functions=False,
-    takes_system_instruction=False,
-    takes_json_output=False,
+    accepts_system_instruction=False,
+    supports_json_output=False,
     checks_call_signatures=False,
-    takes_media_in_function_response=False,
+    accepts_media_in_function_response=False,
     combines_builtin_tools_with_functions=False,
     combines_json_output_with_functions=False,
     validates_calls=False,
@@ -86,50 +74,74 @@ _GEMMA_3 = Capabilities(
 )
 
 
+@dataclass(frozen=True)
+class Family:
+    """Models with the same capabilities: `<line>-<version>`, for versions below a limit."""
+
+    line: str
+    below: Version | None
+    """The first version that no longer belongs to the family; `None` for no limit."""
+    capabilities: Capabilities
+    variant: str = ""
+    """Text that the name must contain."""
+
+
+FAMILIES = (
+    Family("gemini", (2, 0), replace(_GEMINI_2_0, accepts_json_schema=False)),
+    Family("gemini", (2, 5), _GEMINI_2_0),
+    # Computer use returns screenshots.
+    Family(
+        "gemini",
+        (3, 0),
+        replace(_GEMINI_2_5, accepts_media_in_function_response=True),
+        variant="computer-use",
+    ),
+    Family("gemini", (3, 0), _GEMINI_2_5),
+    Family("gemini", None, _NEWEST),
+    Family("gemma", (4, 0), _GEMMA_3),
+    Family("gemma", None, _NEWEST),
+)
+"""The first row that matches a name applies."""
+
+_LINES = "|".join(sorted({family.line for family in FAMILIES}))
+_NAME = re.compile(rf"(?:^|/)({_LINES})(?:-live)?-(\d+)(?:\.(\d+))?n?(?![a-z0-9])")
+
+
 @lru_cache(maxsize=256)
 def capabilities_of(model: str) -> Capabilities:
-    """What the model of this name accepts; the newest behaviour for names never seen."""
-    if gemma := _GEMMA.search(model):
-        return _GEMMA_3 if int(gemma[1]) <= 3 else _GEMINI_3
-    if not (gemini := _GENERATION.search(model)):
-        return _GEMINI_3
-    major, minor = int(gemini[1]), int(gemini[2] or 0)
-    if major >= 3:
-        return _GEMINI_3
-    if major < 2:
-        return _GEMINI_1
-    if (major, minor) < (2, 5):
-        return _GEMINI_2_0
-    return _COMPUTER_USE if "computer-use" in model else _GEMINI_2_5
+    """Return what the model accepts, by its name; the newest behaviour for unknown names."""
+    if not (name := _NAME.search(model)):
+        return _NEWEST
+    version = int(name[2]), int(name[3] or 0)
+    return next(
+        family.capabilities
+        for family in FAMILIES
+        if family.line == name[1]
+        and (family.below is None or version < family.below)
+        and family.variant in model
+    )
 
 
 @lru_cache(maxsize=256)
 def reads_signatures_of(model: str, other: str) -> bool:
-    """Whether a model takes thought signatures of the other, as far as their names tell.
+    """Return whether a model accepts the thought signatures of another, judging by their names.
 
-    Signatures belong to one line of models; another line answers "Corrupted thought signature."
+    Signatures are valid for one major version; others answer "Corrupted thought signature."
     """
-    lines = {line for name in (model, other) if (line := _line_of(name))}
-    return len(lines) < 2
+    names = [found for name in (model, other) if (found := _NAME.search(name))]
+    return len({(name[1], name[2]) for name in names}) < 2
 
 
-def _line_of(model: str) -> str | None:
-    for line, pattern in (("gemini", _GENERATION), ("gemma", _GEMMA)):
-        if found := pattern.search(model):
-            return f"{line}-{found[1]}"
-    return None
-
-
-def profile_of(model: str, *, by_prompt: bool = False) -> ModelProfile:
-    """What LangChain's agents ask before they choose a way of working.
+def profile_of(model: str, *, is_prompted: bool = False) -> ModelProfile:
+    """Return the profile by which LangChain's agents choose how to work with a model.
 
     Args:
         model: Name of the model.
-        by_prompt: Whether tools are called by prompt. An agent then has to ask for structured
-            answers by a tool, too.
+        is_prompted: Whether tools are called by prompt. An agent must then request structured
+            output with a tool, too.
     """
     known = capabilities_of(model)
-    calls_tools = known.calls_functions or by_prompt
+    calls_tools = known.calls_functions or is_prompted
     profile: ModelProfile = {
         "max_input_tokens": known.max_input_tokens,
         "max_output_tokens": known.max_output_tokens,
@@ -145,7 +157,7 @@ def profile_of(model: str, *, by_prompt: bool = False) -> ModelProfile:
         "reasoning_output": known.thinks,
         "tool_calling": calls_tools,
         "tool_choice": calls_tools,
-        "structured_output": known.takes_json_output and not by_prompt,
+        "structured_output": known.supports_json_output and not is_prompted,
     }
     if known.thinks:
         profile["reasoning_effort_levels"] = ["minimal", "low", "medium", "high"]

@@ -177,7 +177,7 @@ def _render_output_format(
             "could not write tool calls. Use ToolStrategy or method='function_calling', or do not "
             "bind tools."
         )
-    if invocation.capabilities.takes_json_output:
+    if invocation.capabilities.supports_json_output:
         return [], invocation.generation
     others = {key: value for key, value in given.items() if key not in OUTPUT_FORMATS}
     return [render_json_prompt(output.get("responseJsonSchema"))], others

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockError
 from langchain_gemini_tools.facts import blocks as block_types
+from langchain_gemini_tools.facts.blocks import extras_of, type_of
 from langchain_gemini_tools.facts.json_values import AS_TEXT, dump_json
 from langchain_gemini_tools.wire import replay
 from langchain_gemini_tools.wire.media import render_media
@@ -52,26 +53,20 @@ def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | 
         return {"text": block} if block else None
     if len(block) == 1 and block.keys() <= _CACHE_MARKS:
         return None
-    kind = block_type(block)
+    kind = type_of(block)
     if kind in block_types.TEXTS or ("type" not in block and isinstance(block.get("text"), str)):
         return {"text": str(block["text"])} if block.get("text") else None
     if kind in block_types.MEDIA:
         return render_media(block)
     if kind == "non_standard" and isinstance(block.get("value"), dict):
         return render_input_block(block["value"], role)
-    if kind == replay.PART_BLOCK and isinstance(block.get("part"), dict):
+    if kind == block_types.GEMINI_PART and isinstance(block.get("part"), dict):
         return cast("gemini.Part", block["part"])
     if "type" not in block and (raw := _render_raw(block)):
         return raw
     raise UnsupportedBlockError(
         kind or str(block.get("type")), role, {*block_types.MEDIA, *block_types.TEXTS}
     )
-
-
-def block_type(block: dict[str, Any]) -> str:
-    """What the block says it is; nothing where that is no text."""
-    kind = block.get("type")
-    return kind if isinstance(kind, str) else ""
 
 
 def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemini.Part | None:
@@ -104,7 +99,7 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
             code = {"code": args.get("code", ""), **_kept({**args, **block}, "language", "id")}
             return {"executableCode": code}
         case {"type": "server_tool_result", "output": output} if is_ours:
-            outcome = _extras(block).get("outcome", 1)
+            outcome = extras_of(block).get("outcome", 1)
             return _render_code_result(output, outcome, block.get("tool_call_id"))
         case {"type": "image_generation_call", "result": str(image)} if image:  # OpenAI
             kind = f"image/{block.get('output_format') or 'png'}"
@@ -134,7 +129,7 @@ def _render_thinking(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | N
             text = ""  # somebody took it out
         case _:
             return _render_foreign(block)
-    signature = block.get("signature") or _extras(block).get("signature")
+    signature = block.get("signature") or extras_of(block).get("signature")
     signed = signature if is_ours and isinstance(signature, str) else None
     if not text and not signed:
         return None
@@ -188,11 +183,6 @@ def _render_raw(block: dict[str, Any]) -> gemini.Part | None:
             part: dict[str, Any] = {wire_key: fields}
             return cast("gemini.Part", part)
     return None
-
-
-def _extras(block: dict[str, Any]) -> dict[str, Any]:
-    extras = block.get("extras")
-    return extras if isinstance(extras, dict) else {}
 
 
 def _kept(values: dict[str, Any], *keys: str) -> dict[str, Any]:

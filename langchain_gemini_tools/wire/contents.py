@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langchain_gemini_tools.errors import UnsupportedBlockError
-from langchain_gemini_tools.facts import blocks as block_types
+from langchain_gemini_tools.facts.blocks import CALLS, blocks_of, type_of
 from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.wire import history
 from langchain_gemini_tools.wire.blocks import (
-    block_type,
     render_input_block,
     render_reply_block,
 )
@@ -52,7 +51,7 @@ def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction
     """All system messages as one instruction, a part each block, in order."""
     parts: list[gemini.Part] = []
     for message in messages:
-        for block in _blocks(message):
+        for block in blocks_of(message.content):
             part = render_input_block(block, "system")
             if part and "text" not in part:
                 kind = block.get("type") if isinstance(block, dict) else None
@@ -166,7 +165,8 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
 def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) -> list[gemini.Part]:
     if isinstance(message, ToolMessage):
         return render_orphan_result(message)
-    parts = [part for block in _blocks(message) if (part := render_input_block(block, "human"))]
+    blocks = blocks_of(message.content)
+    parts = [part for block in blocks if (part := render_input_block(block, "human"))]
     if not parts:
         explanation = f"An empty user message was sent as {history.EMPTY_MESSAGE!r}."
         repairs.append(history.filled(position, "empty_input", explanation))
@@ -216,8 +216,8 @@ def _render_reply(
     pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
     parts: list[gemini.Part] = []
     said: list[gemini.Part] = []  # without calls
-    for block in _blocks(message):
-        if isinstance(block, dict) and block_type(block) in block_types.CALLS:
+    for block in blocks_of(message.content):
+        if isinstance(block, dict) and type_of(block) in CALLS:
             call_id = _block_call_id(block)
             if found := next((item for item in pending if item[0] == call_id), None):
                 pending.remove(found)
@@ -254,7 +254,3 @@ def _sent_calls(
 def _block_call_id(block: dict[str, Any]) -> str:
     # OpenAI's Responses blocks have an id of the item and, for the call, `call_id`.
     return str(block.get("call_id") or block.get("id") or "")
-
-
-def _blocks(message: BaseMessage) -> list[str | dict[str, Any]]:
-    return [message.content] if isinstance(message.content, str) else message.content

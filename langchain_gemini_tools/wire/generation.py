@@ -131,7 +131,7 @@ def render_generation_config(
     if "responseJsonSchema" in config:
         config["responseJsonSchema"] = loosen_loops(config["responseJsonSchema"])
     config |= _camel(plain(given.get("generation_config") or {}))
-    if config.get("responseMimeType") == JSON and not capabilities.takes_json_output:
+    if config.get("responseMimeType") == JSON and not capabilities.supports_json_output:
         raise InvalidOptionError(
             "This model has no JSON output. Use method='function_calling', or another model."
         )
@@ -171,7 +171,7 @@ def plain(value: Any) -> Any:
 
 
 def _candidate_count(count: int, capabilities: Capabilities) -> int:
-    if count < 1 or not capabilities.takes_several_candidates:
+    if count < 1 or not capabilities.supports_several_candidates:
         raise InvalidOptionError(
             f"n={count}: this model gives one candidate. Use `batch` for several answers."
         )

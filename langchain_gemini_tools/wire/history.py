@@ -132,10 +132,7 @@ def split_system(
     messages: Sequence[BaseMessage],
 ) -> tuple[list[SystemMessage], Iterator[tuple[int, BaseMessage]]]:
     """System messages from anywhere in the list, and the others with their positions."""
-    known = [
-        message if type(message) in _KINDS else _known_message(message, position)
-        for position, message in enumerate(messages)
-    ]
+    known = [m if type(m) in _KINDS else _known_message(m, n) for n, m in enumerate(messages)]
     return [message for message in known if isinstance(message, SystemMessage)], _others(known)
 
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
+from langchain_gemini_tools.facts.blocks import extras_of
 from langchain_gemini_tools.wire.urls import may_be_fetched, shown, why_unreachable
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def render_media(block: Mapping[str, Any]) -> gemini.Part:
         InvalidInputError: The block lacks its data, its location or its MIME type.
     """
     part = _render_source(block, _source_of(block))
-    options = {**block, **_extras(block)}
+    options = {**block, **extras_of(block)}
     for key, wire_key in _PART_OPTIONS.items():
         if (value := options.get(key)) is not None:
             is_level = wire_key == "mediaResolution" and isinstance(value, str)
@@ -185,13 +186,8 @@ def _source_of(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(block: Mapping[str, Any]) -> dict[str, Any]:
-    extras = _extras(block)
+    extras = extras_of(block)
     return {"name": block.get("filename") or extras.get("filename") or extras.get("name")}
-
-
-def _extras(block: Mapping[str, Any]) -> dict[str, Any]:
-    extras = block.get("extras")
-    return extras if isinstance(extras, dict) else {}
 
 
 def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemini.Part:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
+from langchain_gemini_tools.facts.blocks import GEMINI_PART
 from langchain_gemini_tools.wire.partial_args import ArgumentsWriter
 from langchain_gemini_tools.wire.replay import (
     CALL_SIGNATURES,
     OWN_ID,
-    PART_BLOCK,
     PART_FIELDS,
     PartLog,
 )
@@ -396,7 +396,7 @@ def _parse_block(part: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
         ):
             block = _parse_blob(mime, data)
         case _:
-            return {"type": PART_BLOCK, "part": dict(part)}, None
+            return {"type": GEMINI_PART, "part": dict(part)}, None
     return block, _text(part.get("thoughtSignature"))
 
 

@@ -34,9 +34,6 @@ VERTEXAI = "vertexai"
 SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """Documented bypass for calls that never had a signature (another vendor's, or hand-made)."""
 
-PART_BLOCK = "gemini_part"
-"""Type of the block that holds a part LangChain has no block for, exactly as it came."""
-
 OWN_ID = "lc_part_"
 """How an id of a block begins that the API did not give, and is not told."""
 

@@ -146,7 +146,7 @@ def render_request(
     )
     instruction = render_system(system)
     opening: list[gemini.Part] = []
-    if instruction and (invocation.merges_system or not capabilities.takes_system_instruction):
+    if instruction and (invocation.merges_system or not capabilities.accepts_system_instruction):
         opening, instruction = instruction["parts"], None
     is_large = any(map(_is_large, messages))
     conversation = Conversation(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from langchain_gemini_tools.facts import blocks as block_types
+from langchain_gemini_tools.facts.blocks import TEXTS, Block, Content
 from langchain_gemini_tools.facts.json_values import AS_TEXT, decode_result, dump_json
 from langchain_gemini_tools.wire.media import has_media, plain_text_of, render_media
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
-
-Block = dict[str, Any]
 
 _INLINE_RESULT_TYPES = {
     "image/png",
@@ -35,7 +33,7 @@ https://ai.google.dev/gemini-api/docs/function-calling"""
 class SplitResult:
     """The content of a tool message, with its media set apart."""
 
-    content: str | list[str | Block]
+    content: Content
     """The text, or a list of objects that are not content blocks."""
     media: list[Block]
 
@@ -50,7 +48,7 @@ class SplitResult:
         return decode_result(self.content) if isinstance(self.content, str) else self.content
 
 
-def split_result(content: str | list[str | Block]) -> SplitResult:
+def split_result(content: Content) -> SplitResult:
     """Split the content of a tool message into text and media blocks.
 
     A block that is neither text nor media becomes JSON text.
@@ -70,7 +68,7 @@ def split_result(content: str | list[str | Block]) -> SplitResult:
     for block in content:
         if isinstance(block, str):
             texts.append(block)
-        elif block.get("type") in block_types.TEXTS:
+        elif block.get("type") in TEXTS:
             texts.append(str(block.get("text", "")))
         elif not has_media(block):
             texts.append(_as_text(block.get("json", block)))
@@ -106,7 +104,7 @@ def render_result(
     inside: list[gemini.Part] = []
     after: list[gemini.Part] = []
     for part in map(render_media, split.media):
-        fits = capabilities.takes_media_in_function_response and _is_inline_result(part)
+        fits = capabilities.accepts_media_in_function_response and _is_inline_result(part)
         (inside if fits else after).append(part)
     if value == "":
         value = f"{len(split.media)} file(s), {'attached' if inside else 'see below'}."

@@ -100,9 +100,9 @@ def find_problems(
         form: The form in which schemas are sent; by default the best that the model takes.
     """
     found = [*_set_findings(bound, capabilities), *_size_findings(bound)]
-    takes_json_schema = form == "json_schema" if form else capabilities.takes_json_schema
+    accepts_json_schema = form == "json_schema" if form else capabilities.accepts_json_schema
     for tool in bound:
-        found += _tool_findings(tool, takes_json_schema=takes_json_schema)
+        found += _tool_findings(tool, accepts_json_schema=accepts_json_schema)
     if by_prompt:
         found = [finding for finding in found if finding.code not in _OF_DECLARATIONS]
     # One tool that is bound twice is declared once.
@@ -117,7 +117,7 @@ def refuse_unusable_tools(bound: Sequence[Tool], capabilities: Capabilities) -> 
     """
     found = [*_set_findings(bound, capabilities)]
     for tool in bound:
-        of_tool = _tool_findings(tool, takes_json_schema=capabilities.takes_json_schema)
+        of_tool = _tool_findings(tool, accepts_json_schema=capabilities.accepts_json_schema)
         found += [finding for finding in of_tool if finding.level == "error"]
     if found:
         raise InvalidToolError(" ".join(map(str, dict.fromkeys(found))))
@@ -185,10 +185,10 @@ def _size_findings(bound: Sequence[Tool]) -> Iterator[Finding]:
         yield Finding("warning", "large_set", None, None, message)
 
 
-def _tool_findings(tool: Tool, *, takes_json_schema: bool) -> Iterator[Finding]:
+def _tool_findings(tool: Tool, *, accepts_json_schema: bool) -> Iterator[Finding]:
     """What there is to say about one tool, in the form of schemas that is sent."""
     if tool.is_function:
-        yield from _findings_in(tool, takes_json_schema=takes_json_schema)
+        yield from _findings_in(tool, accepts_json_schema=accepts_json_schema)
     for parameter in tool.lost_parameters:
         message = (
             "LangChain's StructuredTool keeps this name for itself: it never reaches the tool."
@@ -197,13 +197,13 @@ def _tool_findings(tool: Tool, *, takes_json_schema: bool) -> Iterator[Finding]:
 
 
 @lru_cache(maxsize=1024)
-def _findings_in(tool: Tool, *, takes_json_schema: bool) -> tuple[Finding, ...]:
-    return tuple(_function_findings(tool, takes_json_schema))
+def _findings_in(tool: Tool, *, accepts_json_schema: bool) -> tuple[Finding, ...]:
+    return tuple(_function_findings(tool, accepts_json_schema))
 
 
 def _function_findings(
     tool: Tool,
-    takes_json_schema: bool,  # noqa: FBT001
+    accepts_json_schema: bool,  # noqa: FBT001
 ) -> Iterator[Finding]:
     name = tool.name
     if not tool.description:
@@ -214,10 +214,10 @@ def _function_findings(
         yield Finding("warning", "renamed", name, None, message)
     schema = tool.parameters or {}
     yield from _parameter_findings(name, schema)
-    sent = loosen_loops(schema) if takes_json_schema else schema
+    sent = loosen_loops(schema) if accepts_json_schema else schema
     yield from _schema_findings(name, sent)
     yield from _loop_findings(name, schema, sent)
-    yield from _constraint_findings(name, schema, takes_json_schema=takes_json_schema)
+    yield from _constraint_findings(name, schema, accepts_json_schema=accepts_json_schema)
 
 
 def _parameter_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Finding]:
@@ -234,7 +234,7 @@ def _parameter_findings(name: str, schema: Mapping[str, Any]) -> Iterator[Findin
 
 
 def _constraint_findings(
-    name: str, schema: Mapping[str, Any], *, takes_json_schema: bool
+    name: str, schema: Mapping[str, Any], *, accepts_json_schema: bool
 ) -> Iterator[Finding]:
     """Warnings about what a schema says and a model need not follow, once for each keyword."""
     ignored: dict[str, str] = {}
@@ -242,7 +242,7 @@ def _constraint_findings(
         for keyword in _NOT_ENFORCED & part.schema.keys():
             ignored.setdefault(keyword, part.path)
     for keyword, path in sorted(ignored.items()):
-        if takes_json_schema:
+        if accepts_json_schema:
             message = f"{keyword!r} is sent, but Gemini does not promise to follow it: check it."
         elif keyword not in _IN_SCHEMA_MESSAGE:
             message = f"this model is told of {keyword!r} in words only: check it."
