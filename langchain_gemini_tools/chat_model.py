@@ -39,6 +39,7 @@ from langchain_gemini_tools.retry import (
     report_to_parent_run,
 )
 from langchain_gemini_tools.wire.generation import OUTPUT_FORMATS, plain
+from langchain_gemini_tools.wire.metadata import parse_count
 from langchain_gemini_tools.wire.request import (
     RenderedRequest,
     render_counting,
@@ -47,7 +48,6 @@ from langchain_gemini_tools.wire.request import (
 from langchain_gemini_tools.wire.tools.choice import render_validated
 from langchain_gemini_tools.wire.tools.findings import find_problems
 from langchain_gemini_tools.wire.tools.tool import plain_tools
-from langchain_gemini_tools.wire.usage import parse_count
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun

@@ -48,7 +48,7 @@ from langchain_gemini_tools.prompted.response import (
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS, render_output_format
 from langchain_gemini_tools.wire.history import split_system
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
-from langchain_gemini_tools.wire.response import StreamParser, without_valid_calls
+from langchain_gemini_tools.wire.response import StreamParser, invalidate_calls
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 from langchain_gemini_tools.wire.tools.tool import CHARACTERS_PER_TOKEN
 
@@ -261,7 +261,7 @@ class PromptedRequest(RenderedRequest):
         reason = partial.response_metadata.get("finish_reason")
         explanation = find_failure(calls, self.tools.choice)
         is_required = self.tools.choice.mode == "ANY"
-        if explanation and (is_required or (self.context.refuses_empty and not self.is_second_try)):
+        if explanation and (is_required or (self.context.rejects_empty and not self.is_second_try)):
             return MalformedToolCallError(
                 f"The model did not make a valid tool call ({reason}). {explanation}",
                 finish_reason=reason,
@@ -270,7 +270,7 @@ class PromptedRequest(RenderedRequest):
             )
         raw_text = partial.response_metadata.get(RAW_TEXT)
         left = partial.content or partial.tool_calls or partial.invalid_tool_calls
-        if raw_text and not left and self.context.refuses_empty:
+        if raw_text and not left and self.context.rejects_empty:
             return EmptyResponseError(
                 f"The response is empty ({reason}).", finish_reason=reason, partial=partial
             )
@@ -336,7 +336,7 @@ def _parsing_partial(tools: PromptedTools) -> Iterator[None]:
         yield
     except (GeminiAPIError, ResponseError) as error:
         if error.partial is not None and RAW_TEXT not in error.partial.response_metadata:
-            error.partial = without_valid_calls(parse_message(error.partial, tools)[0])
+            error.partial = invalidate_calls(parse_message(error.partial, tools)[0])
         raise
 
 

@@ -26,7 +26,7 @@ from langchain_gemini_tools.wire.replay import (
     is_server_part,
     part_log_of,
     restore_order,
-    tell_server_part,
+    server_part_as_text,
     without_signatures,
 )
 from langchain_gemini_tools.wire.tool_results import (
@@ -132,7 +132,9 @@ def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None
                 conversation.holds_server_tools = True
             else:
                 conversation.repairs.append(history.told_in_words(position))
-                parts = [tell_server_part(part) if is_server_part(part) else part for part in parts]
+                parts = [
+                    server_part_as_text(part) if is_server_part(part) else part for part in parts
+                ]
         if not parts:
             conversation.repairs.append(
                 history.Repair("empty_reply", position, "An empty AI message was left out.")

@@ -1,8 +1,8 @@
-"""Arguments that arrive in pieces (Vertex, `streamFunctionCallArguments`) -> JSON text, in pieces.
+"""Arguments that arrive in pieces (Vertex, `streamFunctionCallArguments`) -> JSON fragments.
 
-The API sends values with their place, `{"jsonPath": "$.recipe.steps[0]", "stringValue": "Boil"}`,
-in document order; LangChain wants pieces of JSON text that add up. `ArgumentsWriter` keeps the
-brackets that are open and writes what each value adds.
+The API sends values with their path, `{"jsonPath": "$.recipe.steps[0]", "stringValue": "Boil"}`, in
+document order; LangChain expects fragments of JSON text that add up. `ArgumentsWriter` keeps track
+of open brackets and writes what each value adds.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _Path = tuple[str | int, ...]
 
 
 class ArgumentsWriter:
-    """Writes one call's arguments. `feed` returns what is certain so far, `finish` the rest.
+    """Writes the arguments of one call. `feed` returns a fragment, `finish` the rest.
 
     Args:
-        names: Arguments that the user knows by another name: the wire's -> the user's.
+        names: Renamed arguments: name in the request -> the user's name.
     """
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
@@ -43,27 +43,27 @@ class ArgumentsWriter:
         self._is_whole = False
 
     def feed(self, pieces: Any) -> str:
-        """The JSON text that these pieces add.
+        """Return the JSON text that these pieces add.
 
         Raises:
-            UnreadableResponseError: They are no pieces, or do not follow on those before.
+            UnreadableResponseError: They are malformed, or do not continue the earlier pieces.
         """
         pieces = pieces or []
         if not isinstance(pieces, list) or not all(isinstance(piece, dict) for piece in pieces):
             raise UnreadableResponseError(
-                f"Streamed arguments are no list of objects: {pieces!r:.80}"
+                f"Streamed arguments are not a list of objects: {pieces!r:.80}"
             )
         return "".join(self._write(piece) for piece in pieces)
 
     def feed_whole(self, args: Any) -> str:
-        """The JSON text of arguments that came in one piece; nothing when pieces came before."""
+        """Return the JSON text of complete arguments; nothing if pieces came before."""
         if not isinstance(args, dict) or not args or self._open:
             return ""
         self._is_whole = True
         return json.dumps({self._names.get(name, name): value for name, value in args.items()})
 
     def finish(self) -> str:
-        """The JSON text that closes everything still open; `{}` when nothing ever came."""
+        """Return the JSON text that closes all open brackets; `{}` if there were no arguments."""
         text = self._end_string()
         if self._is_whole:
             return text
@@ -91,7 +91,7 @@ class ArgumentsWriter:
         return '"' if ended else ""
 
     def _go_to(self, path: _Path) -> str:
-        """Close the brackets that the path leaves, open those that it enters."""
+        """Close the brackets that the path leaves and open those that it enters."""
         shared = 0
         while (
             shared < min(len(self._open), len(path) - 1)
@@ -118,7 +118,7 @@ class ArgumentsWriter:
 
 
 class _Container:
-    """One open object or array, and the member being written."""
+    """An open object or array, and the member being written."""
 
     def __init__(self, *, is_list: bool) -> None:
         self.brackets = "[]" if is_list else "{}"
@@ -126,7 +126,7 @@ class _Container:
         self._seen: set[str | int] = set()
 
     def advance_to(self, step: str | int, path: _Path) -> str:
-        """The text before a new member: a comma where one is due, and the member's name."""
+        """Return the text before a new member: a comma unless it is the first, and its name."""
         if isinstance(step, int) != (self.brackets == "[]") or step in self._seen:
             raise UnreadableResponseError(f"Streamed arguments are out of order at {path!r:.200}.")
         if isinstance(step, int) and step != len(self._seen):
@@ -151,6 +151,4 @@ def _parse_path(path: Any) -> _Path:
                 steps.append(re.sub(r"\\(.)", r"\1", match["quoted"][1:-1]))
         if 0 < len(steps) <= MAX_DEPTH and position == len(path):
             return tuple(steps)
-    raise UnreadableResponseError(
-        f"Streamed arguments name a place that cannot be read: {path!r:.200}."
-    )
+    raise UnreadableResponseError(f"Streamed arguments have an invalid path: {path!r:.200}.")

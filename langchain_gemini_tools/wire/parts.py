@@ -1,7 +1,7 @@
-"""Parts of a reply -> pieces of a message: text, blocks, tool calls.
+"""Parts of a response -> pieces of a message: text, blocks, tool calls.
 
-`PartReader` reads one candidate, part after part. It does not know whether the parts came in one
-body or over a stream, which is why a streamed answer adds up to exactly the whole one.
+`PartParser` parses one candidate, part after part. It does not know whether the parts came in one
+body or in a stream, so a streamed message adds up to exactly the same message.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from langchain_core.messages import InvalidToolCall, ToolCall
 
 _OUTCOMES = {"OUTCOME_OK": 1, "OUTCOME_FAILED": 2, "OUTCOME_DEADLINE_EXCEEDED": 3}
-"""LangChain's translator takes the integer 1 for success; other outcomes keep their word."""
+"""LangChain's translator expects the integer 1 for success; unknown outcomes stay text."""
 
 _TEXT_FIELDS = {"text", "thought", "thoughtSignature"}
 _INVENTED_PREFIXES = ("default_api.", "default_api:")
 
 
 @dataclass(slots=True)
-class CallPiece:
-    """A tool call, or some of its arguments: whole `args`, or a `fragment` of their JSON text."""
+class ToolCallPiece:
+    """A tool call: complete `args`, or a `fragment` of their JSON text."""
 
     index: int
     id: str
@@ -51,22 +51,22 @@ class CallPiece:
 
 @dataclass(slots=True)
 class Piece:
-    """What one part adds to the message."""
+    """What one part adds to a message."""
 
     text: str = ""
     block: dict[str, Any] | None = None
-    call: CallPiece | None = None
+    call: ToolCallPiece | None = None
     signature: str | None = None
     """Thought signature of `call`."""
 
     @property
     def is_plain_text(self) -> bool:
-        """Whether this is text and nothing else."""
+        """Whether this is only text."""
         return self.block is None and self.call is None
 
     @property
-    def is_answer(self) -> bool:
-        """Whether this says anything to the user; thoughts and empty texts do not."""
+    def is_shown(self) -> bool:
+        """Whether the user sees this; thoughts and empty texts are not shown."""
         if self.block is None:
             return True
         return self.block["type"] != "thinking" and self.block.get("text") != ""
@@ -74,7 +74,7 @@ class Piece:
 
 @dataclass
 class Assembly:
-    """Pieces put together: what a message is made of."""
+    """Pieces put together: the fields of a message."""
 
     content: str | list[str | dict[str, Any]] = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
@@ -82,15 +82,15 @@ class Assembly:
     additional_kwargs: dict[str, Any] = field(default_factory=dict)
 
 
-class PartReader:
-    """Reads the parts of one candidate in order.
+class PartParser:
+    """Parses the parts of one candidate in order.
 
     Args:
-        tool_names: The bound tools: name on the wire -> the user's name.
-        parameter_names: Parameters with another name on the wire: tool's name -> the wire's -> the
-            user's.
-        runs_remote_tools: Whether the request let the API call MCP servers by itself. Calls of
-            undeclared functions are then the server's business and no tool calls.
+        tool_names: The bound tools: name in the request -> the user's name.
+        parameter_names: Renamed parameters: the tool's name -> name in the request -> the user's
+            name.
+        runs_remote_tools: Whether the API may call MCP servers itself. Calls of undeclared
+            functions are then made by the API and are not tool calls.
     """
 
     def __init__(
@@ -101,70 +101,72 @@ class PartReader:
         runs_remote_tools: bool = False,
     ) -> None:
         self.response_id: Any = None
-        """What the API calls this answer, as soon as it has said so."""
+        """The API's id of the response, once it is known."""
         self._log = PartLog()
         self._tool_names = tool_names
         self._parameter_names = parameter_names or {}
         self._runs_remote_tools = runs_remote_tools
         self._call_ids: set[str] = set()
         self._signed_ids: set[str] = set()
-        self._partial: tuple[CallPiece, ArgumentsWriter] | None = None
+        self._partial: tuple[ToolCallPiece, ArgumentsWriter] | None = None
         self._block_count = 0
         self._open_block: dict[str, Any] | None = None
         self._code_id: str | None = None
 
     @property
     def call_count(self) -> int:
-        """How many calls have begun."""
+        """How many tool calls have begun."""
         return len(self._call_ids)
 
-    def read(self, part: Mapping[str, Any]) -> Piece | None:
-        """The piece that a part adds, or `None` when it adds nothing a user would see."""
+    def parse(self, part: Mapping[str, Any]) -> Piece | None:
+        """Return the piece that a part adds, or `None` if it adds nothing to the message."""
         if not isinstance(part, dict):
             raise UnreadableResponseError(
-                f"The reply holds a part that is no object: {part!r:.200}"
+                f"The response contains a part that is not an object: {part!r:.200}"
             )
         if len(part) == 1 and isinstance(text := part.get("text"), str):
-            return self._read_text(text, None)  # as nearly all events of a stream are
+            return self._parse_text(text, None)  # as in nearly all events of a stream
         signature = _text(part.get("thoughtSignature"))
         match part:
             case {"functionCall": dict(call)} if not self._is_remote(call):
-                return self._read_call(call, signature)
+                return self._parse_call(call, signature)
             case {"functionCall": str() | int() | float() | list()}:
-                raise UnreadableResponseError(f"The reply holds a call that is none: {part!r:.200}")
+                raise UnreadableResponseError(
+                    f"The response contains a function call that is not an object: {part!r:.200}"
+                )
             case {"text": str(text)} if set(part) <= _TEXT_FIELDS:
-                return self._read_text(text, signature, is_thought=bool(part.get("thought")))
+                return self._parse_text(text, signature, is_thought=bool(part.get("thought")))
             case {"text": str(text)} if not part.get("thought"):
-                return self._read_annotated_text(text, part)
+                return self._parse_annotated_text(text, part)
             case {"thoughtSignature": _} if len(part) == 1:
-                return self._read_text("", signature)
+                return self._parse_text("", signature)
             case {} if not part:
                 return None
             case _:
-                return self._read_block(part)
+                return self._parse_block_part(part)
 
     def dump_log(self) -> dict[str, Any]:
-        """What goes into `additional_kwargs`, for the next request; see `replay.py`."""
-        return self._log.dump(self._answer) if self._log.is_needed else {}
+        """Return the entry of `additional_kwargs` for the next request; see `replay.py`."""
+        return self._log.dump(self._unique_prefix) if self._log.is_needed else {}
 
     @cached_property
-    def _answer(self) -> str:
-        """A name for this answer: LangChain's tools merge blocks of the same index."""
+    def _unique_prefix(self) -> str:
+        """A prefix for indexes in this response: LangChain merges blocks with equal indexes."""
         if isinstance(self.response_id, str) and self.response_id:
             return f"{zlib.crc32(self.response_id.encode()):08x}"
         return uuid.uuid4().hex[:8]
 
     def check_complete(self) -> None:
-        """Raise when a call began and never ended."""
+        """Raise if the arguments of a call have not ended."""
         if self._partial:
             name = self._partial[0].name
             raise MalformedToolCallError(
-                f"The reply ended inside the arguments of a call to {name!r}."
+                f"The response ended inside the arguments of a call to {name!r}."
             )
 
-    # text
+    # Text
 
-    def _read_text(
+    def _parse_text(
         self, text: str, signature: str | None, *, is_thought: bool = False
     ) -> Piece | None:
         if not text and signature is None:
@@ -176,8 +178,8 @@ class PartReader:
         self._log.add_text(text, signature)
         return Piece(text=text) if text else None
 
-    def _read_annotated_text(self, text: str, part: Mapping[str, Any]) -> Piece:
-        """Text with fields that we do not know: text for the user, a whole part for the API."""
+    def _parse_annotated_text(self, text: str, part: Mapping[str, Any]) -> Piece:
+        """Parse text with unknown fields; the block keeps them for the next request."""
         self._open_block = None
         self._log.add_block()
         fields = {key: value for key, value in part.items() if key != "text"}
@@ -185,7 +187,7 @@ class PartReader:
         return Piece(block={**block, "index": self._next_index()})
 
     def _continue_block(self, kind: str, text: str, signature: str | None) -> Piece | None:
-        """Add to the open block of this kind, or open one; a signed part is a block of its own."""
+        """Add to the open block of this kind, or open one; a signed part is a separate block."""
         block = self._open_block
         if block is None or block["type"] != kind or signature is not None:
             block = {"type": kind, "index": self._next_index()}
@@ -196,16 +198,16 @@ class PartReader:
             piece |= {"signature": signature} if kind == "thinking" else _extras(signature)
         return Piece(block=piece)
 
-    # blocks
+    # Blocks
 
-    def _read_block(self, part: Mapping[str, Any]) -> Piece:
+    def _parse_block_part(self, part: Mapping[str, Any]) -> Piece:
         self._open_block = None
         block, signature = _parse_block(part)
         kind = next((key for key in part if key not in _TEXT_FIELDS), "")
         self._log.add_block(signature, kind)
         index = self._next_index()
-        # Gemini 2 gives code no id; by one of ours LangChain's blocks of call and result find each
-        # other. It is not sent back.
+        # Gemini 2 gives code no id. Ours connects LangChain's blocks of call and result, and is not
+        # sent back.
         if block["type"] == "executable_code":
             self._code_id = None if "id" in block else index
             block.setdefault("id", index)
@@ -214,39 +216,39 @@ class PartReader:
         return Piece(block={**block, "index": index})
 
     def _next_index(self) -> str:
-        # A string, because core numbers blocks without an index itself; "lc_" makes chunks merge.
+        # A string, because core numbers blocks itself; with the prefix "lc_" it merges chunks.
         self._block_count += 1
-        return f"{OWN_ID}{self._answer}_{self._block_count}"
+        return f"{OWN_ID}{self._unique_prefix}_{self._block_count}"
 
-    # calls
+    # Tool calls
 
     def _is_remote(self, call: Mapping[str, Any]) -> bool:
         return self._runs_remote_tools and _text(call.get("name")) not in self._tool_names
 
-    def _read_call(self, call: dict[str, Any], signature: str | None) -> Piece | None:
+    def _parse_call(self, call: dict[str, Any], signature: str | None) -> Piece | None:
         self._open_block = None
         if self._partial and self._is_continued_by(call):
             return self._sign(self._continue_call(call), signature)
         self.check_complete()
         if not call:
-            return None  # the end of a call that had ended already
+            return None  # the end of a call that has already ended
         return self._sign(self._begin_call(call), signature)
 
-    def _sign(self, call: CallPiece, signature: str | None) -> Piece:
-        """A call has one signature: LangChain would add up those of its pieces."""
+    def _sign(self, call: ToolCallPiece, signature: str | None) -> Piece:
+        """Sign a call only once: LangChain would concatenate the signatures of its pieces."""
         if signature is None or call.id in self._signed_ids:
             return Piece(call=call)
         self._signed_ids.add(call.id)
         return Piece(call=call, signature=signature)
 
     def _is_continued_by(self, call: dict[str, Any]) -> bool:
-        assert self._partial  # noqa: S101 - the caller has just looked
+        assert self._partial  # noqa: S101 - the caller has checked
         return not call.get("name") or call.get("id") == self._partial[0].id
 
-    def _begin_call(self, call: dict[str, Any]) -> CallPiece:
+    def _begin_call(self, call: dict[str, Any]) -> ToolCallPiece:
         wire_name = _text(call.get("name"))
         name = None if wire_name is None else self._user_name(wire_name)
-        begun = CallPiece(index=len(self._call_ids), id=self._unique_id(call), name=name)
+        begun = ToolCallPiece(index=len(self._call_ids), id=self._unique_id(call), name=name)
         if name and self._is_renamed(wire_name, name):
             self._log.add_call(begun.id, wire_name, render_name(name))
         else:
@@ -254,7 +256,9 @@ class PartReader:
         args = call.get("args")
         if call.get("willContinue") or "partialArgs" in call:
             if not name:
-                raise UnreadableResponseError("The reply holds arguments that belong to no call.")
+                raise UnreadableResponseError(
+                    "The response contains arguments without a function call."
+                )
             self._partial = (begun, ArgumentsWriter(self._parameter_names.get(name)))
             begun.fragment = self._continue_call(call).fragment
         elif name and (args is None or isinstance(args, dict)):
@@ -262,21 +266,21 @@ class PartReader:
             if names := self._parameter_names.get(name):
                 begun.args = {names.get(key, key): value for key, value in begun.args.items()}
         else:
-            # Core would repair anything that begins like JSON into a valid call.
+            # Core would repair anything that starts like JSON into a valid call.
             begun.fragment = f"not a function call: {json.dumps(call)}"
         return begun
 
-    def _continue_call(self, call: dict[str, Any]) -> CallPiece:
-        assert self._partial  # noqa: S101 - the caller has just looked
+    def _continue_call(self, call: dict[str, Any]) -> ToolCallPiece:
+        assert self._partial  # noqa: S101 - the caller has checked
         begun, writer = self._partial
         fragment = writer.feed_whole(call.get("args")) + writer.feed(call.get("partialArgs"))
         if not call.get("willContinue"):
             fragment += writer.finish()
             self._partial = None
-        return CallPiece(begun.index, begun.id, None, fragment=fragment)
+        return ToolCallPiece(begun.index, begun.id, None, fragment=fragment)
 
     def _unique_id(self, call: dict[str, Any]) -> str:
-        """The API's id; our own where it gave none or gave it twice in this message."""
+        """Return the API's id, or a new one if it is missing or not unique in this message."""
         call_id = call.get("id")
         if not isinstance(call_id, str) or not call_id or call_id in self._call_ids:
             call_id = str(uuid.uuid4())
@@ -284,7 +288,7 @@ class PartReader:
         return call_id
 
     def _user_name(self, wire_name: str) -> str:
-        """The bound tool's name, without a prefix that the model made up."""
+        """Return the bound tool's name, without a prefix that the model invented."""
         if wire_name not in self._tool_names and wire_name.startswith(_INVENTED_PREFIXES):
             for prefix in _INVENTED_PREFIXES:
                 if (bare := wire_name.removeprefix(prefix)) in self._tool_names:
@@ -296,11 +300,11 @@ class PartReader:
 
 
 def assemble(pieces: Sequence[Piece]) -> Assembly:
-    """Put pieces together the way LangChain adds up the chunks of a stream."""
+    """Put pieces together as LangChain adds up the chunks of a stream."""
     text = "".join(piece.text for piece in pieces)
     whole = Assembly(content=text)
     if blocks := merge_blocks(pieces):
-        # What comes before the first block is a chunk with a text, be it an empty one.
+        # In a stream, what precedes the first block is a chunk with a string, even an empty one.
         starts_with_block = pieces[0].block is not None
         whole.content = [*blocks] if starts_with_block else [text, *blocks]
     _add_calls(whole, merge_calls(pieces))
@@ -309,14 +313,14 @@ def assemble(pieces: Sequence[Piece]) -> Assembly:
     return whole
 
 
-def spoken(pieces: Iterable[Piece]) -> str:
-    """All that these pieces say to the user."""
+def text_of(pieces: Iterable[Piece]) -> str:
+    """Return the text of these pieces, without thoughts."""
     blocks = [piece.block or {"type": "text", "text": piece.text} for piece in pieces]
     return "".join(block["text"] for block in blocks if block["type"] == "text")
 
 
 def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
-    """The blocks of these pieces, those that continue one joined to it."""
+    """Return the blocks of these pieces, with continuations joined."""
     blocks: dict[str, dict[str, Any]] = {}
     for block in [piece.block for piece in pieces if piece.block is not None]:
         if (known := blocks.get(block["index"])) is None:
@@ -326,9 +330,9 @@ def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
     return list(blocks.values())
 
 
-def merge_calls(pieces: Iterable[Piece]) -> list[CallPiece]:
-    """The calls of these pieces, arguments that continue one joined to it."""
-    calls: dict[int, CallPiece] = {}
+def merge_calls(pieces: Iterable[Piece]) -> list[ToolCallPiece]:
+    """Return the tool calls of these pieces, with continued arguments joined."""
+    calls: dict[int, ToolCallPiece] = {}
     for call in [piece.call for piece in pieces if piece.call is not None]:
         if (known := calls.get(call.index)) is not None:
             call = replace(known, fragment=known.fragment + call.fragment)  # noqa: PLW2901
@@ -337,11 +341,11 @@ def merge_calls(pieces: Iterable[Piece]) -> list[CallPiece]:
 
 
 def call_signatures(pieces: Iterable[Piece]) -> dict[str, str]:
-    """Thought signatures of the calls in these pieces, by tool call id."""
+    """Return the thought signatures of the calls in these pieces, by tool call id."""
     return {piece.call.id: piece.signature for piece in pieces if piece.call and piece.signature}
 
 
-def _add_calls(whole: Assembly, calls: Iterable[CallPiece]) -> None:
+def _add_calls(whole: Assembly, calls: Iterable[ToolCallPiece]) -> None:
     for call in calls:
         args = call.args if call.args is not None else _parse_fragment(call.fragment)
         if args is not None and call.name:
@@ -369,9 +373,9 @@ def _extras(signature: str) -> dict[str, Any]:
 
 
 def _parse_block(part: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """A block that LangChain's `content_blocks` understands, and the signature to remember for it.
+    """Return a block that LangChain's `content_blocks` understands, and the part's signature.
 
-    What LangChain has no block for keeps its whole part, signature included.
+    A part that LangChain has no block for is kept whole, including its signature.
     """
     match dict(part):
         case {"executableCode": dict(code), **rest} if _is_plain(rest) and set(code) <= {

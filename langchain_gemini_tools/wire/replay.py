@@ -1,10 +1,9 @@
-"""What an AIMessage carries for the next request: call signatures, the order of its parts.
+"""What an AIMessage keeps for the next request: call signatures and the order of its parts.
 
-An AIMessage keeps text, blocks and tool calls apart; Gemini wants its parts back as they came, each
-with its own thought signature (https://ai.google.dev/gemini-api/docs/thought-signatures). Both
-halves of that memory live here: `response.py` writes a `PartLog`, `contents.py` reads it back.
-Everything is plain JSON in `additional_kwargs`, on one chunk of a stream, so that it survives
-chunk merging, checkpoints and JSON.
+An AIMessage separates text, blocks and tool calls; Gemini requires its parts back unchanged, each
+with its thought signature (https://ai.google.dev/gemini-api/docs/thought-signatures). `response.py`
+writes a `PartLog`, `contents.py` reads it back. Everything is plain JSON in `additional_kwargs`, on
+one chunk of a stream, so that it survives chunk merging, checkpoints and JSON.
 """
 
 from __future__ import annotations
@@ -25,33 +24,33 @@ CALL_SIGNATURES = "__gemini_function_call_thought_signatures__"
 """`{tool_call_id: signature}`; the key is shared with langchain-google-genai."""
 
 PART_LOG = "__gemini_parts__"
-"""`{"answer.part number": entry}`, only where content and tool calls do not tell the parts by
-themselves. The answer is in it because LangChain merges messages, and their logs with them."""
+"""`{"response.part number": entry}`, only if content and tool calls do not determine the parts. The
+keys name the response because LangChain merges messages, and their logs with them."""
 
 VERTEXAI = "vertexai"
-"""In `response_metadata`: whether Vertex AI answered, or the Developer API."""
+"""Key in `response_metadata`: whether Vertex AI responded, or the Developer API."""
 
 SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """Documented bypass for calls that never had a signature (another vendor's, or hand-made)."""
 
 OWN_ID = "lc_part_"
-"""How an id of a block begins that the API did not give, and is not told."""
+"""Prefix of block ids that the API did not assign; they are not sent."""
 
 PART_FIELDS = "gemini_part_fields"
-"""Key in the `extras` of a text block: what stood beside the text in its part."""
+"""Key in the `extras` of a text block: the other fields of its part."""
 
 
 @dataclass
 class PartLog:
-    """The parts of one reply, in order: `text` by length, `block` one each, `call` by id."""
+    """The parts of one response, in order: `text` by length, `block` one each, `call` by id."""
 
     is_needed: bool = False
-    """Whether the order is another one than content, then calls, or a part has to be remembered."""
+    """Whether the order is not content, then calls, or a part has something to remember."""
     _entries: list[dict[str, Any]] = field(default_factory=list)
     _has_call: bool = False
 
     def add_text(self, text: str, signature: str | None) -> None:
-        """Note a text part; unsigned neighbours count as one, as the pieces of a stream must."""
+        """Add a text part; adjacent unsigned texts count as one, as in a stream."""
         self.is_needed |= self._has_call or signature is not None
         last = self._entries[-1] if self._entries else {}
         if "text" in last and "signature" not in last and signature is None:
@@ -63,7 +62,7 @@ class PartLog:
             self._entries.append(entry)
 
     def add_block(self, signature: str | None = None, kind: str = "") -> None:
-        """Note a part that stands in `content` as a block of its own, and of what kind it is."""
+        """Add a part that is a separate block in `content`, with its kind."""
         self.is_needed |= self._has_call or signature is not None
         signed = {} if signature is None else {"signature": signature, "kind": kind}
         self._entries.append({"block": 1, **signed})
@@ -71,24 +70,24 @@ class PartLog:
     def add_call(
         self, call_id: str, wire_name: str | None = None, tool_name: str | None = None
     ) -> None:
-        """Note a function call, with the name the model used where that is not the tool's."""
+        """Add a function call, with the name that the model used if it is not the tool's."""
         self.is_needed |= wire_name is not None
         self._has_call = True
         renamed = {} if wire_name is None else {"name": wire_name, "tool": tool_name}
         self._entries.append({"call": call_id, **renamed})
 
-    def dump(self, answer: str) -> dict[str, Any]:
-        """What goes into `additional_kwargs`.
+    def dump(self, prefix: str) -> dict[str, Any]:
+        """Return the entry of `additional_kwargs`.
 
         Args:
-            answer: A name that no other answer has.
+            prefix: A name for the response that no other response has.
         """
-        entries = {f"{answer}.{number}": entry for number, entry in enumerate(self._entries)}
+        entries = {f"{prefix}.{number}": entry for number, entry in enumerate(self._entries)}
         return {PART_LOG: entries}
 
 
 def part_log_of(message: AIMessage) -> list[dict[str, Any]] | None:
-    """The log that came with a message, if any; empty where it is not that of one answer."""
+    """Return the log of a message, if any; empty if it is not the log of one response."""
     log = message.additional_kwargs.get(PART_LOG)
     if log is None:
         return None
@@ -96,23 +95,23 @@ def part_log_of(message: AIMessage) -> list[dict[str, Any]] | None:
         entries = {(*_split_key(key), key): dict(entry) for key, entry in log.items()}
     except (AttributeError, TypeError, ValueError):
         return []
-    is_of_one = len({answer for answer, _, _ in entries}) == 1
-    return [entries[key] for key in sorted(entries)] if is_of_one else []
+    is_of_one_response = len({prefix for prefix, _, _ in entries}) == 1
+    return [entries[key] for key in sorted(entries)] if is_of_one_response else []
 
 
 def _split_key(key: str) -> tuple[str, int]:
-    answer, _, number = key.rpartition(".")
-    return answer, int(number)
+    prefix, _, number = key.rpartition(".")
+    return prefix, int(number)
 
 
 def call_signatures_of(message: AIMessage) -> dict[str, Any]:
-    """What came with a message as thought signatures of its calls, by tool call id."""
+    """Return the thought signatures of a message's calls, by tool call id."""
     signatures = message.additional_kwargs.get(CALL_SIGNATURES)
     return signatures if isinstance(signatures, dict) else {}
 
 
 def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
-    """Parts as another line of models takes them; empty texts were there for their signature."""
+    """Return parts without signatures, and without empty texts, which only carried one."""
     bare = [{k: value for k, value in part.items() if k != "thoughtSignature"} for part in parts]
     return [cast("gemini.Part", part) for part in bare if part != {"text": ""}]
 
@@ -121,14 +120,14 @@ _SERVER_PARTS = ("toolCall", "toolResponse")
 
 
 def is_server_part(part: gemini.Part) -> bool:
-    """Whether this is a call that Google's side made by itself, or what came of it."""
+    """Return whether this is a call or result of a tool that the API ran itself."""
     return any(kind in part for kind in _SERVER_PARTS)
 
 
-def tell_server_part(part: gemini.Part) -> gemini.Part:
-    """The same in words, for a model that does not take such parts."""
-    told = {key: value for key, value in part.items() if key in _SERVER_PARTS}
-    return {"text": json.dumps(told, ensure_ascii=False)}
+def server_part_as_text(part: gemini.Part) -> gemini.Part:
+    """Return the part as text, for a model that does not accept such parts."""
+    kept = {key: value for key, value in part.items() if key in _SERVER_PARTS}
+    return {"text": json.dumps(kept, ensure_ascii=False)}
 
 
 def _check_sum(text: str) -> str:
@@ -136,7 +135,7 @@ def _check_sum(text: str) -> str:
 
 
 class _DoesNotFitError(Exception):
-    """The message was changed since the log was written."""
+    """The message has changed since the log was written."""
 
 
 def restore_order(
@@ -144,15 +143,15 @@ def restore_order(
     parts: list[gemini.Part],
     calls: dict[str, gemini.Part],
 ) -> list[gemini.Part] | None:
-    """Lay out parts and calls as the model wrote them.
+    """Return parts and calls in the order in which the model wrote them.
 
     Args:
         log: Entries of `part_log_of`.
-        parts: What `content` renders to, in order, without calls.
+        parts: The parts of `content` in order, without calls.
         calls: Rendered calls by tool call id.
 
     Returns:
-        The parts with signatures in place, or `None` when the message no longer fits its log.
+        The parts with signatures in place, or `None` if the message no longer matches its log.
     """
     rest = _Remaining(parts)
     pending = dict(calls)
@@ -171,7 +170,7 @@ def restore_order(
 
 
 class _Remaining:
-    """Parts not yet laid out; plain texts may be taken piece by piece."""
+    """Parts that have not been placed yet; plain texts may be consumed piece by piece."""
 
     def __init__(self, parts: list[gemini.Part]) -> None:
         self._parts: Iterator[gemini.Part] = iter(parts)
@@ -197,27 +196,27 @@ class _Remaining:
 
 
 def _signed(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
-    """The part with its signature, which belongs to what it was given for, and to nothing else."""
+    """Return the part with its signature, which is valid only for the part it was issued for."""
     signature = entry.get("signature")
-    if not _is_told(signature):
+    if not _is_text(signature):
         return part
     if "text" in entry:
         is_same = entry.get("sum", _check_sum(part["text"])) == _check_sum(part["text"])
     else:
-        is_same = entry["kind"] in part if _is_told(entry.get("kind")) else "text" not in part
+        is_same = entry["kind"] in part if _is_text(entry.get("kind")) else "text" not in part
     if not is_same:
         raise _DoesNotFitError
     return {**part, "thoughtSignature": signature}
 
 
 def _named(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
-    """The call under the model's own name for the tool, unless it is another tool's by now."""
+    """Return the call under the name that the model used, unless the tool has changed since."""
     name, call = entry.get("name"), part["functionCall"]
-    if not _is_told(name) or entry.get("tool", call["name"]) != call["name"]:
+    if not _is_text(name) or entry.get("tool", call["name"]) != call["name"]:
         return part
     return {**part, "functionCall": {**call, "name": name}}
 
 
-def _is_told(value: Any) -> TypeGuard[str]:
-    """Whether a note of the log is one: whatever stores messages may change them."""
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Whether an entry of the log is intact: stores may change the messages they keep."""
     return isinstance(value, str) and value != ""

@@ -99,8 +99,8 @@ class RenderedRequest:
     def second_try(self, contents: list[gemini.Content], failure: ResponseError) -> Self:
         """This request with other contents; what the failed answer cost is remembered."""
         body: gemini.Request = {**self.body, "contents": contents}
-        spent = failure.partial.usage_metadata if failure.partial else None
-        context = replace(self.context, spent=spent)
+        prior_usage = failure.partial.usage_metadata if failure.partial else None
+        context = replace(self.context, prior_usage=prior_usage)
         encoded = encode_json(body, is_large=len(self.encoded) > LARGE)
         return replace(self, encoded=encoded, context=context, is_second_try=True)
 
@@ -198,7 +198,7 @@ def _reply_context(
         },
         runs_remote_tools=any(tool.runs_mcp_servers for tool in tools),
         returns_failures=invocation.returns_failures,
-        refuses_empty=invocation.rejects_empty,
+        rejects_empty=invocation.rejects_empty,
     )
 
 

@@ -153,7 +153,7 @@ CASES = {
             outgoing.steps[0], b'data: {"candidates": [{"index": 1}]}\r\n\r\n'
         ),
         *UNREADABLE,
-        "The stream holds a second candidate",
+        "The stream contains a second candidate",
         seen=FIRST,
     ),
 }
@@ -221,7 +221,7 @@ async def test_a_whole_call_before_a_broken_end_is_not_released(
     assert partial.tool_calls == []
     [invalid] = partial.invalid_tool_calls
     assert (invalid["name"], json.loads(invalid["args"])) == CALL
-    assert "not to be executed" in invalid["error"]
+    assert invalid["error"] == "Not executed: the response with this call failed."
     assert len(emulator.requests) == 1
 
 

@@ -298,13 +298,13 @@ def test_calls_of_remote_tools_are_the_servers_business() -> None:
 
 
 @pytest.mark.parametrize("strange", ["search", 5, True, ["search"]])
-def test_a_call_that_is_no_object_is_unreadable(strange: Any) -> None:
-    with pytest.raises(UnreadableResponseError, match="a call that is none"):
+def test_a_call_that_is_not_an_object_is_unreadable(strange: Any) -> None:
+    with pytest.raises(UnreadableResponseError, match="a function call that is not an object"):
         parse(reply([{"functionCall": strange}]))
 
 
-def test_a_part_that_is_no_object_is_unreadable() -> None:
-    with pytest.raises(UnreadableResponseError, match="no object"):
+def test_a_part_that_is_not_an_object_is_unreadable() -> None:
+    with pytest.raises(UnreadableResponseError, match="not an object"):
         parse(reply(["text"]))
 
 

@@ -37,7 +37,7 @@ def test_a_withheld_candidate_leaves_the_others() -> None:
     result = parse_response(body, CONTEXT)
     assert [generation.text for generation in result.generations] == ["one"]
     assert result.generations[0].message.usage_metadata is not None  # type: ignore[attr-defined]
-    assert result.llm_output == {"withheld": ["The answer was withheld (SAFETY)."]}
+    assert result.llm_output == {"withheld": ["The response was withheld (SAFETY)."]}
 
 
 def test_a_whole_reply_becomes_a_message() -> None:

@@ -1,0 +1,296 @@
+"""Everything in a response that is not a part: finish reason, token usage, grounding, metadata.
+
+`MetadataParser` is fed every body that belongs to one candidate: one for a whole response, many for
+a stream. The API repeats most of these fields in each event, so the last value of each counts;
+citations and log probabilities are spread over the events.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
+
+from langchain_gemini_tools.errors import (
+    BlockedError,
+    EmptyResponseError,
+    MalformedToolCallError,
+    TruncatedStreamError,
+    UnreadableResponseError,
+)
+from langchain_gemini_tools.facts.finish_reasons import lookup
+from langchain_gemini_tools.facts.models import reads_signatures_of
+from langchain_gemini_tools.facts.spelling import snake
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_gemini_tools.wire import shapes as gemini
+
+_RENAMED = {"modelVersion": "model_name"}
+_NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
+_SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}
+"""Each event has the items that belong to its own text."""
+
+
+class MetadataParser:
+    """Collects what applies to one candidate as a whole."""
+
+    def __init__(self, model: str) -> None:
+        self.usage: dict[str, Any] = {}
+        self._model = model
+        self._fields: dict[str, Any] = {}
+        self._saw_candidate = False
+
+    @property
+    def finish_reason(self) -> str | None:
+        """The API's own word for why it stopped."""
+        reason = self._fields.get("finishReason")
+        return None if reason is None else str(reason)
+
+    def feed(self, response: gemini.Response, candidate: Mapping[str, Any] | None) -> None:
+        """Read one body and the candidate in it."""
+        usage = response.get("usageMetadata")
+        if isinstance(usage, dict):
+            has_nulls = None in usage.values()
+            self.usage |= {k: v for k, v in usage.items() if v is not None} if has_nulls else usage
+        self._saw_candidate |= candidate is not None
+        fields = self._fields
+        for source in (response, candidate or {}):
+            for key, value in source.items():
+                if key in _NOT_METADATA or value is None:
+                    continue
+                is_scalar = isinstance(value, (str, int, float))
+                fields[key] = value if is_scalar else _updated(key, fields.get(key), value)
+
+    def metadata(self, text: str = "") -> dict[str, Any]:
+        """Return the `response_metadata`: all fields of the response, in LangChain's spelling.
+
+        Args:
+            text: The text of the response, in which citations are located.
+        """
+        fields = {_RENAMED.get(key) or snake(key): value for key, value in self._fields.items()}
+        if "grounding_metadata" in fields:
+            grounding = parse_grounding(fields.pop("grounding_metadata"), text)
+            key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
+            fields[key] = grounding
+        match fields.get("prompt_feedback"):
+            case {"blockReason": reason}:
+                fields["block_reason"] = reason
+        if self.usage:
+            fields["raw_usage"] = self.usage
+        if not reads_signatures_of(self._model, str(fields.get("model_name", ""))):
+            # The requested name is an alias of another line of models: both count as the author.
+            fields["requested_model"] = self._model
+        return {"model_name": self._model, **fields}
+
+    def check_stream_ended(self) -> None:
+        """Raise if a stream stopped before the response was complete.
+
+        A stream that is cut between two events ends normally as far as HTTP can tell.
+        """
+        if self.finish_reason is None and not self._block_reason:
+            raise TruncatedStreamError(
+                "The stream ended without a finish reason, so the response is incomplete. "
+                "What arrived is in this error's `partial`."
+            )
+
+    def check(self, *, has_calls: bool, is_empty: bool, rejects_empty: bool = False) -> None:
+        """Raise if the candidate is not a usable response.
+
+        Args:
+            has_calls: Whether it has a tool call. Executors report unknown tools to the model, so
+                a call of one is usable.
+            is_empty: Whether it contains nothing but thoughts and empty texts.
+            rejects_empty: Whether a complete but empty response is an error.
+        """
+        reason, message = self.finish_reason, self._fields.get("finishMessage")
+        finish = lookup(reason, "gemini")
+        cause = f"{reason}: {message}" if message else f"{reason}"
+        details: dict[str, Any] = {"finish_reason": reason, "finish_message": message}
+        if is_empty and not self._saw_candidate and not self._block_reason:
+            raise EmptyResponseError("The response is empty: no candidates and no reason given.")
+        if is_empty and self._block_reason:
+            raise BlockedError(f"The prompt was blocked: {self._block_reason}.", **details)
+        if finish.outcome == "bad_call" and (finish.is_unusable or not has_calls):
+            raise MalformedToolCallError(
+                f"The model did not make a valid tool call ({cause}).", **details
+            )
+        if is_empty and finish.is_complete and rejects_empty:
+            raise EmptyResponseError(f"The response is empty ({cause}).", **details)
+        if is_empty and finish.outcome in {"blocked", "unknown"}:
+            raise BlockedError(f"The response was withheld ({cause}).", **details)
+
+    @property
+    def _block_reason(self) -> str | None:
+        feedback = self._fields.get("promptFeedback")
+        if not isinstance(feedback, dict) or not feedback.get("blockReason"):
+            return None
+        explanation = feedback.get("blockReasonMessage")
+        return f"{feedback['blockReason']}" + (f" ({explanation})" if explanation else "")
+
+
+def _updated(key: str, before: Any, now: Any) -> Any:
+    """Return a field's value after one more event; an empty value changes nothing."""
+    if before is not None and now in ({}, []):
+        return before
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return now
+    if key not in _SPREAD_OVER_EVENTS:
+        return {**before, **now}
+    return {**before, **{name: _extended(before.get(name), value) for name, value in now.items()}}
+
+
+def _extended(before: Any, now: Any) -> Any:
+    """Return both lists in a row, unless the second one repeats the first."""
+    if not isinstance(before, list) or not isinstance(now, list):
+        return now
+    return now if now[: len(before)] == before else [*before, *now]
+
+
+# Token usage
+
+_DIGITS = re.compile(r"\d{1,18}")
+
+
+def parse_count(response: Mapping[str, Any]) -> int:
+    """Return the number of tokens in a response of `:countTokens`.
+
+    Raises:
+        UnreadableResponseError: There is no valid count in it.
+    """
+    total = response.get("totalTokens", 0)  # the API omits a zero
+    count = _parse_count(total)
+    if count is None or count < 0:
+        raise UnreadableResponseError(
+            f"The response's `totalTokens` is not a valid count: {total!r:.80}"
+        )
+    return count
+
+
+def parse_usage(usage: Mapping[str, Any]) -> UsageMetadata | None:
+    """Parse usageMetadata into LangChain's token counts; `None` if there is none.
+
+    LangChain's `input_tokens` is the sum of all input, including the prompts that server-side tools
+    added; its `output_tokens` is the sum of all output, including thoughts.
+    """
+    if not usage:
+        return None
+    tool_use = _count(usage, "toolUsePromptTokenCount")
+    thoughts = _count(usage, "thoughtsTokenCount")
+    input_tokens = _count(usage, "promptTokenCount") + tool_use
+    output_tokens = _count(usage, "candidatesTokenCount") + thoughts
+    input_details = _modalities(usage.get("promptTokensDetails"))
+    output_details = _modalities(usage.get("candidatesTokensDetails"))
+    if "cachedContentTokenCount" in usage:
+        input_details["cache_read"] = _count(usage, "cachedContentTokenCount")
+    if "toolUsePromptTokenCount" in usage:
+        input_details["tool_use_prompt"] = tool_use
+    if "thoughtsTokenCount" in usage:
+        output_details["reasoning"] = thoughts
+    counts = UsageMetadata(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=_count(usage, "totalTokenCount") or input_tokens + output_tokens,
+    )
+    if input_details:
+        counts["input_token_details"] = cast("InputTokenDetails", input_details)
+    if output_details:
+        counts["output_token_details"] = cast("OutputTokenDetails", output_details)
+    return counts
+
+
+def _modalities(details: Any) -> dict[str, int]:
+    """Return the counts by modality except text, which is the remainder."""
+    counts: dict[str, int] = {}
+    for detail in details if isinstance(details, list) else []:
+        modality = str(detail.get("modality") or "").lower() if isinstance(detail, dict) else ""
+        if modality and modality != "text":
+            counts[modality] = counts.get(modality, 0) + _count(detail, "tokenCount")
+    return counts
+
+
+def _count(counts: Mapping[str, Any], key: str) -> int:
+    return _parse_count(counts.get(key)) or 0
+
+
+def _parse_count(value: Any) -> int | None:
+    """Parse a count; proto JSON may also write a number as text."""
+    match value:
+        case bool():
+            return None
+        case int(count):
+            return count
+        case str(digits) if _DIGITS.fullmatch(digits):
+            return int(digits)
+    return None
+
+
+# Citations
+
+
+def parse_grounding(grounding: Any, text: str) -> Any:
+    """Return grounding metadata in LangChain's spelling, with segments located in the text.
+
+    LangChain's citations count characters of the text. The API counts bytes of UTF-8, and is off by
+    a few after some characters; it also repeats the cited words, whose position in the text is
+    reliable.
+    """
+    known = _snake_keys(grounding)
+    supports = known.get("grounding_supports") if isinstance(known, dict) else None
+    for support in supports if isinstance(supports, list) else ():
+        if isinstance(support, dict) and isinstance(segment := support.get("segment"), dict):
+            segment |= _locate(segment, text)
+    return known
+
+
+def _locate(segment: dict[str, Any], text: str) -> dict[str, int]:
+    start, end = segment.get("start_index", 0), segment.get("end_index")
+    if type(start) is not int or type(end) is not int:
+        return {}
+    raw = text.encode("utf-8", "surrogatepass")
+    first = len(raw[:start].decode("utf-8", "ignore"))
+    words = segment.get("text")
+    if not isinstance(words, str) or not words:
+        return {"start_index": first, "end_index": len(raw[:end].decode("utf-8", "ignore"))}
+    positions = {text.find(words, first), text.rfind(words, 0, first + len(words))} - {-1}
+    first = min(positions, key=lambda position: abs(position - first), default=first)
+    return {"start_index": first, "end_index": first + len(words)}
+
+
+def _snake_keys(value: Any) -> Any:
+    """Rename keys as core's translator expects them; it crashes on `None`, and reads `placeId`."""
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if item is not None}
+        return {k if k == "placeId" else snake(k): _snake_keys(v) for k, v in kept.items()}
+    if isinstance(value, list):
+        return [_snake_keys(item) for item in value]
+    return value
+
+
+def is_citable(grounding: Any) -> bool:
+    """Return whether core's `content_blocks` can read the citations; otherwise it would raise."""
+    match grounding:
+        case {"grounding_supports": list(supports), **rest}:
+            chunks = rest.get("grounding_chunks", [])
+        case dict() if "grounding_supports" not in grounding:
+            return True
+        case _:
+            return False
+    return _are_chunks(chunks) and all(map(_is_support, supports))
+
+
+def _are_chunks(chunks: Any) -> bool:
+    return isinstance(chunks, list) and all(
+        isinstance(chunk, dict)
+        and all(isinstance(chunk.get(kind, {}), dict) for kind in ("web", "maps"))
+        for chunk in chunks
+    )
+
+
+def _is_support(support: Any) -> bool:
+    if not isinstance(support, dict) or not isinstance(support.get("segment", {}), dict):
+        return False
+    indices = support.get("grounding_chunk_indices", [])
+    return isinstance(indices, list) and all(type(index) is int and index >= 0 for index in indices)
