@@ -13,13 +13,14 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.language_models import LangSmithParams, LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, PrivateAttr
 
+from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
@@ -27,7 +28,6 @@ from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
     GeminiOptions,
-    canonical_options,
     spelled_as_fields,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
@@ -38,7 +38,7 @@ from langchain_gemini_tools.retry import (
     report_retry,
     report_to_parent_run,
 )
-from langchain_gemini_tools.wire.generation import OUTPUT_FORMATS, plain
+from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.metadata import parse_count
 from langchain_gemini_tools.wire.request import (
     RenderedRequest,
@@ -64,7 +64,7 @@ _MAX_WARNINGS_KEPT = 1000
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
 
-class ChatGemini(GeminiOptions):
+class ChatGemini(StructuredOutputMethod, GeminiOptions):
     """Google Gemini as a LangChain chat model whose speciality is tool calling.
 
     Setup:
@@ -325,13 +325,25 @@ class ChatGemini(GeminiOptions):
 
     # Tools and structured output
 
-    if not TYPE_CHECKING:  # the types are core's, and differ between its versions
+    def bind(self, **kwargs: Any) -> GeminiBinding:
+        """Bind options to every call; options of a call override them.
 
-        def bind(self, **kwargs: Any) -> Any:
-            """This model with options of every call; those of a call beat them."""
-            if "stop_sequences" in kwargs:  # a call's `stop` could not be told from what is bound
-                kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
-            return super().bind(**kwargs)
+        Args:
+            **kwargs: Options of the call.
+        """
+        if "stop_sequences" in kwargs:  # a call's `stop` could not be told from a bound one
+            kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
+        return GeminiBinding(bound=self, kwargs=kwargs)
+
+    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
+        """Bind a config to every call.
+
+        Args:
+            config: Tags, metadata, callbacks and so on.
+            **kwargs: The same, as keywords.
+        """
+        joined = cast("RunnableConfig", {**(config or {}), **kwargs})
+        return GeminiBinding(bound=self, config=joined)
 
     def bind_tools(
         self,
@@ -342,21 +354,22 @@ class ChatGemini(GeminiOptions):
         parallel_tool_calls: bool | None = None,
         response_format: Any = None,
         **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, AIMessage]:
-        """This model with tools.
+    ) -> GeminiBinding:
+        """Bind tools.
 
         Args:
-            tools: Functions, LangChain tools, Pydantic classes, TypedDicts, dicts of any vendor's
-                form, SDK types, and Gemini's own tools (`{"google_search": {}}`).
-            tool_choice: `"auto"`, `"any"` (also `"required"`, `True`), `"none"`, `"validated"`, a
-                tool's name, a list of names, or OpenAI's, Anthropic's or Gemini's dict.
-            strict: Calls have to fit their schema: the mode VALIDATED, where no other is chosen.
-            parallel_tool_calls: Gemini has no such switch; `False` warns.
-            response_format: JSON output beside the tools (Gemini 3 or later).
-            **kwargs: Any option of a call.
+            tools: Functions, LangChain tools, Pydantic classes, TypedDicts, dicts in the OpenAI,
+                Anthropic or Gemini form, SDK types, and Gemini's own tools
+                (`{"google_search": {}}`).
+            tool_choice: `"auto"`, `"any"` (also `"required"`, `True`), `"none"`, `"validated"`, the
+                name of a tool, a list of names, or a dict in the OpenAI, Anthropic or Gemini form.
+            strict: Make tool calls follow their schema: mode VALIDATED, unless another is chosen.
+            parallel_tool_calls: Gemini has no such option; `False` warns.
+            response_format: JSON output in addition to tools (Gemini 3 or later).
+            **kwargs: Options of the call.
 
         Raises:
-            InvalidToolError: A tool that Gemini cannot be told about.
+            InvalidToolError: A tool cannot be declared to Gemini.
             UnknownToolError: `tool_choice` names a tool that is not bound.
         """
         given = {**kwargs, "tools": tools}
@@ -382,7 +395,8 @@ class ChatGemini(GeminiOptions):
             "tool_choice": plain(tool_choice),
             "response_format": response_format,
         }
-        return self.bind(**{k: v for k, v in options.items() if v not in (None, ())}, **kwargs)
+        # The last: of two output formats, the later one applies.
+        return self.bind(**kwargs, **{k: v for k, v in options.items() if v not in (None, ())})
 
     def _report_findings(self, invocation: Invocation) -> None:
         findings = find_problems(
@@ -395,81 +409,6 @@ class ChatGemini(GeminiOptions):
         )
         for finding in findings:
             self._warn_once(str(finding))
-
-    def with_structured_output(
-        self,
-        schema: Any = None,
-        method: Literal["function_calling", "json_schema", "json_mode"] | None = None,
-        *,
-        include_raw: bool = False,
-        strict: bool | None = None,
-        **kwargs: Any,
-    ) -> Runnable[LanguageModelInput, Any]:
-        """This model, answering with an instance of a schema.
-
-        Args:
-            schema: A Pydantic class, a TypedDict, a JSON schema, or a function's specification.
-            method: `"function_calling"`, a forced call of the schema; `"json_schema"`, the API's
-                JSON output with the schema; `"json_mode"`, the same, and without a schema JSON as
-                your prompt describes it. By default a call, where the schema can be one: an object
-                with a name. A model without function calling or JSON output is asked for either
-                in words.
-            include_raw: Return `{"raw", "parsed", "parsing_error"}`: what cannot be parsed is told,
-                not raised.
-            strict: Accepted; Gemini holds itself to the schema in all methods.
-            **kwargs: Any option of a call.
-
-        An answer that cannot be parsed, or comes without the forced call, is an
-        `OutputParserException` of langchain-core, also at the end of a stream.
-        """
-        from langchain_gemini_tools.structured_output import (
-            as_function,
-            json_parser,
-            refuse_other_tools,
-            shown_format,
-            tools_parser,
-            with_raw,
-        )
-        from langchain_gemini_tools.wire.schema.clean import clean_response_schema
-
-        if method not in {None, "function_calling", "json_schema", "json_mode"}:
-            raise ValueError(
-                f"method={method!r} is unknown; there are function_calling, json_schema, json_mode."
-            )
-        if schema is None and method != "json_mode":
-            raise ValueError(f"method={method!r} needs a schema.")
-        options = dict(kwargs)
-        if tool := as_function(schema, method):
-            name = tool.name
-            refuse_other_tools(kwargs)
-            options |= self._without_json_output(kwargs)
-            options["ls_structured_output_format"] = shown_format(
-                "function_calling", schema, tool.to_dict()
-            )
-            model = self.bind_tools([tool], tool_choice=name, **options)
-            parser = tools_parser(schema, name)
-        elif schema is None:
-            model = self.bind(response_mime_type="application/json", **options)
-            parser = json_parser(None)
-        else:
-            form = clean_response_schema(schema)
-            title = getattr(schema, "__name__", None) or "answer"
-            read = {"title": title, **form}
-            options["ls_structured_output_format"] = shown_format(
-                method or "json_schema", schema, read
-            )
-            model = self.bind(response_schema=form, **options)
-            is_prompted = self._resolve(None, kwargs).is_prompted
-            parser = json_parser(schema, form if is_prompted else None)
-        return with_raw(model, parser) if include_raw else model | parser
-
-    def _without_json_output(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the option that cancels JSON output, unless it is requested by `kwargs`."""
-        every = self._resolve(None, {}).generation
-        is_set = any(every.get(name) is not None for name in OUTPUT_FORMATS)
-        if is_set and not OUTPUT_FORMATS & canonical_options(kwargs).keys():
-            return {"response_format": {"type": "text"}}
-        return {}
 
     # Tools by prompt
 

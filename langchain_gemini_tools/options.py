@@ -583,7 +583,7 @@ def _check(name: str, value: Any) -> Any:
         return _adapter(name).validate_python(value)
     except ValidationError as error:
         reasons = dict.fromkeys(told["msg"] for told in error.errors(include_url=False))
-    raise InvalidOptionError(f"{name}={str(value)[:80]!r} is not taken: {'; '.join(reasons)}.")
+    raise InvalidOptionError(f"{name}={str(value)[:80]!r} is not valid: {'; '.join(reasons)}.")
 
 
 # The same few values come with every call of an agent; 1, 1.0 and True are not the same.

@@ -3,38 +3,143 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, get_args
 
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import AIMessage, BaseMessageChunk
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.output_parsers.openai_tools import JsonOutputKeyToolsParser, PydanticToolsParser
 from langchain_core.outputs import ChatGeneration
-from langchain_core.runnables import AddableDict, Runnable, RunnableGenerator, RunnableMap
+from langchain_core.runnables import (
+    AddableDict,
+    Runnable,
+    RunnableGenerator,
+    RunnableParallel,
+    RunnableSequence,
+)
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
+from langchain_gemini_tools.binding import GeminiBinding, Method, Parsed
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
+from langchain_gemini_tools.options import spelled_as_fields
 from langchain_gemini_tools.prompted.arguments import find_mismatch
+from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS
+from langchain_gemini_tools.wire.request import RenderedRequest
+from langchain_gemini_tools.wire.schema.clean import clean_response_schema
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-    from langchain_core.language_models import LanguageModelInput
     from langchain_core.outputs import Generation
 
+    from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.wire.tools.tool import Tool
 
 
-def as_function(schema: Any, method: str | None) -> Tool | None:
-    """The schema as a tool to be called, unless JSON output is wanted, or is the way for it.
+class RawOutput(TypedDict, Generic[Parsed]):
+    """The output of `with_structured_output(..., include_raw=True)`."""
+
+    raw: AIMessage
+    parsed: Parsed | None
+    parsing_error: Exception | None
+
+
+class StructuredOutput(RunnableSequence[LanguageModelInput, Parsed]):
+    """A model with bound options, followed by a parser: what `with_structured_output` returns."""
+
+    @classmethod
+    def lc_id(cls) -> list[str]:
+        """Return the id of a sequence, which `load` knows."""
+        return RunnableSequence.lc_id()
+
+    @property
+    def binding(self) -> GeminiBinding:
+        """The model with its bound options: `binding.preview(...)` shows the request."""
+        raw = self.first.steps__["raw"] if isinstance(self.first, RunnableParallel) else self.first
+        return cast("GeminiBinding", raw)
+
+    def preview(
+        self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
+    ) -> RenderedRequest:
+        """Return the request that `invoke` would send; see `ChatGemini.preview`."""
+        return self.binding.preview(model_input, stop, **kwargs)
+
+    def get_num_tokens_from_messages(
+        self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None, **kwargs: Any
+    ) -> int:
+        """Count the tokens of messages and of the schema with the API."""
+        return self.binding.get_num_tokens_from_messages(messages, tools, **kwargs)
+
+
+def structured_output(
+    model: ChatGemini | GeminiBinding,
+    schema: Any,
+    method: Method | None,
+    *,
+    include_raw: bool,
+    kwargs: Mapping[str, Any],
+) -> StructuredOutput[Any]:
+    """Bind the schema in the way that `method` says, and add the parser for it."""
+    if method not in {None, *get_args(Method)}:
+        methods = ", ".join(map(repr, get_args(Method)))
+        raise ValueError(f"method={method!r} is not valid; use one of {methods}.")
+    if schema is None and method != "json_mode":
+        raise ValueError(f"method={method!r} needs a schema.")
+    if tool := _as_function(schema, method):
+        binding, parser = _force_call(model, schema, tool, kwargs)
+    elif schema is None:
+        binding = model.bind(response_mime_type=JSON, **kwargs)
+        parser = json_parser(None)
+    else:
+        binding, parser = _request_json(model, schema, method or "json_schema", kwargs)
+    first, last = _with_raw(binding, parser) if include_raw else (binding, parser)
+    return StructuredOutput(first=first, last=last)
+
+
+def _force_call(
+    model: ChatGemini | GeminiBinding,
+    schema: Any,
+    tool: Tool,
+    kwargs: Mapping[str, Any],
+) -> tuple[GeminiBinding, Runnable[AIMessage, Any]]:
+    bound = model.kwargs if isinstance(model, GeminiBinding) else {}
+    _reject_other_tools({**bound, **kwargs})
+    options = {
+        **kwargs,
+        **_without_json_output(model, kwargs),
+        "ls_structured_output_format": _shown_format("function_calling", schema, tool.to_dict()),
+    }
+    return model.bind_tools([tool], tool_choice=tool.name, **options), tools_parser(
+        schema, tool.name
+    )
+
+
+def _request_json(
+    model: ChatGemini | GeminiBinding,
+    schema: Any,
+    method: Method,
+    kwargs: Mapping[str, Any],
+) -> tuple[GeminiBinding, Runnable[AIMessage, Any]]:
+    form = clean_response_schema(schema)
+    title = getattr(schema, "__name__", None) or "answer"
+    shown = _shown_format(method, schema, {"title": title, **form})
+    binding = model.bind(response_schema=form, **{**kwargs, "ls_structured_output_format": shown})
+    is_prompted = model._resolve(None, kwargs).is_prompted  # noqa: SLF001
+    return binding, json_parser(schema, form if is_prompted else None)
+
+
+def _as_function(schema: Any, method: str | None) -> Tool | None:
+    """Return the schema as a tool, or `None` if JSON output is requested or necessary.
 
     Raises:
-        InvalidToolError: It was to be a tool, and cannot be one.
+        InvalidToolError: A tool call is requested, and the schema cannot be a tool.
     """
     if method not in {None, "function_calling"}:
         return None
@@ -49,21 +154,28 @@ def as_function(schema: Any, method: str | None) -> Tool | None:
     return tools[0]
 
 
-def refuse_other_tools(kwargs: Mapping[str, Any]) -> None:
-    """Refuse options that leave no room for the forced call.
-
-    Raises:
-        InvalidOptionError: There is one.
-    """
+def _reject_other_tools(options: Mapping[str, Any]) -> None:
     for name in ("tools", "tool_choice", "tool_config"):
-        if kwargs.get(name) is not None:
+        if options.get(name) is not None:
             raise InvalidOptionError(
-                f"{name} has no place here: the answer is a call of the schema, which is forced. "
-                "Use method='json_schema' for an answer beside tools (Gemini 3 or later)."
+                f"{name} cannot be combined with method='function_calling', which forces a call of "
+                "the schema. Use method='json_schema' for structured output in addition to tools "
+                "(Gemini 3 or later)."
             )
 
 
-def shown_format(method: str, schema: Any, read: dict[str, Any]) -> dict[str, Any]:
+def _without_json_output(
+    model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the option that cancels JSON output, unless `kwargs` request it."""
+    every = model._resolve(None, {}).generation  # noqa: SLF001
+    is_set = any(every.get(name) is not None for name in OUTPUT_FORMATS)
+    if is_set and not OUTPUT_FORMATS & spelled_as_fields(kwargs).keys():
+        return {"response_format": {"type": "text"}}
+    return {}
+
+
+def _shown_format(method: str, schema: Any, read: dict[str, Any]) -> dict[str, Any]:
     """What tracers show: the schema, or what we have read where langchain-core cannot read it."""
     bare = {"title": str(read.get("title") or "answer"), "type": "object", "properties": {}}
     shown = next((form for form in (schema, read) if _is_readable(form)), bare)
@@ -196,12 +308,12 @@ def _refusing_deep(answer: Generation) -> Iterator[None]:
         raise OutputParserException(text, llm_output=answer.text) from None
 
 
-def with_raw(
+def _with_raw(
     model: Runnable[LanguageModelInput, AIMessage], parser: Runnable[AIMessage, Any]
-) -> Runnable[LanguageModelInput, dict[str, Any]]:
-    """`{"raw", "parsed", "parsing_error"}`: a failure to parse is told, not raised.
+) -> tuple[Runnable[Any, Any], Runnable[Any, Any]]:
+    """Return the steps to `{"raw", "parsed", "parsing_error"}`.
 
-    A stream gives the answer as it comes, and the rest at its end.
+    A stream yields the message as it arrives, and the rest at its end.
     """
 
     def parse(pieces: Iterator[dict[str, Any]]) -> Iterator[AddableDict]:
@@ -224,7 +336,7 @@ def with_raw(
         except Exception as error:  # noqa: BLE001
             yield _outcome(None, error)
 
-    return RunnableMap(raw=model) | RunnableGenerator(parse, aparse)
+    return RunnableParallel(raw=model), RunnableGenerator(parse, aparse)
 
 
 def _sum(pieces: list[Any]) -> Any:

@@ -26,7 +26,8 @@ LAYERS = {
     "retry": set(),
     "client": set(),
     "wire": set(),
-    "structured_output": {"prompted", "wire"},
+    "binding": {"chat_model", "prompted", "structured_output", "wire"},
+    "structured_output": {"binding", "chat_model", "options", "prompted", "wire"},
     "prompted": {"wire"},
     "credentials": set(),
     "media_fetch": {"wire"},
@@ -41,6 +42,7 @@ LAYERS = {
         "wire",
     },
     "chat_model": {
+        "binding",
         "options",
         "media_fetch",
         "credentials",

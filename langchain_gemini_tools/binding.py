@@ -1,0 +1,225 @@
+"""`GeminiBinding`: a `ChatGemini` with bound options, which all of its methods see.
+
+LangChain's own binding passes bound options to `invoke`, `stream` and `batch` only. Every other
+method would be looked up on the model and called without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.runnables import Runnable, RunnableBinding
+from langchain_core.runnables.base import RunnableBindingBase
+
+from langchain_gemini_tools.prompted import PromptOverhead
+from langchain_gemini_tools.wire.request import RenderedRequest
+
+if TYPE_CHECKING:
+    from langchain_core.language_models.chat_models import _ChatModelBinding as _Binding
+
+    from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.structured_output import RawOutput, StructuredOutput
+    from langchain_gemini_tools.wire.invocation import Invocation
+else:
+    _Binding = RunnableBinding  # core's subclass of it only adds types
+
+Method = Literal["function_calling", "json_schema", "json_mode"]
+Parsed = TypeVar("Parsed")
+
+_TOOL_OPTIONS = frozenset({"tools", "tool_choice", "tool_config"})
+
+
+class StructuredOutputMethod:
+    """`with_structured_output`, of a model and of a binding alike."""
+
+    @overload
+    def with_structured_output(
+        self,
+        schema: type[Parsed],
+        method: Method | None = None,
+        *,
+        include_raw: Literal[False] = False,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> StructuredOutput[Parsed]: ...
+
+    @overload
+    def with_structured_output(
+        self,
+        schema: type[Parsed],
+        method: Method | None = None,
+        *,
+        include_raw: Literal[True],
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> StructuredOutput[RawOutput[Parsed]]: ...
+
+    @overload
+    def with_structured_output(
+        self,
+        schema: Any = None,
+        method: Method | None = None,
+        *,
+        include_raw: bool = False,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> StructuredOutput[Any]: ...
+
+    def with_structured_output(
+        self,
+        schema: Any = None,
+        method: Method | None = None,
+        *,
+        include_raw: bool = False,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, Any]:
+        """Return a runnable whose output is an instance of a schema.
+
+        Args:
+            schema: A Pydantic class, a TypedDict, a JSON schema, or a function's specification.
+            method: `"function_calling"` forces a tool call with the schema. `"json_schema"` uses
+                the API's JSON output with the schema. `"json_mode"` does the same; without a
+                schema it returns JSON as your prompt describes it. By default
+                `"function_calling"` where the schema is an object with a name, otherwise
+                `"json_schema"`. Models without function calling or JSON output are prompted.
+            include_raw: Return `{"raw", "parsed", "parsing_error"}`; parsing errors are returned
+                instead of raised.
+            strict: Accepted for compatibility; all methods follow the schema.
+            **kwargs: Options of the call.
+
+        Raises:
+            InvalidToolError: The schema cannot be used.
+            InvalidOptionError: Tools are bound, and the method is `"function_calling"`.
+
+        The runnable raises langchain-core's `OutputParserException` if a response cannot be parsed
+        or lacks the forced tool call, also at the end of a stream.
+        """
+        from langchain_gemini_tools.structured_output import structured_output
+
+        return structured_output(self, schema, method, include_raw=include_raw, kwargs=kwargs)  # type: ignore[arg-type]
+
+
+class GeminiBinding(StructuredOutputMethod, _Binding):
+    """A `ChatGemini` with bound options: what `bind`, `bind_tools` and `with_config` return.
+
+    Options given to a call override bound ones. `bound` is the model and `kwargs` are the options;
+    attributes that are not listed here are those of the model.
+    """
+
+    @classmethod
+    def get_lc_namespace(cls) -> list[str]:
+        """Return where `load` finds the class."""
+        return cls.__module__.split(".")
+
+    def preview(
+        self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
+    ) -> RenderedRequest:
+        """Return the request that `invoke` would send, bound options included.
+
+        Args:
+            model_input: What `invoke` accepts.
+            stop: Stop sequences.
+            **kwargs: Options of the call.
+
+        Raises:
+            InvalidInputError: The messages, the tools or the options cannot be sent.
+        """
+        model, options = self._unwrap(kwargs)
+        if stop is not None:
+            options["stop"] = stop
+        return model.preview(model_input, **options)
+
+    def bind(self, **kwargs: Any) -> Self:
+        """Bind more options; they override those that are bound already.
+
+        Args:
+            **kwargs: Options of the call.
+        """
+        model, _ = self._unwrap({})
+        return self._with_options({**self.kwargs, **model.bind(**kwargs).kwargs})
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Self:
+        """Bind tools in place of those that are bound, and keep the other options.
+
+        Args:
+            tools: What `ChatGemini.bind_tools` accepts.
+            **kwargs: `tool_choice`, `strict` and so on, and options of the call.
+        """
+        model, options = self._unwrap({})
+        if "tools" in options:
+            options = {key: value for key, value in options.items() if key not in _TOOL_OPTIONS}
+        return self._with_options(model.bind_tools(tools, **{**options, **kwargs}).kwargs)
+
+    def render_prompt(self, tools: Sequence[Any] | None = None, **kwargs: Any) -> str:
+        """Return the description of the tools for prompted tool calling.
+
+        Args:
+            tools: What `bind_tools` accepts; by default the bound tools.
+            **kwargs: `tool_choice`, and options of the call.
+        """
+        model, options = self._unwrap(kwargs)
+        bound = options.pop("tools", ())
+        return model.render_prompt(bound if tools is None else tools, **options)
+
+    def prompt_overhead(
+        self, tools: Sequence[Any] | None = None, *, exact: bool = False, **kwargs: Any
+    ) -> PromptOverhead:
+        """Measure what `render_prompt` adds to every request: `print` the result.
+
+        Args:
+            tools: What `bind_tools` accepts; by default the bound tools.
+            exact: Count tokens with the API instead of estimating four characters per token.
+            **kwargs: `tool_choice`, and options of the call.
+        """
+        model, options = self._unwrap(kwargs)
+        bound = options.pop("tools", ())
+        return model.prompt_overhead(bound if tools is None else tools, exact=exact, **options)
+
+    def get_num_tokens(self, text: str) -> int:
+        """Count the tokens of a text with the API. Bound tools are not counted."""
+        model, options = self._unwrap({})
+        others = {key: value for key, value in options.items() if key not in _TOOL_OPTIONS}
+        return model.get_num_tokens_from_messages([HumanMessage(text)], **others) if text else 0
+
+    def get_num_tokens_from_messages(
+        self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None, **kwargs: Any
+    ) -> int:
+        """Count the tokens of messages and tools with the API.
+
+        Args:
+            messages: Any part of a history.
+            tools: What `bind_tools` accepts; by default the bound tools.
+            **kwargs: Options of the call.
+        """
+        model, options = self._unwrap(kwargs)
+        bound = options.pop("tools", None)
+        return model.get_num_tokens_from_messages(
+            messages, bound if tools is None else tools, **options
+        )
+
+    def _resolve(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> Invocation:
+        model, options = self._unwrap(kwargs)
+        return model._resolve(stop, options)  # noqa: SLF001 - the two classes are one feature
+
+    def _unwrap(self, kwargs: Mapping[str, Any]) -> tuple[ChatGemini, dict[str, Any]]:
+        """Return the model and all options; `with_retry` puts another binding in between."""
+        options = {**self.kwargs, **kwargs}
+        inner: Any = self.bound
+        while isinstance(inner, RunnableBindingBase):
+            options = {**inner.kwargs, **options}
+            inner = inner.bound
+        return inner, options
+
+    def _with_options(self, options: Mapping[str, Any]) -> Self:
+        return type(self)(
+            bound=self.bound,
+            kwargs=options,
+            config=self.config,
+            config_factories=self.config_factories,
+            custom_input_type=self.custom_input_type,
+            custom_output_type=self.custom_output_type,
+        )

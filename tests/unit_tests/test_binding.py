@@ -1,0 +1,260 @@
+"""A binding passes its options to every method, and is a LangChain binding in every other way."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.load import dumpd, load
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import (
+    ConfigurableField,
+    Runnable,
+    RunnableBinding,
+    RunnableParallel,
+    RunnableSequence,
+)
+from pydantic import BaseModel
+
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.binding import GeminiBinding
+from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
+from langchain_gemini_tools.structured_output import StructuredOutput
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import LanguageModelInput
+
+hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
+
+Json = dict[str, Any]
+
+GEMINI_2 = "gemini-2.5-flash"
+GEMINI_3 = "gemini-3-flash-preview"
+GEMMA = "gemma-3-27b-it"
+
+
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+def find(query: str) -> str:
+    """Find."""
+    return query
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+
+
+class Api:
+    """A model whose requests are kept, and answered with the same text or number of tokens."""
+
+    def __init__(self, model: str = GEMINI_3) -> None:
+        self.sent: list[tuple[str, Json]] = []
+        transport = {"transport": hx.MockTransport(self.respond)}
+        self.model = ChatGemini(model=model, api_key="not-used", client_args=transport)
+
+    def respond(self, request: Any) -> Any:
+        self.sent.append((request.url.path.rsplit("/")[-1], json.loads(request.content)))
+        if request.url.path.endswith(":countTokens"):
+            return hx.Response(200, json={"totalTokens": 7})
+        candidate = {"content": {"parts": [{"text": "Hello."}]}, "finishReason": "STOP"}
+        return hx.Response(200, json={"candidates": [candidate]})
+
+
+def names(request: Any) -> list[str]:
+    """Return the names of the functions that a request declares."""
+    tools = request.body.get("tools", [])
+    return [each["name"] for tool in tools for each in tool["functionDeclarations"]]
+
+
+# What the options reach
+
+
+def test_a_preview_shows_bound_tools_and_options() -> None:
+    bound = ChatGemini(model=GEMINI_3).bind_tools([search], tool_choice="any", temperature=0.5)
+    request = bound.preview("Hi", top_k=3)
+    assert names(request) == ["search"]
+    assert request.body["generationConfig"] == {"temperature": 0.5, "topK": 3}
+    assert request.body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param(lambda bound: bound.invoke("Hi"), id="invoke"),
+        pytest.param(lambda bound: bound.batch(["Hi"]), id="batch"),
+        pytest.param(lambda bound: bound.with_retry().invoke("Hi"), id="with_retry"),
+        pytest.param(lambda bound: bound.with_config(tags=["a"]).invoke("Hi"), id="with_config"),
+        pytest.param(lambda bound: bound.with_fallbacks([bound]).invoke("Hi"), id="fallbacks"),
+        pytest.param(lambda bound: pickle.loads(pickle.dumps(bound)).kwargs, id="pickle"),
+    ],
+)
+def test_what_is_sent_is_what_a_preview_shows(use: Any) -> None:
+    api = Api()
+    bound = api.model.bind_tools([search], temperature=0.5)
+    use(bound)
+    assert all(body == bound.preview("Hi").body for _, body in api.sent)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(lambda bound: bound.with_retry(), id="with_retry"),
+        pytest.param(lambda bound: bound.with_config(tags=["a"]), id="with_config"),
+        pytest.param(lambda bound: bound.with_types(output_type=AIMessage), id="with_types"),
+        pytest.param(lambda bound: bound.with_listeners(on_start=print), id="with_listeners"),
+        pytest.param(lambda bound: bound.bind(), id="bind"),
+        pytest.param(copy.copy, id="copy"),
+        pytest.param(copy.deepcopy, id="deepcopy"),
+        pytest.param(lambda bound: pickle.loads(pickle.dumps(bound)), id="pickle"),
+    ],
+)
+def test_a_wrapped_binding_keeps_its_options(wrap: Any) -> None:
+    bound = ChatGemini(model=GEMINI_3).bind_tools([search], temperature=0.5)
+    wrapped = wrap(bound)
+    assert isinstance(wrapped, GeminiBinding)
+    assert wrapped.preview("Hi").body == bound.preview("Hi").body
+
+
+def test_a_call_overrides_bound_options_in_a_preview() -> None:
+    bound = ChatGemini(model=GEMINI_3).bind(stop_sequences=["a"], temperature=0.5)
+    assert bound.preview("Hi", stop=["b"], temperature=None).body["generationConfig"] == {
+        "stopSequences": ["b"]
+    }
+
+
+def test_options_are_bound_one_after_the_other() -> None:
+    model = ChatGemini(model=GEMINI_3)
+    bound = model.bind(temperature=0.5).bind_tools([search]).bind(temperature=0.7, top_k=1)
+    request = bound.preview("Hi")
+    assert names(request) == ["search"]
+    assert request.body["generationConfig"] == {"temperature": 0.7, "topK": 1}
+
+
+def test_tools_replace_bound_tools_and_their_choice() -> None:
+    bound = ChatGemini(model=GEMINI_3).bind_tools([search], tool_choice="search", temperature=0.5)
+    request = bound.bind_tools([find]).preview("Hi")
+    assert (names(request), "toolConfig" in request.body) == (["find"], False)
+    assert request.body["generationConfig"] == {"temperature": 0.5}
+
+
+def test_a_choice_may_be_bound_before_its_tools() -> None:
+    model = ChatGemini(model=GEMINI_3)
+    request = model.bind(tool_choice="any").bind_tools([search]).preview("Hi")
+    assert request.body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
+    with pytest.raises(UnknownToolError):
+        model.bind(tool_choice="find").bind_tools([search])
+
+
+def test_a_config_stays_when_tools_are_bound() -> None:
+    bound = ChatGemini(model=GEMINI_3).with_config(tags=["a"]).bind_tools([search])
+    assert (bound.config, names(bound.preview("Hi"))) == ({"tags": ["a"]}, ["search"])
+    assert bound.with_structured_output(City, "json_schema").binding.config == {"tags": ["a"]}
+
+
+def test_tokens_are_counted_with_bound_tools_and_the_bound_model() -> None:
+    api = Api()
+    bound = api.model.bind_tools([search], model=GEMINI_2)
+    assert bound.get_num_tokens_from_messages([HumanMessage("Hi")]) == 7
+    assert bound.get_num_tokens("Hi") == 7
+    ((path, with_tools), (_, text_alone)) = api.sent
+    assert path == f"{GEMINI_2}:countTokens"
+    assert "tools" in with_tools["generateContentRequest"]
+    assert "tools" not in text_alone["generateContentRequest"]
+
+
+def test_prompted_tools_are_described_as_they_are_bound() -> None:
+    model = ChatGemini(model=GEMMA)
+    bound = model.bind_tools([search], tool_choice="any")
+    assert bound.render_prompt() == model.render_prompt([search], tool_choice="any")
+    assert bound.render_prompt([find]) == model.render_prompt([find], tool_choice="any")
+    assert bound.prompt_overhead() == model.prompt_overhead([search], tool_choice="any")
+
+
+# Structured output
+
+
+@pytest.mark.parametrize("method", ["function_calling", "json_schema"])
+@pytest.mark.parametrize("include_raw", [False, True])
+def test_structured_output_keeps_its_binding(method: Any, include_raw: bool) -> None:
+    api = Api()
+    bound = api.model.bind(temperature=0.5)
+    chain = bound.with_structured_output(City, method, include_raw=include_raw)
+    assert isinstance(chain, StructuredOutput)
+    assert isinstance(chain.binding, GeminiBinding)
+    request = chain.preview("Hi")
+    assert request.body == chain.binding.preview("Hi").body
+    assert request.body["generationConfig"]["temperature"] == 0.5
+    assert ("tools" in request.body) == (method == "function_calling")
+    assert chain.get_num_tokens_from_messages([HumanMessage("Hi")]) == 7
+    assert api.sent[-1][1]["generateContentRequest"].keys() == {"model", *request.body}
+
+
+def test_bound_tools_exclude_a_forced_call_and_not_json_output() -> None:
+    bound = ChatGemini(model=GEMINI_3).bind_tools([search])
+    with pytest.raises(InvalidOptionError, match=r"tools cannot be combined.*json_schema"):
+        bound.with_structured_output(City)
+    assert names(bound.with_structured_output(City, "json_schema").preview("Hi")) == ["search"]
+
+
+def test_a_forced_call_replaces_bound_json_output() -> None:
+    bound = ChatGemini(model=GEMINI_2).bind(response_mime_type="application/json")
+    body = bound.with_structured_output(City).preview("Hi").body
+    assert "generationConfig" not in body
+
+
+# A LangChain binding
+
+
+def test_it_is_the_binding_that_agents_look_into() -> None:
+    model = ChatGemini(model=GEMINI_3)
+    bound: Runnable[LanguageModelInput, AIMessage] = model.bind_tools([search])
+    assert isinstance(bound, RunnableBinding)
+    assert bound.bound is model
+    assert all(isinstance(tool, dict) for tool in bound.kwargs["tools"])
+    assert bound.kwargs["tools"][0]["function"]["name"] == "search"
+    assert (bound.model, bound.profile) == (model.model, model.profile)
+    assert isinstance(bound | RunnableParallel(a=bound), RunnableSequence)
+
+
+def test_bound_options_are_plain_json_for_caches_and_tracers() -> None:
+    model = ChatGemini(model=GEMINI_3)
+    bound = model.bind_tools([search], tool_choice="search")
+    assert json.loads(json.dumps(bound.kwargs)) == bound.kwargs
+    assert str(bound.kwargs) == str(model.bind_tools([search], tool_choice="search").kwargs)
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
+def test_a_binding_survives_serialisation() -> None:
+    bound = ChatGemini(model=GEMINI_3, api_key="not-used").bind_tools([search], temperature=0.5)
+    restored = load(
+        dumpd(bound),
+        allowed_objects=[ChatGemini, GeminiBinding],
+        valid_namespaces=["langchain_gemini_tools"],
+        secrets_map={"GOOGLE_API_KEY": "not-used"},
+    )
+    assert isinstance(restored, GeminiBinding)
+    assert restored.preview("Hi").body == bound.preview("Hi").body
+
+
+def test_fields_of_the_model_may_be_configurable() -> None:
+    api = Api()
+    chosen = api.model.configurable_fields(temperature=ConfigurableField(id="temperature"))
+    chosen.bind(top_k=1).invoke("Hi", {"configurable": {"temperature": 0.5}})
+    assert api.sent[-1][1]["generationConfig"] == {"temperature": 0.5, "topK": 1}
+
+
+def test_a_binding_may_have_alternatives() -> None:
+    api = Api()
+    first, second = api.model.bind(temperature=0.1), api.model.bind(temperature=0.2)
+    chosen = first.configurable_alternatives(ConfigurableField(id="which"), other=second)
+    chosen.invoke("Hi", {"configurable": {"which": "other"}})
+    assert api.sent[-1][1]["generationConfig"] == {"temperature": 0.2}
