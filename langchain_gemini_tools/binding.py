@@ -16,13 +16,14 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.wire.request import RenderedRequest
+from langchain_gemini_tools.wire.tools.tool import plain_tools
 
 if TYPE_CHECKING:
     from langchain_core.language_models.chat_models import _ChatModelBinding as _Binding
+    from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
 
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.structured_output import RawOutput, StructuredOutput
-    from langchain_gemini_tools.wire.invocation import Invocation
 else:
     _Binding = RunnableBinding  # core's subclass of it only adds types
 
@@ -115,6 +116,13 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         """Return where `load` finds the class."""
         return cls.__module__.split(".")
 
+    def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
+        """Return what `dumpd` stores, with tools as plain dicts."""
+        stored = super().to_json()
+        if stored["type"] == "constructor":
+            stored["kwargs"]["kwargs"] = plain_tools(self.kwargs)
+        return stored
+
     def preview(
         self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
     ) -> RenderedRequest:
@@ -128,7 +136,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         Raises:
             InvalidInputError: The messages, the tools or the options cannot be sent.
         """
-        model, options = self._unwrap(kwargs)
+        model, options = self.unwrap(kwargs)
         if stop is not None:
             options["stop"] = stop
         return model.preview(model_input, **options)
@@ -139,7 +147,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         Args:
             **kwargs: Options of the call.
         """
-        model, _ = self._unwrap({})
+        model, _ = self.unwrap({})
         return self._with_options({**self.kwargs, **model.bind(**kwargs).kwargs})
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Self:
@@ -149,7 +157,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             tools: What `ChatGemini.bind_tools` accepts.
             **kwargs: `tool_choice`, `strict` and so on, and options of the call.
         """
-        model, options = self._unwrap({})
+        model, options = self.unwrap({})
         if "tools" in options:
             options = {key: value for key, value in options.items() if key not in _TOOL_OPTIONS}
         return self._with_options(model.bind_tools(tools, **{**options, **kwargs}).kwargs)
@@ -161,7 +169,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             tools: What `bind_tools` accepts; by default the bound tools.
             **kwargs: `tool_choice`, and options of the call.
         """
-        model, options = self._unwrap(kwargs)
+        model, options = self.unwrap(kwargs)
         bound = options.pop("tools", ())
         return model.render_prompt(bound if tools is None else tools, **options)
 
@@ -175,13 +183,13 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             exact: Count tokens with the API instead of estimating four characters per token.
             **kwargs: `tool_choice`, and options of the call.
         """
-        model, options = self._unwrap(kwargs)
+        model, options = self.unwrap(kwargs)
         bound = options.pop("tools", ())
         return model.prompt_overhead(bound if tools is None else tools, exact=exact, **options)
 
     def get_num_tokens(self, text: str) -> int:
         """Count the tokens of a text with the API. Bound tools are not counted."""
-        model, options = self._unwrap({})
+        model, options = self.unwrap({})
         others = {key: value for key, value in options.items() if key not in _TOOL_OPTIONS}
         return model.get_num_tokens_from_messages([HumanMessage(text)], **others) if text else 0
 
@@ -195,18 +203,18 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             tools: What `bind_tools` accepts; by default the bound tools.
             **kwargs: Options of the call.
         """
-        model, options = self._unwrap(kwargs)
+        model, options = self.unwrap(kwargs)
         bound = options.pop("tools", None)
         return model.get_num_tokens_from_messages(
             messages, bound if tools is None else tools, **options
         )
 
-    def _resolve(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> Invocation:
-        model, options = self._unwrap(kwargs)
-        return model._resolve(stop, options)  # noqa: SLF001 - the two classes are one feature
+    def unwrap(self, kwargs: Mapping[str, Any]) -> tuple[ChatGemini, dict[str, Any]]:
+        """Return the model and all options, also through the binding that `with_retry` adds.
 
-    def _unwrap(self, kwargs: Mapping[str, Any]) -> tuple[ChatGemini, dict[str, Any]]:
-        """Return the model and all options; `with_retry` puts another binding in between."""
+        Args:
+            kwargs: Options of the call, which override bound ones.
+        """
         options = {**self.kwargs, **kwargs}
         inner: Any = self.bound
         while isinstance(inner, RunnableBindingBase):

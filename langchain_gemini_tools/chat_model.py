@@ -13,21 +13,22 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
-from langchain_core.language_models import LangSmithParams, LanguageModelInput
+from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, PrivateAttr
 
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
-from langchain_gemini_tools.credentials import check_given_again
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
+from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
-    GeminiOptions,
+    resolve,
+    resolve_profile,
     spelled_as_fields,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
@@ -50,10 +51,12 @@ from langchain_gemini_tools.wire.tools.findings import find_problems
 from langchain_gemini_tools.wire.tools.tool import plain_tools
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
-    from pydantic import SecretStr
 
+    from langchain_gemini_tools.arguments import ChatGeminiArguments
     from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.wire.invocation import Invocation
 
@@ -64,7 +67,7 @@ _MAX_WARNINGS_KEPT = 1000
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
 
-class ChatGemini(StructuredOutputMethod, GeminiOptions):
+class ChatGemini(StructuredOutputMethod, GeminiFields):
     """Google Gemini as a LangChain chat model whose speciality is tool calling.
 
     Setup:
@@ -99,23 +102,16 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
     # Construction
 
     if TYPE_CHECKING:
-        # Type checkers would know each field by one name only; these are the usual ones.
-        def __init__(  # noqa: PLR0913
-            self,
-            *,
-            model: str,
-            api_key: str | SecretStr | None = ...,
-            base_url: str | None = ...,
-            vertexai: bool | None = ...,
-            temperature: float | None = ...,
-            max_tokens: int | None = ...,
-            timeout: float | None = ...,
-            max_retries: int = ...,
-            stop: list[str] | None = ...,
-            reasoning_effort: str | None = ...,
-            streaming: bool | None = ...,
-            **options: Any,
+
+        @overload
+        def __init__(self, *, model: str, **arguments: Unpack[ChatGeminiArguments]) -> None: ...
+
+        @overload
+        def __init__(
+            self, *, model_name: str, **arguments: Unpack[ChatGeminiArguments]
         ) -> None: ...
+
+        def __init__(self, **arguments: Any) -> None: ...
 
     @property
     def _llm_type(self) -> str:
@@ -123,12 +119,12 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
 
     @property
     def lc_secrets(self) -> dict[str, str]:
-        """What serialisation replaces by the name of an environment variable."""
+        """The fields that serialization replaces by the name of an environment variable."""
         return {"google_api_key": "GOOGLE_API_KEY"}
 
     @classmethod
     def is_lc_serializable(cls) -> bool:
-        """Whether `dumpd` and `load` work."""
+        """Return whether `dumpd` and `load` work."""
         return True
 
     @property
@@ -159,6 +155,9 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
     ) -> dict[str, Any]:
         return super()._get_invocation_params(stop, **plain_tools(kwargs))
 
+    def _resolve_model_profile(self) -> ModelProfile | None:
+        return cast("ModelProfile", resolve_profile(self))
+
     # One invocation
 
     def preview(
@@ -177,7 +176,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
             InvalidInputError: The messages, the tools or the options cannot be sent.
         """
         messages = self._convert_input(model_input).to_messages()
-        return self._render(messages, self._resolve(stop, kwargs))
+        return self._render(messages, resolve(self, stop, kwargs))
 
     def _render(self, messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
         if limits := invocation.fetch_limits:
@@ -212,7 +211,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = self._render(messages, self._resolve(stop, kwargs))
+        request = self._render(messages, resolve(self, stop, kwargs))
         retries = _retry_policy(request.invocation, run_manager)
         client = self._client
         while True:
@@ -232,7 +231,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        request = await self._arender(messages, self._resolve(stop, kwargs))
+        request = await self._arender(messages, resolve(self, stop, kwargs))
         retries = _async_retry_policy(request.invocation, run_manager)
         client = self._client
         while True:
@@ -251,7 +250,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        request = self._render(messages, _for_stream(self._resolve(stop, kwargs)))
+        request = self._render(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = _retry_policy(request.invocation, run_manager)
         while True:
             has_begun = False
@@ -289,7 +288,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        request = await self._arender(messages, _for_stream(self._resolve(stop, kwargs)))
+        request = await self._arender(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = _async_retry_policy(request.invocation, run_manager)
         while True:
             has_begun = False
@@ -375,7 +374,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
         given = {**kwargs, "tools": tools}
         if tool_choice is not None:
             given["tool_choice"] = tool_choice
-        invocation = self._resolve(None, given)
+        invocation = resolve(self, None, given)
         if "ls_structured_output_format" not in kwargs:  # the model does not choose that one
             self._report_findings(invocation)
         bound, capabilities = invocation.tools, invocation.capabilities
@@ -423,7 +422,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
         from langchain_gemini_tools.prompted.request import render_instructions
 
         given = {**kwargs, "tools": tools, "tool_choice": tool_choice}
-        return "\n\n".join(render_instructions(self._resolve(None, given)).texts)
+        return "\n\n".join(render_instructions(resolve(self, None, given)).texts)
 
     def prompt_overhead(
         self, tools: Sequence[Any], *, tool_choice: Any = None, exact: bool = False, **kwargs: Any
@@ -440,7 +439,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
 
         given = {**kwargs, "tools": tools, "tool_choice": tool_choice}
         count = self.get_num_tokens if exact else None
-        return measure_overhead(self._resolve(None, given), count)
+        return measure_overhead(resolve(self, None, given), count)
 
     # Tokens
 
@@ -459,7 +458,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
             return self._count_tools(tools, kwargs) if tools else 0
         options = {**kwargs, "on_broken_history": "repair"}
         options |= {"tools": tools} if tools else {}
-        invocation = self._resolve(None, options)
+        invocation = resolve(self, None, options)
         if limits := invocation.fetch_limits:
             messages = fetch_media(messages, limits, self._media)
         request = _render_fetched(messages, invocation)
@@ -485,7 +484,7 @@ class ChatGemini(StructuredOutputMethod, GeminiOptions):
     @property
     def _client(self) -> GeminiClient:
         """The client for the fields as they are now; copies share it until one of them changes."""
-        check_given_again(self, self._left_out)
+        self._check_unpickled()
         settings = self._client_settings()
         with _CLIENT_LOCK:
             if self._gemini is None or self._gemini.settings != settings:

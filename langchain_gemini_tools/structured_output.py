@@ -27,7 +27,7 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 
 from langchain_gemini_tools.binding import GeminiBinding, Method, Parsed
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
-from langchain_gemini_tools.options import spelled_as_fields
+from langchain_gemini_tools.options import resolve, spelled_as_fields
 from langchain_gemini_tools.prompted.arguments import find_mismatch
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS
 from langchain_gemini_tools.wire.request import RenderedRequest
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from langchain_core.outputs import Generation
 
     from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.tools.tool import Tool
 
 
@@ -131,7 +132,7 @@ def _request_json(
     title = getattr(schema, "__name__", None) or "answer"
     shown = _shown_format(method, schema, {"title": title, **form})
     binding = model.bind(response_schema=form, **{**kwargs, "ls_structured_output_format": shown})
-    is_prompted = model._resolve(None, kwargs).is_prompted  # noqa: SLF001
+    is_prompted = _resolve(model, kwargs).is_prompted
     return binding, json_parser(schema, form if is_prompted else None)
 
 
@@ -164,11 +165,17 @@ def _reject_other_tools(options: Mapping[str, Any]) -> None:
             )
 
 
+def _resolve(model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any]) -> Invocation:
+    if isinstance(model, GeminiBinding):
+        model, kwargs = model.unwrap(kwargs)
+    return resolve(model, None, kwargs)
+
+
 def _without_json_output(
     model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the option that cancels JSON output, unless `kwargs` request it."""
-    every = model._resolve(None, {}).generation  # noqa: SLF001
+    every = _resolve(model, {}).generation
     is_set = any(every.get(name) is not None for name in OUTPUT_FORMATS)
     if is_set and not OUTPUT_FORMATS & spelled_as_fields(kwargs).keys():
         return {"response_format": {"type": "text"}}

@@ -11,7 +11,7 @@ import pytest
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.options import GeminiOptions
+from langchain_gemini_tools.fields import GeminiFields
 
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 NAME = "langchain_gemini_tools"
@@ -29,23 +29,16 @@ LAYERS = {
     "binding": {"chat_model", "prompted", "structured_output", "wire"},
     "structured_output": {"binding", "chat_model", "options", "prompted", "wire"},
     "prompted": {"wire"},
-    "credentials": set(),
     "media_fetch": {"wire"},
-    "option_levels": {"wire"},
-    "options": {
-        "option_levels",
-        "client",
-        "credentials",
-        "media_fetch",
-        "prompted",
-        "retry",
-        "wire",
-    },
+    "arguments": {"wire"},
+    "fields": {"client", "options", "prompted", "wire"},
+    "options": {"fields", "wire"},
     "chat_model": {
+        "arguments",
         "binding",
+        "fields",
         "options",
         "media_fetch",
-        "credentials",
         "client",
         "prompted",
         "retry",
@@ -243,4 +236,4 @@ def _rarely_needed(loaded: set[str]) -> set[str]:
 
 def test_pydantic_builds_the_model_and_not_its_base_as_well() -> None:
     assert ChatGemini.__pydantic_complete__
-    assert not GeminiOptions.__pydantic_complete__
+    assert not GeminiFields.__pydantic_complete__

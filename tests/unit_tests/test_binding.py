@@ -9,6 +9,8 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumpd, load
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import (
@@ -219,17 +221,44 @@ def test_it_is_the_binding_that_agents_look_into() -> None:
     bound: Runnable[LanguageModelInput, AIMessage] = model.bind_tools([search])
     assert isinstance(bound, RunnableBinding)
     assert bound.bound is model
-    assert all(isinstance(tool, dict) for tool in bound.kwargs["tools"])
-    assert bound.kwargs["tools"][0]["function"]["name"] == "search"
+    (tool,) = bound.kwargs["tools"]
+    assert (tool.get("type"), tool["function"]["name"]) == ("function", "search")
     assert (bound.model, bound.profile) == (model.model, model.profile)
     assert isinstance(bound | RunnableParallel(a=bound), RunnableSequence)
 
 
-def test_bound_options_are_plain_json_for_caches_and_tracers() -> None:
-    model = ChatGemini(model=GEMINI_3)
-    bound = model.bind_tools([search], tool_choice="search")
-    assert json.loads(json.dumps(bound.kwargs)) == bound.kwargs
-    assert str(bound.kwargs) == str(model.bind_tools([search], tool_choice="search").kwargs)
+class Tracer(BaseCallbackHandler):
+    def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+        self.params = kwargs["invocation_params"]
+
+
+class Cache(InMemoryCache):
+    """A cache that keeps its keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[str] = []
+
+    def lookup(self, prompt: str, llm_string: str) -> Any:
+        self.keys.append(llm_string)
+        return super().lookup(prompt, llm_string)
+
+
+def test_tracers_and_caches_see_bound_tools_as_plain_dicts() -> None:
+    api, tracer, cache = Api(), Tracer(), Cache()
+    api.model.cache = cache
+    for _ in range(2):
+        bound = api.model.bind_tools([search], tool_choice="search")
+        bound.invoke("Hi", {"callbacks": [tracer]})
+    declared = bound.preview("Hi").body["tools"][0]["functionDeclarations"][0]
+    (shown,) = tracer.params["tools"]
+    assert type(shown) is dict
+    assert shown["function"]["parameters"] == declared["parametersJsonSchema"]
+    first, second = cache.keys
+    assert first == second
+    assert str(shown) in first
+    assert "not-used" not in first
+    assert len(api.sent) == 1
 
 
 @pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")

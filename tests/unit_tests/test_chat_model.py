@@ -149,18 +149,18 @@ def test_an_unknown_option_of_a_call_suggests_the_nearest_name() -> None:
 @pytest.mark.parametrize("name", ["api_key", "project"])
 def test_an_argument_of_the_constructor_is_none_of_a_call(name: str) -> None:
     options: Json = {name: KEY}
-    words = f"A call has no option '{name}': it is given when the model is made."
+    words = f"'{name}' can only be set on the model, not per call."
     with pytest.raises(InvalidOptionError) as error:
         ChatGemini(model=GEMINI_3).preview("Hi", **options)
     assert str(error.value) == words
-    with pytest.raises(ValidationError, match="is given when the model is made") as early:
+    with pytest.raises(ValidationError, match="can only be set on the model") as early:
         ChatGemini(model=GEMINI_3, model_kwargs=options)
     assert KEY not in str(early.value)
 
 
 def test_an_argument_given_twice_must_agree() -> None:
     options: Json = {"max_tokens": 1, "max_output_tokens": 2}
-    with pytest.raises(ValueError, match="'max_output_tokens' is given twice"):
+    with pytest.raises(ValueError, match="'max_output_tokens' was passed twice"):
         ChatGemini(model=GEMINI_3, **options)
 
 
@@ -556,7 +556,7 @@ def test_vertex_is_chosen_as_the_sdk_chooses_it(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert ChatGemini(model=GEMINI_3, **options)._uses_vertexai is expected
+    assert ChatGemini(model=GEMINI_3, **options).uses_vertexai is expected
 
 
 @pytest.mark.parametrize(

@@ -310,7 +310,7 @@ def test_options_are_resolved_once_per_invocation(use: Callable[..., object]) ->
     model = ChatGemini(model="gemini-3-flash-preview", api_key="not-used", client_args=transport)
     bound = model.bind_tools(tools(1), temperature=0.5)
     count = times_entered(lambda: use(bound))
-    assert (count["_resolve"], count["_join_levels"], count["canonical_options"]) == (1, 1, 1)
+    assert (count["resolve"], count["_join_levels"], count["canonical_options"]) == (1, 1, 1)
 
 
 def test_a_long_history_does_not_wake_the_garbage_collector() -> None:

@@ -1,0 +1,592 @@
+"""The fields of `ChatGemini`: names, defaults, descriptions, validation, copies and pickles.
+
+How fields join with the options of one call is in `options.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import (
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from langchain_gemini_tools._version import __version__
+from langchain_gemini_tools.client import ClientSettings
+from langchain_gemini_tools.client.sdk import find_invalid_character
+from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
+from langchain_gemini_tools.facts.credentials import environment_keys, secret_values
+from langchain_gemini_tools.wire.invocation import FetchLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
+
+_SYNONYMS = {
+    "model_name": "model",
+    "gemini_api_key": "google_api_key",
+    "enterprise": "vertexai",
+    "client_options": "base_url",
+    "default_metadata_input": "default_metadata",
+    "request_timeout": "timeout",
+    "retries": "max_retries",
+    "max_completion_tokens": "max_output_tokens",
+    "candidate_count": "n",
+    "stop_sequences": "stop",
+    "thinking_level": "reasoning_effort",
+    "response_json_schema": "response_schema",
+}
+"""Names that Google's API and other integrations use, in addition to the aliases of the fields."""
+
+_SHAPE_THE_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kwargs"})
+
+_PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+
+_SECRET_ARGUMENTS = frozenset(
+    {"auth", "cert", "cookies", "event_hooks", "headers", "mounts", "params", "transport"}
+)
+"""Arguments of an HTTP client that are credentials, or objects that may contain them."""
+
+
+class FoundKey(SecretStr):
+    """A key from the environment, in contrast to one that was passed."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SecretStr):
+            return False
+        return other.get_secret_value() == self.get_secret_value()
+
+    __hash__ = SecretStr.__hash__
+
+
+class OwnProfile(dict[str, Any]):
+    """A profile that follows the model, in contrast to one that was passed."""
+
+
+def _find_key() -> FoundKey | None:
+    value = next(iter(environment_keys()), None)
+    return FoundKey(value) if value else None
+
+
+class GeminiFields(BaseChatModel):
+    """The fields of `ChatGemini`, without its methods."""
+
+    model_config = ConfigDict(
+        populate_by_name=True,
+        arbitrary_types_allowed=True,
+        extra="forbid",
+        hide_input_in_errors=True,  # a rejected value may be next to a key
+        defer_build=True,  # only `ChatGemini` is validated
+    )
+
+    model: str = Field(description="Name of the model, such as `gemini-3-flash-preview`.")
+    model_family: str | None = Field(
+        default=None,
+        description="Name of a model whose rules apply, if `model` does not show its family "
+        "(tuned models, endpoints).",
+    )
+
+    # Access
+
+    google_api_key: SecretStr | None = Field(
+        alias="api_key",
+        default_factory=_find_key,
+        description="API key. Defaults to `GOOGLE_API_KEY` or `GEMINI_API_KEY` in the environment.",
+    )
+    vertexai: bool | None = Field(
+        default=None,
+        description="Use Vertex AI instead of the Gemini Developer API. Defaults to "
+        "`GOOGLE_GENAI_USE_VERTEXAI` in the environment, or to Vertex AI if `project` or "
+        "`credentials` are given and no key is. A key from the environment is used with Vertex AI "
+        "only if there is no project, location or credentials.",
+    )
+    project: str | None = Field(default=None, description="Google Cloud project, for Vertex AI.")
+    location: str | None = Field(
+        default=None, description="Google Cloud location, for Vertex AI, such as `global`."
+    )
+    credentials: Any = Field(
+        default=None,
+        exclude=True,
+        repr=False,
+        description="Credentials of `google.auth`, for Vertex AI.",
+    )
+    base_url: str | dict[str, Any] | None = Field(
+        default=None, description="Address of the API, for proxies and tests."
+    )
+    api_version: str | None = Field(
+        default=None, description="Version of the API, such as `v1beta`."
+    )
+    additional_headers: dict[str, str] | None = Field(
+        default=None, exclude=True, repr=False, description="Headers to add to every request."
+    )
+    default_metadata: list[tuple[str, str]] | None = Field(
+        default=None,
+        exclude=True,
+        repr=False,
+        description="Headers to add to every request, as pairs.",
+    )
+    client_args: dict[str, Any] | None = Field(
+        default=None,
+        exclude=True,
+        repr=False,
+        description="Arguments for the HTTP client: `verify`, `proxy`, `limits`, `transport`, …",
+    )
+    async_client_args: dict[str, Any] | None = Field(
+        default=None,
+        exclude=True,
+        repr=False,
+        description="Arguments for the async HTTP client, added to `client_args`.",
+    )
+    timeout: float | None = Field(
+        default=600.0,
+        description="Seconds for a whole request, or between two events of a stream. `None` "
+        "disables the limit.",
+    )
+    stream_timeout: float | None = Field(
+        default=3600.0,
+        description="Seconds that a stream may keep its reader waiting in total. `None` disables "
+        "the limit.",
+    )
+    max_retries: int = Field(
+        default=6, ge=0, description="How often a failed request is retried; 0 sends one request."
+    )
+    max_retry_delay: float = Field(
+        default=60.0,
+        ge=0,
+        description="Seconds. If the API asks for a longer delay before a retry, the call fails "
+        "at once.",
+    )
+
+    # Sampling
+
+    temperature: float | None = Field(
+        default=None, ge=0.0, le=2.0, description="Randomness of sampling, from 0 to 2."
+    )
+    top_p: float | None = Field(
+        default=None, ge=0.0, le=1.0, description="Sample from tokens up to this probability."
+    )
+    top_k: int | None = Field(
+        default=None, gt=0, description="Sample from this many of the likeliest tokens."
+    )
+    max_output_tokens: int | None = Field(
+        alias="max_tokens",
+        default=None,
+        description="Maximum number of tokens in a response, thinking included.",
+    )
+    n: int = Field(default=1, ge=1, description="Number of candidates, on models before Gemini 3.")
+    stop: list[str] | None = Field(
+        default=None, description="Texts at which the response ends, at most five."
+    )
+    seed: int | None = Field(default=None, description="Seed for sampling.")
+    presence_penalty: float | None = Field(
+        default=None, description="Penalty for tokens that have occurred."
+    )
+    frequency_penalty: float | None = Field(
+        default=None, description="Penalty for tokens by how often they have occurred."
+    )
+    response_logprobs: bool | None = Field(
+        default=None, description="Return log probabilities of the tokens."
+    )
+    logprobs: int | None = Field(
+        default=None, description="Number of likeliest tokens to return log probabilities for."
+    )
+
+    # Thinking
+
+    reasoning_effort: str | None = Field(
+        default=None,
+        description="`none`, `minimal`, `low`, `medium` or `high`. Converted to a token budget on "
+        "models before Gemini 3.",
+    )
+    thinking_budget: int | None = Field(
+        default=None, description="Tokens for thinking; 0 for none, -1 for no limit."
+    )
+    include_thoughts: bool | None = Field(
+        default=None, description="Return summaries of the model's thoughts."
+    )
+    thinking_config: Any = Field(
+        default=None, description="`thinkingConfig` as the API or the SDK defines it."
+    )
+
+    # Output and context
+
+    response_mime_type: str | None = Field(
+        default=None, description="`application/json` for JSON output."
+    )
+    response_schema: Any = Field(
+        default=None, description="A Pydantic class, TypedDict or JSON schema for JSON output."
+    )
+    response_modalities: list[Any] | None = Field(
+        default=None, description="What the model returns: `TEXT`, `IMAGE`, `AUDIO`."
+    )
+    media_resolution: Any = Field(
+        default=None, description="Resolution at which media is read: `low`, `medium`, `high`."
+    )
+    image_config: Any = Field(
+        default=None, description="`imageConfig` as the API or the SDK defines it."
+    )
+    speech_config: Any = Field(
+        default=None, description="`speechConfig` as the API or the SDK defines it."
+    )
+    audio_timestamp: bool | None = Field(
+        default=None, description="Let the model refer to times in audio, on Vertex AI."
+    )
+    safety_settings: Any = Field(
+        default=None, description="A dict of categories and thresholds, or the API's own list."
+    )
+    cached_content: str | None = Field(
+        default=None, description="Name of a context cache, `cachedContents/…`."
+    )
+    labels: dict[str, str] | None = Field(
+        default=None, description="Labels for billing, on Vertex AI."
+    )
+    model_kwargs: dict[str, Any] = Field(
+        default_factory=dict,
+        description="More options for every call, under the names of these fields.",
+    )
+    extra_body: dict[str, Any] | None = Field(
+        default=None, description="Request fields that this package does not know."
+    )
+
+    # Behavior
+
+    fetch_urls: bool | FetchLimits = Field(
+        default=False,
+        description="Download media that messages name by URL, within `FetchLimits`. By default "
+        "URLs are sent to the API, which accepts `gs://`, its own files, YouTube and public "
+        "addresses.",
+    )
+    tool_schema: Literal["json_schema", "openapi"] | None = Field(
+        default=None,
+        description="Send schemas of tools as JSON Schema, or as the API's older Schema message. "
+        "Defaults to JSON Schema if the model accepts it.",
+    )
+    tool_calling: Literal["auto", "native", "prompted"] = Field(
+        default="auto",
+        description="Declare tools to the API, or describe them in the prompt. By default they are "
+        "prompted only if the model has no function calling (Gemma 3). Messages, tool calls and "
+        "results look the same either way.",
+    )
+    tool_prompt: str | None = Field(
+        default=None,
+        description="Template that describes prompted tools, with `$tools`, `$choice` and "
+        "optionally `$example`; see `TOOL_PROMPT`.",
+    )
+    streaming: bool | None = Field(
+        default=None, description="Let `invoke` read the response as a stream."
+    )
+    convert_system_message_to_human: bool = Field(
+        default=False, description="Send system messages as the first user text."
+    )
+    on_broken_history: Literal["repair", "raise"] = Field(
+        default="repair",
+        description="Repair messages that the API would reject (`preview` shows how), or raise.",
+    )
+    on_malformed: Literal["retry", "raise", "return"] = Field(
+        default="retry",
+        description="What to do with a malformed tool call or an empty response. `retry` sends it "
+        "back once with feedback, and then raises; if `max_retries` is 0 it raises at once, except "
+        'that an empty response without tools is returned with `response_metadata["empty_'
+        'response"]`. `return` returns it with its `finish_reason`. With prompted tools, a '
+        "response is malformed if it lacks a tool call that `tool_choice` requires, or has only "
+        "invalid ones; the latter is returned after the retry.",
+    )
+
+    _left_out: tuple[str, ...] = PrivateAttr(default=())
+    """Fields that a pickle did not carry."""
+
+    def __init__(self, **arguments: Any) -> None:
+        rejected: ValidationError | None = None
+        try:
+            super().__init__(**arguments)
+        except ValidationError as error:
+            rejected = _without_inputs(error)
+        if rejected:
+            del arguments  # a traceback may show locals
+            raise rejected
+
+    # Validation
+
+    @field_validator("google_api_key", mode="wrap")
+    @classmethod
+    def _keep_found_keys(cls, key: Any, validate: Any) -> Any:
+        # A model made from the fields of another model has found its key, too.
+        return key if isinstance(key, FoundKey) else validate(key)
+
+    @field_validator("google_api_key")
+    @classmethod
+    def _check_key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key and (reason := find_invalid_character(key.get_secret_value())):
+            raise ValueError(f"The API key is not valid: {reason}. Copy it again.")
+        return key
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, address: Any) -> Any:
+        _check_address(address)
+        return address
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename_arguments(cls, values: Any) -> Any:
+        """Replace synonyms by names of fields.
+
+        Raises:
+            ValueError: There is no such argument, or it was passed under two names.
+        """
+        if not isinstance(values, dict):
+            return values
+        arguments: dict[str, Any] = {}
+        for key, value in values.items():
+            name = FIELDS_BY_SYNONYM.get(key, key)
+            if name not in cls.model_fields:
+                raise ValueError(unknown_option(key, cls.model_fields.keys() | FIELDS_BY_SYNONYM))
+            if name in arguments and arguments[name] != value:
+                raise ValueError(f"{name!r} was passed twice, under two names.")
+            arguments[name] = value
+        return arguments
+
+    @field_validator("model_kwargs")
+    @classmethod
+    def _check_model_kwargs(cls, options: dict[str, Any]) -> dict[str, Any]:
+        from langchain_gemini_tools.options import canonical_options
+
+        canonical_options(options)
+        return options
+
+    @field_validator("tool_prompt")
+    @classmethod
+    def _check_tool_prompt(cls, template: str | None) -> str | None:
+        if not template:
+            return template
+        from langchain_gemini_tools.prompted.prompt import check_template
+
+        return check_template(template)
+
+    @field_validator("profile", mode="before")
+    @classmethod
+    def _drop_own_profile(cls, profile: Any) -> Any:
+        # It comes from the fields of another model, and is computed again for this one.
+        return None if isinstance(profile, OwnProfile) else profile
+
+    @model_validator(mode="after")
+    def _set_gemini_tools_version(self) -> Self:
+        self._add_version("langchain-gemini-tools", __version__)
+        return self
+
+    # Changes and copies
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, _as_secret(name, value))
+        if name in _SHAPE_THE_PROFILE:
+            self._renew_profile()
+
+    def _renew_profile(self) -> None:
+        """Let the profile follow the model, unless it was passed."""
+        if isinstance(self.profile, OwnProfile):
+            self.profile = self._resolve_model_profile()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other fields.
+
+        Args:
+            update: Fields to change, under any of their names.
+            deep: Copy the values of the fields, too.
+
+        Raises:
+            InvalidOptionError: There is no such field.
+        """
+        changes: dict[str, Any] = {}
+        for key, value in (update or {}).items():
+            name = FIELDS_BY_SYNONYM.get(key, key)
+            if name not in type(self).model_fields:
+                raise InvalidOptionError(unknown_option(key, type(self).model_fields))
+            changes[name] = _as_secret(name, value)
+        copied = super().model_copy(update=changes, deep=deep)
+        if changes.keys() & _SHAPE_THE_PROFILE:
+            copied._renew_profile()  # noqa: SLF001 - of the same class
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        # Credentials cannot be copied: a copy uses the same.
+        shared = {id(self.credentials): self.credentials} if self.credentials is not None else {}
+        return super().__deepcopy__({**(memo or {}), **shared})
+
+    # Pickles may be stored and read by others: no credential goes into one.
+
+    def __getstate__(self) -> dict[Any, Any]:
+        state = super().__getstate__()
+        fields = {**state["__dict__"], "google_api_key": self._key_in_use}
+        left_out = tuple(name for name, value in fields.items() if _has_credential(name, value))
+        fields = {name: value for name, value in fields.items() if name not in left_out}
+        if "credentials" in left_out:
+            fields["vertexai"] = self.uses_vertexai  # which the credentials decided
+        private = {**(state["__pydantic_private__"] or {}), "_gemini": None}
+        private["_left_out"] = left_out
+        return {**state, "__dict__": fields, "__pydantic_private__": private}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        fields = type(self).model_fields
+        left_out = state["__pydantic_private__"]["_left_out"]
+        # The environment in which it is loaded may have them.
+        found = {name: fields[name].get_default(call_default_factory=True) for name in left_out}
+        super().__setstate__({**state, "__dict__": {**found, **state["__dict__"]}})
+
+    def _check_unpickled(self) -> None:
+        """Require the credentials that a pickle did not carry.
+
+        Raises:
+            GeminiAuthenticationError: Fields that have to be set again.
+        """
+        # Without `credentials`, Vertex AI looks for them in the environment.
+        missing = [
+            name for name in self._left_out if getattr(self, name) is None and name != "credentials"
+        ]
+        if missing:
+            raise GeminiAuthenticationError(
+                f"This model was unpickled without {', '.join(missing)}: pickles carry no "
+                "credentials. Set GOOGLE_API_KEY (for the key), or pass them again: "
+                f'model.model_copy(update={{"{missing[0]}": ...}}).'
+            )
+
+    def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
+        """Return what `dumpd` stores, without a key that is found but not used."""
+        stored = super().to_json()
+        if stored["type"] == "constructor" and not self._key_in_use:
+            stored["kwargs"].pop("google_api_key", None)
+        return stored
+
+    # Which API
+
+    def _client_settings(self) -> ClientSettings:
+        base_url = self.base_url
+        if isinstance(base_url, dict):
+            base_url = base_url.get("api_endpoint") or base_url.get("base_url")
+        return ClientSettings(
+            api_key=self._key_in_use,
+            vertexai=True if self.uses_vertexai else self.vertexai,
+            project=self.project,
+            location=self.location,
+            credentials=self.credentials,
+            base_url=base_url,
+            api_version=self.api_version,
+            headers={**dict(self.default_metadata or []), **(self.additional_headers or {})},
+            client_args=self.client_args or {},
+            async_client_args=self.async_client_args or {},
+            timeout_seconds=self.timeout,
+        )
+
+    @property
+    def uses_vertexai(self) -> bool:
+        """Whether requests go to Vertex AI rather than to the Gemini Developer API."""
+        if self.vertexai is not None:
+            return self.vertexai
+        for name in ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"):
+            if (value := os.environ.get(name)) is not None:
+                return value.lower() in {"1", "true"}
+        return bool(self.project or self.credentials) and not self._passed_key
+
+    @property
+    def _passed_key(self) -> SecretStr | None:
+        """The key, unless it was found in the environment."""
+        return None if isinstance(self.google_api_key, FoundKey) else self.google_api_key
+
+    @property
+    def _key_in_use(self) -> SecretStr | None:
+        """The key, unless it was found and Vertex AI has other credentials, as in the SDK."""
+        if not self.uses_vertexai or self._passed_key:
+            return self.google_api_key
+        has_place = self.project or self.location or self.credentials
+        return None if has_place or any(map(os.environ.get, _PLACES)) else self.google_api_key
+
+
+FIELDS_BY_SYNONYM = {
+    field.alias: name for name, field in GeminiFields.model_fields.items() if field.alias
+} | _SYNONYMS
+"""Every other name of a field."""
+
+
+def unknown_option(name: str, known: Iterable[str]) -> str:
+    """Return the message for an option that does not exist, with the nearest name that does."""
+    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    return f"ChatGemini has no option {name!r}.{hint}"
+
+
+def _as_secret(name: str, value: Any) -> Any:
+    """Wrap a key; pydantic does not validate assignments and copies."""
+    return SecretStr(value) if name == "google_api_key" and isinstance(value, str) else value
+
+
+def _has_credential(name: str, value: Any) -> bool:
+    if not value:
+        return False
+    match name:
+        case "google_api_key" | "credentials":
+            return True
+        case "additional_headers" | "default_metadata":
+            return bool(secret_values(dict(value)))
+        case "client_args" | "async_client_args":
+            proxy = value.get("proxy") or ""
+            return (
+                bool(value.keys() & _SECRET_ARGUMENTS) or "@" in str(proxy) or proxy != str(proxy)
+            )
+    return False
+
+
+def _check_address(address: str | dict[str, Any] | None) -> None:
+    """Reject an address with credentials: they would be shown wherever the address is.
+
+    Raises:
+        ValueError: It has a user name, a password or a query, or options that are not an address.
+    """
+    if isinstance(address, dict):
+        if others := address.keys() - {"api_endpoint", "base_url"}:
+            raise ValueError(
+                f"client_options supports only 'api_endpoint', not {', '.join(sorted(others))}. "
+                "Use the arguments of ChatGemini, such as api_key."
+            )
+        address = address.get("api_endpoint") or address.get("base_url")
+    try:
+        parts = urlsplit(address or "")
+    except ValueError:
+        return  # the first request reports it
+    if "@" in parts.netloc or parts.query:
+        raise ValueError(
+            "base_url must not contain a user, a password or a query, which logs and repr would "
+            'show. Use additional_headers={"Authorization": "Basic ..."} instead.'
+        )
+
+
+def _without_inputs(error: ValidationError) -> ValidationError:
+    """Return the error without the values that were passed: the key may be among them.
+
+    Numbers stay. They are not secrets, and they show what is wrong.
+    """
+    from pydantic_core import InitErrorDetails, PydanticCustomError
+
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(each["type"], each["msg"], _plain(each.get("ctx", {}))),
+            loc=each["loc"],
+            input=each["input"] if isinstance(each["input"], (int, float)) else "[not shown]",
+        )
+        for each in error.errors(include_url=False)
+    ]
+    return ValidationError.from_exception_data(error.title, details, hide_input=True)
+
+
+def _plain(context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the limits that an error names, without exceptions: their frames have the values."""
+    return {name: each for name, each in context.items() if not isinstance(each, Exception)}
