@@ -106,13 +106,14 @@ def _compiled(pattern: Pattern) -> re.Pattern[str]:
     return re.compile(start + place + pattern.rest, re.ASCII)
 
 
-def kinds_in(text: str) -> set[str]:
+def kinds_in(text: str) -> list[str]:
     """Return the kinds of credentials that appear in a text, such as "a Google API key"."""
-    return {
+    found = (
         pattern.kind
         for pattern in PATTERNS
         if pattern.start in text and _compiled(pattern).search(text)
-    }
+    )
+    return list(dict.fromkeys(found))
 
 
 def is_credential(value: str) -> bool:

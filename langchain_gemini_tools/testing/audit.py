@@ -1,31 +1,33 @@
-"""Look through cassettes that somebody wants to publish: secrets, unused answers, provenance."""
+"""Check cassettes before they are published: secrets, unused responses, where they come from."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.bodies import joined_text
+from langchain_gemini_tools.facts.credentials import environment_keys
 from langchain_gemini_tools.testing.errors import CassetteFileError
-from langchain_gemini_tools.testing.files import FIRST_KEY, deserialize, load, recorded_against
-from langchain_gemini_tools.testing.secrets import (
-    REQUEST_HEADERS,
-    RESPONSE_HEADERS,
-    Scrubber,
-    credentials_of_the_environment,
+from langchain_gemini_tools.testing.files import (
+    FIRST_KEY,
+    deserialize,
+    joined_text,
+    load_yaml,
+    recorded_against,
 )
+from langchain_gemini_tools.testing.redaction import REQUEST_HEADERS, RESPONSE_HEADERS, Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    JsonObject = dict[str, Any]
+    from langchain_gemini_tools.testing.files import JsonObject
 
 _SUFFIXES = (".yaml", ".yml")
 
 
 def find_cassettes(paths: Iterable[Path]) -> list[Path]:
-    """The files named, and all YAML files under the folders named."""
+    """Return the given files, and all YAML files in the given folders."""
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
@@ -36,42 +38,59 @@ def find_cassettes(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
+def audit(paths: Iterable[Path], usage: Path | None = None) -> list[tuple[Path, str]]:
+    """Return all problems, each with its file.
+
+    Args:
+        paths: Cassettes, or folders of cassettes.
+        usage: The file that `pytest --cassette-usage` wrote.
+    """
+    unused = read_usage(usage) if usage else {}
+    problems = []
+    for path in find_cassettes(paths):
+        absolute = path.resolve()
+        problems += [(path, problem) for problem in audit_file(path, unused.get(absolute, ()))]
+        if usage and absolute not in unused:
+            problems.append((path, "was not opened by any test"))
+    return problems
+
+
 def audit_file(path: Path, unused: Iterable[int] = ()) -> Iterator[str]:
-    """What is wrong with a cassette, one line each.
+    """Yield the problems of a cassette, one line each.
 
     Args:
         path: The cassette.
-        unused: The numbers of interactions that no test asked for, as far as known.
+        unused: The numbers of interactions that no test used, as far as known.
     """
     try:
         text = path.read_text(encoding="utf-8")
-        data = load(text)
+        data = load_yaml(text)
         deserialize(text)
     except (OSError, UnicodeError) as error:
         yield f"cannot be read: {error}"
         return
     except CassetteFileError as error:
-        yield f"is no cassette to load: {error}"
+        yield f"cannot be loaded: {error}"
         return
-    yield from _provenance(data)
+    yield from _check_provenance(data)
     secrets = [
         f"interaction {number}, {problem}"
         for number, found in enumerate(data["interactions"], start=1)
-        for problem in _secrets(found)
+        for problem in _find_secrets(found)
     ]
-    if not secrets:  # comments, and whatever else stands beside the interactions
-        scrubber = Scrubber(credentials_of_the_environment())
-        secrets = list(scrubber.leaks(text, "beside the interactions"))
+    if not secrets:  # comments and other text outside the interactions
+        redactor = Redactor(environment_keys())
+        secrets = list(redactor.leaks(text, "outside the interactions"))
     yield from secrets
     for number in unused:
-        yield f"interaction {number} was not asked for by any test"
+        yield f"interaction {number} was not used by any test"
     if path.name.endswith(".failed.yaml"):
-        yield "was left by a run that failed: rename it, or remove it"
+        yield "was left by a failed run: rename it or delete it"
 
 
-def _provenance(data: JsonObject) -> Iterator[str]:
-    said = data.get(FIRST_KEY)
-    if not said:
+def _check_provenance(data: JsonObject) -> Iterator[str]:
+    stated = data.get(FIRST_KEY)
+    if not stated:
         yield f"does not say where it comes from (no {FIRST_KEY!r}): record it again"
         return
     found = [
@@ -79,27 +98,27 @@ def _provenance(data: JsonObject) -> Iterator[str]:
         for one in data["interactions"]
     ]
     actual = recorded_against(found)
-    if said != actual:
-        yield f"says it was recorded against {said!r}, and its addresses say {actual!r}"
+    if stated != actual:
+        yield f"says it was recorded against {stated!r}, but its addresses say {actual!r}"
 
 
-def _secrets(found: JsonObject) -> Iterator[str]:
+def _find_secrets(found: JsonObject) -> Iterator[str]:
     for side, allowed in (("request", REQUEST_HEADERS), ("response", RESPONSE_HEADERS)):
         for name in found[side].get("headers") or {}:
             if name.lower() not in allowed:
                 yield f"{side}: the header {name!r} is not one of {', '.join(sorted(allowed))}"
-    scrubber = Scrubber(credentials_of_the_environment())
-    yield from scrubber.leaks(found)
+    redactor = Redactor(environment_keys())
+    yield from redactor.leaks(found)
     for side in ("request", "response"):
-        together = joined_text(found[side].get("body"))
-        yield from scrubber.leaks(together, f"{side}.texts together")
+        joined = joined_text(found[side].get("body"))
+        yield from redactor.leaks(joined, f"{side}.joined text")
     uri = found["request"]["uri"]
-    if scrubber.uri(uri) != uri and "/projects/" not in uri:
-        yield "request: the address holds a credential"
+    if redactor.uri(uri) != uri and "/projects/" not in uri:
+        yield "request: the address contains a credential"
 
 
 def read_usage(path: Path) -> dict[Path, list[int]]:
-    """What `--cassette-usage` wrote: for each cassette, what none of the tests asked for."""
+    """Read what `--cassette-usage` wrote: for each cassette, the interactions no test used."""
     unused: dict[Path, set[int]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         noted = json.loads(line)
@@ -109,13 +128,26 @@ def read_usage(path: Path) -> dict[Path, list[int]]:
     return {cassette: sorted(left) for cassette, left in unused.items()}
 
 
-def audit(paths: Iterable[Path], usage: Path | None = None) -> list[tuple[Path, str]]:
-    """Everything that is wrong, by file."""
-    unused = read_usage(usage) if usage else {}
-    problems = []
-    for path in find_cassettes(paths):
-        absolute = path.resolve()
-        problems += [(path, problem) for problem in audit_file(path, unused.get(absolute, ()))]
-        if usage and absolute not in unused:
-            problems.append((path, "was not opened by any test"))
-    return problems
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m langchain_gemini_tools.testing")
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser(
+        "audit", help="check cassettes for secrets, unused responses and their origin"
+    )
+    command.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    command.add_argument(
+        "--usage", type=Path, metavar="FILE", help="what `pytest --cassette-usage FILE` wrote"
+    )
+    given = parser.parse_args(arguments)
+    if given.usage and not given.usage.is_file():
+        parser.error(f"--usage: there is no file {given.usage}")
+    files = find_cassettes(given.paths)
+    problems = audit(given.paths, given.usage)
+    for path, problem in problems:
+        sys.stdout.write(f"{path}: {problem}\n")
+    affected = len({path for path, _ in problems})
+    sys.stdout.write(f"{len(files)} cassettes, {len(problems)} problems in {affected} of them\n")
+    return 1 if problems or not files else 0

@@ -1,4 +1,4 @@
-"""`cassette(...)`: what a block asks Gemini is recorded once and replayed ever after."""
+"""`cassette(...)`: record the HTTP requests of a block once, then replay them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from langchain_gemini_tools.facts.credentials import environment_keys
 from langchain_gemini_tools.testing.errors import CassetteError
-from langchain_gemini_tools.testing.secrets import credentials_of_the_environment
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "GEMINI_RECORD_MODE"
 USAGE_VARIABLE = "GEMINI_CASSETTE_USAGE"
-"""A file to note in which answers were replayed; `pytest --cassette-usage` sets it."""
+"""A file that collects which responses were replayed; `pytest --cassette-usage` sets it."""
 RECORD_MODES = ("none", "once", "new_episodes", "all")
 
 
@@ -30,7 +30,7 @@ def cassette(
     secrets: Collection[str] = (),
     allow_playback_repeats: bool = False,
 ) -> OpenCassette:
-    """A block whose HTTP requests are answered from a file, or recorded into it.
+    """Replay the HTTP requests of a block from a file, or record them into it.
 
     ```python
     with cassette("weather"):  # or `async with`
@@ -38,65 +38,65 @@ def cassette(
     ```
 
     Args:
-        name: `weather` is `cassettes/weather.yaml`; what ends with `.yaml` is a path.
-        record_mode: `none` replays only. `once` replays a file, and records where there is none.
-            `new_episodes` also adds to a file, `all` records everything anew. By default what the
-            environment variable `GEMINI_RECORD_MODE` says, else `once` where there is a key in the
-            environment and `none` where there is not.
-        prefer_live: With a key in the environment, and no mode given, leave the file alone and talk
-            to the API: for examples that run live with a key and replay without.
-        secrets: Values that must not reach the file, besides the credentials of the requests; at
-            least 8 characters long. A replay has to know them too.
-        allow_playback_repeats: Give a recorded answer as often as it is asked for.
+        name: `weather` means `cassettes/weather.yaml`; a name that ends with `.yaml` is a path.
+        record_mode: `none` only replays. `once` replays a file, and records if there is none.
+            `new_episodes` also adds to a file, `all` records everything again. The default is the
+            environment variable `GEMINI_RECORD_MODE`; if it is not set, `once` if the environment
+            has an API key, else `none`.
+        prefer_live: If the environment has an API key and no mode is given, ignore the file and
+            call the API. For examples that run live with a key and replay without one.
+        secrets: Values to keep out of the file, in addition to the credentials of the requests; at
+            least 8 characters each. A replay needs them, too.
+        allow_playback_repeats: Replay a recorded response as often as its request is made.
 
     Raises:
-        StaleCassetteError: In the block: a request is not recorded. It says what differs.
+        StaleCassetteError: In the block, if a request is not recorded. It says what differs.
         CassetteInUseError: Another cassette is open.
-        CassetteFileError: The file is no cassette, or not safe to load.
-        SecretFoundError: At the end: the recording holds something like a credential.
+        CassetteFileError: The file is not a cassette, or is not safe to load.
+        SecretFoundError: At the end, if the recording contains something like a credential.
     """
     is_path = str(name).endswith((".yaml", ".yml"))
     path = Path(name) if is_path else Path("cassettes", f"{name}.yaml")
     mode = record_mode or os.environ.get(VARIABLE) or None
-    has_key = bool(credentials_of_the_environment())
+    has_key = bool(environment_keys())
     is_live = prefer_live and has_key and mode is None
     settings = {"secrets": secrets, "allow_playback_repeats": allow_playback_repeats}
-    chosen = checked_mode(mode or ("once" if has_key else "none"))
+    chosen = check_mode(mode or ("once" if has_key else "none"))
     return OpenCassette(path, None if is_live else chosen, settings)
 
 
-def checked_mode(mode: str) -> str:
-    """The mode as vcrpy knows it.
+def check_mode(mode: str) -> str:
+    """Return vcrpy's name of a record mode.
 
     Raises:
         CassetteError: There is no such mode.
     """
-    if mode == "rewrite":  # pytest-recording's word
+    if mode == "rewrite":  # pytest-recording's name
         return "all"
     if mode not in RECORD_MODES:
-        raise CassetteError(f"There is no record mode {mode!r}. Use {', '.join(RECORD_MODES)}.")
+        raise CassetteError(f"{mode!r} is not a record mode; use one of {', '.join(RECORD_MODES)}.")
     return mode
 
 
 class OpenCassette:
-    """What `with cassette(...) as tape` gives."""
+    """The object of `with cassette(...) as tape`."""
 
     def __init__(self, path: Path, record_mode: str | None, settings: dict[str, Any]) -> None:
         self.path = path
         self.record_mode = record_mode
-        """None when the block talks to the API and no file is used."""
+        """None when the block calls the API and uses no file."""
         self._settings = settings
         self._session: Session | None = None
         self._tape: Tape | None = None
 
     @property
     def is_replaying(self) -> bool:
-        """Whether answers come from the file alone."""
+        """Whether all responses come from the file."""
         return self._tape is not None and bool(self._tape.write_protected)
 
     @property
     def unused(self) -> list[int]:
-        """The numbers of the replayed interactions that nobody has asked for, from 1."""
+        """The numbers of the recorded interactions that were not replayed, from 1."""
         return self._tape.unused if self._tape is not None else []
 
     def __enter__(self) -> Self:
@@ -137,8 +137,8 @@ def _open_session(path: Path, record_mode: str, settings: dict[str, Any]) -> Ses
             'Cassettes need vcrpy: pip install "langchain-gemini-tools[testing]"'
         ) from error
     from langchain_gemini_tools.testing.session import Session
-    from langchain_gemini_tools.testing.tape import Files
+    from langchain_gemini_tools.testing.tape import FilePersister
 
     vcr = VCR(record_mode=record_mode)
-    vcr.register_persister(Files)
+    vcr.register_persister(FilePersister)
     return Session(vcr, path, dict(settings))

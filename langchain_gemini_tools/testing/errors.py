@@ -1,24 +1,39 @@
-"""What can go wrong with a cassette. None of it is a failure of the API, so nothing is retried."""
+"""Errors of cassettes. They are not failures of the API, so nothing is retried.
+
+* CassetteError
+  * StaleCassetteError    a request is not in the cassette
+  * CassetteInUseError    another cassette is open
+  * CassetteFileError     the file is not a cassette, or is not safe to load
+  * SecretFoundError      the recording contains a credential and was not saved
+"""
+
+__all__ = [
+    "CassetteError",
+    "CassetteFileError",
+    "CassetteInUseError",
+    "SecretFoundError",
+    "StaleCassetteError",
+]
 
 
 class CassetteError(Exception):
-    """Base of everything that cassettes raise."""
+    """Base class of all errors that cassettes raise."""
 
     explains_itself = True
-    """What it comes through need not add where it came from."""
+    """The client adds no note about where the error was raised."""
 
 
 class StaleCassetteError(CassetteError):
-    """A request that is not in the cassette, or is there less often than it was made."""
+    """A request is not in the cassette, or was recorded fewer times than it is made."""
 
 
 class CassetteInUseError(CassetteError):
-    """A second cassette while one is open."""
+    """A cassette is opened while another one is open."""
 
 
 class CassetteFileError(CassetteError):
-    """A file that is no cassette, or one that nobody should load."""
+    """A file is not a cassette, or is not safe to load."""
 
 
 class SecretFoundError(CassetteError):
-    """What was recorded still holds something shaped like a credential; it was not saved."""
+    """A recording still contains something that looks like a credential; it was not saved."""

@@ -1,25 +1,30 @@
-"""The YAML that a cassette is: readable in a review, safe to load from a stranger.
+"""The file format of a cassette: YAML that is readable in a review and safe to load.
 
-The first line says what was recorded. There is no date in it: the history of the repository knows
-it, and a recording that says the same makes no difference.
+The first line says what was recorded. There is no date: version control knows it, and without it a
+recording with the same content is the same file.
+
+A body has one of four forms: `json` (its value, as YAML), `events` (a list with one item for each
+server-sent event), `text`, or `base64`. What is read back is not always byte for byte what the
+server sent: JSON is compact, and events end with CRLF CRLF. For a client it means the same.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import os
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from langchain_gemini_tools.testing.bodies import read_body, write_body
 from langchain_gemini_tools.testing.errors import CassetteFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    JsonObject = dict[str, Any]
+JsonObject = dict[str, Any]
 
 VERSION = 1
 FIRST_KEY = "recorded_against"
@@ -36,19 +41,19 @@ _ODD_LINE_ENDS = re.compile("[\r\x85\u2028\u2029]")
 
 
 def serialize(cassette: JsonObject) -> str:
-    """The text of a file, for what vcrpy has in memory."""
+    """Return the text of a file for vcrpy's data."""
     interactions = [
         {
             "request": {
                 "method": found["request"]["method"],
                 "uri": found["request"]["uri"],
-                "headers": _write_headers(found["request"]["headers"]),
-                "body": write_body(read_body(found["request"]["body"])),
+                "headers": _render_headers(found["request"]["headers"]),
+                "body": render_body(parse_body(found["request"]["body"])),
             },
             "response": {
                 "status": found["response"]["status"],
-                "headers": _write_headers(found["response"]["headers"]),
-                "body": write_body(read_body(found["response"]["body"])),
+                "headers": _render_headers(found["response"]["headers"]),
+                "body": render_body(parse_body(found["response"]["body"])),
             },
         }
         for found in cassette["interactions"]
@@ -56,58 +61,60 @@ def serialize(cassette: JsonObject) -> str:
     data: JsonObject = {FIRST_KEY: recorded_against(interactions), "version": VERSION}
     if metadata := cassette.get("metadata"):
         data["metadata"] = metadata
-    return dump({**data, "interactions": _without_empty(interactions)})
+    return dump_yaml({**data, "interactions": _without_empty(interactions)})
 
 
 def deserialize(text: str) -> JsonObject:
-    """What vcrpy wants in memory, from a file of ours or from one of its own.
+    """Return vcrpy's data for the text of a file, whether this module or vcrpy wrote it.
 
     Raises:
-        CassetteFileError: The file is no cassette, or one that nobody should load.
+        CassetteFileError: The file is not a cassette, or is not safe to load.
     """
-    data = load(text)
+    data = load_yaml(text)
     interactions = []
     for number, found in enumerate(data["interactions"], start=1):
         try:
-            interactions.append({"request": _request(found), "response": _response(found)})
+            interactions.append(
+                {"request": _parse_request(found), "response": _parse_response(found)}
+            )
         except CassetteFileError as error:
             raise CassetteFileError(f"Interaction {number}: {error}") from error.__cause__
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CassetteFileError(
-                f"Interaction {number} is no recorded request with its response: {error!r}"
+                f"Interaction {number} is not a recorded request with its response: {error!r}"
             ) from error
     read = {"version": VERSION, "interactions": interactions}
     return read | ({"metadata": data["metadata"]} if data.get("metadata") else {})
 
 
-def _request(found: JsonObject) -> JsonObject:
+def _parse_request(found: JsonObject) -> JsonObject:
     request = found["request"]
     return {
         "method": str(request["method"]),
         "uri": str(request["uri"]),
-        "headers": _read_headers(request.get("headers")),
-        "body": read_body(request.get("body")),
+        "headers": _parse_headers(request.get("headers")),
+        "body": parse_body(request.get("body")),
     }
 
 
-def _response(found: JsonObject) -> JsonObject:
+def _parse_response(found: JsonObject) -> JsonObject:
     response = found["response"]
     status = response["status"]
     return {
         "status": {"code": int(status["code"]), "message": str(status.get("message") or "")},
-        "headers": _read_headers(response.get("headers")),
-        "body": {"string": read_body(response.get("body"))},
+        "headers": _parse_headers(response.get("headers")),
+        "body": {"string": parse_body(response.get("body"))},
     }
 
 
-def _write_headers(headers: JsonObject) -> JsonObject:
+def _render_headers(headers: JsonObject) -> JsonObject:
     listed = {name: [v] if isinstance(v, str) else list(v) for name, v in headers.items()}
     return {
         name.lower(): values[0] if len(values) == 1 else values for name, values in listed.items()
     }
 
 
-def _read_headers(headers: JsonObject | None) -> JsonObject:
+def _parse_headers(headers: JsonObject | None) -> JsonObject:
     return {
         name: [str(v) for v in value] if isinstance(value, list) else [str(value)]
         for name, value in (headers or {}).items()
@@ -128,11 +135,11 @@ def _without_empty(interactions: list[JsonObject]) -> list[JsonObject]:
 
 
 def recorded_against(interactions: list[JsonObject]) -> str:
-    """Who answered: both APIs by name, others by host, local servers as what they are."""
-    return ", ".join(dict.fromkeys(map(_answered_by, interactions))) or "nothing"
+    """Say which APIs responded: Google's by name, others by host, local servers as local."""
+    return ", ".join(dict.fromkeys(map(_server_of, interactions))) or "nothing"
 
 
-def _answered_by(found: JsonObject) -> str:
+def _server_of(found: JsonObject) -> str:
     host = urlsplit(found["request"]["uri"]).hostname or "an unknown host"
     if host == "generativelanguage.googleapis.com":
         return DEVELOPER_API
@@ -147,23 +154,23 @@ def _answered_by(found: JsonObject) -> str:
 # YAML.
 
 
-def dump(data: JsonObject) -> str:
-    """The text of plain data."""
+def dump_yaml(data: JsonObject) -> str:
+    """Return the YAML text of plain data."""
     import yaml
 
-    # libyaml is fifty times as fast, and spells characters like 🌍 as numbers.
+    # libyaml is fifty times as fast, but writes characters such as 🌍 as numbers.
     is_large = len(json.dumps(data)) > _LARGE
     base: Any = getattr(yaml, "CSafeDumper" if is_large else "SafeDumper", yaml.SafeDumper)
 
     class Dumper(base):  # type: ignore[misc]
-        """Texts of several lines as such; the same list twice written twice."""
+        """Writes strings with line breaks as blocks, and a list that occurs twice, twice."""
 
         def ignore_aliases(self, _: Any) -> bool:
             return True
 
     def represent_text(dumper: Any, text: str) -> Any:
         if _ODD_LINE_ENDS.search(text):
-            style: str | None = '"'  # other styles would make them spaces
+            style: str | None = '"'  # other styles would turn them into spaces
         else:
             style = "|" if "\n" in text.rstrip("\n") else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
@@ -173,48 +180,46 @@ def dump(data: JsonObject) -> str:
     return text
 
 
-def load(text: str) -> JsonObject:
-    """The data of a cassette's text.
+def load_yaml(text: str) -> JsonObject:
+    """Return the data of a cassette's text.
 
     Raises:
-        CassetteFileError: It is no YAML of a cassette; it would run code or fill the memory.
+        CassetteFileError: It is not the YAML of a cassette, or would exhaust the memory.
     """
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _refuse_tricks(yaml.parse(text, Loader=loader))
+        _check_events(yaml.parse(text, Loader=loader))
         data = yaml.load(text, Loader=loader)  # noqa: S506 - both are the safe loader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise CassetteFileError(f"This is no YAML that a cassette may be: {error}") from error
+        raise CassetteFileError(f"The file is not valid YAML for a cassette: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("interactions"), list):
-        raise CassetteFileError("This is no cassette: it has no list of interactions.")
+        raise CassetteFileError("The file is not a cassette: it has no list 'interactions'.")
     return data
 
 
-def _refuse_tricks(events: Iterator[Any]) -> None:
+def _check_events(events: Iterator[Any]) -> None:
+    """Reject references and deep nesting before anything is built from them."""
     import yaml
 
     depth = 0
     for event in events:
         if isinstance(event, yaml.AliasEvent):
             raise CassetteFileError(
-                f"It refers to itself (*{event.anchor}). Cassettes never do; a file that does can "
-                "fill any memory."
+                f"The file contains a YAML reference (*{event.anchor}), which can exhaust the "
+                "memory. Cassettes never contain one."
             )
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             depth += 1
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             depth -= 1
         if depth > _MAX_NESTING:
-            raise CassetteFileError(f"It is nested more than {_MAX_NESTING} levels deep.")
-
-
-# Files.
+            raise CassetteFileError(f"The file is nested more than {_MAX_NESTING} levels deep.")
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write all of it or nothing: whatever happens, an old file stays whole until then."""
+    """Write the whole file or nothing: an old file stays as it is until the new one is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -225,3 +230,167 @@ def write_file(path: Path, text: str) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+# Bodies.
+
+_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_TEXT_FIELDS = ("text", "stringValue")  # of responses, and of arguments streamed in pieces
+_WRITTEN_TEXT = re.compile(rf'"(?:{"|".join(_TEXT_FIELDS)})"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
+"""A text field in a body that is not JSON, such as a truncated stream."""
+_MAX_DEPTH = 64  # deeper values stay text, because a YAML loader recurses into them
+
+
+def render_body(raw: bytes) -> JsonObject | None:
+    """Return the form of a body for a file; None for an empty body."""
+    if not raw:
+        return None
+    if raw.lstrip()[:1] in (b"{", b"["):
+        value = parse_json(raw)
+        if value is not None:
+            return {"json": value}
+    if raw.startswith((b"data:", b":", b"event:", b"id:", b"retry:")):
+        events = _render_events(raw)
+        if events is not None:
+            return {"events": events}
+    try:
+        return {"text": raw.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}
+
+
+def parse_body(form: Any) -> bytes:
+    """Return the bytes of a body in a file, also of one that vcrpy wrote.
+
+    Raises:
+        CassetteFileError: The body has none of the four forms.
+    """
+    match form:
+        case None:
+            return b""
+        case str():
+            return form.encode()
+        case bytes():
+            return form
+        case {"json": value, **rest} if not rest:
+            return _encode_json(value)
+        case {"events": list(events), **rest} if not rest:
+            return b"".join(map(_parse_event, events))
+        case {"text": str(text), **rest} if not rest:
+            return text.encode()
+        case {"base64": str(text), **rest} if not rest:
+            return _decode_base64(text)
+        case {"string": text, **rest} if not rest and isinstance(text, (str, bytes, type(None))):
+            return parse_body(text)
+    given = f"{sorted(map(str, form))}" if isinstance(form, dict) else type(form).__name__
+    raise CassetteFileError(
+        f"A body must have exactly one of the fields json, events, text and base64, not {given}."
+    )
+
+
+def joined_text(form: Any) -> str:
+    """Return the texts of a body joined together, because streams may split them anywhere."""
+    match form:
+        case {"json": value}:
+            return "".join(_texts(value))
+        case {"events": list(events)}:
+            return "".join(text for event in events for text in _texts_of_event(event))
+        case {"text": str(text)}:
+            return "".join(_WRITTEN_TEXT.findall(text))
+    return ""
+
+
+def _texts_of_event(event: Any) -> Iterable[str]:
+    return _WRITTEN_TEXT.findall(event) if isinstance(event, str) else _texts(event)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for key, item in value.items():
+                yield from [item] if key in _TEXT_FIELDS and isinstance(item, str) else _texts(item)
+        case list():
+            for item in value:
+                yield from _texts(item)
+
+
+def parse_json(raw: bytes) -> Any:
+    """Return the value, or None where the value does not represent the bytes completely."""
+    try:
+        value = json.loads(
+            raw, object_pairs_hook=_unique, parse_constant=_reject_constant, parse_float=_finite
+        )
+        json.dumps(value, ensure_ascii=False).encode()  # fails on a lone surrogate
+    except (ValueError, RecursionError):
+        return None
+    return value if _depth(value) <= _MAX_DEPTH else None
+
+
+def _render_events(raw: bytes) -> list[Any] | None:
+    """Return events as values where they are JSON, else as text. None for a truncated stream."""
+    *blocks, rest = _EVENT_END.split(raw)
+    if rest:
+        return None
+    try:
+        return [_render_event(block) for block in blocks]
+    except UnicodeDecodeError:
+        return None
+
+
+def _render_event(block: bytes) -> Any:
+    if block.startswith(b"data:") and b"\n" not in block and b"\r" not in block:
+        value = parse_json(block.removeprefix(b"data:"))
+        if isinstance(value, (dict, list)):
+            return value
+    return block.decode()
+
+
+def _parse_event(event: Any) -> bytes:
+    text = event.encode() if isinstance(event, str) else b"data: " + _encode_json(event)
+    return text + b"\r\n\r\n"
+
+
+def _encode_json(value: Any) -> bytes:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+    except (TypeError, ValueError) as error:
+        raise CassetteFileError(f"A body contains a value that JSON cannot: {error}") from error
+
+
+def _decode_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise CassetteFileError(f"A body is not valid base64: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("an object has the same key twice")
+    return value
+
+
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        level = [
+            item
+            for parent in level
+            if isinstance(parent, (dict, list))
+            for item in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+    return depth

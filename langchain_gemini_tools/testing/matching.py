@@ -1,8 +1,8 @@
 """Whether a request is the recorded one, and what differs if it is not.
 
-The question decides: method, path, query and body. Who asks does not: neither headers nor, for
-Gemini, host and project. Ids of calls that a client made up are different in each run, so calls are
-known by their order.
+Requests are compared by method, path, query and body. Headers are ignored, and for Gemini also the
+host and the project. Tool call ids that a client generates differ in each run, so tool calls are
+compared by their order.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from langchain_gemini_tools.testing.addresses import GEMINI_PATH, REDACTED, is_called_credential
-from langchain_gemini_tools.testing.bodies import parse_json
-from langchain_gemini_tools.testing.secrets import (
-    Scrubber,
+from langchain_gemini_tools.facts.credentials import REDACTED, environment_keys
+from langchain_gemini_tools.testing.files import parse_json
+from langchain_gemini_tools.testing.redaction import (
+    GEMINI_PATH,
+    Redactor,
     credentials_in,
-    credentials_of_the_environment,
+    has_credential_name,
 )
 
 if TYPE_CHECKING:
@@ -26,66 +27,66 @@ if TYPE_CHECKING:
 
     Matcher = Callable[[Any, Any], None]
 
-_MIN_ID_LENGTH = 8  # shorter ones may be words of the text
-_CALLS = ("functionCall", "functionResponse")
+_MIN_ID_LENGTH = 8  # shorter ones may be words of a text
+_CALL_FIELDS = ("functionCall", "functionResponse")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHOWN = 90
-_NAME_IT = " (a credential that may differ is named in `secrets` when it is recorded)"
+_HINT = " (if this is a credential that may differ, pass it in `secrets` when recording)"
 
 
 def matchers(secrets: Collection[str] = ()) -> list[Matcher]:
-    """What vcrpy calls with the request that is made and with a recorded one.
+    """Return the functions that vcrpy calls with the current and a recorded request.
 
     Args:
-        secrets: Values that were taken out of the recording, besides the credentials.
+        secrets: Values that were redacted in the recording, in addition to the credentials.
     """
-    scrubber = Scrubber(secrets)
+    redactor = Redactor(secrets)
 
     def method(now: Any, recorded: Any) -> None:
-        _agree(recorded.method.upper(), now.method.upper())  # aiohttp is given small letters
+        _agree(recorded.method.upper(), now.method.upper())  # aiohttp may use lower case
 
     def address(now: Any, recorded: Any) -> None:
-        _agree(place_of(recorded, scrubber), place_of(now, scrubber))
+        _agree(address_of(recorded, redactor), address_of(now, redactor))
 
     def query(now: Any, recorded: Any) -> None:
-        old = _query(recorded, scrubber)
-        new = _as_recorded(_query(now, scrubber), dict(old))
-        hint = _NAME_IT if "[redacted-" in repr(old) else ""
+        old = _query(recorded, redactor)
+        new = _as_recorded(_query(now, redactor), dict(old))
+        hint = _HINT if "[redacted-" in repr(old) else ""
         _agree(repr(old), repr(new), hint)
 
-    def question(now: Any, recorded: Any) -> None:
+    def gemini_body(now: Any, recorded: Any) -> None:
         found = list(differences(normal_body(recorded, secrets), normal_body(now, secrets)))
         if found:
             raise AssertionError("\n".join(found))
 
-    return [method, address, query, question]
+    return [method, address, query, gemini_body]
 
 
-def place_of(request: Any, scrubber: Scrubber) -> str:
-    """The path, after the host where that matters: Gemini is one place, whoever stands for it."""
-    split = urlsplit(scrubber.uri(request.uri))
+def address_of(request: Any, redactor: Redactor) -> str:
+    """Return the path, and for other APIs than Gemini also the host."""
+    split = urlsplit(redactor.uri(request.uri))
     path = unquote(split.path)
     return path if GEMINI_PATH.search(path) else f"{split.scheme}://{split.netloc}{path}"
 
 
-def _query(request: Any, scrubber: Scrubber) -> list[tuple[str, str]]:
-    """The parameters in any order, Gemini's credentials aside."""
-    return sorted(parse_qsl(urlsplit(scrubber.uri(request.uri)).query))
+def _query(request: Any, redactor: Redactor) -> list[tuple[str, str]]:
+    """Return the parameters in a fixed order, without Gemini's credentials."""
+    return sorted(parse_qsl(urlsplit(redactor.uri(request.uri)).query))
 
 
 def _as_recorded(query: list[tuple[str, str]], recorded: dict[str, str]) -> list[tuple[str, str]]:
-    """The parameters, with another credential where the recorded one is known to be one.
+    """Return the parameters with `[redacted]` wherever a credential was recorded so.
 
-    One that was not recorded at all may have been left out of the file, as it used to be.
+    Credentials that are missing in the recording are dropped: older files left them out.
     """
     same = [
-        (name, REDACTED if is_called_credential(name) and recorded.get(name) == REDACTED else value)
+        (name, REDACTED if has_credential_name(name) and recorded.get(name) == REDACTED else value)
         for name, value in query
     ]
     return [
         (name, value)
         for name, value in same
-        if name in recorded or value != REDACTED or not is_called_credential(name)
+        if name in recorded or value != REDACTED or not has_credential_name(name)
     ]
 
 
@@ -98,13 +99,13 @@ def _agree(recorded: str, now: str, hint: str = "") -> None:
 
 
 def normal_body(request: Any, secrets: Collection[str] = ()) -> Any:
-    """What is asked: the same for all runs of a program that ask the same."""
-    used = [*credentials_in(request.headers, request.uri), *credentials_of_the_environment()]
+    """Return what a request asks for, in the same form for all runs of a program."""
+    used = [*credentials_in(request.headers, request.uri), *environment_keys()]
     return _normal_body(body_bytes(request), (*secrets, *used))
 
 
 def body_bytes(request: Any) -> bytes:
-    """The body, in whichever form an HTTP library gave it to vcrpy."""
+    """Return the body, in whichever form an HTTP library passed it to vcrpy."""
     body = request.body
     if isinstance(body, (dict, list)):
         return json.dumps(body).encode()
@@ -117,45 +118,49 @@ def body_bytes(request: Any) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _normal_body(raw: bytes, secrets: tuple[str, ...]) -> Any:
-    scrubber = Scrubber(secrets)
+    redactor = Redactor(secrets)
     value = parse_json(raw)
     if value is None:
-        return scrubber.text(raw.decode("utf-8", errors="surrogateescape"))
+        return redactor.text(raw.decode("utf-8", errors="surrogateescape"))
     if isinstance(value, dict) and value.get("generationConfig") == {}:
-        del value["generationConfig"]  # the SDK adds it where there is none
-    return scrubber.value(rename_calls(value))
+        del value["generationConfig"]  # the SDK adds an empty one
+    return redactor.value(renumber_call_ids(value))
 
 
-def rename_calls(body: Any, kept: Collection[str] = ()) -> Any:
-    """The body with its calls' ids replaced by numbers, in the order in which they come.
+def renumber_call_ids(body: Any, kept: Collection[str] = ()) -> Any:
+    """Replace the ids of tool calls by numbers, in the order in which they appear.
 
     Args:
         body: A request.
-        kept: Ids that stay, because they were not made up by the client.
+        kept: Ids that stay, because the API generated them.
     """
     names: dict[str, str] = {}
-    for call_id in ids_of_calls(body):
+    for call_id in tool_call_ids(body):
         if call_id not in kept:
             names.setdefault(call_id, f"call-{len(names) + 1}")
     return _renamed(body, names) if names else body
 
 
-def made_up(call_id: str) -> bool:
-    """Whether an id looks like one that a client makes up where the API gives none."""
+def has_client_form(call_id: str) -> bool:
+    """Whether an id looks like one that a client generates where the API sends none."""
     return bool(_UUID.fullmatch(call_id))
 
 
-def ids_of_calls(value: Any) -> Iterator[str]:
-    """The ids of the calls in a body, and of the responses to them."""
+def tool_call_ids(value: Any) -> Iterator[str]:
+    """Yield the ids of the tool calls in a body, and of the responses to them."""
     match value:
         case dict():
             for key, item in value.items():
-                if key in _CALLS and isinstance(item, dict) and isinstance(item.get("id"), str):
+                if (
+                    key in _CALL_FIELDS
+                    and isinstance(item, dict)
+                    and isinstance(item.get("id"), str)
+                ):
                     yield item["id"]
-                yield from ids_of_calls(item)
+                yield from tool_call_ids(item)
         case list():
             for item in value:
-                yield from ids_of_calls(item)
+                yield from tool_call_ids(item)
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:
@@ -168,7 +173,7 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
         case dict():
             return {
                 key: _renamed(item, names) | _new_id(item, names)
-                if key in _CALLS and isinstance(item, dict)
+                if key in _CALL_FIELDS and isinstance(item, dict)
                 else _renamed(item, names)
                 for key, item in value.items()
             }
@@ -186,7 +191,7 @@ def _new_id(call: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 
 def differences(recorded: Any, now: Any, place: str = "body") -> Iterator[str]:
-    """Each value that is not the same, by its place: `body.contents[0].parts[0].text: ...`."""
+    """Describe each value that differs, by its place: `body.contents[0].parts[0].text: ...`."""
     match recorded, now:
         case dict(), dict():
             for key in [*recorded, *(key for key in now if key not in recorded)]:
@@ -206,13 +211,13 @@ def differences(recorded: Any, now: Any, place: str = "body") -> Iterator[str]:
             old, new = _around_the_difference(recorded, now)
             yield f"{place}: recorded {_show(old)}, now {_show(new)}"
         case _:
-            # Not `==` alone: to Python 1, 1.0 and true are equal.
+            # Compare types, too: in Python 1, 1.0 and True are equal.
             if type(recorded) is not type(now) or recorded != now:
                 yield f"{place}: recorded {_show(recorded)}, now {_show(now)}"
 
 
 def _around_the_difference(recorded: str, now: str) -> tuple[str, str]:
-    """Two texts, without a long beginning that they share."""
+    """Cut a long common beginning off two texts."""
     pairs = zip(recorded, now, strict=False)
     shared = next((n for n, (old, new) in enumerate(pairs) if old != new), len(recorded))
     if shared <= _SHOWN // 2:
@@ -226,5 +231,5 @@ def _show(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    """The text, cut where it is too long for a line."""
+    """Cut a text that is too long for a line."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

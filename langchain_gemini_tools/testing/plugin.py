@@ -1,8 +1,8 @@
 """The pytest plugin, on top of pytest-recording: `-p langchain_gemini_tools.testing.plugin`.
 
-With it `@pytest.mark.vcr` is right for Gemini by itself: matching, secrets, files, no key needed.
-`vcr_config`, the mark's arguments and `--record-mode` mean what they mean to pytest-recording, and
-win. Nothing but pytest is loaded before a test has a cassette.
+It adapts `@pytest.mark.vcr` to Gemini: matching, redaction, file format, and no API key needed.
+`vcr_config`, the mark's arguments and `--record-mode` keep pytest-recording's meaning and take
+precedence. Only pytest is loaded until a test uses a cassette.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE, VARIABLE, checked_mode
+from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE, VARIABLE, check_mode
 from langchain_gemini_tools.testing.errors import CassetteError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _has_succeeded = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--cassette-usage`: which recorded interactions the tests asked for."""
+    """Add `--cassette-usage`, which notes the recorded interactions that tests used."""
     parser.getgroup("recording").addoption(
         "--cassette-usage",
         metavar="FILE",
@@ -36,19 +36,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # after pytest-recording
 def pytest_configure(config: pytest.Config) -> None:
-    """One mode for marked tests and for `cassette(...)`: the option's, else the environment's."""
+    """Use one mode for marked tests and `cassette(...)`: the option's or the environment's."""
     if not any(map(config.pluginmanager.hasplugin, ("recording", "pytest_recording.plugin"))):
         raise pytest.UsageError(
             f"{__name__} needs pytest-recording: "
-            'pip install "langchain-gemini-tools[testing]", and no `-p no:recording`.'
+            'pip install "langchain-gemini-tools[testing]", and remove `-p no:recording`.'
         )
-    wanted = config.getoption("--record-mode") or os.environ.get(VARIABLE)
+    chosen = config.getoption("--record-mode") or os.environ.get(VARIABLE)
     try:
-        mode = checked_mode(wanted or "none")
+        mode = check_mode(chosen or "none")
     except CassetteError as error:
         raise pytest.UsageError(f"{VARIABLE}: {error}") from error
-    if wanted:
-        # Also `rewrite`: pytest-recording would delete the file before it has another one.
+    if chosen:
+        # Also for `rewrite`: pytest-recording would delete the file before there is a new one.
         config.option.record_mode = mode
     environment = pytest.MonkeyPatch()
     environment.setenv(VARIABLE, mode)
@@ -59,16 +59,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Remember which test it is that opens a cassette; it may have failed before, and run again."""
+    """Remember which test opens a cassette; it may have failed before, and run again."""
     item.config.stash[_current_item] = item
     item.stash[_has_succeeded] = False
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
-    """Remember a success: no other recording may take the place of a cassette.
+    """Remember whether the test passed: only then may its recording replace a cassette.
 
-    A test that is interrupted has no report.
+    An interrupted test has no report.
     """
     report: pytest.TestReport = yield
     if report.when == "call":
@@ -78,7 +78,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
-    """Open marked tests' cassettes as Gemini needs them."""
+    """Open the cassettes of marked tests with our session."""
     from langchain_gemini_tools.testing.session import Session
 
     item = config.stash[_current_item]

@@ -1,31 +1,62 @@
-"""One cassette, open: what is true while it plays or records, and how it is saved.
+"""Open a cassette for replay or recording, and save what was recorded without credentials.
 
-A recording that ends with an exception never takes the place of a cassette: the old file stays,
-and what was recorded is put beside it. Where there was none yet, it becomes the cassette.
+A recording that ends with an exception never replaces a cassette: the old file stays, and the new
+recording is saved beside it. If there was no file, the recording becomes the cassette.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
+from urllib.parse import urlsplit, urlunsplit
 
+from vcr.request import Request
+from vcr.serialize import serialize
+
+from langchain_gemini_tools.facts.credentials import KEY_VARIABLES, environment_keys
 from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE
-from langchain_gemini_tools.testing.errors import CassetteFileError, CassetteInUseError
-from langchain_gemini_tools.testing.files import write_file
-from langchain_gemini_tools.testing.saving import render_file
-from langchain_gemini_tools.testing.secrets import KEY_VARIABLES, checked_secrets
-from langchain_gemini_tools.testing.tape import Keeper, Tape, is_rerecorded, prepare
+from langchain_gemini_tools.testing.errors import (
+    CassetteFileError,
+    CassetteInUseError,
+    SecretFoundError,
+)
+from langchain_gemini_tools.testing.files import (
+    LOOPBACK,
+    joined_text,
+    parse_body,
+    render_body,
+    write_file,
+)
+from langchain_gemini_tools.testing.matching import (
+    body_bytes,
+    has_client_form,
+    renumber_call_ids,
+    tool_call_ids,
+)
+from langchain_gemini_tools.testing.redaction import (
+    REQUEST_HEADERS,
+    RESPONSE_HEADERS,
+    Redactor,
+    check_secrets,
+    credentials_in,
+    credentials_in_address,
+    is_gemini,
+)
+from langchain_gemini_tools.testing.tape import DeferringPersister, Tape, prepare, replaces_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
+
+    from langchain_gemini_tools.testing.files import JsonObject
 
 _logger = logging.getLogger(__name__)
 
@@ -34,18 +65,18 @@ FAILED = ".failed.yaml"
 
 _lock = threading.Lock()
 _open: list[str] = []
-"""The cassette that is open. vcrpy patches the HTTP libraries for the whole process."""
+"""The open cassette. There is only one: vcrpy patches the HTTP libraries of the process."""
 
 
 class Session:
-    """A cassette of vcrpy's, opened as Gemini needs it.
+    """An open cassette of vcrpy, adapted to Gemini.
 
     Args:
-        vcr: The `vcr.VCR` with its user's settings.
-        path: The cassette, as `vcr.use_cassette` takes it.
-        settings: Further arguments of `vcr.use_cassette`, and `secrets`: values that are taken
-            out of what is saved, besides the credentials.
-        has_failed: Whether the run is a failure although no exception is seen here.
+        vcr: The `vcr.VCR` with the user's settings.
+        path: The cassette, as `vcr.use_cassette` accepts it.
+        settings: Further arguments of `vcr.use_cassette`, and `secrets`: values to redact in
+            addition to the credentials.
+        has_failed: Whether the run failed without an exception that this object sees.
     """
 
     def __init__(
@@ -56,21 +87,21 @@ class Session:
         *,
         has_failed: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._secrets = checked_secrets(settings.pop("secrets", ()))
+        self._secrets = check_secrets(settings.pop("secrets", ()))
         self._has_failed = has_failed
         prepare(vcr, self._secrets)
         config = vcr.get_merged_config(path=path, **settings)
-        is_read = not is_rerecorded(config["record_mode"])
-        self._keeper = Keeper(config["persister"], is_read=is_read)
-        # Recorded in any case: what becomes of it is decided below.
-        config |= {"persister": self._keeper, "record_on_exception": True}
+        reads_file = not replaces_file(config["record_mode"])
+        self._persister = DeferringPersister(config["persister"], reads_file=reads_file)
+        # Always record; whether and where the recording is saved is decided in `__exit__`.
+        config |= {"persister": self._persister, "record_on_exception": True}
         self._context = Tape.use(**config)
         self._path = str(path)
         self._stack = ExitStack()
 
     def __enter__(self) -> Tape:
         with ExitStack() as stack:
-            stack.enter_context(_the_only_one(self._path))
+            stack.enter_context(_only_one_open(self._path))
             try:
                 tape: Tape = stack.enter_context(self._context)
             except (CassetteFileError, OSError, ValueError) as error:
@@ -90,32 +121,32 @@ class Session:
     ) -> None:
         self._stack.__exit__(kind, error, traceback)
         _note_usage(self._tape)
-        if self._keeper.kept is None or self._tape.write_protected:
+        if self._persister.recorded is None or self._tape.write_protected:
             return
-        text = render_file(self._keeper.kept, self._secrets)
+        text = render_recording(self._persister.recorded, self._secrets)
         path = Path(self._tape.file_path)
         if error is None and not self._has_failed():
             write_file(path, text)
             return
         beside = path.with_suffix(FAILED) if path.exists() else path
         write_file(beside, text)
-        told = _explain(path, beside)
-        _logger.warning("%s", told)
+        note = _explain_failed_run(path, beside)
+        _logger.warning("%s", note)
         if error is not None:
-            error.add_note(told)
+            error.add_note(note)
 
 
-def _explain(path: Path, beside: Path) -> str:
+def _explain_failed_run(path: Path, beside: Path) -> str:
     if beside == path:
-        return f"The run failed; what was recorded until then is in {path}."
+        return f"The run failed. What was recorded before the failure is in {path}."
     return (
-        f"The run failed, so the cassette {path} is as it was; what was recorded until then is in "
-        f"{beside}. Rename it if it is what you want."
+        f"The run failed, so the cassette {path} was not changed. What was recorded before the "
+        f"failure is in {beside}; rename it to use it."
     )
 
 
 def _note_usage(tape: Tape) -> None:
-    """Tell the audit what nobody asked for, where somebody wants to know."""
+    """Append the unused interactions to the file for the audit, if there is one."""
     if (path := os.environ.get(USAGE_VARIABLE)) and tape.write_protected:
         noted = {"cassette": str(Path(tape.file_path).resolve()), "unused": tape.unused}
         with Path(path).open("a", encoding="utf-8") as file:
@@ -123,13 +154,13 @@ def _note_usage(tape: Tape) -> None:
 
 
 @contextmanager
-def _the_only_one(path: str) -> Iterator[None]:
+def _only_one_open(path: str) -> Iterator[None]:
     with _lock:
         if _open:
             raise CassetteInUseError(
-                f"The cassette {path!r} cannot be opened while {_open[0]!r} is open: nobody could "
-                "tell to which one a request belongs. Close the first one; in a test marked with "
-                "`vcr` there is one already."
+                f"The cassette {path!r} cannot be opened while {_open[0]!r} is open, because it "
+                "would be unclear to which of them a request belongs. Close the first one. A test "
+                "marked with `vcr` already has one."
             )
         _open.append(path)
     try:
@@ -140,12 +171,125 @@ def _the_only_one(path: str) -> Iterator[None]:
 
 @contextmanager
 def _placeholders(*, for_a_project: bool) -> Iterator[None]:
-    """Credentials for clients that insist on some; a replay sends nothing."""
+    """Provide credentials for clients that require some; a replay sends nothing."""
     with ExitStack() as stack:
         if for_a_project:
             found = SimpleNamespace(token=PLACEHOLDER, expired=False, quota_project_id=None)
             project = os.environ.get("GOOGLE_CLOUD_PROJECT", PLACEHOLDER)
             stack.enter_context(mock.patch("google.auth.default", return_value=(found, project)))
-        elif not any(map(os.environ.get, KEY_VARIABLES)):
+        elif not environment_keys():
             stack.enter_context(mock.patch.dict(os.environ, {KEY_VARIABLES[0]: PLACEHOLDER}))
         yield
+
+
+# Saving.
+
+
+def render_recording(recorded: tuple[JsonObject, Any], secrets: Iterable[str] = ()) -> str:
+    """Return the text to save: everything that a replay needs, without credentials.
+
+    Raises:
+        SecretFoundError: The text still contains something that looks like a credential.
+    """
+    cassette, serializer = recorded
+    values = [*secrets, *environment_keys()]
+    for request in cassette["requests"]:
+        values += credentials_in(request.headers)
+    maybe = [v for request in cassette["requests"] for v in credentials_in_address(request.uri)]
+    redactor = Redactor(values, maybe)
+    responses = [_redact_response(response, redactor) for response in cassette["responses"]]
+    received = b"".join(response["body"]["string"] for response in responses)
+    requests = [_redact_request(request, redactor, received) for request in cassette["requests"]]
+    _check_for_secrets(requests, responses, redactor)
+    redacted = {**cassette, "requests": requests, "responses": responses}
+    return str(serialize(redacted, serializer))
+
+
+def _redact_request(request: Any, redactor: Redactor, received: bytes) -> Any:
+    headers = _harmless(request.headers, REQUEST_HEADERS, redactor)
+    form = _redact_body(body_bytes(request), redactor)
+    if form and "json" in form:
+        ids = tool_call_ids(form["json"])
+        from_api = {one for one in ids if not has_client_form(one) or one.encode() in received}
+        form = {"json": renumber_call_ids(form["json"], from_api)}
+    uri = redactor.uri(_without_local_port(request.uri))
+    return Request(request.method.upper(), uri, parse_body(form), headers)
+
+
+def _redact_response(response: JsonObject, redactor: Redactor) -> JsonObject:
+    raw, headers = _decompress(response)
+    return {
+        "status": response["status"],
+        "headers": _harmless(headers, RESPONSE_HEADERS, redactor),
+        "body": {"string": parse_body(_redact_body(raw, redactor))},
+    }
+
+
+def _redact_body(raw: bytes, redactor: Redactor) -> JsonObject | None:
+    form = render_body(raw)
+    if form is None or "base64" in form:  # binary: checked for secrets, but not changed
+        return form
+    redacted: JsonObject = redactor.value(form)
+    return redacted
+
+
+def _harmless(headers: Any, allowed: frozenset[str], redactor: Redactor) -> JsonObject:
+    kept = {name.lower(): value for name, value in headers.items() if name.lower() in allowed}
+    return {
+        name: [redactor.text(str(v)) for v in ([value] if isinstance(value, str) else value)]
+        for name, value in kept.items()
+    }
+
+
+def _decompress(response: JsonObject) -> tuple[bytes, JsonObject]:
+    """Return the decompressed body, and the headers that apply to it."""
+    raw = response["body"].get("string") or b""
+    raw = raw.encode() if isinstance(raw, str) else bytes(raw)
+    headers = {name.lower(): value for name, value in response["headers"].items()}
+    encoding = headers.pop("content-encoding", None)
+    if not encoding:
+        return raw, headers
+    for name in ("httpx2", "httpx"):
+        try:
+            library = importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+        names = ", ".join([encoding] if isinstance(encoding, str) else encoding)
+        with suppress(library.DecodingError):  # aiohttp passes bodies on decompressed
+            raw = library.Response(200, headers={"content-encoding": names}, content=raw).content
+        return raw, headers
+    return raw, {**headers, "content-encoding": encoding}
+
+
+def _check_for_secrets(
+    requests: list[Any], responses: list[JsonObject], redactor: Redactor
+) -> None:
+    found: list[str] = []
+    for number, (request, response) in enumerate(zip(requests, responses, strict=True), start=1):
+        sent = render_body(request.body)
+        received = render_body(response["body"]["string"])
+        sides = {
+            "request": {"uri": request.uri, "body": sent, "joined text": joined_text(sent)},
+            "response": {
+                "status": response["status"],
+                "headers": response["headers"],
+                "body": received,
+                "joined text": joined_text(received),
+            },
+        }
+        found += [f"interaction {number}, {leak}" for leak in redactor.leaks(sides)]
+    if found:
+        more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
+        raise SecretFoundError(
+            "The recording contains something that looks like a credential, so it was not saved: "
+            f"{'; '.join(found[:5])}{more}. Remove it from what the program sends, and record "
+            "again."
+        )
+
+
+def _without_local_port(uri: str) -> str:
+    """Return an address of this machine without its port, which changes from run to run."""
+    split = urlsplit(uri)
+    if is_gemini(uri) and LOOPBACK.fullmatch(split.hostname or ""):
+        return urlunsplit((split.scheme, "127.0.0.1", split.path, split.query, ""))
+    return uri

@@ -1,7 +1,7 @@
-"""vcrpy's cassette, with what Gemini needs: a replay that never answers another question.
+"""vcrpy's cassette, adapted to Gemini.
 
-vcrpy intercepts, compares, keeps. Added here: which requests are none of its business, an error
-that tells what differs, order among threads, and a mark on what is replayed.
+vcrpy intercepts, compares and stores requests. Added here: which requests to ignore, an error that
+says what differs, thread safety, and a mark on replayed responses.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from vcr.record_mode import RecordMode
 from vcr.serialize import deserialize
 
 from langchain_gemini_tools.testing import files
-from langchain_gemini_tools.testing.addresses import GEMINI_PATH, PROJECT
 from langchain_gemini_tools.testing.errors import StaleCassetteError
-from langchain_gemini_tools.testing.matching import matchers, place_of
-from langchain_gemini_tools.testing.secrets import Scrubber
+from langchain_gemini_tools.testing.matching import address_of, matchers
+from langchain_gemini_tools.testing.redaction import GEMINI_PATH, PROJECT, Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    JsonObject = dict[str, Any]
+    from langchain_gemini_tools.testing.files import JsonObject
 
 REPLAYED = "x-cassette"
-"""A header of replayed responses. Whoever would wait before a retry need not."""
+"""A header of replayed responses. With it, retries do not wait."""
 
 _IGNORED_HOSTS = frozenset(
     {
@@ -44,7 +43,7 @@ _IGNORED_HOSTS = frozenset(
         "eu.api.smith.langchain.com",
     }
 )
-"""Where credentials are fetched and traces are sent: nobody wants them in a file."""
+"""Hosts that issue credentials or receive traces. Requests to them are not recorded."""
 
 _MAX_DIFFERENCES = 8
 
@@ -55,11 +54,11 @@ HOW_TO_RECORD = (
 
 
 class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
-    """A cassette that is open."""
+    """An open cassette."""
 
     allow_playback_repeats: bool
     secrets: Collection[str] = ()
-    """Values that no message may hold, besides the credentials."""
+    """Values to redact in messages, in addition to the credentials."""
 
     def __init__(self, path: str, before_record_request: Any = None, **settings: Any) -> None:
         super().__init__(
@@ -69,23 +68,27 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         self._lock = threading.RLock()
 
     def can_play_response_for(self, request: Any) -> bool:
-        """Whether a request is recorded; an error where it must be and is not."""
+        """Whether a request is recorded.
+
+        Raises:
+            StaleCassetteError: It is not, and this cassette only replays.
+        """
         with self._lock:
             if super().can_play_response_for(request):
                 return True
-            asked = self.filter_request(request)
-            if asked and self.write_protected:
-                raise StaleCassetteError(self._explain(asked))
+            filtered = self.filter_request(request)
+            if filtered and self.write_protected:
+                raise StaleCassetteError(self._explain(filtered))
             return False
 
     def play_response(self, request: Any) -> Any:
-        """The next recorded response to a request, marked as one."""
+        """Return the next recorded response to a request, marked as replayed."""
         with self._lock:
             response = self._next_response(request)
         return {**response, "headers": {**response["headers"], REPLAYED: ["replayed"]}}
 
     def _next_response(self, request: Any) -> Any:
-        """In the recorded order; where repeats are allowed, the last one again and again."""
+        """Return responses in the recorded order; repeat the last one where that is allowed."""
         repeats: bool = self.allow_playback_repeats
         self.allow_playback_repeats = False
         try:
@@ -93,44 +96,44 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         except UnhandledHTTPRequestError:
             if repeats:
                 return self.responses_of(request)[-1]
-            # Another thread was faster.
+            # Another thread took the last one.
             raise StaleCassetteError(self._explain(self.filter_request(request))) from None
         finally:
             self.allow_playback_repeats = repeats
 
     def append(self, request: Any, response: Any) -> None:
-        """Keep a request with its response."""
+        """Store a request with its response."""
         with self._lock:
             super().append(request, response)
 
     @property
     def unused(self) -> list[int]:
-        """The numbers of the interactions that nobody asked for, from 1; of a replay only."""
+        """The numbers of the interactions that were not replayed, from 1; empty when recording."""
         if not self.write_protected:
             return []
         return [n for n in range(1, len(self.data) + 1) if not self.play_counts[n - 1]]
 
     @property
     def uses_vertex_projects(self) -> bool:
-        """Whether calls were made for a project of Google Cloud, not with a key."""
+        """Whether requests were made for a Google Cloud project, without an API key."""
         return any(PROJECT.search(request.uri) for request in self.requests)
 
-    def _explain(self, asked: Any) -> str:
-        headline = f"{asked.method.upper()} {place_of(asked, Scrubber(self.secrets))}"
+    def _explain(self, request: Any) -> str:
+        headline = f"{request.method.upper()} {address_of(request, Redactor(self.secrets))}"
         if not self.data:
             return (
-                f"There is no cassette {self.file_path} to answer {headline}, and this run only "
-                f"replays. {HOW_TO_RECORD}"
+                f"There is no cassette {self.file_path} to replay {headline} from, and this run "
+                f"does not record. {HOW_TO_RECORD}"
             )
-        nearest, failed = self._nearest(asked)
+        nearest, failed = self._nearest(request)
         if not failed:
             return (
-                f"The cassette {self.file_path} has no more answers to {headline}: the request was "
-                f"recorded {self._count(asked)} time(s), and is made once more. {HOW_TO_RECORD} To "
-                "give the last answer again, use allow_playback_repeats=True."
+                f"The cassette {self.file_path} has no more responses to {headline}: the request "
+                f"was recorded {self._count(request)} time(s), and is made once more. "
+                f"{HOW_TO_RECORD} To repeat the last response, use allow_playback_repeats=True."
             )
         lines = [
-            line if name == "question" else f"{name}: {line}"
+            line if name == "gemini_body" else f"{name}: {line}"
             for name, message in failed
             for line in str(message).splitlines()
         ]
@@ -139,25 +142,25 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         shown += [f"  ... and {more} more"] if more > 0 else []
         return "\n".join(
             [
-                f"The cassette {self.file_path} holds no answer to {headline}.",
+                f"The cassette {self.file_path} has no response to {headline}.",
                 f"The nearest recorded request (number {nearest} of {len(self.data)}) differs:",
                 *shown,
                 HOW_TO_RECORD,
             ]
         )
 
-    def _nearest(self, asked: Any) -> tuple[int, list[tuple[str, str]]]:
-        """The number of the recorded request that differs least, and how it differs."""
-        similar = self.find_requests_with_most_matches(asked)
+    def _nearest(self, request: Any) -> tuple[int, list[tuple[str, str]]]:
+        """Return the number of the most similar recorded request, and how it differs."""
+        similar = self.find_requests_with_most_matches(request)
         if not similar:  # not even the method
-            return 1, [("method", f"recorded {self.requests[0].method}, now {asked.method}")]
-        request, _, failed = min(
+            return 1, [("method", f"recorded {self.requests[0].method}, now {request.method}")]
+        nearest, _, failed = min(
             similar, key=lambda found: sum(str(text).count("\n") + 1 for _, text in found[2])
         )
-        return next(n for n, known in enumerate(self.requests, 1) if known is request), failed
+        return next(n for n, known in enumerate(self.requests, 1) if known is nearest), failed
 
-    def _count(self, asked: Any) -> int:
-        similar = self.find_requests_with_most_matches(asked)
+    def _count(self, request: Any) -> int:
+        similar = self.find_requests_with_most_matches(request)
         return sum(1 for _, _, failed in similar if not failed)
 
 
@@ -175,34 +178,34 @@ def _unless_ignored(given: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     return keep
 
 
-class Keeper:
-    """vcrpy's persister: reads files, and keeps what is to be saved until the tape has stopped.
+class DeferringPersister:
+    """vcrpy's persister: reads files, and stores a recording until the cassette is closed.
 
-    vcrpy saves before it lets go of the HTTP libraries; a failure there would leave them patched.
+    vcrpy saves before it restores the HTTP libraries; a failure then would leave them patched.
     """
 
-    def __init__(self, inner: Any, *, is_read: bool) -> None:
+    def __init__(self, inner: Any, *, reads_file: bool) -> None:
         self._inner = inner
-        self._is_read = is_read
-        self.kept: tuple[JsonObject, Any] | None = None
+        self._reads_file = reads_file
+        self.recorded: tuple[JsonObject, Any] | None = None
 
     def load_cassette(self, cassette_path: str, serializer: Any) -> Any:
-        """What a file holds, as vcrpy wants it."""
-        if not self._is_read:
+        """Return the content of a file in vcrpy's form."""
+        if not self._reads_file:
             raise CassetteNotFoundError
         return self._inner.load_cassette(cassette_path, serializer)
 
     def save_cassette(self, cassette_path: str, cassette_dict: JsonObject, serializer: Any) -> None:  # noqa: ARG002
-        """Keep it."""
-        self.kept = cassette_dict, serializer
+        """Store what was recorded."""
+        self.recorded = cassette_dict, serializer
 
 
-class Files:
-    """The simplest inner persister: one file, in UTF-8."""
+class FilePersister:
+    """Reads one file, in UTF-8."""
 
     @staticmethod
     def load_cassette(cassette_path: Path, serializer: Any) -> Any:
-        """What the file holds, as vcrpy wants it."""
+        """Return the content of the file in vcrpy's form."""
         try:
             text = cassette_path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -211,7 +214,7 @@ class Files:
 
 
 def prepare(vcr: Any, secrets: Collection[str]) -> None:
-    """Teach a `vcr.VCR` about Gemini. What its user sets besides still wins."""
+    """Adapt a `vcr.VCR` to Gemini. The user's own settings still take precedence."""
     vcr.register_serializer("yaml", files)
     ours = {matcher.__name__: matcher for matcher in matchers(secrets)}
     for name, matcher in ours.items():
@@ -219,6 +222,6 @@ def prepare(vcr: Any, secrets: Collection[str]) -> None:
     vcr.match_on = tuple(ours)
 
 
-def is_rerecorded(record_mode: Any) -> bool:
-    """Whether nothing of the old file counts."""
+def replaces_file(record_mode: Any) -> bool:
+    """Whether a mode ignores the existing file."""
     return bool(record_mode == RecordMode.ALL)

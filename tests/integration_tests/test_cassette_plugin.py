@@ -157,8 +157,8 @@ def test_without_a_cassette_the_test_says_how_to_record_one(project: pytest.Pyte
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E * There is no cassette *test_weather.yaml to answer POST *generateContent, and this "
-            "run only replays. To record it, set GOOGLE_API_KEY and run with "
+            "E * There is no cassette *test_weather.yaml to replay POST *generateContent from, and "
+            "this run does not record. To record it, set GOOGLE_API_KEY and run with "
             "GEMINI_RECORD_MODE=all (pytest: --record-mode=all)."
         ]
     )
@@ -190,7 +190,7 @@ def test_the_environment_sets_the_mode(
     monkeypatch.setenv("GEMINI_RECORD_MODE", "replay")
     result = run(project)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*GEMINI_RECORD_MODE: There is no record mode 'replay'*"])
+    result.stderr.fnmatch_lines(["*GEMINI_RECORD_MODE: 'replay' is not a record mode*"])
 
 
 def test_what_the_user_configures_wins_and_secrets_stay_out(
@@ -243,7 +243,7 @@ def test_cassettes_opened_by_hand_follow_the_option(
     assert Path("cassettes/by_hand.yaml").exists()
 
 
-def test_a_cassette_in_a_marked_test_is_refused(project: pytest.Pytester) -> None:
+def test_a_cassette_in_a_marked_test_is_rejected(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_agent="""
         import pytest
@@ -257,7 +257,7 @@ def test_a_cassette_in_a_marked_test_is_refused(project: pytest.Pytester) -> Non
     )
     result = run(project)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*CassetteInUseError*in a test marked with `vcr` there is one*"])
+    result.stdout.fnmatch_lines(["*CassetteInUseError*A test marked with `vcr` already has one*"])
 
 
 @pytest.mark.parametrize("mode", ["all", "rewrite"])
@@ -270,7 +270,7 @@ def test_a_test_that_fails_does_not_replace_its_cassette(
     result = record(project, mode=mode)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*The run failed, so the cassette *test_weather.yaml is as it was*"]
+        ["*The run failed, so the cassette *test_weather.yaml was not changed*"]
     )
     assert FILE.read_text() == before
     assert "Something else" in FILE.with_name("test_weather.failed.yaml").read_text()
@@ -321,7 +321,7 @@ def test_what_no_test_asks_for_is_known_to_the_audit(
     capsys.readouterr()
     assert main(["audit", "cassettes", "--usage", "usage.jsonl"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "cassettes/by_hand.yaml: interaction 2 was not asked for by any test",
+        "cassettes/by_hand.yaml: interaction 2 was not used by any test",
         "cassettes/test_agent/test_gone.yaml: was not opened by any test",
         "3 cassettes, 2 problems in 2 of them",
     ]

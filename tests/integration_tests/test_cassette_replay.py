@@ -98,7 +98,7 @@ async def test_another_question_is_not_answered_and_it_says_what_differs(
         await ask(gemini().bind(temperature=0.7, stop=["x"]), way)
     method = "streamGenerateContent" if way in {"stream", "astream"} else "generateContent"
     assert str(caught.value) == (
-        "The cassette cassettes/weather.yaml holds no answer to POST "
+        "The cassette cassettes/weather.yaml has no response to POST "
         f"/v1beta/models/gemini-3-flash-preview:{method}.\n"
         "The nearest recorded request (number 1 of 1) differs:\n"
         "  body.generationConfig.temperature: recorded 0.5, now 0.7\n"
@@ -127,8 +127,8 @@ def test_without_a_cassette_it_says_how_to_record_one() -> None:
     with cassette("weather"), pytest.raises(StaleCassetteError) as caught:
         gemini().invoke(QUESTION)
     assert str(caught.value) == (
-        "There is no cassette cassettes/weather.yaml to answer POST /v1beta/models/"
-        "gemini-3-flash-preview:generateContent, and this run only replays. To record it, "
+        "There is no cassette cassettes/weather.yaml to replay POST /v1beta/models/"
+        "gemini-3-flash-preview:generateContent from, and this run does not record. To record it, "
         "set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all (pytest: --record-mode=all)."
     )
     assert not FILE.exists()

@@ -1,4 +1,4 @@
-"""`python -m langchain_gemini_tools.testing audit`: what is told about cassettes of anybody."""
+"""`python -m langchain_gemini_tools.testing audit` finds the problems of cassettes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_gemini_tools.testing.__main__ import main
-from langchain_gemini_tools.testing.files import dump
+from langchain_gemini_tools.testing.audit import main
+from langchain_gemini_tools.testing.files import dump_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def audited(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list
 def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.yaml", "b/c.yml"):
         (tmp_path / "b").mkdir(exist_ok=True)
-        (tmp_path / name).write_text(dump(a_cassette()))
+        (tmp_path / name).write_text(dump_yaml(a_cassette()))
     (tmp_path / "notes.txt").write_text(KEY)
     assert audited(tmp_path, capsys) == (0, ["2 cassettes, 0 problems in 0 of them"])
 
@@ -59,7 +59,7 @@ def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str
             {"request": {"uri": f"{URI}?key={KEY}"}},
             [
                 "interaction 1, request.uri: a Google API key",
-                "interaction 1, request: the address holds a credential",
+                "interaction 1, request: the address contains a credential",
             ],
             id="a key in the address",
         ),
@@ -88,12 +88,12 @@ def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ),
         pytest.param(
             {"response": {"body": {"events": [{"text": KEY[:9]}, {"text": KEY[9:]}]}}},
-            ["interaction 1, response.texts together: a Google API key"],
+            ["interaction 1, response.joined text: a Google API key"],
             id="a key in the pieces of a stream",
         ),
         pytest.param(
             {"request": {"body": {"json": {"parts": [{"text": KEY[:9]}, {"text": KEY[9:]}]}}}},
-            ["interaction 1, request.texts together: a Google API key"],
+            ["interaction 1, request.joined text: a Google API key"],
             id="a key in the parts of a question",
         ),
         pytest.param(
@@ -109,14 +109,14 @@ def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str
         pytest.param(
             {"request": {"uri": "http://127.0.0.1/v1beta/models/m:x"}},
             [
-                "says it was recorded against 'Gemini Developer API', and its addresses say "
+                "says it was recorded against 'Gemini Developer API', but its addresses say "
                 "'local server of no name (no evidence about Gemini)'"
             ],
             id="a wrong provenance",
         ),
     ],
 )
-def test_every_problem_is_told_by_its_place(
+def test_every_problem_is_reported_with_its_place(
     changes: dict[str, Any],
     problems: list[str],
     tmp_path: Path,
@@ -124,7 +124,7 @@ def test_every_problem_is_told_by_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "key-of-this-machine")
-    (tmp_path / "a.yaml").write_text(dump(a_cassette(**changes)))
+    (tmp_path / "a.yaml").write_text(dump_yaml(a_cassette(**changes)))
     count = f"1 cassettes, {len(problems)} problems in 1 of them"
     assert audited(tmp_path, capsys) == (1, [*(f"a.yaml: {line}" for line in problems), count])
 
@@ -132,14 +132,14 @@ def test_every_problem_is_told_by_its_place(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("interactions: &a [*a]", "is no cassette to load: It refers to itself"),
-        ("- 1", "is no cassette to load: This is no cassette"),
-        ("interactions: [1]", "is no cassette to load: Interaction 1"),
-        (dump(a_cassette()) + f"  # {KEY}\n", "beside the interactions: a Google API key"),
-        (dump(a_cassette() | {"x": [KEY]}), "beside the interactions: a Google API key"),
+        ("interactions: &a [*a]", "cannot be loaded: The file contains a YAML reference"),
+        ("- 1", "cannot be loaded: The file is not a cassette"),
+        ("interactions: [1]", "cannot be loaded: Interaction 1"),
+        (dump_yaml(a_cassette()) + f"  # {KEY}\n", "outside the interactions: a Google API key"),
+        (dump_yaml(a_cassette() | {"x": [KEY]}), "outside the interactions: a Google API key"),
     ],
 )
-def test_a_file_that_is_no_cassette_is_a_problem(
+def test_a_file_that_is_not_a_cassette_is_a_problem(
     text: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.yaml").write_text(text)
@@ -164,10 +164,10 @@ def test_a_missing_list_of_what_was_used_is_told(
     assert capsys.readouterr().err.endswith("error: --usage: there is no file gone.jsonl\n")
 
 
-def test_what_a_failed_recording_left_is_told(
+def test_a_file_left_by_a_failed_run_is_a_problem(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "a.failed.yaml").write_text(dump(a_cassette()))
+    (tmp_path / "a.failed.yaml").write_text(dump_yaml(a_cassette()))
     assert audited(tmp_path, capsys)[1][0] == (
-        "a.failed.yaml: was left by a run that failed: rename it, or remove it"
+        "a.failed.yaml: was left by a failed run: rename it or delete it"
     )

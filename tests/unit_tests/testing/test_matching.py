@@ -1,4 +1,4 @@
-"""Which requests are the same question, and what is told when they are not."""
+"""Which requests are the same question, and what is expected when they are not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from vcr.matchers import get_matchers_results
 from vcr.request import Request
 
-from langchain_gemini_tools.testing.matching import matchers, rename_calls
+from langchain_gemini_tools.testing.matching import matchers, renumber_call_ids
 
 URI = "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"
 VERTEX = "https://aiplatform.googleapis.com/v1beta1/projects/{}/locations/global/publishers/google/models/m:x"
@@ -101,19 +101,19 @@ def test_the_same_question_is_known_again(now: Any, recorded: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "recorded", "told"),
+    ("now", "recorded", "expected"),
     [
         pytest.param(
             ask(turn({"text": "Bergen?"})),
             ask(turn({"text": "Oslo?"})),
-            ("question", 'body.contents[0].parts[0].text: recorded "Oslo?", now "Bergen?"'),
+            ("gemini_body", 'body.contents[0].parts[0].text: recorded "Oslo?", now "Bergen?"'),
             id="text",
         ),
         pytest.param(
             ask({"x": True, "y": 1, "n": [1]}),
             ask({"x": 1, "y": 1.0, "z": {}}),
             (
-                "question",
+                "gemini_body",
                 "body.x: recorded 1, now true\nbody.y: recorded 1.0, now 1\n"
                 "body.z: recorded {}, now missing\nbody.n: not recorded, now [1]",
             ),
@@ -123,7 +123,7 @@ def test_the_same_question_is_known_again(now: Any, recorded: Any) -> None:
             ask(turn(call("a"), call("b"), answer("a"), answer("b"))),
             ask(turn(call("a"), call("b"), answer("b"), answer("a"))),
             (
-                "question",
+                "gemini_body",
                 'body.contents[0].parts[2].functionResponse.id: recorded "call-2", now "call-1"\n'
                 'body.contents[0].parts[3].functionResponse.id: recorded "call-1", now "call-2"',
             ),
@@ -132,14 +132,14 @@ def test_the_same_question_is_known_again(now: Any, recorded: Any) -> None:
         pytest.param(
             ask(turn({"text": "a"})),
             ask(turn({"text": "a"}, {"text": "b"})),
-            ("question", "body.contents[0].parts: recorded 2 items, now 1"),
+            ("gemini_body", "body.contents[0].parts: recorded 2 items, now 1"),
             id="length",
         ),
         pytest.param(
             ask({"text": "x" * 200 + "now"}),
             ask({"text": "x" * 200 + "then"}),
             (
-                "question",
+                "gemini_body",
                 f'body.text: recorded "...{"x" * 22}then", now "...{"x" * 22}now"',
             ),
             id="the end of a long text",
@@ -197,7 +197,7 @@ def test_the_same_question_is_known_again(now: Any, recorded: Any) -> None:
             (
                 "query",
                 "recorded [('key', '[redacted-183e]')], now [('key', '[redacted-173d]')] "
-                "(a credential that may differ is named in `secrets` when it is recorded)",
+                "(if this is a credential that may differ, pass it in `secrets` when recording)",
             ),
             id="a key that may be a credential",
         ),
@@ -222,10 +222,10 @@ def test_the_same_question_is_known_again(now: Any, recorded: Any) -> None:
         pytest.param(ask(method="GET"), ask(), ("method", "recorded POST, now GET"), id="method"),
     ],
 )
-def test_another_question_is_told_by_what_differs(
-    now: Any, recorded: Any, told: tuple[str, str]
+def test_another_request_is_rejected_with_what_differs(
+    now: Any, recorded: Any, expected: tuple[str, str]
 ) -> None:
-    assert failures(now, recorded) == [told]
+    assert failures(now, recorded) == [expected]
 
 
 def test_secrets_that_were_taken_out_of_a_recording_make_no_difference() -> None:
@@ -237,6 +237,6 @@ def test_secrets_that_were_taken_out_of_a_recording_make_no_difference() -> None
 
 def test_ids_that_the_api_gave_are_kept_in_files() -> None:
     body = turn(call("given-by-api"), call("made-up-here"), answer("made-up-here"))
-    assert rename_calls(body, kept={"given-by-api"}) == turn(
+    assert renumber_call_ids(body, kept={"given-by-api"}) == turn(
         call("given-by-api"), call("call-1"), answer("call-1")
     )

@@ -1,0 +1,269 @@
+"""What must not be in a cassette: credentials, in requests, responses and addresses.
+
+Only a few harmless headers are kept. Everything else is redacted with `facts.credentials.redact`.
+What still looks like a credential afterwards, for example inside base64, is found by `leaks`, and
+the cassette is not saved.
+
+For Google, the query parameter `key` is a credential. For another API it may be a search term:
+there, plain words are kept, and other values are replaced by a mark that depends on the value.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+from langchain_gemini_tools.facts.credentials import (
+    AMBIGUOUS_PARAMETERS,
+    MIN_LENGTH,
+    REDACTED,
+    SECRET_PARAMETERS,
+    forms,
+    is_credential,
+    kinds_in,
+    redact,
+    redact_json,
+    secret_values,
+)
+from langchain_gemini_tools.testing.errors import CassetteError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+REQUEST_HEADERS = frozenset({"content-type"})
+RESPONSE_HEADERS = frozenset({"content-type", "content-encoding", "retry-after", "server"})
+"""The headers that are kept. Headers that a replay does not need are left out."""
+
+
+class Redactor:
+    """Removes credentials from anything that is about to be written to a cassette."""
+
+    def __init__(self, secrets: Iterable[str] = (), maybe: Iterable[str] = ()) -> None:
+        """Remember what to remove.
+
+        Args:
+            secrets: Credentials.
+            maybe: Query parameters that may be credentials or search terms. In an address they are
+                replaced by a mark.
+        """
+        self._known = _long_enough(secrets)
+        self._secrets = tuple(sorted(self._known | _long_enough(maybe)))
+
+    def text(self, text: str) -> str:
+        """Redact a text."""
+        return redact(text, self._secrets)
+
+    def value(self, value: Any) -> Any:
+        """Redact a JSON value, names of fields included."""
+        return redact_json(value, self._secrets)
+
+    def uri(self, uri: str) -> str:
+        """Redact an address; also remove the name of a Google Cloud project."""
+        split = urlsplit(uri)
+        kept = [
+            (name, self._parameter(name, value, uri))
+            for name, value in parse_qsl(split.query, keep_blank_values=True)
+            if not (is_gemini(uri) and _may_be_credential(name, value, uri))
+        ]
+        host = split.netloc.rpartition("@")[2]
+        path = self.text(PROJECT.sub("project", split.path))
+        return urlunsplit((split.scheme, host, path, urlencode(kept, safe="$"), ""))
+
+    def _parameter(self, name: str, value: str, uri: str) -> str:
+        if not _may_be_credential(name, value, uri):
+            return self.text(value)
+        if value.strip() in self._known or is_credential(value) or _is_credential(name, uri):
+            return REDACTED
+        # 16 bits of a hash do not help to find a key, and fit hundreds of passwords.
+        mark = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()[:4]
+        return f"[redacted-{mark}]"
+
+    def leaks(self, value: Any, place: str = "") -> Iterator[str]:
+        """Describe what still looks like a credential, also where it is encoded.
+
+        Args:
+            value: A text or a JSON value.
+            place: Where the value stands, for the descriptions: `request.body`.
+        """
+        match value:
+            case str():
+                for kind, how in self._find_kinds(value).items():
+                    yield f"{place or 'the text'}: {kind}{how}"
+            case dict():
+                for key, item in value.items():
+                    yield from self.leaks(str(key), f"{place}, a field's name")
+                    yield from self.leaks(item, f"{place}.{key}" if place else str(key))
+            case list():
+                for number, item in enumerate(value):
+                    yield from self.leaks(item, f"{place}[{number}]")
+
+    def _find_kinds(self, text: str) -> dict[str, str]:
+        """Return the kinds of credentials in a text, and how the first of each is encoded."""
+        found: dict[str, str] = {}
+        known = forms(self._secrets)
+        for how, decoded in _decodings(text):
+            for kind in kinds_in(decoded):
+                found.setdefault(kind, how)
+            if any(form in decoded for form in known):
+                found.setdefault("the credential that was used", how)
+        return found
+
+
+def check_secrets(values: Collection[str]) -> list[str]:
+    """Return the user's `secrets` without empty ones, which come from variables that are not set.
+
+    Raises:
+        CassetteError: A value is too short to be found in other text.
+    """
+    if isinstance(values, str):
+        raise CassetteError("secrets must be a list of strings. Put a single secret into a list.")
+    given = [value for value in values if value]
+    for value in given:
+        if len(value.strip()) < MIN_LENGTH:
+            raise CassetteError(
+                f"A value in secrets has {len(value)} characters; at least {MIN_LENGTH} are needed "
+                "to find it in other text. Keep shorter secrets out of what the program sends."
+            )
+    return given
+
+
+def credentials_in(headers: Mapping[str, Any], uri: str = "") -> list[str]:
+    """Return the credentials in a request's headers and address."""
+    return secret_values(headers) + credentials_in_address(uri)
+
+
+def _long_enough(values: Iterable[str]) -> set[str]:
+    return {value.strip() for value in values if len(value.strip()) >= MIN_LENGTH}
+
+
+# Addresses.
+
+GEMINI_PATH = re.compile(
+    r"/v\d\w*/(?:projects/[^/]+/locations/|publishers/google/|cachedContents\b"
+    r"|(?:models|tunedModels)/[^/]+:(?:[a-z]+[A-Z]|predict))"
+)
+"""Paths that only Gemini has. Other APIs have `/v1/models` and `/v4/projects/7`, too."""
+PROJECT = re.compile(r"(?<=/projects/)[^/]+(?=/locations/)")
+"""The project in an address of Vertex AI."""
+
+_GOOGLE = re.compile(r"(?:.+\.)?googleapis\.com")
+_ALREADY_REDACTED = re.compile(r"\[redacted(?:-[0-9a-f]{4})?\]")
+_MAX_WORD = 15
+
+
+def is_gemini(uri: str) -> bool:
+    """Whether an address is one of Gemini's, on whichever host."""
+    return bool(GEMINI_PATH.search(urlsplit(uri).path))
+
+
+def credentials_in_address(uri: str) -> list[str]:
+    """Return the query parameters of an address that are credentials, or may be."""
+    query = parse_qsl(urlsplit(uri).query)
+    return [value for name, value in query if _may_be_credential(name, value, uri)]
+
+
+def has_credential_name(name: str) -> bool:
+    """Whether a query parameter of this name may be a credential."""
+    return name.lower() in SECRET_PARAMETERS | AMBIGUOUS_PARAMETERS
+
+
+def _may_be_credential(name: str, value: str, uri: str) -> bool:
+    """Whether a query parameter must be kept out of files."""
+    if len(value) < MIN_LENGTH or _ALREADY_REDACTED.fullmatch(value):
+        return False
+    return has_credential_name(name) and (_is_credential(name, uri) or not _is_words(value))
+
+
+def _is_credential(name: str, uri: str) -> bool:
+    """Whether a query parameter of this name can only be a credential."""
+    is_google = is_gemini(uri) or bool(_GOOGLE.fullmatch(urlsplit(uri).hostname or ""))
+    return name.lower() in SECRET_PARAMETERS or (is_google and name.lower() in AMBIGUOUS_PARAMETERS)
+
+
+def _is_words(value: str) -> bool:
+    """Whether a value is words, such as `san-francisco`. Keys have digits or mixed case."""
+    words = [word for word in re.split(r"[\W_]+", value) if word]
+    return bool(words) and all(
+        word.isalpha()
+        and len(word) <= _MAX_WORD
+        and word in (word.lower(), word.upper(), word.title())
+        for word in words
+    )
+
+
+# Encodings in which a credential may be hidden.
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_BASE64_LINES = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{20,}+\s++)++[A-Za-z0-9+/]*+")
+_HEX = re.compile(r"[0-9a-fA-F]{30,}")
+_WIDE = re.compile(r"(?:[ -~]\0{1,3}){7,}[ -~]?")  # UTF-16 and UTF-32, in both byte orders
+_ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/nrt]))')
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+_GZIP = b"\x1f\x8b"
+_MAX_INFLATED = 16_000_000
+_MAX_LAYERS = 2  # a file in base64 may contain base64
+
+
+def _decodings(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the text itself and everything that is encoded in it, each with the encoding's name."""
+    views = {text: ""}
+    if "%" in text:
+        views.setdefault(unquote(text), " (in an address)")
+    if "\\" in text:
+        views.setdefault(_unescape(text), " (escaped)")
+    for view, how in views.items():
+        yield how, view
+        yield from _decode_layers(view, _MAX_LAYERS)
+
+
+def _unescape(text: str) -> str:
+    """Undo JSON's escapes, also in JSON inside JSON."""
+    for _ in range(3):
+        text = _ESCAPE.sub(_unescape_one, text)
+    return text
+
+
+def _unescape_one(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16)) if escape[1] else _ESCAPED.get(escape[2], escape[2])
+
+
+def _decode_layers(text: str, layers: int) -> Iterator[tuple[str, str]]:
+    for found in _WIDE.findall(text):
+        yield " (in UTF-16)", found.replace("\0", "")
+    for how, raw in _decode_bytes(text):
+        inside = raw.decode("latin-1")
+        yield how, inside
+        if layers > 1:
+            yield from _decode_layers(inside, layers - 1)
+
+
+def _decode_bytes(text: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the bytes that are written as base64 or hex in a text."""
+    lines = ["".join(found.split()) for found in _BASE64_LINES.findall(text)]
+    for encoded in (*_BASE64.findall(text), *lines):
+        raw = _decode_base64(encoded)
+        yield " (inside base64)", raw
+        if raw.startswith(_GZIP):
+            yield " (compressed)", _decompress(raw)
+    for encoded in _HEX.findall(text):
+        for start in (0, 1):
+            whole = encoded[start : start + (len(encoded) - start) // 2 * 2]
+            yield " (as hex)", bytes.fromhex(whole)
+
+
+def _decode_base64(encoded: str) -> bytes:
+    standard = encoded.rstrip("=").replace("-", "+").replace("_", "/")
+    if len(standard) % 4 == 1:  # a letter of something else
+        standard = standard[:-1]
+    return base64.b64decode(standard + "=" * (-len(standard) % 4))
+
+
+def _decompress(raw: bytes) -> bytes:
+    with suppress(zlib.error):
+        return zlib.decompressobj(wbits=31).decompress(raw, _MAX_INFLATED)
+    return b""
