@@ -17,7 +17,7 @@ pytest_plugins = ["pytester"]
 
 _LEAKS = ("GOOGLE_", "GEMINI_", "VERTEX", "LANGSMITH_", "LANGCHAIN_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-_KEPT = ("GEMINI_RECORDINGS", "LANGCHAIN_TESTS_USER_AGENT")
+_KEPT = ("GEMINI_RECORDINGS", "GEMINI_RECORDINGS_MORE", "LANGCHAIN_TESTS_USER_AGENT")
 
 
 class MakeModel(Protocol):

@@ -1,7 +1,8 @@
-"""Recorded traffic with the real API, for the tests that hold us to the truth.
+"""Recorded traffic with the real API.
 
-The recordings are not part of this repository. Name their folder in `GEMINI_RECORDINGS`; without it
-those tests skip.
+The recordings are not part of this repository. `GEMINI_RECORDINGS` names the folder with recordings
+of generateContent, `GEMINI_RECORDINGS_MORE` the one with other methods: Interactions, batches,
+files, caches, token counts. Without them, the tests that need them are skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 VARIABLE = "GEMINI_RECORDINGS"
-_NOT_SET = f"{VARIABLE} is not set: name the folder that holds the recorded exchanges"
+MORE_VARIABLE = "GEMINI_RECORDINGS_MORE"
+_NOT_SET = f"{VARIABLE} is not set: it names the folder of the recorded exchanges"
+_MORE_NOT_SET = f"{MORE_VARIABLE} is not set: it names the folder of recordings of other methods"
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class Exchange:
 
     recording_id: str
     number: int
-    tier: Literal["recorded", "fixture"]
-    """`recorded` has both sides; of a `fixture` only the reply is sure."""
+    tier: Literal["recorded", "fixture", "notebook"]
+    """`recorded` has both sides; of the others only the response is certain."""
     backend: Literal["gemini", "vertex"]
     model: str
     is_stream: bool
@@ -104,6 +107,34 @@ def require_recordings() -> tuple[Recording, ...]:
     return recordings()
 
 
+@cache
+def _more_recordings() -> tuple[JsonObject, ...]:
+    folder = os.environ.get(MORE_VARIABLE)
+    paths = sorted(Path(folder).glob("*/*.json")) if folder else []
+    return tuple(json.loads(path.read_text(encoding="utf-8")) for path in paths)
+
+
+def require_more_recordings() -> tuple[JsonObject, ...]:
+    """Return the files of the second folder as JSON; skip the running test if there are none."""
+    if not _more_recordings():
+        pytest.skip(_MORE_NOT_SET)
+    return _more_recordings()
+
+
+def require_more_exchanges(kind: str) -> list[Exchange]:
+    """Return the exchanges of one kind from the second folder; skip the test if there are none.
+
+    Args:
+        kind: `generate`, `count`, `interactions`, `batch`, `files` or `caches`.
+    """
+    return [
+        _read_exchange(recording, exchange)
+        for recording in require_more_recordings()
+        for exchange in recording["exchanges"]
+        if exchange["kind"] == kind
+    ]
+
+
 def _read(path: Path) -> Recording:
     data = json.loads(path.read_text(encoding="utf-8"))
     found = tuple(_read_exchange(data, exchange) for exchange in data["exchanges"])
@@ -121,8 +152,8 @@ def _read_exchange(recording: JsonObject, exchange: JsonObject) -> Exchange:
         is_stream=exchange["method"] == "streamGenerateContent",
         status=exchange["status"],
         url_path=exchange["url_path"] or "",
-        request=exchange["request_json"],
-        replies=tuple(replies) if replies is not None else (exchange["response_json"],),
+        request=exchange.get("request_json"),
+        replies=tuple(replies) if replies is not None else (exchange.get("response_json"),),
         classes=frozenset(exchange.get("classes") or ()),
         notes=frozenset(exchange.get("notes") or ()),
     )

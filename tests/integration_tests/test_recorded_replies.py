@@ -25,7 +25,7 @@ from langchain_core.messages import (
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
 from tests.recorded_reply import Recorded, echo_of, joined, split, without_ids
-from tests.recordings import each_exchange
+from tests.recordings import each_exchange, require_more_exchanges
 from tests.replay_server import Replay
 from tests.scores import ScoreBoard
 
@@ -107,6 +107,11 @@ def test_the_user_sees_what_was_recorded(exchange: Exchange, replay: Replay) -> 
             replay.message(exchange)
         failure.check(raised.value)
     else:
+        check_message(replay.message(exchange), Recorded(exchange))
+
+
+def test_responses_that_use_caches_and_files_are_seen_as_recorded(replay: Replay) -> None:
+    for exchange in require_more_exchanges("generate"):
         check_message(replay.message(exchange), Recorded(exchange))
 
 

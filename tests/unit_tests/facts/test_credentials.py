@@ -27,7 +27,7 @@ from langchain_gemini_tools.facts.credentials import (
     secret_values,
     secrets_in_use,
 )
-from tests.recordings import exchanges, require_recordings
+from tests.recordings import exchanges, require_more_recordings, require_recordings
 
 KEY = "k/ey+with=signs&<more>'-123"
 GOOGLE_KEY = "AI" + "za" + "Sy0123456789abcdefghij-KLMNOPQRS_t"
@@ -109,6 +109,11 @@ def test_nothing_in_recorded_traffic_is_redacted() -> None:
     require_recordings()
     bodies = [body for found in exchanges() for body in (found.request, *found.replies)]
     assert [body for body in bodies if redact_json(body) != body] == []
+
+
+def test_nothing_in_recorded_traffic_of_other_methods_is_redacted() -> None:
+    recordings = require_more_recordings()
+    assert [one["id"] for one in recordings if redact_json(one) != one] == []
 
 
 FORMS = {
