@@ -18,6 +18,7 @@ from langchain_gemini_tools.tool_loop.result import (
     ToolLoopResult,
     result_of,
 )
+from langchain_gemini_tools.tool_loop.run import LoopInput
 from langchain_gemini_tools.tool_loop.settings import (
     Approver,
     Decision,
@@ -33,6 +34,7 @@ __all__ = [
     "Decision",
     "Edit",
     "IncompleteRunError",
+    "LoopInput",
     "LoopTool",
     "OnLimit",
     "Pause",

@@ -35,15 +35,21 @@ if TYPE_CHECKING:
         Coroutine,
         Generator,
         Iterator,
+        Mapping,
     )
 
     from langchain_core.messages import BaseMessage, ToolCall
-    from langchain_core.runnables import Runnable, RunnableConfig
+    from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
 
     from langchain_gemini_tools.tool_loop.events import LoopEvent
     from langchain_gemini_tools.tool_loop.run import Run, ToolUse
-    from langchain_gemini_tools.tool_loop.settings import Approver, Settings
+    from langchain_gemini_tools.tool_loop.settings import Approver, ChatModel, LoopTool, Settings
+
+    Options = Mapping[str, object]
+    """Keyword arguments for the model."""
+    _Coroutine = Coroutine[Any, Any, object]
+    _Future = asyncio.Future[AttemptOutcome]
 
 MAX_ABANDONED = 8
 """A tool with this many abandoned threads still running is not started again."""
@@ -56,20 +62,20 @@ POLL_SECONDS = 1.0
 
 _Inbox = queue.SimpleQueue[tuple[Attempt, AttemptOutcome]]
 
-_abandoned_tasks: set[asyncio.Future[Any]] = set()
+_abandoned_tasks: set[_Future] = set()
 
 
 class BoundModel:
     """The model with its tools; they are bound once for each tool choice."""
 
-    def __init__(self, model: Runnable[Any, Any], settings: Settings) -> None:
+    def __init__(self, model: ChatModel, settings: Settings) -> None:
         self._model = model
         self._settings = settings
-        self._bound: dict[ToolUse, Runnable[Any, Any]] = {}
+        self._bound: dict[ToolUse, ChatModel] = {}
         self._model_for("forced" if settings.forced_first else "auto", {})  # fail early
 
     def invoke(
-        self, run: Run, config: RunnableConfig, *, streams: bool, options: dict[str, Any]
+        self, run: Run, config: RunnableConfig, *, streams: bool, options: Options
     ) -> Iterator[events.LoopEvent]:
         """Invoke the model for the next turn and yield the events."""
         yield run.start_turn()
@@ -77,8 +83,8 @@ class BoundModel:
         if not streams:
             yield from run.add_message(model.invoke(messages, config, **options))
             return
-        chunks: list[Any] = []
-        stream = cast("Generator[Any]", model.stream(messages, config, **options))
+        chunks: list[BaseMessage] = []
+        stream = cast("Generator[BaseMessage]", model.stream(messages, config, **options))
         with closing(stream):
             for chunk in stream:
                 chunks.append(chunk)
@@ -86,7 +92,7 @@ class BoundModel:
         yield from run.add_message(_join(chunks))
 
     async def ainvoke(
-        self, run: Run, config: RunnableConfig, *, streams: bool, options: dict[str, Any]
+        self, run: Run, config: RunnableConfig, *, streams: bool, options: Options
     ) -> AsyncGenerator[events.LoopEvent]:
         """Invoke the model for the next turn and yield the events."""
         yield run.start_turn()
@@ -95,8 +101,8 @@ class BoundModel:
             for event in run.add_message(await model.ainvoke(messages, config, **options)):
                 yield event
             return
-        chunks: list[Any] = []
-        stream = cast("AsyncGenerator[Any]", model.astream(messages, config, **options))
+        chunks: list[BaseMessage] = []
+        stream = cast("AsyncGenerator[BaseMessage]", model.astream(messages, config, **options))
         async with aclosing(stream):
             async for chunk in stream:
                 chunks.append(chunk)
@@ -105,7 +111,7 @@ class BoundModel:
         for event in run.add_message(_join(chunks)):
             yield event
 
-    def _model_for(self, use: ToolUse, config: RunnableConfig) -> Runnable[Any, Any]:
+    def _model_for(self, use: ToolUse, config: RunnableConfig) -> ChatModel:
         model = _configured(config, self._model)
         if model is not self._model:
             return self._bind(model, use)
@@ -113,13 +119,14 @@ class BoundModel:
             self._bound[use] = self._bind(model, use)
         return self._bound[use]
 
-    def _bind(self, model: Runnable[Any, Any], use: ToolUse) -> Runnable[Any, Any]:
+    def _bind(self, model: ChatModel, use: ToolUse) -> ChatModel:
         forced = self._settings.forced_first
-        choices = {"auto": None, "off": "none", "forced": "any" if forced is True else forced}
-        return cast("Runnable[Any, Any]", _bind(model, self._settings.box.declared, choices[use]))
+        name = forced if isinstance(forced, str) else "any"
+        choices: dict[ToolUse, str | None] = {"auto": None, "off": "none", "forced": name}
+        return _bind(model, self._settings.box.declared, choices[use])
 
 
-def _configured(config: RunnableConfig, model: Any) -> Any:
+def _configured(config: RunnableConfig, model: ChatModel) -> ChatModel:
     """Return the model that the config selects; tools are bound to that one."""
     if isinstance(model, DynamicRunnable):
         return model.prepare(config)[0]
@@ -130,7 +137,7 @@ def _configured(config: RunnableConfig, model: Any) -> Any:
     return model
 
 
-def _bind(model: Any, tools: list[Any], choice: Any) -> Any:
+def _bind(model: ChatModel, tools: list[LoopTool], choice: str | None) -> ChatModel:
     """Bind the tools and keep the options that are already bound to the model."""
     if not tools:
         return model
@@ -147,36 +154,37 @@ def _bind(model: Any, tools: list[Any], choice: Any) -> Any:
         raise InvalidOptionError(
             f"A {type(model).__name__} has no `bind_tools`. Pass the chat model itself."
         )
-    return model.bind_tools(tools, **({} if choice is None else {"tool_choice": choice}))
+    options = {} if choice is None else {"tool_choice": choice}
+    return cast("ChatModel", model.bind_tools(tools, **options))
 
 
-def _events_of(chunk: Any, run: Run) -> Iterator[events.LoopEvent]:
+def _events_of(chunk: BaseMessage, run: Run) -> Iterator[events.LoopEvent]:
     """Yield the events of a chunk; tool calls first, because then its text is not the answer."""
-    is_chunk = isinstance(chunk, AIMessageChunk)
-    for call in chunk.tool_call_chunks if is_chunk else getattr(chunk, "tool_calls", []):
+    kind = "tool_call_chunks" if isinstance(chunk, AIMessageChunk) else "tool_calls"
+    for call in getattr(chunk, kind, []):
         if call["name"]:
             yield run.event(events.ToolCallAnnounced, name=call["name"])
     if chunk.text:
         yield run.event(events.TextDelta, text=str(chunk.text))
 
 
-def _join(chunks: list[Any]) -> BaseMessage:
+def _join(chunks: list[BaseMessage]) -> BaseMessage:
     """Join chunks to one message; a model that does not stream yields a complete one."""
-    joined = chunks[0] + chunks[1:] if isinstance(chunks[0], AIMessageChunk) else chunks[-1]
-    return cast("BaseMessage", joined)
+    first = chunks[0]
+    return first + chunks[1:] if isinstance(first, AIMessageChunk) else chunks[-1]
 
 
 class Worker:
     """Runs a function in a new daemon thread with the caller's context variables."""
 
     def __init__(
-        self, name: str, work: Callable[[], Any], deliver: Callable[[AttemptOutcome], None]
+        self, name: str, work: Callable[[], object], deliver: Callable[[AttemptOutcome], None]
     ) -> None:
         self._work = work
         self._deliver = deliver
         self._lock = threading.Lock()
         self._is_abandoned = False
-        self._cancel: Callable[[], Any] = lambda: None
+        self._cancel: Callable[[], object] = lambda: None
         context = contextvars.copy_context()
         self.thread = threading.Thread(
             target=context.run, args=(self._run,), name=f"tool {name}", daemon=True
@@ -201,7 +209,7 @@ class Worker:
             if not self._is_abandoned:
                 self._deliver(outcome)
 
-    def _run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def _run_coroutine(self, coroutine: _Coroutine) -> object:
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
             task = loop.create_task(coroutine)
@@ -274,8 +282,8 @@ async def arun_turn(
     turn: Turn, threads: Threads, config: RunnableConfig
 ) -> AsyncGenerator[LoopEvent]:
     """Run the tool calls of a turn in tasks, sync tools in threads, and yield the events."""
-    running: dict[Attempt, asyncio.Future[AttemptOutcome]] = {}
-    cancelled: list[asyncio.Future[AttemptOutcome]] = []
+    running: dict[Attempt, _Future] = {}
+    cancelled: list[_Future] = []
     try:
         while True:
             for attempt in turn.due():
@@ -300,7 +308,7 @@ async def arun_turn(
         await _wait_for_cleanup([*cancelled, *running.values()])
 
 
-def decide(hook: Approver, call: ToolCall) -> Any:
+def decide(hook: Approver, call: ToolCall) -> object:
     """Return the decision of an approval hook, which runs in the caller's thread."""
     decision = hook(call)
     if not inspect.iscoroutine(decision):
@@ -313,14 +321,14 @@ def decide(hook: Approver, call: ToolCall) -> Any:
         worker.abandon()
 
 
-async def adecide(hook: Approver, call: ToolCall) -> Any:
+async def adecide(hook: Approver, call: ToolCall) -> object:
     """Return the decision of an approval hook; a sync hook runs in a thread."""
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
-        return await cast("Awaitable[Any]", hook(call))
+        return await cast("Awaitable[object]", hook(call))
     # In a list, because the thread would run a coroutine, which belongs to this event loop.
     future, worker = _in_thread(call["name"], lambda: [hook(call)])
     try:
-        decision = _value(await future)[0]
+        (decision,) = cast("list[object]", _value(await future))
     finally:
         worker.abandon()
     return await decision if inspect.isawaitable(decision) else decision
@@ -335,7 +343,7 @@ def _start(attempt: Attempt, turn: Turn, config: RunnableConfig, inbox: _Inbox) 
     )
 
 
-def _run_in_thread(tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
+def _run_in_thread(tool: BaseTool, call: ToolCall, config: RunnableConfig) -> object:
     """Return the result, or a coroutine if the tool is only async."""
     if not runs_sync(tool):
         return tool.ainvoke(call, config)
@@ -347,9 +355,7 @@ def _run_in_thread(tool: BaseTool, call: ToolCall, config: RunnableConfig) -> An
         return tool.ainvoke(call, config)
 
 
-def _astart(
-    attempt: Attempt, turn: Turn, threads: Threads, config: RunnableConfig
-) -> asyncio.Future[AttemptOutcome]:
+def _astart(attempt: Attempt, turn: Turn, threads: Threads, config: RunnableConfig) -> _Future:
     tool, call = attempt.tool, prepare(attempt, turn.settings)
     if runs_async(tool):
         return asyncio.ensure_future(_attempt(tool.ainvoke(call, config)))
@@ -363,7 +369,7 @@ def _astart(
 
 
 async def _with_async_fallback(
-    future: asyncio.Future[AttemptOutcome], tool: BaseTool, call: ToolCall, config: RunnableConfig
+    future: _Future, tool: BaseTool, call: ToolCall, config: RunnableConfig
 ) -> AttemptOutcome:
     """Return the thread's outcome; run the tool in the event loop if it has no sync version."""
     outcome = await future
@@ -372,17 +378,17 @@ async def _with_async_fallback(
     return outcome
 
 
-async def _attempt(work: Coroutine[Any, Any, Any]) -> AttemptOutcome:
+async def _attempt(work: _Coroutine) -> AttemptOutcome:
     try:
         return AttemptOutcome(await work)
     except Exception as error:  # noqa: BLE001 - the turn decides what it means
         return AttemptOutcome(error=error)
 
 
-def _in_thread(name: str, work: Callable[[], Any]) -> tuple[asyncio.Future[AttemptOutcome], Worker]:
+def _in_thread(name: str, work: Callable[[], object]) -> tuple[_Future, Worker]:
     """Run a function in a thread and return a future of the running event loop."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[AttemptOutcome] = loop.create_future()
+    future: _Future = loop.create_future()
 
     def settle(outcome: AttemptOutcome) -> None:
         if not future.done():
@@ -395,7 +401,7 @@ def _in_thread(name: str, work: Callable[[], Any]) -> tuple[asyncio.Future[Attem
     return future, Worker(name, work, deliver)
 
 
-async def _wait(futures: Collection[asyncio.Future[AttemptOutcome]], seconds: float | None) -> None:
+async def _wait(futures: Collection[_Future], seconds: float | None) -> None:
     """Wait until one of the futures is done, or until the time is over."""
     if futures:
         await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -403,20 +409,20 @@ async def _wait(futures: Collection[asyncio.Future[AttemptOutcome]], seconds: fl
         await asyncio.sleep(seconds or 0)
 
 
-def _outcome(future: asyncio.Future[AttemptOutcome]) -> AttemptOutcome:
+def _outcome(future: _Future) -> AttemptOutcome:
     if future.cancelled():
         return AttemptOutcome(error=asyncio.CancelledError("The tool cancelled itself."))
     error = future.exception()
     return future.result() if error is None else AttemptOutcome(error=error)
 
 
-def _value(outcome: AttemptOutcome) -> Any:
+def _value(outcome: AttemptOutcome) -> object:
     if outcome.error is not None:
         raise outcome.error
     return outcome.output
 
 
-async def _wait_for_cleanup(futures: Collection[asyncio.Future[AttemptOutcome]]) -> None:
+async def _wait_for_cleanup(futures: Collection[_Future]) -> None:
     """Wait a limited time for cancelled futures to clean up.
 
     They are not cancelled again, because that would interrupt the cleanup.
@@ -429,7 +435,7 @@ async def _wait_for_cleanup(futures: Collection[asyncio.Future[AttemptOutcome]])
         await asyncio.wait(unfinished, timeout=GRACE_SECONDS)
 
 
-def _forget(future: asyncio.Future[AttemptOutcome]) -> None:
+def _forget(future: _Future) -> None:
     _abandoned_tasks.discard(future)
     if not future.cancelled():
         future.exception()

@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.utils import ConfigurableFieldSpec
@@ -28,10 +28,11 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 from langchain_gemini_tools.tool_loop import events, execution
 from langchain_gemini_tools.tool_loop.events import LoopEvent, LoopFinished
 from langchain_gemini_tools.tool_loop.result import ToolLoopResult
-from langchain_gemini_tools.tool_loop.run import Run, parse_input
+from langchain_gemini_tools.tool_loop.run import LoopInput, Run, parse_input
 from langchain_gemini_tools.tool_loop.settings import (
     DEFAULT_TIMEOUT,
     Approver,
+    ChatModel,
     LoopTool,
     OnLimit,
     Settings,
@@ -40,10 +41,11 @@ from langchain_gemini_tools.tool_loop.settings import (
 )
 from langchain_gemini_tools.tool_loop.turn import copy_call
 
-_Selector = Callable[[LoopEvent], Sequence[Any]]
+_T = TypeVar("_T")
+_Selector = Callable[[LoopEvent], Sequence[_T]]
 
 
-class ToolLoop(Runnable[Any, Any]):
+class ToolLoop(Runnable[LoopInput, Any]):
     """Run the tools of a chat model until it answers.
 
     ```python
@@ -129,7 +131,7 @@ class ToolLoop(Runnable[Any, Any]):
 
     def __init__(  # noqa: PLR0913 - keyword-only options
         self,
-        model: Runnable[Any, Any],
+        model: ChatModel,
         tools: Sequence[LoopTool] = (),
         *,
         max_turns: int = 10,
@@ -167,7 +169,7 @@ class ToolLoop(Runnable[Any, Any]):
         self._bound_model = execution.BoundModel(model, self.settings)
 
     def invoke(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+        self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> ToolLoopResult:
         """Run until the model answers.
 
@@ -180,18 +182,18 @@ class ToolLoop(Runnable[Any, Any]):
             IncompleteRunError: `max_turns` was reached, and `on_limit` is "raise".
         """
 
-        def run(given: Any, config: RunnableConfig) -> ToolLoopResult:
+        def run(given: LoopInput, config: RunnableConfig) -> ToolLoopResult:
             *_, last = self._run(given, config, streams=False, options=kwargs)
             return _result_in(last)
 
         return cast("ToolLoopResult", self._call_with_config(cast("Any", run), input, config))
 
     async def ainvoke(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+        self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> ToolLoopResult:
         """Run until the model answers; see `invoke`."""
 
-        async def run(given: Any, config: RunnableConfig) -> ToolLoopResult:
+        async def run(given: LoopInput, config: RunnableConfig) -> ToolLoopResult:
             async with aclosing(self._arun(given, config, streams=False, options=kwargs)) as stream:
                 async for last in stream:  # noqa: B007 - only the last event is used
                     pass
@@ -202,7 +204,7 @@ class ToolLoop(Runnable[Any, Any]):
         )
 
     def stream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+        self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[str]:
         """Yield the text of the answer as it arrives.
 
@@ -212,19 +214,19 @@ class ToolLoop(Runnable[Any, Any]):
         return self._emit(input, config, _AnswerText(self.settings.hold_back).feed, kwargs)
 
     def astream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+        self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[str]:
         """Yield the text of the answer as it arrives; see `stream`."""
         return self._aemit(input, config, _AnswerText(self.settings.hold_back).feed, kwargs)
 
     def events(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+        self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[LoopEvent]:
         """Yield every step as it happens; the last event has the result."""
         return self._emit(input, config, lambda event: [event], kwargs)
 
     def aevents(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+        self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[LoopEvent]:
         """Yield every step as it happens; the last event has the result."""
         return self._aemit(input, config, lambda event: [event], kwargs)
@@ -259,7 +261,7 @@ class ToolLoop(Runnable[Any, Any]):
         return f"ToolLoop({type(self.model).__name__}, tools: {self.settings.box.names()})"
 
     def _run(
-        self, given: Any, config: RunnableConfig, *, streams: bool, options: dict[str, Any]
+        self, given: LoopInput, config: RunnableConfig, *, streams: bool, options: execution.Options
     ) -> Generator[LoopEvent]:
         settings = _settings_for(config, self.settings)
         run = Run(settings, parse_input(given), time.monotonic, self._threads.may_start)
@@ -279,7 +281,7 @@ class ToolLoop(Runnable[Any, Any]):
         yield run.finish()
 
     async def _arun(
-        self, given: Any, config: RunnableConfig, *, streams: bool, options: dict[str, Any]
+        self, given: LoopInput, config: RunnableConfig, *, streams: bool, options: execution.Options
     ) -> AsyncGenerator[LoopEvent]:
         settings = _settings_for(config, self.settings)
         clock = asyncio.get_running_loop().time
@@ -305,12 +307,16 @@ class ToolLoop(Runnable[Any, Any]):
         yield run.finish()
 
     def _emit(
-        self, given: Any, config: RunnableConfig | None, select: _Selector, options: dict[str, Any]
-    ) -> Iterator[Any]:
+        self,
+        given: LoopInput,
+        config: RunnableConfig | None,
+        select: _Selector[_T],
+        options: execution.Options,
+    ) -> Iterator[_T]:
         """Yield what `select` returns for each event, traced as one run."""
         opened: list[Generator[LoopEvent]] = []
 
-        def transform(inputs: Iterator[Any], config: RunnableConfig) -> Iterator[Any]:
+        def transform(inputs: Iterator[LoopInput], config: RunnableConfig) -> Iterator[_T]:
             for each in inputs:
                 opened.append(self._run(each, config, streams=True, options=options))
                 for event in opened[-1]:
@@ -325,16 +331,20 @@ class ToolLoop(Runnable[Any, Any]):
                 run.close()
 
     async def _aemit(
-        self, given: Any, config: RunnableConfig | None, select: _Selector, options: dict[str, Any]
-    ) -> AsyncIterator[Any]:
+        self,
+        given: LoopInput,
+        config: RunnableConfig | None,
+        select: _Selector[_T],
+        options: execution.Options,
+    ) -> AsyncIterator[_T]:
         """Yield what `select` returns for each event, traced as one run."""
 
-        async def single() -> AsyncIterator[Any]:
+        async def single() -> AsyncIterator[LoopInput]:
             yield given
 
         async def transform(
-            inputs: AsyncIterator[Any], config: RunnableConfig
-        ) -> AsyncIterator[Any]:
+            inputs: AsyncIterator[LoopInput], config: RunnableConfig
+        ) -> AsyncIterator[_T]:
             async for each in inputs:
                 run = self._arun(each, config, streams=True, options=options)
                 async with aclosing(run):
@@ -343,28 +353,30 @@ class ToolLoop(Runnable[Any, Any]):
                             yield selected
 
         stream = self._atransform_stream_with_config(single(), cast("Any", transform), config)
-        async with aclosing(cast("AsyncGenerator[Any]", stream)):
+        async with aclosing(cast("AsyncGenerator[_T]", stream)):
             async for selected in stream:
                 yield selected
 
 
-class ToolLoopText(Runnable[Any, str]):
+class ToolLoopText(Runnable[LoopInput, str]):
     """A loop whose output is the text of the answer. Made by `ToolLoop.text`."""
 
     def __init__(self, loop: ToolLoop) -> None:
         self.loop = loop
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+    def invoke(self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any) -> str:
         """Return the text of the answer."""
         return self.loop.invoke(input, config, **kwargs).answer()
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> str:
+    async def ainvoke(
+        self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> str:
         """Return the text of the answer."""
         return (await self.loop.ainvoke(input, config, **kwargs)).answer()
 
     def stream(
         self,
-        input: Any,
+        input: LoopInput,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Iterator[str]:
@@ -373,7 +385,7 @@ class ToolLoopText(Runnable[Any, str]):
 
     def astream(
         self,
-        input: Any,
+        input: LoopInput,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[str]:

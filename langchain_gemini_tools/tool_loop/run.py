@@ -10,7 +10,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, ToolMessage, convert_to_messages
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages
 from langchain_core.messages.ai import add_usage
 from langchain_core.messages.utils import message_chunk_to_message
 from langchain_core.prompt_values import PromptValue
@@ -25,7 +26,7 @@ from langchain_gemini_tools.tool_loop.turn import Cache, Turn, as_tool_call
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from langchain_core.messages import BaseMessage, InvalidToolCall, ToolCall
+    from langchain_core.messages import InvalidToolCall, ToolCall
     from langchain_core.messages.ai import UsageMetadata
 
     from langchain_gemini_tools.tool_loop.result import StopReason, ToolCallRecord
@@ -34,23 +35,27 @@ if TYPE_CHECKING:
 _Event = TypeVar("_Event", bound=events.LoopEvent)
 _AnyCall = TypeVar("_AnyCall", "ToolCall", "InvalidToolCall")
 
+LoopInput = LanguageModelInput | BaseMessage | dict[str, Any]
+"""What a chat model accepts, a message, or a dict with `messages`."""
+
 ToolUse = Literal["auto", "forced", "off"]
 """Whether the model may call tools in its next turn, must, or must not."""
 
 
-def parse_input(given: Any) -> list[BaseMessage]:
+def parse_input(given: LoopInput) -> list[BaseMessage]:
     """Return the messages of any input that a chat model or a graph accepts.
 
     Raises:
         InvalidOptionError: The input has no messages.
     """
+    found: Any = given
     if isinstance(given, PromptValue):
-        given = given.to_messages()
+        found = given.to_messages()
     elif isinstance(given, dict) and "messages" in given:
-        given = given["messages"]
+        found = given["messages"]
     elif isinstance(given, dict) and "role" not in given and "type" not in given:
         raise InvalidOptionError(f"The input has no 'messages' key, only {sorted(given)}.")
-    messages = convert_to_messages(given if isinstance(given, list | tuple) else [given])
+    messages = convert_to_messages(found if isinstance(found, list | tuple) else [found])
     if not messages:
         raise InvalidOptionError("The input has no messages. Pass at least one.")
     return messages

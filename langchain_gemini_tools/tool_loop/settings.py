@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import ToolCall
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 from langchain_core.utils.pydantic import get_fields
 from pydantic.fields import FieldInfo
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 LoopTool = BaseTool | Callable[..., Any] | dict[str, Any]
 """A tool that the loop runs, or a dict that declares a tool which the provider runs."""
+
+ChatModel = Runnable[Any, Any]
+"""A chat model, or a binding or fallbacks of chat models."""
 
 OnLimit = Literal["raise", "return", "answer"]
 
@@ -72,7 +76,7 @@ class Toolbox:
         hidden: For each tool, the arguments that the model does not see and cannot set.
     """
 
-    declared: list[Any] = field(default_factory=list)
+    declared: list[LoopTool] = field(default_factory=list)
     tools: dict[str, BaseTool] = field(default_factory=dict)
     hidden: dict[str, frozenset[str]] = field(default_factory=dict)
 

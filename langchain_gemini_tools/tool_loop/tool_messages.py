@@ -25,14 +25,13 @@ from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.facts.credentials import REDACTED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from langchain_core.messages import InvalidToolCall, ToolCall
     from langchain_core.tools import BaseTool
-
-REDACTED = "[redacted]"
 
 _MIN_LENGTH = 4  # shorter values are not secrets
 _MIN_LENGTH_INSIDE = 8  # shorter values are redacted as whole words only
