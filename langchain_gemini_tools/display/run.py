@@ -6,8 +6,9 @@ they are shown.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.messages import (
     AIMessage,
@@ -18,14 +19,10 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import add_ai_message_chunks
 
+from langchain_gemini_tools.display.clock import RunClock, Span
 from langchain_gemini_tools.display.cost import Cost, find_cost, sum_costs
 from langchain_gemini_tools.display.safe_text import render_arguments, render_value
 from langchain_gemini_tools.facts.blocks import CALLS, MEDIA, TEXTS, THOUGHTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from langchain_gemini_tools.display.clock import RunClock, Span
 
 _ROLES = {"human": "you", "system": "system"}
 _SIGNATURES = {"thoughtSignature", "thought_signature", "signature"}

@@ -1,38 +1,53 @@
-"""Annotations of public names can be read while the program runs.
+"""Annotations of public names can be read at run time, and their types can be imported.
 
-LangChain does: `with_fallbacks` asks what `bind_tools` returns. Pydantic does, for fields that hold
-an `ToolLoopResult`.
+LangChain reads the return type of `bind_tools` for `with_fallbacks`; Pydantic reads the types of
+fields, such as `ToolLoopResult`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import langchain_gemini_tools
-from langchain_gemini_tools import ChatGemini, ToolLoop
+from langchain_gemini_tools import ChatGemini, ToolLoop, display, tool_loop
+from langchain_gemini_tools.tool_loop import events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OPTIONAL = {"mcp_interceptor"}
 """Its arguments are of a package that need not be there."""
 
 
+MODULES = (langchain_gemini_tools, tool_loop, events, display)
+PUBLIC = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in MODULES
+    for name in module.__all__
+    if name not in OPTIONAL
+}
+
+
 def annotated(name: str) -> dict[str, Any]:
-    """What a public name is made of: itself, or the methods of a class."""
-    public = getattr(langchain_gemini_tools, name)
+    """Return a public function, or a class and its public methods."""
+    public = PUBLIC[name]
     if not inspect.isclass(public):
         return {name: public} if inspect.isfunction(public) else {}
     members = {key: getattr(member, "fget", member) for key, member in vars(public).items()}
-    return {
+    fields = {name: public} if dataclasses.is_dataclass(public) else {}
+    return fields | {
         f"{name}.{key}": member
         for key, member in members.items()
         if inspect.isfunction(member) and (not key.startswith("_") or key == "__init__")
     }
 
 
-@pytest.mark.parametrize("name", sorted({*langchain_gemini_tools.__all__} - OPTIONAL))
+@pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_annotations_can_be_read(name: str) -> None:
     unreadable = {}
     for place, found in annotated(name).items():
@@ -41,6 +56,27 @@ def test_annotations_can_be_read(name: str) -> None:
         except NameError as error:
             unreadable[place] = str(error)
     assert unreadable == {}
+
+
+def _types_in(hint: Any) -> Iterator[Any]:
+    yield hint
+    for part in typing.get_args(hint):
+        yield from _types_in(part)
+
+
+def test_the_types_that_loops_and_traces_return_are_public() -> None:
+    private = {
+        f"{place}: {found.__name__}"
+        for name in PUBLIC
+        if name.startswith((tool_loop.__name__, display.__name__))
+        for place, member in annotated(name).items()
+        for key, hint in typing.get_type_hints(member).items()
+        if key == "return" or dataclasses.is_dataclass(member)
+        for found in _types_in(hint)
+        if getattr(found, "__module__", "").startswith(f"{langchain_gemini_tools.__name__}.")
+        and found not in PUBLIC.values()
+    }
+    assert private == set()
 
 
 def test_tools_and_schemas_are_bound_to_a_model_and_its_fallbacks() -> None:
