@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from http.cookiejar import Cookie, CookieJar
     from types import ModuleType
 
+    import httpx  # its types also stand for those of httpx2
+
     JsonObject = dict[str, Any]
 
 LIBRARIES = ("httpx2", "httpx")
@@ -54,10 +56,12 @@ class HttpPool:
                 self.library, {**shared, **async_client_args}, base_url
             )
         self._lock = threading.Lock()
-        self._sync: Any = None
-        self._of_loop: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
+        self._sync: httpx.Client | None = None
+        self._of_loop: dict[
+            asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None]]
+        ] = {}
 
-    def sync_client(self) -> Any:
+    def sync_client(self) -> httpx.Client:
         """Return the client of all threads."""
         with self._lock:
             if self._sync is None:
@@ -69,16 +73,16 @@ class HttpPool:
                 self._finalizer.atexit = False
             return self._sync
 
-    async def async_client(self) -> Any:
+    async def async_client(self) -> httpx.AsyncClient:
         """Return the client of the running loop. Its sockets belong to that loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            client, _ = self._of_loop.get(loop, (None, None))
-            if client is not None and not client.is_closed:
-                return client
+            found, _ = self._of_loop.get(loop, (None, None))
+            if found is not None and not found.is_closed:
+                return found
             self._drop_closed_loops()
             with _rejecting_bad_args():
-                client = self.library.AsyncClient(**self._async_args)
+                client: httpx.AsyncClient = self.library.AsyncClient(**self._async_args)
             guard = _close_with_the_loop(client)
             self._of_loop[loop] = client, guard
         await anext(guard)
@@ -116,7 +120,7 @@ class HttpPool:
         return context
 
 
-def _close_quietly(client: Any) -> None:
+def _close_quietly(client: httpx.Client) -> None:
     """Close a client that is no longer used, perhaps while the interpreter exits."""
     # `suppress` may be gone: at its exit the interpreter clears modules before it collects.
     try:  # noqa: SIM105
@@ -125,7 +129,7 @@ def _close_quietly(client: Any) -> None:
         pass
 
 
-async def _close_with_the_loop(client: Any) -> AsyncGenerator[None]:
+async def _close_with_the_loop(client: httpx.AsyncClient) -> AsyncGenerator[None]:
     """Close the client when `asyncio.run` finishes the generators that are still open."""
     try:
         yield

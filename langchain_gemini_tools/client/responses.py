@@ -26,6 +26,8 @@ from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
+    import httpx  # its types also stand for those of httpx2
+
     JsonObject = dict[str, Any]
 
 MAX_RESPONSE_BYTES = 100_000_000
@@ -128,7 +130,7 @@ class StreamTimer:
 # Whole responses.
 
 
-def read_body(response: Any, deadline: float | None = None) -> bytes:
+def read_body(response: httpx.Response, deadline: float | None = None) -> bytes:
     """Read the whole body of a response, and close it.
 
     Args:
@@ -152,7 +154,7 @@ def read_body(response: Any, deadline: float | None = None) -> bytes:
     return limit.body
 
 
-async def aread_body(response: Any) -> bytes:
+async def aread_body(response: httpx.Response) -> bytes:
     """Read as `read_body` does, on the running event loop."""
     limit = SizeLimit()
     try:
@@ -164,7 +166,7 @@ async def aread_body(response: Any) -> bytes:
     return limit.body
 
 
-def parse_response(response: Any, body: bytes) -> JsonObject:
+def parse_response(response: httpx.Response, body: bytes) -> JsonObject:
     """Return the JSON object in the body of a whole response."""
     if response.status_code != 200:
         raise_api_error(response, body)
@@ -179,7 +181,7 @@ def parse_response(response: Any, body: bytes) -> JsonObject:
     return parsed
 
 
-def check_encoding(response: Any) -> None:
+def check_encoding(response: httpx.Response) -> None:
     """Check the content encoding before anything is read.
 
     The HTTP library decompresses each chunk as a whole. With one layer that makes some megabytes,
@@ -203,7 +205,7 @@ def check_encoding(response: Any) -> None:
 # Streams.
 
 
-def read_stream(response: Any, timer: StreamTimer) -> Generator[JsonObject]:
+def read_stream(response: httpx.Response, timer: StreamTimer) -> Generator[JsonObject]:
     """Yield the JSON objects of a stream as they arrive; close the response at the end."""
     reader, limit = EventReader(), SizeLimit()
     is_error = response.status_code != 200
@@ -227,7 +229,7 @@ def read_stream(response: Any, timer: StreamTimer) -> Generator[JsonObject]:
         response.close()
 
 
-async def aread_stream(response: Any, timer: StreamTimer) -> AsyncGenerator[JsonObject]:
+async def aread_stream(response: httpx.Response, timer: StreamTimer) -> AsyncGenerator[JsonObject]:
     """Read as `read_stream` does, on the running event loop."""
     reader, limit = EventReader(), SizeLimit()
     is_error = response.status_code != 200
@@ -253,7 +255,9 @@ async def aread_stream(response: Any, timer: StreamTimer) -> AsyncGenerator[Json
         await response.aclose()
 
 
-def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[JsonObject]:
+def parse_event(
+    response: httpx.Response, text: bytes, *, is_last: bool = False
+) -> list[JsonObject]:
     """Return the objects in one event: usually one; several if a proxy made a list of them."""
     if not text:
         return []
@@ -275,7 +279,7 @@ def parse_event(response: Any, text: bytes, *, is_last: bool = False) -> list[Js
 # Errors.
 
 
-def raise_api_error(response: Any, body: bytes) -> NoReturn:
+def raise_api_error(response: httpx.Response, body: bytes) -> NoReturn:
     """Raise the error of a response: by its status, or for status 200 by the error in its body."""
     secrets = secret_values(response.request.headers)
     text = _redacted_text(response, body)
@@ -286,7 +290,7 @@ def raise_api_error(response: Any, body: bytes) -> NoReturn:
     raise map_api_error(code, redact_json(details, secrets), _redacted(response, text))
 
 
-def redact_response(response: Any, body: bytes) -> Any:
+def redact_response(response: httpx.Response, body: bytes) -> httpx.Response:
     """Return an error response with its secrets redacted, for the SDK's errors."""
     if response.next_request is None:
         return _redacted(response, _redacted_text(response, body))
@@ -299,7 +303,7 @@ def redact_response(response: Any, body: bytes) -> Any:
     return _redacted(response, json.dumps({"error": details}))
 
 
-def _redacted(response: Any, text: str) -> Any:
+def _redacted(response: httpx.Response, text: str) -> httpx.Response:
     """Return a response with this text, and without the request's headers, which have the key."""
     sent = response.request
     secrets = secret_values(sent.headers)
@@ -312,7 +316,7 @@ def _redacted(response: Any, text: str) -> Any:
     return type(response)(response.status_code, headers=headers, text=text, request=request)
 
 
-def _unreadable_error(response: Any, body: bytes) -> UnreadableResponseError:
+def _unreadable_error(response: httpx.Response, body: bytes) -> UnreadableResponseError:
     shown = _redacted_text(response, body)[:_SHOWN_LENGTH]
     kind = response.headers.get("content-type", "no content type")
     kind = redact(kind, secret_values(response.request.headers))
@@ -321,7 +325,7 @@ def _unreadable_error(response: Any, body: bytes) -> UnreadableResponseError:
     )
 
 
-def _redacted_text(response: Any, body: bytes) -> str:
+def _redacted_text(response: httpx.Response, body: bytes) -> str:
     text = body[:LARGE].decode("utf-8", errors="replace")
     shown = redact(text, secret_values(response.request.headers))
     # Cut a second time: a secret that the first cut splits is not recognized.

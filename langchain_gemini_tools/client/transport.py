@@ -19,7 +19,7 @@ import sys
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
 from langchain_gemini_tools.client.responses import (
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from contextvars import Token
     from types import ModuleType
 
+    import httpx  # its types also stand for those of httpx2
+
+    AnyClient = httpx.Client | httpx.AsyncClient
     JsonObject = dict[str, Any]
 
 CONNECT_SECONDS = 20.0
@@ -56,12 +59,12 @@ _PHASES = ("connect", "read", "write", "pool")
 class Envelope:
     """A request without its body: the URL, and the headers with the credentials."""
 
-    url: Any
-    headers: Any = field(repr=False)
+    url: httpx.URL
+    headers: httpx.Headers = field(repr=False)
     """As the SDK wrote them, without those that describe its body and connection."""
 
     @classmethod
-    def of(cls, request: Any) -> Envelope:
+    def of(cls, request: httpx.Request) -> Envelope:
         """Return the envelope of a request that the SDK has built."""
         headers = request.headers.copy()
         for name in ("content-length", "transfer-encoding", "host"):
@@ -93,7 +96,7 @@ class PendingRequest:
             if timeout_seconds is not None and not is_stream
             else None
         )
-        self._response: Any = None
+        self._response: httpx.Response | None = None
         self.envelope: Envelope | None = None
 
     def __enter__(self) -> Self:
@@ -104,7 +107,7 @@ class PendingRequest:
         _current.reset(self._token)
 
     @property
-    def response(self) -> Any:
+    def response(self) -> httpx.Response:
         """The response of the server.
 
         Raises:
@@ -126,15 +129,15 @@ class PendingRequest:
         """Read as `read` does, on the running event loop, within the caller's `asyncio.timeout`."""
         return await aread_body(self.response)
 
-    def send(self, client: Any, envelope: Envelope) -> None:
+    def send(self, client: httpx.Client, envelope: Envelope) -> None:
         """Send our body in this envelope, and keep the response."""
         self._response = client.send(self._render(client, envelope), stream=True)
 
-    async def asend(self, client: Any, envelope: Envelope) -> None:
+    async def asend(self, client: httpx.AsyncClient, envelope: Envelope) -> None:
         """Send as `send` does, on the running event loop."""
         self._response = await client.send(self._render(client, envelope), stream=True)
 
-    def _render(self, client: Any, envelope: Envelope) -> Any:
+    def _render(self, client: AnyClient, envelope: Envelope) -> httpx.Request:
         """Return the request with our body and our timeouts, built by the client that sends it."""
         if self.envelope is not None:
             raise GeminiToolsError("google-genai tried to send the same request twice.")
@@ -188,7 +191,9 @@ class _TimeLeft(dict[str, float]):
         return min(left, CONNECT_SECONDS) if key == "connect" else left
 
 
-def make_sdk_clients(pool: HttpPool, timeout_seconds: float | None) -> tuple[Any, Any]:
+def make_sdk_clients(
+    pool: HttpPool, timeout_seconds: float | None
+) -> tuple[httpx.Client, httpx.AsyncClient]:
     """Return the sync and the async HTTP client for the SDK.
 
     Args:
@@ -201,18 +206,22 @@ def make_sdk_clients(pool: HttpPool, timeout_seconds: float | None) -> tuple[Any
 
 @functools.cache
 def _sdk_client_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
-    class StandInClient(library.Client):  # type: ignore[misc,name-defined]
+    def empty_response(request: httpx.Request) -> httpx.Response:
+        response: httpx.Response = library.Response(200, request=request, content=b"")
+        return response
+
+    class SdkHttpClient(library.Client):  # type: ignore[misc,name-defined]
         def __init__(self, pool: HttpPool, timeout_seconds: float | None) -> None:
             # The transport is never used; without one, the library would load certificates.
             super().__init__(transport=library.MockTransport(_reject), timeout=None)
             self._pool = pool
             self._timeout_seconds = timeout_seconds
 
-        def send(self, request: Any, *, stream: bool = False, **_: Any) -> Any:
+        def send(self, request: httpx.Request, *, stream: bool = False, **_: Any) -> httpx.Response:
             client = self._pool.sync_client()
             if pending := _current.get():
                 pending.send(client, Envelope.of(request))
-                return library.Response(200, request=request, content=b"")
+                return empty_response(request)
             request.read()
             outgoing = _rebuild(client, request, self._timeout_seconds)
             try:
@@ -221,17 +230,19 @@ def _sdk_client_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
                 failure = _redact_transport_error(error, outgoing)
             raise failure  # outside the `except`: its context would be the original
 
-    class StandInAsyncClient(library.AsyncClient):  # type: ignore[misc,name-defined]
+    class SdkAsyncHttpClient(library.AsyncClient):  # type: ignore[misc,name-defined]
         def __init__(self, pool: HttpPool, timeout_seconds: float | None) -> None:
             super().__init__(transport=library.MockTransport(_reject), timeout=None)
             self._pool = pool
             self._timeout_seconds = timeout_seconds
 
-        async def send(self, request: Any, *, stream: bool = False, **_: Any) -> Any:
+        async def send(
+            self, request: httpx.Request, *, stream: bool = False, **_: Any
+        ) -> httpx.Response:
             client = await self._pool.async_client()
             if pending := _current.get():
                 await pending.asend(client, Envelope.of(request))
-                return library.Response(200, request=request, content=b"")
+                return empty_response(request)
             await request.aread()
             outgoing = _rebuild(client, request, self._timeout_seconds)
             try:
@@ -240,10 +251,12 @@ def _sdk_client_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
                 failure = _redact_transport_error(error, outgoing)
             raise failure
 
-    return StandInClient, StandInAsyncClient
+    return SdkHttpClient, SdkAsyncHttpClient
 
 
-def _rebuild(client: Any, request: Any, timeout_seconds: float | None) -> Any:
+def _rebuild(
+    client: AnyClient, request: httpx.Request, timeout_seconds: float | None
+) -> httpx.Request:
     """Return the SDK's request, built by the client that sends it."""
     envelope, extensions = Envelope.of(request), dict(request.extensions)
     if not any(extensions.get("timeout", {}).values()):  # the caller set none
@@ -257,14 +270,16 @@ def _rebuild(client: Any, request: Any, timeout_seconds: float | None) -> Any:
     )
 
 
-def _pass_through(client: Any, request: Any, *, is_stream: bool) -> Any:
+def _pass_through(
+    client: httpx.Client, request: httpx.Request, *, is_stream: bool
+) -> httpx.Response:
     response = client.send(request, stream=True)
     try:
         for _ in range(_MAX_REDIRECTS):
-            if not _stays_on_the_server(response):
+            if (redirected := _redirect_on_the_same_server(response)) is None:
                 break
             response.close()
-            response = client.send(response.next_request, stream=True)
+            response = client.send(redirected, stream=True)
         if response.status_code >= 300:
             return redact_response(response, read_body(response))
         if not is_stream:
@@ -275,14 +290,16 @@ def _pass_through(client: Any, request: Any, *, is_stream: bool) -> Any:
     return response
 
 
-async def _apass_through(client: Any, request: Any, *, is_stream: bool) -> Any:
+async def _apass_through(
+    client: httpx.AsyncClient, request: httpx.Request, *, is_stream: bool
+) -> httpx.Response:
     response = await client.send(request, stream=True)
     try:
         for _ in range(_MAX_REDIRECTS):
-            if not _stays_on_the_server(response):
+            if (redirected := _redirect_on_the_same_server(response)) is None:
                 break
             await response.aclose()
-            response = await client.send(response.next_request, stream=True)
+            response = await client.send(redirected, stream=True)
         if response.status_code >= 300:
             return redact_response(response, await aread_body(response))
         if not is_stream:
@@ -293,23 +310,23 @@ async def _apass_through(client: Any, request: Any, *, is_stream: bool) -> Any:
     return response
 
 
-def _stays_on_the_server(response: Any) -> bool:
-    """Whether the response redirects a GET to the server that has its credentials already."""
+def _redirect_on_the_same_server(response: httpx.Response) -> httpx.Request | None:
+    """Return the request that follows a redirect, if it is a GET that stays on the server."""
     here, there = response.request, response.next_request
     if there is None or here.method != "GET":
-        return False
+        return None
     parts = ("scheme", "host", "port")
-    return all(getattr(here.url, part) == getattr(there.url, part) for part in parts)
+    is_same = all(getattr(here.url, part) == getattr(there.url, part) for part in parts)
+    return there if is_same else None
 
 
-def _redact_transport_error(error: Any, request: Any) -> Exception:
+def _redact_transport_error(error: httpx.RequestError, request: httpx.Request) -> Exception:
     """Return the same error without secrets in its text and without the request's headers."""
     text = redact(str(error), secret_values(request.headers))
-    redacted: Exception = type(error)(text, request=type(request)(request.method, request.url))
-    return redacted
+    return type(error)(text, request=type(request)(request.method, request.url))
 
 
-def _reject(request: Any) -> Any:
+def _reject(request: httpx.Request) -> NoReturn:
     raise GeminiToolsError(f"This transport does not send requests ({request.url}).")
 
 
