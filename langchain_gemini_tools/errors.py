@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AIMessage
 
+    JsonObject = dict[str, Any]
+
 
 __all__ = [
     "BlockedError",
@@ -362,7 +364,7 @@ def contains_error(value: Any) -> bool:
     return any(isinstance(item, dict) and bool(item.get("error")) for item in items)
 
 
-def _class_for(code: int, error: dict[str, Any]) -> type[GeminiAPIError]:
+def _class_for(code: int, error: JsonObject) -> type[GeminiAPIError]:
     message = str(error.get("message") or "")
     if code == 400:
         # At the Developer API a bad key is a 400: "API key not valid. Please pass a valid API key."
@@ -378,14 +380,14 @@ def _class_for(code: int, error: dict[str, Any]) -> type[GeminiAPIError]:
     return GeminiServerError if code >= 500 else GeminiAPIError
 
 
-def _code_in(error: dict[str, Any]) -> int:
+def _code_in(error: JsonObject) -> int:
     code = error.get("code")
     if isinstance(code, int) and 300 <= code < 600:
         return code
     return _CODE_OF_STATUS.get(str(error.get("status")), 500)
 
 
-def _describe(code: int, error: dict[str, Any], retry_after: float | None) -> str:
+def _describe(code: int, error: JsonObject, retry_after: float | None) -> str:
     """Return one line: code, status, message, the invalid fields, the delay."""
     message = " ".join(str(error.get("message") or "no explanation").split())
     text = " ".join(filter(None, [str(code), _text(error.get("status"))])) + f": {message}"
@@ -396,7 +398,7 @@ def _describe(code: int, error: dict[str, Any], retry_after: float | None) -> st
     return text if retry_after is None else f"{text} [retry after {retry_after:g} s]"
 
 
-def _error_object(details: Any) -> dict[str, Any]:
+def _error_object(details: Any) -> JsonObject:
     """Return the object that has the message, whatever the shape of the body."""
     if isinstance(details, list):
         details = next(filter(contains_error, details), None)
@@ -406,7 +408,7 @@ def _error_object(details: Any) -> dict[str, Any]:
     return error if isinstance(error, dict) else {"message": str(error)}
 
 
-def _detail(error: dict[str, Any], kind: str) -> dict[str, Any]:
+def _detail(error: JsonObject, kind: str) -> JsonObject:
     """Return the first detail of this google.rpc type, or an empty dict."""
     for detail in _listed(error, "details"):
         if str(detail.get("@type")).endswith(f"google.rpc.{kind}"):
@@ -414,12 +416,12 @@ def _detail(error: dict[str, Any], kind: str) -> dict[str, Any]:
     return {}
 
 
-def _listed(found: dict[str, Any], key: str) -> list[dict[str, Any]]:
+def _listed(found: JsonObject, key: str) -> list[JsonObject]:
     items = found.get(key)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _retry_after(error: dict[str, Any], headers: Mapping[str, str]) -> float | None:
+def _retry_after(error: JsonObject, headers: Mapping[str, str]) -> float | None:
     """Read the delay from RetryInfo in the body ("26s"), else from Retry-After."""
     given = _detail(error, "RetryInfo").get("retryDelay") or headers.get("retry-after") or ""
     try:
@@ -462,7 +464,7 @@ def _joined(ours: type[GeminiAPIError], sdk_name: str) -> type[GeminiAPIError]:
 
 
 def _rebuild(
-    ours: type[GeminiToolsError], sdk_name: str | None, args: tuple[Any, ...], state: dict[str, Any]
+    ours: type[GeminiToolsError], sdk_name: str | None, args: tuple[Any, ...], state: JsonObject
 ) -> GeminiToolsError:
     cls = _joined(cast("type[GeminiAPIError]", ours), sdk_name) if sdk_name else ours
     error = cls.__new__(cls, *args)

@@ -207,7 +207,7 @@ def test_what_only_google_can_read_is_never_fetched(
 # Traps
 
 
-def test_private_addresses_are_refused(emulator: Emulator, make_model: MakeModel) -> None:
+def test_private_addresses_are_rejected(emulator: Emulator, make_model: MakeModel) -> None:
     chat = make_model(fetch_urls=FetchLimits(allow_http=True))
     for host in ("127.0.0.1", "localhost", "169.254.169.254", "[::ffff:10.0.0.1]", "0x7f000001"):
         with pytest.raises(MediaFetchError, match="not allowed") as raised:
@@ -216,7 +216,7 @@ def test_private_addresses_are_refused(emulator: Emulator, make_model: MakeModel
     assert emulator.requests == []
 
 
-def test_plain_http_is_refused_unless_it_is_allowed(make_model: MakeModel, files: Files) -> None:
+def test_plain_http_is_rejected_unless_it_is_allowed(make_model: MakeModel, files: Files) -> None:
     url = files.has("/cat", PNG, content_type="image/png")
     limits = FetchLimits(allow_hosts=["127.0.0.1"])  # type: ignore[arg-type]
     with pytest.raises(MediaFetchError, match="scheme 'http' not allowed"):
@@ -248,7 +248,7 @@ def test_redirects_in_a_circle_end(make_model: MakeModel, files: Files) -> None:
 @pytest.mark.parametrize(
     "answers", [["127.0.0.1"], ["93.184.215.14", "127.0.0.1"]], ids=["at once", "the second time"]
 )
-def test_a_name_that_turns_out_to_be_private_is_refused(
+def test_a_name_that_resolves_to_a_private_address_is_rejected(
     make_model: MakeModel, files: Files, monkeypatch: pytest.MonkeyPatch, answers: list[str]
 ) -> None:
     """DNS rebinding: the address that was checked is the one that is connected to."""
@@ -283,7 +283,7 @@ def drip_headers(handler: BaseHTTPRequestHandler) -> None:
         time.sleep(0.05)
 
 
-def test_a_name_that_is_looked_up_for_ever_is_not_waited_for(
+def test_a_name_lookup_that_hangs_ends_with_the_timeout(
     make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_over = threading.Event()
@@ -341,7 +341,7 @@ TRAPS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("file", "words"), TRAPS.values(), ids=TRAPS)
-def test_what_is_no_small_picture_is_refused(
+def test_files_beyond_the_limits_are_rejected(
     *, emulator: Emulator, make_model: MakeModel, files: Files, file: dict[str, Any], words: str
 ) -> None:
     url = files.has("/cat", **file)
@@ -350,7 +350,7 @@ def test_what_is_no_small_picture_is_refused(
     assert emulator.requests == []
 
 
-def test_all_files_of_a_call_share_its_limit(make_model: MakeModel, files: Files) -> None:
+def test_all_files_of_a_request_share_the_size_limit(make_model: MakeModel, files: Files) -> None:
     urls = [files.has(f"/{n}", PNG * 10, content_type="image/png") for n in range(4)]
     chat = make_model(fetch_urls=SMALL)
     for url in urls:

@@ -29,7 +29,9 @@ from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOpti
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KEY = "AIza" + "SyA1234567890abcdefghijklmnopqrstuv"  # in two: no scan takes it for a real one
+KEY = (
+    "AIza" + "SyA1234567890abcdefghijklmnopqrstuv"
+)  # in two: so that no scan reports it as a real key
 LIBRARIES = [name for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
 WAYS = ["sync", "async"]
 MEDIA = bytes(range(256)) * 40
@@ -335,10 +337,10 @@ def test_errors_are_the_sdks_without_secrets(
     message = f"{KEY} is not allowed"
     details = {"error": {"code": 403, "message": message, "status": "PERMISSION_DENIED"}}
     body: Any = details if kind == "json" else f"<p>{message}</p>".encode()
-    refused = Answer(body, 403, {"x-echo": KEY, "retry-after": "7"})
+    rejected = Answer(body, 403, {"x-echo": KEY, "retry-after": "7"})
     arguments: Json = {"name": "files/abc"} if method == "get" else {"file": "files/abc"}
     line = "GET /v1beta/files/abc" + (":download" if method == "download" else "")
-    with serving({line: refused}) as stub:
+    with serving({line: rejected}) as stub:
         chat = model_of(stub)
         with pytest.raises(sdk_errors.ClientError) as raised:
             run(chat, way, "files", method, **arguments)

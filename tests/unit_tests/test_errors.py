@@ -66,7 +66,7 @@ OTHER = [errors.GeminiAPIError, core.ModelError, sdk_errors.APIError]
         pytest.param(302, body(), OTHER, False, id="redirect"),
     ],
 )
-def test_an_answer_is_caught_as_ours_as_langchains_and_as_the_sdks(
+def test_an_api_error_is_caught_as_ours_as_langchains_and_as_the_sdks(
     code: int, details: Any, classes: list[type[Exception]], is_retryable: bool
 ) -> None:
     error = map_api_error(code, details)
@@ -85,7 +85,7 @@ def test_the_attributes_are_those_of_the_sdk_and_more() -> None:
     assert (error.retry_after, error.request_id, error.is_daily_quota) == (26.0, "r-1", False)
 
 
-def test_the_text_is_one_line_with_the_fields_at_fault_and_the_delay() -> None:
+def test_the_text_is_one_line_with_the_invalid_fields_and_the_delay() -> None:
     violations = [
         {"field": "contents[0]", "description": "must not\nbe empty"},
         {"field": "tools", "description": "Unknown name"},
@@ -121,14 +121,14 @@ def test_a_pickled_error_is_of_the_same_class(error: Exception, copied: Any) -> 
     assert (str(twin), twin.__dict__) == (str(error), error.__dict__)
 
 
-def test_no_answer_is_a_builtin_error_too() -> None:
+def test_connection_and_timeout_errors_are_builtin_errors_too() -> None:
     assert issubclass(errors.GeminiTimeoutError, (TimeoutError, core.ModelTimeoutError))
     assert issubclass(errors.GeminiConnectionError, (ConnectionError, core.ModelConnectionError))
     assert errors.GeminiTimeoutError("late").is_retryable
     assert str(errors.GeminiTimeoutError("late")) == "late"
 
 
-def test_a_quota_per_day_is_not_worth_repeating() -> None:
+def test_a_daily_quota_is_not_retryable() -> None:
     daily = map_api_error(429, body("m", None, quota("GenerateRequestsPerDayPerProject-FreeTier")))
     minute = map_api_error(429, body("m", None, quota("GenerateRequestsPerMinutePerProject")))
     assert (daily.is_daily_quota, daily.is_retryable) == (True, False)
@@ -149,7 +149,9 @@ def test_a_quota_per_day_is_not_worth_repeating() -> None:
         pytest.param(body(), {}, None, id="none"),
     ],
 )
-def test_the_delay_asked_for(details: Any, headers: dict[str, str], seconds: float | None) -> None:
+def test_the_delay_that_the_api_asks_for(
+    details: Any, headers: dict[str, str], seconds: float | None
+) -> None:
     error = map_api_error(503, details, SimpleNamespace(headers=headers))
     assert error.retry_after == seconds
 
@@ -186,7 +188,7 @@ def test_any_body_is_readable(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("opening", ["<", "<title>", "<title", "<a "])
-def test_a_page_of_openings_is_read_in_one_go(opening: str) -> None:
+def test_a_page_of_opening_tags_is_read_in_linear_time(opening: str) -> None:
     page = opening * 500_000  # read again from each of them, it would take minutes
     assert len(parse_error_body(page)["error"]["message"]) <= 300
 
@@ -204,7 +206,7 @@ def test_inside_a_stream_the_body_names_the_code(error: Any, code: int) -> None:
     assert map_api_error(None, {"error": error}).code == code
 
 
-def test_an_error_is_found_wherever_it_stands_in_the_object() -> None:
+def test_an_error_is_found_anywhere_in_the_object() -> None:
     assert contains_error({"usageMetadata": {}, "error": {"code": 500}})
     assert contains_error([{"error": {"code": 500}}])
     assert not contains_error({"candidates": [], "error": None})
@@ -219,7 +221,7 @@ def test_importing_the_errors_does_not_load_the_sdk() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_the_drawn_tree_is_true() -> None:
+def test_the_documented_tree_is_the_class_tree() -> None:
     """The list at the top of `errors.py` names every class under its parent, and marks retries."""
     parents: dict[int, type[Exception]] = {}
     drawn = set()

@@ -100,14 +100,14 @@ both_ways = pytest.mark.parametrize("way", ["sync", "async"])
 
 
 @both_ways
-async def test_what_may_succeed_later_is_asked_again(way: str) -> None:
+async def test_retryable_errors_are_retried(way: str) -> None:
     scripted = Scripted([BUSY, GeminiConnectionError("gone"), "ok"])
     assert await called(scripted, way) == "ok"
     assert scripted.slept == [1.0, 2.0]
 
 
 @both_ways
-async def test_nobody_waits_for_a_recording(way: str) -> None:
+async def test_a_recording_is_retried_without_delay(way: str) -> None:
     replayed = SimpleNamespace(headers={"x-cassette": "replayed", "retry-after": "26"})
     scripted = Scripted([map_api_error(429, {}, replayed), "ok"])
     assert await called(scripted, way) == "ok"
@@ -115,7 +115,7 @@ async def test_nobody_waits_for_a_recording(way: str) -> None:
 
 
 @both_ways
-async def test_a_recording_that_asks_to_wait_too_long_fails_as_the_api_did(way: str) -> None:
+async def test_a_recorded_delay_over_the_limit_fails_as_it_did_live(way: str) -> None:
     replayed = SimpleNamespace(headers={"x-cassette": "replayed", "retry-after": "61"})
     scripted = Scripted([map_api_error(429, {}, replayed), "ok"])
     with pytest.raises(GeminiAPIError, match="429"):
@@ -124,7 +124,7 @@ async def test_a_recording_that_asks_to_wait_too_long_fails_as_the_api_did(way: 
 
 
 @both_ways
-async def test_an_answer_that_the_model_got_wrong_is_not_repeated_as_it_was(way: str) -> None:
+async def test_mistakes_of_the_model_are_not_retried_unchanged(way: str) -> None:
     scripted = Scripted([EmptyResponseError("nothing"), "ok"])
     with pytest.raises(EmptyResponseError):
         await called(scripted, way)
@@ -153,7 +153,7 @@ async def test_max_retries_counts_requests_after_the_first(
     ],
     ids=["invalid", "timeout", "daily-quota", "no-model-error"],
 )
-async def test_what_cannot_succeed_is_raised_at_once(way: str, error: Exception) -> None:
+async def test_final_errors_are_raised_at_once(way: str, error: Exception) -> None:
     scripted = Scripted([error, "never"])
     with pytest.raises(type(error)) as raised:
         await called(scripted, way)
@@ -162,7 +162,7 @@ async def test_what_cannot_succeed_is_raised_at_once(way: str, error: Exception)
 
 
 @both_ways
-async def test_the_delay_the_api_asks_for_is_kept(way: str) -> None:
+async def test_the_delay_that_the_api_asks_for_is_used(way: str) -> None:
     scripted = Scripted([asking("26s"), asking("0.1s"), "ok"])
     assert await called(scripted, way) == "ok"
     assert scripted.slept == [26.0, 2.0]
@@ -199,7 +199,7 @@ async def test_a_stream_is_opened_again_until_its_first_item(way: str) -> None:
 
 
 @both_ways
-async def test_a_stream_that_broke_later_is_not_repeated(way: str) -> None:
+async def test_a_stream_that_fails_later_is_not_retried(way: str) -> None:
     scripted = Scripted([["a", BUSY], ["never"]])
     with pytest.raises(GeminiAPIError, match="busy"):
         await streamed(scripted, way)
@@ -224,21 +224,21 @@ async def test_an_abandoned_stream_is_closed() -> None:
 
 
 @both_ways
-async def test_each_retry_is_logged_once_and_told(
+async def test_each_retry_is_logged_once_and_reported(
     caplog: pytest.LogCaptureFixture, way: str
 ) -> None:
-    told: list[tuple[int, Exception, float]] = []
-    tell: Callable[..., None] = lambda *retry: told.append(retry)  # noqa: E731
+    reported: list[tuple[int, Exception, float]] = []
+    report: Callable[..., None] = lambda *retry: reported.append(retry)  # noqa: E731
 
-    async def atell(*retry: Any) -> None:
-        told.append(retry)
+    async def areport(*retry: Any) -> None:
+        reported.append(retry)
 
     scripted = Scripted([BUSY, BUSY, "ok"])
     with caplog.at_level(logging.WARNING):
         await called(
-            scripted, way, **({"on_retry": tell} if way == "sync" else {"aon_retry": atell})
+            scripted, way, **({"on_retry": report} if way == "sync" else {"aon_retry": areport})
         )
-    assert told == [(1, BUSY, 1.0), (2, BUSY, 2.0)]
+    assert reported == [(1, BUSY, 1.0), (2, BUSY, 2.0)]
     assert caplog.record_tuples == [
         ("langchain_gemini_tools.retry", logging.WARNING, "Retry 1 of 3 in 1.0 s: 503: busy"),
         ("langchain_gemini_tools.retry", logging.WARNING, "Retry 2 of 3 in 2.0 s: 503: busy"),

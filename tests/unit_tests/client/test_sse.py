@@ -63,7 +63,7 @@ def read(*chunks: bytes) -> list[bytes]:
         pytest.param(b"}\n{}\n}", [b"}\n{}\n}"], id="no-json-at-all"),
     ],
 )
-def test_what_is_read_does_not_depend_on_the_cuts(stream: bytes, texts: list[bytes]) -> None:
+def test_events_do_not_depend_on_chunk_boundaries(stream: bytes, texts: list[bytes]) -> None:
     assert read(stream) == texts
     assert read(*(stream[i : i + 1] for i in range(len(stream)))) == texts
     for cut in range(len(stream)):
@@ -77,7 +77,7 @@ def test_line_ends_of_unicode_and_split_characters_stay_inside_the_text() -> Non
     assert [json.loads(text) for text in read(*pieces)] == [value]
 
 
-def test_a_bare_error_is_told_before_the_connection_ends() -> None:
+def test_a_bare_error_is_returned_before_the_connection_ends() -> None:
     reader = EventReader()
     assert reader.feed(ERROR) == [ERROR.strip()]
 
@@ -109,7 +109,9 @@ def test_a_bare_text_is_read_once(stream: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", [b"ab\n", b"data:xy\n", b"{\n"])
-def test_lines_without_end_are_refused(monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
+def test_an_event_with_too_many_lines_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, line: bytes
+) -> None:
     monkeypatch.setattr(sse, "MAX_LINES", 1000)
     assert len(read(line * 1000)) == 1
     with pytest.raises(UnreadableResponseError, match="more than 1000 lines") as raised:
@@ -117,12 +119,12 @@ def test_lines_without_end_are_refused(monkeypatch: pytest.MonkeyPatch, line: by
     assert not raised.value.is_retryable
 
 
-def test_many_events_in_one_piece_are_no_lines_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_events_in_one_chunk_are_not_too_many_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_LINES", 10)
     assert read(b"data: 1\n\n" * 50 + b"{\n}\n" * 50) == [b"1"] * 50 + [b"{\n}"] * 50
 
 
-def test_a_huge_piece_is_not_cut_into_lines_all_at_once() -> None:
+def test_a_huge_chunk_is_not_split_into_lines_at_once() -> None:
     """A few kilobytes that a server compressed may be many megabytes of line ends."""
     piece = b"\n" * 20_000_000
     tracemalloc.start()

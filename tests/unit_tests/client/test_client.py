@@ -150,19 +150,19 @@ def test_values_are_those_that_pythons_own_parser_gives(way: str, value: str) ->
 
 @every_way
 @pytest.mark.parametrize("long", ["", "1" * 20], ids=["plain", "with digits"])
-def test_halves_of_characters_are_mended(way: str, long: str) -> None:
+def test_lone_surrogates_are_replaced(way: str, long: str) -> None:
     halves = r'"whole": "\ud83d\ude00", "lone \ude00": [["a\ud83d"]]'
     text = f'{{{halves}, "long": "{long}"}}'
     sent = text if way.endswith("send") else f"data: {text}\n\n"
     result = run(answering(sent.encode()), way)
-    mended = {"whole": "😀", "lone \ufffd": [["a\ufffd"]], "long": long}
-    assert result == (mended if way.endswith("send") else [mended])
+    replaced = {"whole": "😀", "lone \ufffd": [["a\ufffd"]], "long": long}
+    assert result == (replaced if way.endswith("send") else [replaced])
 
 
 @every_way
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
 @pytest.mark.parametrize("long", ["1", "1" * 20], ids=["plain", "with digits"])
-def test_an_answer_that_is_nested_too_deep_is_refused(
+def test_a_response_that_is_nested_too_deep_is_rejected(
     way: str, long: str, opening: str, closing: str
 ) -> None:
     def answered(levels: int) -> Any:
@@ -177,7 +177,7 @@ def test_an_answer_that_is_nested_too_deep_is_refused(
         assert not caught.value.is_retryable
 
 
-def test_tokens_are_counted_with_a_body_of_the_callers() -> None:
+def test_tokens_are_counted_with_the_callers_body() -> None:
     def answer(request: Any) -> Any:
         assert str(request.url).endswith("/v1beta/models/m:countTokens")
         assert request.content == BODY
@@ -250,9 +250,11 @@ class BrokenCredentials(google_credentials.Credentials):
         (RefreshError(f"invalid_grant {KEY}"), GeminiAuthenticationError),
         (TransportError("no route"), GeminiConnectionError),
     ],
-    ids=["refused", "unreachable"],
+    ids=["rejected", "unreachable"],
 )
-def test_credentials_that_do_not_work(way: str, failure: Any, error: type[Exception]) -> None:
+def test_invalid_credentials_are_an_error_of_ours(
+    way: str, failure: Any, error: type[Exception]
+) -> None:
     vertex = {"vertexai": True, "project": "p", "location": "l", "api_key": None}
     client = answering(b"{}", credentials=BrokenCredentials(failure), **vertex)
     with pytest.raises(error, match="credentials") as raised:
@@ -296,7 +298,7 @@ def test_headers_of_the_user_are_added(name: str) -> None:
 
 
 @every_way
-def test_a_status_becomes_the_error_of_its_kind(way: str) -> None:
+def test_each_status_becomes_its_error(way: str) -> None:
     def answer(request: Any) -> Any:
         details = {"error": {"code": 503, "message": f"busy {KEY}", "status": "UNAVAILABLE"}}
         return hx.Response(503, json=details, headers={"retry-after": "3", "x-request-id": "r"})
@@ -316,7 +318,7 @@ def test_a_status_becomes_the_error_of_its_kind(way: str) -> None:
     "answer",
     [
         pytest.param(
-            lambda _: hx.Response(403, json={"error": {"message": f"{KEY} is bad"}}), id="refused"
+            lambda _: hx.Response(403, json={"error": {"message": f"{KEY} is bad"}}), id="rejected"
         ),
         pytest.param(
             lambda _: hx.Response(200, json={"error": {"message": f"{KEY} is bad"}}), id="at-200"
@@ -393,7 +395,7 @@ def test_what_is_not_json_is_unreadable(way: str, body: bytes) -> None:
 
 @pytest.mark.parametrize("way", ["send", "asend"])
 @pytest.mark.parametrize("body", [b"", b"[]", b'"text"', b'{"a": ', b"[" * 1_000 + b"]" * 1_000])
-def test_a_whole_reply_must_be_an_object(way: str, body: bytes) -> None:
+def test_a_whole_response_must_be_an_object(way: str, body: bytes) -> None:
     with pytest.raises(UnreadableResponseError):
         run(answering(body), way)
 
@@ -405,7 +407,7 @@ def test_a_stream_that_ends_inside_an_event_is_truncated(way: str) -> None:
 
 
 @streaming_way
-def test_a_list_of_replies_is_as_good_as_events(way: str) -> None:
+def test_a_list_of_responses_is_read_like_events(way: str) -> None:
     assert run(answering(b'[{"a": 1},\n{"a": 2}\n]'), way) == [{"a": 1}, {"a": 2}]
     assert run(answering(b""), way) == []
 
@@ -423,7 +425,9 @@ def test_a_list_of_replies_is_as_good_as_events(way: str) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
-def test_failures_on_the_way_are_ours(way: str, failure: Any, error: type[Exception]) -> None:
+def test_connection_failures_become_errors_of_ours(
+    way: str, failure: Any, error: type[Exception]
+) -> None:
     def answer(request: Any) -> Any:
         raise failure
 
@@ -433,7 +437,7 @@ def test_failures_on_the_way_are_ours(way: str, failure: Any, error: type[Except
 
 
 @every_way
-def test_no_key_is_told_with_the_names_of_the_variables(way: str) -> None:
+def test_a_missing_key_names_the_environment_variables(way: str) -> None:
     with pytest.raises(GeminiAuthenticationError, match=r"GOOGLE_API_KEY.*GEMINI_API_KEY"):
         run(GeminiClient(ClientSettings()), way)
 
@@ -462,7 +466,7 @@ def test_a_key_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @every_way
-def test_settings_that_cannot_work_are_refused(way: str, settings: Any, model: str) -> None:
+def test_invalid_settings_are_rejected(way: str, settings: Any, model: str) -> None:
     with pytest.raises(InvalidOptionError) as raised:
         run(GeminiClient(ClientSettings(**settings)), way, model)
     assert KEY not in "".join(traceback.format_exception(raised.value))
@@ -485,10 +489,13 @@ def test_loading_the_sdk_does_not_count_as_waiting_for_the_api() -> None:
     program = f"""
 import importlib.abc, sys, time
 
+clock, later = time.monotonic, [0]
+time.monotonic = lambda: clock() + later[0]
+
 class SlowDisk(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == "google.genai":
-            time.sleep(1.1)
+            later[0] += 1000
 
 import {hx.__name__} as library
 from pydantic import SecretStr
@@ -496,7 +503,7 @@ from langchain_gemini_tools.client import ClientSettings, GeminiClient
 sys.meta_path.insert(0, SlowDisk())
 transport = library.MockTransport(lambda request: library.Response(200, content=b"{{}}"))
 settings = ClientSettings(api_key=SecretStr("k"), client_args={{"transport": transport}})
-print(GeminiClient(settings).send("gemini-3-flash", b"{{}}", timeout_seconds=1.0))
+print(GeminiClient(settings).send("gemini-3-flash", b"{{}}", timeout_seconds=100.0))
 """
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -540,7 +547,7 @@ def test_a_copy_starts_fresh(copied: Callable[[GeminiClient], GeminiClient]) -> 
     assert client.sdk is opened
 
 
-def test_a_client_is_not_pickled_because_it_holds_a_key() -> None:
+def test_a_client_is_not_pickled_because_it_has_a_key() -> None:
     client = GeminiClient(ClientSettings(api_key=SecretStr(KEY)))
     for held in (client, client.settings):
         with pytest.raises(pickle.PicklingError, match="credentials"):
@@ -605,7 +612,7 @@ thread.join()
 
 
 @every_way
-def test_closing_twice_and_going_on_works(way: str) -> None:
+def test_a_client_can_be_closed_twice_and_used_again(way: str) -> None:
     client = answering(b"{}")
     client.close()
     assert run(client, way) in ({}, [{}])
@@ -617,7 +624,7 @@ def test_closing_twice_and_going_on_works(way: str) -> None:
 
 
 @every_way
-def test_an_sdk_that_goes_another_way_is_noticed(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_sdk_that_sends_nothing_is_noticed(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer_at_once(self: Any, **_: Any) -> Any:
         return iter(())
 
@@ -647,7 +654,7 @@ def test_a_request_sent_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
         run(answering(b"{}"), "send")
 
 
-def test_an_address_without_tls_loads_no_certificates_and_trusts_nobody() -> None:
+def test_an_address_without_tls_loads_no_certificates_and_trusts_no_server() -> None:
     context = HttpPool({}, {}, "HTTP://localhost:8080").tls_context
     assert context.cert_store_stats() == {"x509": 0, "crl": 0, "x509_ca": 0}
     assert context.verify_mode == ssl.CERT_REQUIRED
@@ -667,7 +674,7 @@ def test_certificates_are_loaded_once_for_every_other_address(args: Any, base_ur
     assert HttpPool({}, args, base_url).tls_context is HttpPool({}, {}).tls_context
 
 
-def test_a_pool_that_outlives_its_module_goes_quietly() -> None:
+def test_a_pool_that_outlives_its_module_closes_silently() -> None:
     """At its end the interpreter empties modules, and collects what they held after that."""
     program = """
 from langchain_gemini_tools.client import pool
