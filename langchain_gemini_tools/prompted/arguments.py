@@ -24,11 +24,12 @@ from langchain_gemini_tools.wire.schema.references import resolve
 from langchain_gemini_tools.wire.schema.walk import children
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from jsonschema import ValidationError
     from jsonschema.protocols import Validator
 
+    from langchain_gemini_tools.prompted.parser.values import Json
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
 
@@ -93,7 +94,7 @@ def _properties(schema: JsonSchema, depth: int) -> list[str]:
     return lines + [f"{'  ' * depth}- {_key(name)}: anything, required." for name in undescribed]
 
 
-def _sentence(schema: Any, mark: str = "") -> str:
+def _sentence(schema: object, mark: str = "") -> str:
     """Describe one value: type, limits, mark, default, description and examples."""
     if not isinstance(schema, dict):
         return f"{_type(schema)}{f', {mark}' if mark else ''}."
@@ -108,7 +109,7 @@ def _sentence(schema: Any, mark: str = "") -> str:
     return f"{text} Deprecated." if schema.get("deprecated") else text
 
 
-def _type(schema: Any) -> str:
+def _type(schema: object) -> str:
     """Describe the type and the limits of a value."""
     if schema is True or schema == {}:
         return "anything"
@@ -168,7 +169,7 @@ def _extra_keys(schema: JsonSchema) -> str:
     return _type(extra) if isinstance(extra, dict) else ""
 
 
-def _objects(schema: Any, depth: int) -> list[str]:
+def _objects(schema: object, depth: int) -> list[str]:
     """Describe the objects inside a value."""
     if not isinstance(schema, dict):
         return []
@@ -192,14 +193,14 @@ def _key(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else write(name)
 
 
-def _one_line(text: Any) -> str:
+def _one_line(text: object) -> str:
     return escape_protocol(" ".join(str(text or "").split()))
 
 
 # Samples
 
 
-def sample_arguments(schema: JsonSchema | None) -> dict[str, Any]:
+def sample_arguments(schema: JsonSchema | None) -> dict[str, Json]:
     """Return sample arguments: the required ones, or the first if none is required."""
     if not schema:
         return {}
@@ -228,7 +229,7 @@ class _Sampler:
         self._open: list[str] = []
         self._left = _MAX_REFERENCES
 
-    def sample(self, schema: Any, name: str = "text") -> Any:
+    def sample(self, schema: object, name: str = "text") -> Any:
         """Return a value of this schema.
 
         Raises:
@@ -250,7 +251,7 @@ class _Sampler:
             return self._sample_choice(options, name)
         return self._sample_kind(schema, name)
 
-    def sample_object(self, schema: JsonSchema) -> dict[str, Any]:
+    def sample_object(self, schema: JsonSchema) -> dict[str, Json]:
         """Return an object with the required keys."""
         properties = schema.get("properties", {})
         return {
@@ -261,7 +262,7 @@ class _Sampler:
         self._left -= 1
         if path in self._open or self._left < 0:
             raise _EndlessError
-        target: Any = {}
+        target: object = {}
         with suppress(InvalidToolError):
             target = resolve(self._root, path)
         self._open.append(path)
@@ -270,7 +271,7 @@ class _Sampler:
         finally:
             self._open.pop()
 
-    def _sample_choice(self, options: list[Any], name: str) -> Any:
+    def _sample_choice(self, options: list[object], name: str) -> Any:
         """Return a value of the first finite option; null comes last, as it shows least."""
         for option in sorted(options, key=lambda option: option == {"type": "null"}):
             try:
@@ -279,7 +280,7 @@ class _Sampler:
                 continue
         raise _EndlessError
 
-    def _sample_kind(self, schema: JsonSchema, name: str) -> Any:
+    def _sample_kind(self, schema: JsonSchema, name: str) -> Json:
         kind = schema.get("type", "object" if "properties" in schema else "string")
         match kind[0] if isinstance(kind, list) else kind:
             case "object":
@@ -297,7 +298,7 @@ class _Sampler:
             case _:
                 return _string(schema, name)
 
-    def _sample_array(self, schema: JsonSchema) -> list[Any]:
+    def _sample_array(self, schema: JsonSchema) -> list[Json]:
         least = int(schema.get("minItems", 0))
         try:
             if prefix := schema.get("prefixItems"):
@@ -332,7 +333,7 @@ def _string(schema: JsonSchema, name: str) -> str:
 # Validation
 
 
-def find_mismatch(value: Any, schema: Mapping[str, Any] | None) -> str | None:
+def find_mismatch(value: Any, schema: JsonSchema | None) -> str | None:
     """Explain why arguments, or a response, do not match a schema; `None` if they do.
 
     Nothing is converted: `"3"` is not an integer. A tool without a schema has no arguments. If the
@@ -353,7 +354,7 @@ def find_mismatch(value: Any, schema: Mapping[str, Any] | None) -> str | None:
     return " ".join(messages[:_MAX_ERRORS]) + more if messages else None
 
 
-def _validator(schema: Mapping[str, Any]) -> Validator:
+def _validator(schema: JsonSchema) -> Validator:
     return _compiled(json.dumps(schema, default=str))
 
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, InvalidToolCall
 
+    Block = str | dict[str, Any]
+
 REASONS = "invalid_tool_call_reasons"
 """Key in `additional_kwargs`: tool call id -> why the call cannot be executed. An invalid call's
 `error` says the same, but is lost when chunks are merged."""
@@ -129,7 +131,7 @@ def render_ai_message(message: AIMessage) -> AIMessage:
     blocks = [message.content] if isinstance(message.content, str) else message.content
     kept = [block for block in blocks if not _is_left_out(block)]
     text = "\n".join(lines)
-    content: str | list[str | dict[str, Any]]
+    content: str | list[Block]
     if all(isinstance(block, str) for block in kept):
         content = "\n\n".join(filter(None, ["".join(map(str, kept)).strip(), text]))
     else:
@@ -177,5 +179,5 @@ def _render_invalid_call(call: InvalidToolCall) -> str:
     return f"{MARKER} {protocol_name(call.get('name') or UNKNOWN_TOOL)}({text})"
 
 
-def _is_left_out(block: str | dict[str, Any]) -> bool:
+def _is_left_out(block: Block) -> bool:
     return isinstance(block, dict) and block.get("type") in block_types.CALLS + block_types.THOUGHTS

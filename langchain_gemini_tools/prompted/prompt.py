@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from string import Template
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.json_values import AS_TEXT, dump_json
@@ -28,6 +28,7 @@ from langchain_gemini_tools.prompted.parser.spellings import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from langchain_gemini_tools.wire.shapes import JsonSchema
     from langchain_gemini_tools.wire.tools.tool import Tool
 
 TOOL_PROMPT = f"""\
@@ -164,7 +165,7 @@ def render_choice(choice: Choice) -> str:
             return f"{text} You may call only these tools now: {allowed}." if allowed else text
 
 
-def render_json_prompt(schema: Mapping[str, Any] | None) -> str:
+def render_json_prompt(schema: JsonSchema | None) -> str:
     """Render the request for JSON, for a model without JSON output."""
     text = (
         "Answer with one JSON value and nothing else: no words before or after it, no code fence, "
@@ -176,7 +177,7 @@ def render_json_prompt(schema: Mapping[str, Any] | None) -> str:
     return f"{text} It has to fit this JSON Schema:\n\n{written}"
 
 
-def render_tool_call(name: str, args: Mapping[str, Any]) -> str:
+def render_tool_call(name: str, args: Mapping[str, object]) -> str:
     """Render one tool call as a line of the protocol.
 
     Raises:

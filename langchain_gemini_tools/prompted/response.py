@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import ToolCallChunk
 
+    from langchain_gemini_tools.wire.shapes import JsonSchema
+
+    Block = str | dict[str, Any]
+
 RAW_TEXT = "raw_text"
 """Key in `response_metadata`: the text as the model wrote it."""
 
@@ -43,7 +47,7 @@ _FENCE = "```"
 class PromptedTools:
     """The prompted tools of one request, and which of them may or must be called."""
 
-    schemas: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    schemas: Mapping[str, JsonSchema | None] = field(default_factory=dict)
     """Declared tool -> schema of its arguments; `None` if it has no arguments."""
     choice: Choice = field(default_factory=Choice)
     expects_json: bool = False
@@ -282,7 +286,7 @@ class ChunkParser:
         end = last.model_copy(update={"content": self._content(""), "response_metadata": metadata})
         return [*self._held, *rest, end]
 
-    def _parse(self, block: str | dict[str, Any], chunk: AIMessageChunk) -> list[AIMessageChunk]:
+    def _parse(self, block: Block, chunk: AIMessageChunk) -> list[AIMessageChunk]:
         text = block if isinstance(block, str) else block.get("text")
         if not isinstance(text, str) or (isinstance(block, dict) and block.get("type") != "text"):
             return [AIMessageChunk(content=[block], response_metadata=_provider(chunk))]
@@ -322,23 +326,23 @@ class ChunkParser:
             )
         ]
 
-    def _content(self, text: str) -> str | list[str | dict[str, Any]]:
+    def _content(self, text: str) -> str | list[Block]:
         """Return text in the form of the response's text: a string, or more of its last block."""
         if self._text_block is None:
             return text
         return [self._text_block | {"text": text}] if text else []
 
 
-def _provider(source: AIMessageChunk) -> dict[str, Any]:
+def _provider(source: AIMessageChunk) -> dict[str, str]:
     """Return the metadata that every chunk may repeat; the last chunk has the others."""
     key = "model_provider"
     return {key: source.response_metadata[key]} if key in source.response_metadata else {}
 
 
-def _blocks(message: AIMessageChunk) -> list[str | dict[str, Any]]:
+def _blocks(message: AIMessageChunk) -> list[Block]:
     content = message.content
     return [content] if isinstance(content, str) else content
 
 
-def _reasons(call: CheckedToolCall) -> dict[str, Any]:
+def _reasons(call: CheckedToolCall) -> dict[str, dict[str, str]]:
     return {REASONS: {call.id: call.reason}} if call.reason else {}

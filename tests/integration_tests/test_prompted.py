@@ -697,3 +697,33 @@ def test_arguments_without_a_json_form_are_rejected(
     asked.tool_calls = [{"type": "tool_call", "id": "a", "name": "f", "args": {"v": value}}]
     with pytest.raises(InvalidInputError, match=words):
         make_model(model=GEMMA).preview([HumanMessage("Hi"), asked])
+
+
+OSLO_CALL: Any = {"name": "get_weather", "args": {"city": "Oslo"}, "id": "a"}
+BROKEN_HISTORIES: dict[str, list[Any]] = {
+    "no result": [HumanMessage("Hi"), AIMessage("", tool_calls=[OSLO_CALL]), HumanMessage("So?")],
+    "late result": [
+        HumanMessage("Hi"),
+        AIMessage("", tool_calls=[OSLO_CALL]),
+        HumanMessage("So?"),
+        ToolMessage("Sunny", tool_call_id="a"),
+    ],
+    "two results": [
+        HumanMessage("Hi"),
+        AIMessage("", tool_calls=[OSLO_CALL]),
+        ToolMessage("Sunny", tool_call_id="a"),
+        ToolMessage("Rainy", tool_call_id="a"),
+    ],
+    "starts with the model": [AIMessage("Hi."), HumanMessage("Hello.")],
+    "ends with the model": [HumanMessage("Hello."), AIMessage("Hi.")],
+    "empty messages": [HumanMessage(""), AIMessage(""), HumanMessage("Hi"), HumanMessage("So?")],
+}
+
+
+@pytest.mark.parametrize("history", BROKEN_HISTORIES.values(), ids=BROKEN_HISTORIES)
+def test_a_history_is_repaired_as_with_function_calling(
+    make_model: MakeModel, gemma: ChatGemini, history: list[Any]
+) -> None:
+    native = make_model().preview(history, tools=[get_weather])
+    prompted = gemma.preview(history, tools=[get_weather])
+    assert prompted.repairs == native.repairs

@@ -12,7 +12,7 @@ import contextlib
 import difflib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.prompted.parser import spellings
 from langchain_gemini_tools.prompted.parser.source import Words
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from langchain_gemini_tools.prompted.parser.source import Reading, Source
+    from langchain_gemini_tools.prompted.parser.values import Json
 
 
 _NAME = re.compile(r"[\w.:\\\-/]*")
@@ -42,8 +43,6 @@ _TAG_NAME = re.compile(r"[^<>\s{}]*")
 _WORD = re.compile(r"[\w$\-]*")
 _MAX_WRAPPERS = 4
 _DIGITS = "-0123456789"
-_MISSING = object()
-_NO_ARGUMENTS = (_MISSING, None, "")
 _OUTER_KEYS = spellings.NAME_KEYS | spellings.WRAPPER_KEYS
 
 CALL_RULE = "after the marker, write the tool's name and its arguments in parentheses"
@@ -61,7 +60,7 @@ class FoundToolCall:
     start: int
     end: int
     name: str | None
-    args: dict[str, Any] | None = None
+    args: dict[str, Json] | None = None
     reason: str = ""
     is_cut: bool = False
 
@@ -158,7 +157,7 @@ class ToolCallReader:
     def _error(self, detail: str) -> Exception:
         return UnreadableError(detail) if self.is_intended else NotACallError()
 
-    def _add(self, name: str, args: Any) -> None:
+    def _add(self, name: str, args: Json) -> None:
         """Add a complete call. Its errors do not affect other calls."""
         start = self._source.offset if self.begun_at is None else self.begun_at
         end = self._source.offset
@@ -199,7 +198,7 @@ class ToolCallReader:
             self.begun_at = start
             self._add(*call)
 
-    def _read_members(self) -> Reading[tuple[str, Any] | None]:
+    def _read_members(self) -> Reading[tuple[str, Json] | None]:
         """Read `{"name": ..., "arguments": ...}` or an object around it; None around a list."""
         source = self._source
         if self._depth == _MAX_WRAPPERS:
@@ -207,8 +206,8 @@ class ToolCallReader:
         self._depth += 1
         source.at += 1
         name: str | None = None
-        args: Any = _MISSING
-        inner: tuple[str, Any] | None = None
+        args: Json = None
+        inner: tuple[str, Json] | None = None
         has_inner = False
         keys: set[str] = set()
         is_open = (yield from skip_space(source)) != "}"
@@ -237,9 +236,10 @@ class ToolCallReader:
             return inner
         if name is None:
             raise self._error('the object has no "name"')
-        if args is _MISSING and not (self.is_marked or self._depth):
+        has_arguments = not keys.isdisjoint(spellings.ARGUMENT_KEYS)
+        if not (has_arguments or self.is_marked or self._depth):
             raise NotACallError
-        return name, {} if args in _NO_ARGUMENTS else args
+        return name, {} if args in (None, "") else args
 
     def _read_name(self) -> Reading[str]:
         """Read the value of a name key. A declared name shows that a call is intended."""
@@ -326,7 +326,7 @@ class ToolCallReader:
             yield from source.run(_NAME_QUOTES)
         return _bare_name(name, self._names)
 
-    def _read_arguments(self) -> Reading[Any]:
+    def _read_arguments(self) -> Reading[Json]:
         """Read the arguments of a call and the closing parenthesis.
 
         Named arguments are returned as an object, others as they are, for `_add` to reject.
@@ -349,14 +349,14 @@ class ToolCallReader:
         except UnreadableError as error:
             raise self._error(str(error)) from None
 
-    def _read_unnamed(self, first: Any) -> Reading[Any]:
+    def _read_unnamed(self, first: Json) -> Reading[Json]:
         values = [first]
         while (yield from is_followed(self._source, ")")):
             values.append((yield from parse_value(self._source)))
         return first if len(values) == 1 else values
 
-    def _read_named(self, key: str) -> Reading[dict[str, Any]]:
-        args: dict[str, Any] = {}
+    def _read_named(self, key: str) -> Reading[dict[str, Json]]:
+        args: dict[str, Json] = {}
         while True:
             args[key] = yield from parse_value(self._source)
             if not (yield from is_followed(self._source, ")")):
@@ -382,7 +382,7 @@ def _bare_name(name: str, names: ToolNames) -> str:
     return name
 
 
-def _parse_arguments(args: Any) -> dict[str, Any]:
+def _parse_arguments(args: Json) -> dict[str, Json]:
     """Return the arguments as an object, also if they are the JSON text of one."""
     if isinstance(args, str):
         with contextlib.suppress(UnreadableError):

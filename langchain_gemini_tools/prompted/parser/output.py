@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.prompted.parser import spellings
 from langchain_gemini_tools.prompted.parser.calls import NotACallError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.prompted.parser.calls import FoundToolCall, ToolCallReader
     from langchain_gemini_tools.prompted.parser.source import Reading, Source
+    from langchain_gemini_tools.prompted.parser.values import Json
 
 LINE_ENDS = ("", "\n", "\r")
 TO_LINE_END = re.compile(r"[^\n]*")
@@ -28,7 +29,7 @@ class ParsedToolCall:
     """A complete tool call: a declared name and an object of arguments."""
 
     name: str
-    args: dict[str, Any]
+    args: dict[str, Json]
     text: str
     """What the model wrote, without marker, tag or fence."""
 

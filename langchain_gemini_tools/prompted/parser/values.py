@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_gemini_tools.prompted.parser.source import Source, Words
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.prompted.parser.source import Reading
 
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+"""A parsed value."""
 
 MAX_DEPTH = 100
 """Later steps recurse over the value: JSON, copies and schema validation."""
@@ -56,7 +59,7 @@ class CutError(Exception):
     """The text ended before the value did."""
 
 
-def parse_value(source: Source) -> Reading[Any]:
+def parse_value(source: Source) -> Reading[Json]:
     """Read one value. Nesting is kept on a list, so brackets cannot exhaust the call stack."""
     stack: list[_Container] = []
     while True:
@@ -71,7 +74,7 @@ def parse_value(source: Source) -> Reading[Any]:
                 stack.append(container)
                 continue
             source.at += 1
-            value: Any = container.value
+            value: Json = container.value
         elif simple := _SIMPLE.match(source.chunk, source.at):
             source.at = simple.end()
             text, number, word = simple.groups()
@@ -88,7 +91,7 @@ def parse_value(source: Source) -> Reading[Any]:
             return value
 
 
-def parse_whole(text: str) -> Any:
+def parse_whole(text: str) -> Json:
     """Parse a text that consists of one value.
 
     Raises:
@@ -96,7 +99,7 @@ def parse_whole(text: str) -> Any:
     """
     source = Source(text, is_closed=True)
 
-    def read() -> Reading[Any]:
+    def read() -> Reading[Json]:
         value = yield from parse_value(source)
         yield from source.run(_SPACE)
         if (yield from source.more()):
@@ -106,7 +109,8 @@ def parse_whole(text: str) -> Any:
     try:
         next(read())
     except StopIteration as done:
-        return done.value
+        value: Json = done.value
+        return value
     except CutError:
         pass
     raise UnreadableError("it ends too early")
@@ -206,21 +210,21 @@ class _Container:
 
     def __init__(self, opener: str) -> None:
         self.closer = _CLOSERS[opener]
-        self.value: dict[str, Any] | list[Any] = {} if opener == "{" else []
+        self.value: dict[str, Json] | list[Json] = {} if opener == "{" else []
         self._key = ""
 
     def read_key(self, source: Source) -> Reading[None]:
         if isinstance(self.value, dict):
             self._key = yield from parse_key(source, self.value)
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Json) -> None:
         if isinstance(self.value, dict):
             self.value[self._key] = value
         else:
             self.value.append(value)
 
 
-def _parse_scalar(source: Source, char: str) -> Reading[Any]:
+def _parse_scalar(source: Source, char: str) -> Reading[Json]:
     if char in _QUOTES:
         return (yield from parse_string(source))
     word = yield from source.run(_WORD)
