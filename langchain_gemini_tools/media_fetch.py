@@ -22,7 +22,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_gemini_tools.errors import InvalidOptionError, MediaFetchError
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.media import declared_type, type_of, url_to_fetch, with_bytes
-from langchain_gemini_tools.wire.urls import shown
+from langchain_gemini_tools.wire.media import redacted_url as shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence

@@ -22,11 +22,11 @@ from langchain_gemini_tools.prompted.parser.spellings import (
 from langchain_gemini_tools.prompted.prompt import protocol_name, render_tool_call
 from langchain_gemini_tools.wire.history import (
     NOT_EXECUTED,
-    Call,
+    ModelMessage,
+    PairedCall,
     Repair,
-    Reply,
     Turn,
-    unanswered,
+    unanswered_call,
 )
 from langchain_gemini_tools.wire.tool_results import split_result
 
@@ -56,22 +56,22 @@ def render_turn(turn: Turn, repairs: list[Repair]) -> Turn:
         turn: What the model said, the results, and what the user said.
         repairs: Receives a repair for every call without a result.
     """
-    replies: list[Reply] = []
+    messages: list[ModelMessage] = []
     inputs: list[tuple[int, BaseMessage]] = []
-    for position, message, calls in turn.replies:
+    for position, message, calls in turn.messages:
         complete = _with_block_calls(message, calls)
-        replies.append(Reply(position, render_ai_message(complete), []))
+        messages.append(ModelMessage(position, render_ai_message(complete), []))
         for name, result in _results(position, complete, calls, repairs):
             inputs.append((position, render_tool_message(result, name, len(inputs) + 1)))
     inputs += [
         (position, _render_orphan(message) if isinstance(message, ToolMessage) else message)
         for position, message in turn.inputs
     ]
-    return Turn(replies, inputs)
+    return Turn(messages, inputs)
 
 
 def _results(
-    position: int, message: AIMessage, calls: Sequence[Call], repairs: list[Repair]
+    position: int, message: AIMessage, calls: Sequence[PairedCall], repairs: list[Repair]
 ) -> Iterator[tuple[str, ToolMessage]]:
     """Yield the name and the result of every call, valid ones first."""
     by_id: dict[str, list[ToolMessage]] = {}  # other vendors may use an id twice
@@ -82,7 +82,7 @@ def _results(
         if found := by_id.get(call_id):
             yield name, found.pop(0)
         else:
-            repairs.append(unanswered(position, Call(call_id, name, {})))
+            repairs.append(unanswered_call(position, PairedCall(call_id, name, {})))
             yield name, _error_result(NOT_EXECUTED)
     for invalid in message.invalid_tool_calls:
         found = by_id.get(invalid["id"] or "")
@@ -91,7 +91,7 @@ def _results(
         yield invalid["name"] or UNKNOWN_TOOL, _error_result(reason, result)
 
 
-def _with_block_calls(message: AIMessage, calls: Sequence[Call]) -> AIMessage:
+def _with_block_calls(message: AIMessage, calls: Sequence[PairedCall]) -> AIMessage:
     """Add calls that are only in the content, as in Anthropic's blocks."""
     known = {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
     more = [

@@ -1,7 +1,7 @@
-"""Content blocks -> parts, whichever dialect they are written in.
+"""Content blocks of all dialects -> parts.
 
-LangChain v0 and v1, OpenAI, Anthropic, langchain-google-genai, our own, and parts as the API
-spells them. A block that has no part is refused by name, never left out in silence.
+The dialects are LangChain v0 and v1, OpenAI, Anthropic, langchain-google-genai, this package and
+Gemini's own parts. A block that has no part is rejected with its type, never dropped.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _FOREIGN_SERVER_TOOLS = re.compile(
     r"server_tool_call_chunk|\w+_(call|call_output|tool_use|tool_result)"
     r"|server_tool_result|mcp_list_tools|mcp_approval_(request|response)"
 )
-"""Tools that OpenAI or Anthropic ran on their side, whatever they call the next one."""
-_LONGEST_WORD = 2_000
-_CACHE_MARKS = {"cachePoint", "cache_point"}
-"""Amazon's blocks that only say what to cache."""
+"""Tools that OpenAI or Anthropic ran, including future ones."""
+_MAX_WORD_LENGTH = 2_000
+_CACHE_MARKERS = {"cachePoint", "cache_point"}
+"""Amazon's blocks that only mark what to cache."""
 _RAW_PARTS = {
     "inlineData": "inlineData",
     "inline_data": "inlineData",
@@ -44,14 +44,14 @@ _RAW_KEYS = {"mime_type": "mimeType", "file_uri": "fileUri", "display_name": "di
 
 
 def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | None:
-    """A block of a user's or a tool's message; `None` for an empty text.
+    """Render a block of a user or system message; `None` for an empty text.
 
     Raises:
         UnsupportedBlockError: Gemini has no part for this block.
     """
     if isinstance(block, str):
         return {"text": block} if block else None
-    if len(block) == 1 and block.keys() <= _CACHE_MARKS:
+    if len(block) == 1 and block.keys() <= _CACHE_MARKERS:
         return None
     kind = type_of(block)
     if kind in block_types.TEXTS or ("type" not in block and isinstance(block.get("text"), str)):
@@ -69,18 +69,18 @@ def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | 
     )
 
 
-def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemini.Part | None:
-    """A block of an AI message that is no call; `None` when it holds nothing to send.
+def render_model_block(block: str | dict[str, Any], message: AIMessage) -> gemini.Part | None:
+    """Render a block of an AI message that is not a call; `None` if there is nothing to send.
 
-    Signatures are Gemini's only where Gemini wrote the message: another vendor's must not reach it.
-    What has no part is told as text: an answer that somebody else gave cannot be asked for again.
+    Signatures are sent only if Gemini wrote the message: it rejects those of other vendors. A block
+    without a part is sent as text, because the user cannot change what another model wrote.
     """
     if isinstance(block, str):
         return render_input_block(block, "ai")
     is_ours = message.response_metadata.get("model_provider") in _GOOGLE
     match block:
         case {"type": "non_standard", "value": dict(value)}:
-            return render_reply_block(value, message)
+            return render_model_block(value, message)
         case {"type": "text", "text": str(text), "extras": {replay.PART_FIELDS: dict(fields)}}:
             return cast("gemini.Part", {"text": text, **fields})
         case {"type": "text", "text": str(text), "extras": {"signature": str(signed)}} if is_ours:
@@ -113,7 +113,7 @@ def render_reply_block(block: str | dict[str, Any], message: AIMessage) -> gemin
 
 
 def _render_thinking(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | None:
-    """LangChain's, Anthropic's, Mistral's, Amazon's or OpenAI's word for what a model thought."""
+    """Render a thought of LangChain, Anthropic, Mistral, Amazon or OpenAI."""
     match block:
         case (
             {"thinking": str(text)}
@@ -124,9 +124,9 @@ def _render_thinking(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | N
         case {"thinking": list(texts)} | {"summary": list(texts)}:
             text = _joined_texts(texts)
         case {"type": "reasoning" | "reasoning_content" | "redacted_thinking"}:
-            text = ""  # kept, or encrypted, by another vendor for itself alone
+            text = ""  # stored or encrypted by another vendor
         case {"type": "thinking"} if "thinking" not in block:
-            text = ""  # somebody took it out
+            text = ""  # it was removed
         case _:
             return _render_foreign(block)
     signature = block.get("signature") or extras_of(block).get("signature")
@@ -142,39 +142,39 @@ def _joined_texts(items: list[Any]) -> str:
 
 
 def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemini.Part:
-    # Code that prints nothing has no `output`: the API leaves out what is empty.
-    # And stores that know no integers give a number back as another kind of number.
+    # Code that prints nothing has no `output`: the API omits empty fields. Databases without
+    # integers return the outcome as another type of number.
     is_number = isinstance(outcome, (int, float, Decimal))
     word = next((w for n, w in _OUTCOMES.items() if n == outcome), None) if is_number else outcome
-    told = {"outcome": word, "output": output, **_kept({"id": call_id}, "id")}
-    return {"codeExecutionResult": {key: value for key, value in told.items() if value}}
+    result = {"outcome": word, "output": output, **_kept({"id": call_id}, "id")}
+    return {"codeExecutionResult": {key: value for key, value in result.items() if value}}
 
 
 def _render_foreign(block: dict[str, Any]) -> gemini.Part:
-    """What another vendor ran, or wrote in a way of its own: told as text."""
-    told = {key: value for key, value in block.items() if key not in {"index", "extras"}}
-    with suppress(RecursionError):  # the writer of JSON says what is wrong
-        told = _without_sealed(told)
-    return {"text": dump_json(told, AS_TEXT)}
+    """Render another vendor's block as JSON text."""
+    shown = {key: value for key, value in block.items() if key not in {"index", "extras"}}
+    with suppress(RecursionError):  # `dump_json` reports the cause
+        shown = _without_opaque(shown)
+    return {"text": dump_json(shown, AS_TEXT)}
 
 
-def _without_sealed(value: Any) -> Any:
-    """The value without what its vendor encrypted for itself alone, and without bytes of files."""
+def _without_opaque(value: Any) -> Any:
+    """Return a value without encrypted fields and without the bytes of files."""
     if isinstance(value, list):
-        return [_without_sealed(item) for item in value]
-    if isinstance(value, str) and len(value) > _LONGEST_WORD and " " not in value:
+        return [_without_opaque(item) for item in value]
+    if isinstance(value, str) and len(value) > _MAX_WORD_LENGTH and " " not in value:
         return f"({len(value)} characters)"
     if not isinstance(value, dict):
         return value
     return {
-        key: _without_sealed(item)
+        key: _without_opaque(item)
         for key, item in value.items()
         if not str(key).startswith("encrypted_")
     }
 
 
 def _render_raw(block: dict[str, Any]) -> gemini.Part | None:
-    """A part as the API spells it, in either case of its keys."""
+    """Render a part as the API spells it, with keys in either case."""
     for key, wire_key in _RAW_PARTS.items():
         if isinstance(data := block.get(key), dict):
             fields = {_RAW_KEYS.get(k, k): v for k, v in data.items()}

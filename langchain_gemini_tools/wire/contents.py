@@ -1,8 +1,8 @@
 """Messages -> contents: system, human, ai, tool -> functionResponse.
 
-Which message goes into which turn is decided in `history.py`; here each turn becomes one content of
-the model and one of the user, which `conversation.py` puts in a row. Parts are never merged: each
-keeps its own thought signature.
+`history.py` decides which message belongs to which turn; here each turn becomes one content of the
+model and one of the user, which `body.py` collects. Parts are never merged: each keeps its own
+thought signature.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.wire import history
 from langchain_gemini_tools.wire.blocks import (
     render_input_block,
-    render_reply_block,
+    render_model_block,
 )
 from langchain_gemini_tools.wire.replay import (
     VERTEXAI,
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
-    from langchain_gemini_tools.wire.conversation import Conversation
-    from langchain_gemini_tools.wire.history import Call, Repair, Reply, Turn
+    from langchain_gemini_tools.wire.body import ContentsWriter
+    from langchain_gemini_tools.wire.history import ModelMessage, PairedCall, Repair, Turn
 
     TurnRewriter = Callable[[Turn, list[Repair]], Turn]
 
 
 def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction | None:
-    """All system messages as one instruction, a part each block, in order."""
+    """Render all system messages as one instruction, with one part per block."""
     parts: list[gemini.Part] = []
     for message in messages:
         for block in blocks_of(message.content):
@@ -61,27 +61,27 @@ def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Whom the contents are rendered for."""
+class RenderContext:
+    """What rendering contents needs to know about the request."""
 
     capabilities: Capabilities
     model: str = ""
-    """Its name, which tells whose thought signatures it reads."""
+    """The model's name, which determines whose thought signatures it can read."""
     vertexai: bool = False
     parameter_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Parameters with another name on the wire: tool's name -> the user's -> the wire's."""
+    """Renamed parameters: the tool's name -> the user's name -> name in the request."""
     declared: Collection[str] | None = None
-    """Where the model may use a computer, the functions that are not part of that."""
-    takes_server_parts: bool = True
-    """Whether calls that Google's side made may go back as such."""
+    """The declared functions, if the model may also use a computer; otherwise `None`."""
+    accepts_server_parts: bool = True
+    """Whether the model accepts parts of tools that the API has run itself."""
 
-    def is_computer_use(self, call: Call) -> bool:
-        """Whether a call is one of those that come with computer use."""
+    def is_computer_use(self, call: PairedCall) -> bool:
+        """Return whether a call is an action of computer use."""
         return self.declared is not None and call.name not in self.declared
 
-    def reads_signatures_of(self, reply: AIMessage) -> bool:
-        """Whether it takes the reply's signatures, by the names its author goes by."""
-        metadata = reply.response_metadata
+    def reads_signatures_of(self, message: AIMessage) -> bool:
+        """Return whether the model accepts a message's signatures, by the author's names."""
+        metadata = message.response_metadata
         backend = metadata.get(VERTEXAI)
         if isinstance(backend, bool) and backend is not self.vertexai:
             return False
@@ -95,73 +95,65 @@ class Reader:
 
 def render_contents(
     messages: Iterable[tuple[int, BaseMessage]],
-    reader: Reader,
-    conversation: Conversation,
+    context: RenderContext,
+    contents: ContentsWriter,
     rewrite_turn: TurnRewriter | None = None,
 ) -> None:
-    """Render everything but the system messages.
+    """Render all messages except system messages.
 
     Args:
         messages: Messages with their positions in the caller's list.
-        reader: The model they are for.
-        conversation: Where they go.
+        context: What rendering depends on.
+        contents: Receives the rendered contents and the repairs.
         rewrite_turn: Changes each turn before it is rendered.
     """
     position = 0
-    for arranged in history.arrange_turns(messages, conversation.repairs):
-        turn = rewrite_turn(arranged, conversation.repairs) if rewrite_turn else arranged
-        _render_turn(turn, conversation, reader)
-        position = turn.replies[-1].position if turn.replies else position
-    conversation.end(position)
+    for arranged in history.arrange_turns(messages, contents.repairs):
+        turn = rewrite_turn(arranged, contents.repairs) if rewrite_turn else arranged
+        _render_turn(turn, contents, context)
+        position = turn.messages[-1].position if turn.messages else position
+    contents.finish(position)
 
 
-def _render_turn(turn: Turn, conversation: Conversation, reader: Reader) -> None:
-    answers: list[gemini.Part] = []
+def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -> None:
+    responses: list[gemini.Part] = []
     media: list[gemini.Part] = []
     used_ids: set[str] = set()
-    for reply in turn.replies:
-        position, message, calls = reply
-        rendered = _render_calls(reply, used_ids, reader)
-        parts = _render_reply(reply, rendered, conversation.repairs)
-        if not reader.reads_signatures_of(message) and (bare := without_signatures(parts)) != parts:
-            author = message.response_metadata.get("model_name", "another backend")
-            conversation.repairs.append(history.unsigned(position, author))
-            parts = bare
+    for paired in turn.messages:
+        position, message, calls = paired
+        rendered = _render_calls(paired, used_ids, context)
+        parts = _render_message(paired, rendered, contents.repairs)
+        if not context.reads_signatures_of(message):
+            parts = _without_foreign_signatures(parts, paired, contents.repairs)
         if isinstance(message.content, list) and any(map(is_server_part, parts)):
-            if reader.takes_server_parts:
-                conversation.holds_server_tools = True
-            else:
-                conversation.repairs.append(history.told_in_words(position))
-                parts = [
-                    server_part_as_text(part) if is_server_part(part) else part for part in parts
-                ]
+            parts = _render_server_parts(parts, position, contents, context)
         if not parts:
-            conversation.repairs.append(
-                history.Repair("empty_reply", position, "An empty AI message was left out.")
-            )
-        conversation.add("model", parts)
+            explanation = "An empty AI message was left out."
+            contents.repairs.append(history.Repair("empty_message", position, explanation))
+        contents.add("model", parts)
         for number, sent in _sent_calls(parts, rendered):
             result = calls[number].result
             if result is None:
-                conversation.repairs.append(history.unanswered(position, calls[number]))
-                answer = render_response(sent["id"], sent["name"], {"error": history.NOT_EXECUTED})
+                contents.repairs.append(history.unanswered_call(position, calls[number]))
+                error = {"error": history.NOT_EXECUTED}
+                response = render_response(sent["id"], sent["name"], error)
             else:
-                answer, more = render_result(
+                response, more = render_result(
                     result,
                     call_id=sent["id"],
                     name=sent["name"],
-                    capabilities=reader.capabilities,
-                    is_whole=reader.is_computer_use(calls[number]),
+                    capabilities=context.capabilities,
+                    is_whole=context.is_computer_use(calls[number]),
                 )
                 media += more
-            answers.append(answer)
-    conversation.add("user", answers)
-    conversation.add("user", media)
+            responses.append(response)
+    contents.add("user", responses)
+    contents.add("user", media)
     for position, given in turn.inputs:
-        conversation.add("user", _render_input(position, given, conversation.repairs))
+        contents.add("user", _render_input(position, given, contents.repairs))
 
 
-# the user's side
+# The user
 
 
 def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) -> list[gemini.Part]:
@@ -171,17 +163,19 @@ def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) ->
     parts = [part for block in blocks if (part := render_input_block(block, "human"))]
     if not parts:
         explanation = f"An empty user message was sent as {history.EMPTY_MESSAGE!r}."
-        repairs.append(history.filled(position, "empty_input", explanation))
+        repairs.append(history.Repair("empty_input", position, explanation))
         parts = [{"text": history.EMPTY_MESSAGE}]
     return parts
 
 
-# the model's side
+# The model
 
 
-def _render_calls(reply: Reply, used_ids: set[str], reader: Reader) -> list[gemini.Part]:
-    """Each call as a part, with its signature and an id that stands once in the turn."""
-    position, message, calls = reply
+def _render_calls(
+    paired: ModelMessage, used_ids: set[str], context: RenderContext
+) -> list[gemini.Part]:
+    """Render each call with its signature and an id that is unique in the turn."""
+    position, message, calls = paired
     signatures = call_signatures_of(message) if calls else {}
     parts: list[gemini.Part] = []
     for number, call in enumerate(calls):
@@ -190,8 +184,8 @@ def _render_calls(reply: Reply, used_ids: set[str], reader: Reader) -> list[gemi
             call_id += f"_{position}_{number}"
         used_ids.add(call_id)
         args = call.args
-        if wire := reader.parameter_names.get(call.name):
-            args = {wire.get(name, name): value for name, value in args.items()}
+        if names := context.parameter_names.get(call.name):
+            args = {names.get(name, name): value for name, value in args.items()}
         part: gemini.Part = {
             "functionCall": {"id": call_id, "name": render_name(call.name), "args": args}
         }
@@ -201,52 +195,74 @@ def _render_calls(reply: Reply, used_ids: set[str], reader: Reader) -> list[gemi
     return parts
 
 
-def _render_reply(
-    reply: Reply, rendered: list[gemini.Part], repairs: list[Repair]
+def _render_message(
+    paired: ModelMessage, rendered: list[gemini.Part], repairs: list[Repair]
 ) -> list[gemini.Part]:
-    """An AI message's parts as the model wrote them, as far as that is known.
+    """Render an AI message in the order in which the model wrote its parts, if that is known.
 
     Args:
-        reply: The message and its calls.
+        paired: The message and its calls.
         rendered: The part of each call.
-        repairs: Told here, where it is not known any more.
+        repairs: Receives a repair if the order is not known any more.
     """
-    position, message, calls = reply
+    position, message, calls = paired
     log = part_log_of(message)
     if log is None and isinstance(message.content, str):
         return [{"text": message.content}, *rendered] if message.content else rendered
     pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
     parts: list[gemini.Part] = []
-    said: list[gemini.Part] = []  # without calls
+    others: list[gemini.Part] = []  # without calls
     for block in blocks_of(message.content):
         if isinstance(block, dict) and type_of(block) in CALLS:
             call_id = _block_call_id(block)
             if found := next((item for item in pending if item[0] == call_id), None):
                 pending.remove(found)
                 parts.append(found[1])
-        elif part := render_reply_block(block, message):
+        elif part := render_model_block(block, message):
             parts.append(part)
-            said.append(part)
+            others.append(part)
     if log is not None:
         by_id = {call.id: part for call, part in zip(calls, rendered, strict=True)}
-        ordered = restore_order(log, said, by_id)
+        ordered = restore_order(log, others, by_id)
         if ordered is not None and len(by_id) == len(calls):
             return ordered
         repairs.append(history.changed(position))
     return [*parts, *(part for _, part in pending)]
 
 
+def _without_foreign_signatures(
+    parts: list[gemini.Part], paired: ModelMessage, repairs: list[Repair]
+) -> list[gemini.Part]:
+    """Remove signatures that the model cannot read."""
+    unsigned = without_signatures(parts)
+    if unsigned != parts:
+        author = paired.message.response_metadata.get("model_name", "another backend")
+        repairs.append(history.unsigned(paired.position, author))
+    return unsigned
+
+
+def _render_server_parts(
+    parts: list[gemini.Part], position: int, contents: ContentsWriter, context: RenderContext
+) -> list[gemini.Part]:
+    """Send the parts of server-side tools unchanged, or as text if the model rejects them."""
+    if context.accepts_server_parts:
+        contents.has_server_tools = True
+        return parts
+    contents.repairs.append(history.server_tools_as_text(position))
+    return [server_part_as_text(part) if is_server_part(part) else part for part in parts]
+
+
 def _sent_calls(
     parts: Sequence[gemini.Part], rendered: Sequence[gemini.Part]
 ) -> Iterable[tuple[int, gemini.FunctionCall]]:
-    """The message's calls with their numbers, in the order they are sent."""
+    """Return the message's calls with their numbers, in the order in which they are sent."""
     if parts is rendered:
         return [(number, part["functionCall"]) for number, part in enumerate(rendered)]
     numbers = {part["functionCall"]["id"]: number for number, part in enumerate(rendered)}
     sent: list[tuple[int, gemini.FunctionCall]] = []
     for part in parts if numbers else ():
         call: Any = part.get("functionCall")
-        # A part that is echoed as it came may hold anything.
+        # A part that is sent back unchanged may contain anything.
         call_id = call.get("id") if isinstance(call, dict) and "name" in call else None
         if isinstance(call_id, str) and call_id in numbers:
             sent.append((numbers[call_id], call))
@@ -254,5 +270,5 @@ def _sent_calls(
 
 
 def _block_call_id(block: dict[str, Any]) -> str:
-    # OpenAI's Responses blocks have an id of the item and, for the call, `call_id`.
+    # OpenAI's Responses blocks have the id of the item in `id` and that of the call in `call_id`.
     return str(block.get("call_id") or block.get("id") or "")

@@ -1,22 +1,22 @@
-"""A list of messages -> turns that Gemini takes. Every rule that mends a history is in this file.
+"""Messages -> turns that Gemini accepts. Every rule that repairs a history is in this file.
 
-Gemini wants: the user first, then model and user by turns; each call answered, in the next turn,
-once. Histories that were interrupted, trimmed, merged or made by another vendor are not like that.
-What is mended is told as a `Repair`; nothing is mended in silence, and nothing is dropped.
+Gemini requires that the user has the first turn, that user and model alternate, and that each
+function call has one response in the next turn. Histories that were interrupted, trimmed, merged or
+written by another vendor are repaired; every change is reported as a `Repair`.
 
 | found | sent instead |
 |---|---|
 | a call without a result | a result that says it was not executed |
-| a result after other messages than results | the result, moved to its call |
-| a call that has no id, or another one's | the call and its result under an id of ours |
-| a result of a call that is not there, or a second one | user text that names the call |
-| a history that starts with the model, or ends with it | a short user text before, or after it |
-| an empty message of the user | a short text in its place |
-| an AI message with nothing in it | nothing |
-| thought signatures of another line of models, or backend | the same parts without them |
-| an answer that was changed or merged since it came | its parts, those of texts unsigned |
-| a tool that Google's side ran, for a model that takes no such parts | text that tells it |
-| neighbouring messages of one side | one turn with all their parts |
+| a result that follows other messages than results | the result, moved to its call |
+| a call without an id, or with the id of another call | the call and its result with a new id |
+| a result without a call, or a second result | user text that names the call |
+| a history that starts or ends with the model | a short user text before or after it |
+| an empty user message | a short text in its place |
+| an empty AI message | nothing |
+| thought signatures of another line of models or backend | the same parts without them |
+| a message that was changed or merged since it arrived | its parts, with unsigned texts |
+| a tool that the API ran itself, for a model that does not accept such parts | text |
+| adjacent messages of one role | one turn with all their parts |
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ _SYSTEM_ROLES = {"system", "developer"}
 
 @dataclass(frozen=True)
 class Repair:
-    """One thing that was mended in a history before it was sent."""
+    """One change that was made to a history before it was sent."""
 
     kind: str
-    """One word for it, such as `unanswered_call`."""
+    """An identifier, such as `unanswered_call`."""
     position: int
-    """Index of the message in the list that was given."""
+    """Index of the message in the list that the caller gave."""
     explanation: str
     """What was found and what was sent instead."""
     is_harmless: bool = False
-    """Whether the turns say exactly what the messages said."""
+    """Whether the turns have the same meaning as the messages."""
 
 
 @dataclass(slots=True)
-class Call:
-    """A tool call of an AI message, valid or not."""
+class PairedCall:
+    """A tool call of an AI message, valid or not, and its result."""
 
     id: str
     name: str
@@ -77,42 +77,42 @@ class Call:
     result: ToolMessage | None = None
 
 
-class Reply(NamedTuple):
-    """An AI message, its index in the list that was given, and its calls."""
+class ModelMessage(NamedTuple):
+    """An AI message, its index in the list that the caller gave, and its tool calls."""
 
     position: int
     message: AIMessage
-    calls: list[Call]
+    calls: list[PairedCall]
 
 
 @dataclass(slots=True)
 class Turn:
-    """What the model said, then what came back."""
+    """Messages of the model, then the results of their calls and messages of the user."""
 
-    replies: list[Reply] = field(default_factory=list)
+    messages: list[ModelMessage] = field(default_factory=list)
     inputs: Sequence[tuple[int, BaseMessage]] = ()
-    """Human messages, and tool messages that answer nothing."""
+    """Human messages, and tool messages without a call, with their positions."""
     has_results: bool = False
 
     def add_input(self, position: int, message: BaseMessage) -> None:
-        """Add what the user said, or what nothing asked for."""
+        """Add a human message, or a tool message without a call."""
         if not isinstance(self.inputs, list):
             self.inputs = []
         self.inputs.append((position, message))
 
 
-class _Asked:
-    """The calls that wait for a result: of each id, those in the last turn that has it."""
+class _OpenCalls:
+    """The calls without a result yet: of each id, those in the last turn that has it."""
 
     def __init__(self) -> None:
-        self._next: dict[str, tuple[Call, Turn]] = {}
-        self._more: dict[str, deque[Call]] = {}
-        """Further calls of that turn: an id may stand there twice."""
+        self._next: dict[str, tuple[PairedCall, Turn]] = {}
+        self._more: dict[str, deque[PairedCall]] = {}
+        """Further calls of that turn with the same id."""
 
     def __bool__(self) -> bool:
         return bool(self._next)
 
-    def add(self, call: Call, turn: Turn) -> None:
+    def add(self, call: PairedCall, turn: Turn) -> None:
         known = self._next.get(call.id)
         if known and known[1] is turn:
             self._more.setdefault(call.id, deque()).append(call)
@@ -120,8 +120,8 @@ class _Asked:
             self._next[call.id] = call, turn
             self._more.pop(call.id, None)
 
-    def take(self, call_id: str) -> tuple[Call, Turn] | None:
-        """The first one with this id, which waits no longer."""
+    def pop(self, call_id: str) -> tuple[PairedCall, Turn] | None:
+        """Remove and return the first call with this id."""
         found = self._next.pop(call_id, None)
         if found and (more := self._more.get(call_id)):
             self._next[call_id] = more.popleft(), found[1]
@@ -131,7 +131,7 @@ class _Asked:
 def split_system(
     messages: Sequence[BaseMessage],
 ) -> tuple[list[SystemMessage], Iterator[tuple[int, BaseMessage]]]:
-    """System messages from anywhere in the list, and the others with their positions."""
+    """Return the system messages, and the others with their positions."""
     known = [m if type(m) in _KINDS else _known_message(m, n) for n, m in enumerate(messages)]
     return [message for message in known if isinstance(message, SystemMessage)], _others(known)
 
@@ -150,31 +150,31 @@ def arrange_turns(
 ) -> Iterator[Turn]:
     """Group messages into turns and give every tool result to its call.
 
-    A turn comes as soon as nothing can be added to it, so that long histories are not held twice.
+    A turn is yielded as soon as it is complete, so that long histories are not in memory twice.
 
     Args:
         messages: Messages with their positions in the caller's list.
-        repairs: Told here, before the turn comes that they belong to.
+        repairs: Receives the repairs of a turn before the turn is yielded.
     """
-    asked = _Asked()
-    waiting: list[Turn] = []  # from the first one on that a late result may still belong to
+    open_calls = _OpenCalls()
+    waiting: list[Turn] = []  # from the first one that a late result may still belong to
     turn = Turn()
     for position, message in messages:
         if isinstance(message, AIMessage):
-            if turn.has_results or turn.inputs or not turn.replies:
+            if turn.has_results or turn.inputs or not turn.messages:
                 waiting.append(turn)
-                if not asked:
+                if not open_calls:
                     yield from waiting
                     waiting.clear()
                 turn = Turn()
             else:
                 repairs.append(_joined(position, "AI messages"))
             calls = calls_of(message)
-            turn.replies.append(Reply(position, message, calls))
+            turn.messages.append(ModelMessage(position, message, calls))
             for call in calls:
-                asked.add(call, turn)
+                open_calls.add(call, turn)
         elif isinstance(message, ToolMessage):
-            _place_result(asked, turn, position, message, repairs)
+            _place_result(open_calls, turn, position, message, repairs)
         else:
             if turn.inputs:
                 repairs.append(_joined(position, "user messages"))
@@ -183,16 +183,18 @@ def arrange_turns(
     yield turn
 
 
-def calls_of(message: AIMessage) -> list[Call]:
-    """The calls of an AI message: valid ones, invalid ones that have an id, Anthropic's blocks.
+def calls_of(message: AIMessage) -> list[PairedCall]:
+    """Return the tool calls of an AI message: valid, invalid with an id, and in its content.
 
-    Agents answer an invalid call with an error, which then needs the call as its partner.
+    Agents respond to an invalid call with an error, which has to be paired with the call.
     """
-    calls = [Call(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
+    calls = [
+        PairedCall(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls
+    ]
     for invalid in message.invalid_tool_calls:
         if invalid.get("id") and invalid.get("name"):
             args = {"invalid_arguments": invalid.get("args") or ""}
-            calls.append(Call(invalid["id"] or "", invalid["name"] or "", args))
+            calls.append(PairedCall(invalid["id"] or "", invalid["name"] or "", args))
     if isinstance(message.content, list) and (found := list(_block_calls(message))):
         known = {call.id for call in calls}
         calls += [call for call in found if call.id not in known]
@@ -201,35 +203,35 @@ def calls_of(message: AIMessage) -> list[Call]:
     return calls
 
 
-def _legacy_calls(call: Any) -> list[Call]:
-    """OpenAI's one call without an id, from before there were tools: its result has its name."""
+def _legacy_calls(call: Any) -> list[PairedCall]:
+    """Return OpenAI's legacy `function_call`, which has no id: its result has its name."""
     match call:
         case {"name": str(name), "arguments": args}:
-            return [Call(name, name, _object(args))]
+            return [PairedCall(name, name, _object(args))]
     return []
 
 
-def _block_calls(message: AIMessage) -> Iterator[Call]:
-    # Core has put the calls of its own blocks into `tool_calls`: one that is missing was taken out.
+def _block_calls(message: AIMessage) -> Iterator[PairedCall]:
+    # Core copies the calls of its own blocks into `tool_calls`: one missing there was removed.
     is_v1 = message.response_metadata.get("output_version") == "v1"
     for block in message.content:
         match block:
             case {"type": "tool_call"} if is_v1:
                 continue
             case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": args}:
-                yield Call(call_id, name, _object(args))
+                yield PairedCall(call_id, name, _object(args))
             case {"type": "tool_call", "id": str(call_id), "name": str(name), "args": args}:
-                yield Call(call_id, name, _object(args))
+                yield PairedCall(call_id, name, _object(args))
             case {"type": "invalid_tool_call", "id": str(call_id), "name": str(name), "args": args}:
-                yield Call(call_id, name, {"invalid_arguments": args or ""})
+                yield PairedCall(call_id, name, {"invalid_arguments": args or ""})
             case {"type": "function_call", "call_id": str(call_id), "name": str(name), **rest}:
-                yield Call(call_id, name, _object(rest.get("arguments")))
+                yield PairedCall(call_id, name, _object(rest.get("arguments")))
             case {"type": "function_call", "id": str(call_id), "name": str(name), "args": args}:
-                yield Call(call_id, name, _object(args))
+                yield PairedCall(call_id, name, _object(args))
 
 
 def _object(args: Any) -> dict[str, Any]:
-    """Arguments as an object, also where they are its JSON text."""
+    """Return arguments as an object; they may be JSON text."""
     if isinstance(args, str):
         try:
             args = json.loads(args)
@@ -239,10 +241,14 @@ def _object(args: Any) -> dict[str, Any]:
 
 
 def _place_result(
-    asked: _Asked, current: Turn, position: int, result: ToolMessage, repairs: list[Repair]
+    open_calls: _OpenCalls,
+    current: Turn,
+    position: int,
+    result: ToolMessage,
+    repairs: list[Repair],
 ) -> None:
-    """Give a result to the nearest call before it that has its id, unless that is answered."""
-    if found := asked.take(result.tool_call_id):
+    """Give a result to the nearest preceding call with its id, unless that has a result."""
+    if found := open_calls.pop(result.tool_call_id):
         call, turn = found
         call.result = result
         turn.has_results = True
@@ -254,7 +260,7 @@ def _place_result(
 
 
 def _known_message(message: BaseMessage, position: int) -> BaseMessage:
-    """The message as one of the four kinds."""
+    """Return the message as one of the four types that have a turn."""
     match message:
         case ToolMessage() | AIMessage() | HumanMessage() | SystemMessage():
             return message
@@ -268,13 +274,13 @@ def _known_message(message: BaseMessage, position: int) -> BaseMessage:
             return SystemMessage(message.content)
     role = f" with role {message.role!r}" if isinstance(message, ChatMessage) else ""
     raise InvalidHistoryError(
-        f"Message {position} is a {type(message).__name__}{role}, which Gemini has no turn for. "
+        f"Message {position} is a {type(message).__name__}{role}, which Gemini does not support. "
         "Use HumanMessage, AIMessage, SystemMessage or ToolMessage."
     )
 
 
 def _without_tool_result_blocks(message: HumanMessage) -> Iterator[BaseMessage]:
-    """Anthropic's user message with `tool_result` blocks -> tool messages, then the rest of it."""
+    """Yield the `tool_result` blocks of an Anthropic message as tool messages, then the rest."""
     rest: list[str | dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, dict) and block.get("type") == "tool_result":
@@ -292,9 +298,7 @@ def _without_tool_result_blocks(message: HumanMessage) -> Iterator[BaseMessage]:
 
 
 def _joined(position: int, what: str) -> Repair:
-    return Repair(
-        "joined", position, f"Neighbouring {what} were sent as one turn.", is_harmless=True
-    )
+    return Repair("joined", position, f"Adjacent {what} were sent as one turn.", is_harmless=True)
 
 
 def _moved(position: int, result: ToolMessage) -> Repair:
@@ -315,37 +319,35 @@ def _orphaned(position: int, result: ToolMessage) -> Repair:
     )
 
 
-def unanswered(position: int, call: Call) -> Repair:
-    """A call that nobody answered."""
+def unanswered_call(position: int, call: PairedCall) -> Repair:
+    """Return the repair of a call without a result."""
     return Repair(
         "unanswered_call",
         position,
         f"Call {call.id!r} of {call.name!r} has no tool message; "
-        f"it was answered with the error {NOT_EXECUTED!r}.",
+        f"the error {NOT_EXECUTED!r} was sent as its result.",
     )
 
 
 def unsigned(position: int, model: str) -> Repair:
-    """Signatures that the model or backend asked now could not read."""
-    explanation = f"Thought signatures of {model} were left out: they cannot be read here."
+    """Return the repair of signatures that this model or backend cannot read."""
+    explanation = f"Thought signatures of {model} were removed: this model cannot read them."
     return Repair("foreign_signatures", position, explanation, is_harmless=True)
 
 
 def changed(position: int) -> Repair:
-    """An answer that is not what it was: nobody knows which of its texts were signed."""
+    """Return the repair of a changed message, of which it is unknown which texts were signed."""
     explanation = (
-        "The answer is not as it came: its content was sent before its calls, and signatures of "
-        "its texts were left out."
+        "The message has been changed since it arrived: its content was sent before its calls, and "
+        "signatures of its texts were removed."
     )
-    return Repair("changed_reply", position, explanation, is_harmless=True)
+    return Repair("changed_message", position, explanation, is_harmless=True)
 
 
-def told_in_words(position: int) -> Repair:
-    """Parts of tools on Google's side that the model asked now does not take."""
-    explanation = "Tools that ran on Google's side were told as text: this model takes no others."
+def server_tools_as_text(position: int) -> Repair:
+    """Return the repair of server-side tools' parts that this model does not accept."""
+    explanation = (
+        "Calls and results of server-side tools were sent as text: "
+        "this model does not accept their parts."
+    )
     return Repair("server_tools", position, explanation, is_harmless=True)
-
-
-def filled(position: int, kind: str, explanation: str) -> Repair:
-    """A user text that had to be put in."""
-    return Repair(kind, position, explanation)

@@ -1,29 +1,38 @@
 """Image, audio, video and file blocks of any dialect -> parts.
 
-Base64 stays the base64 it was. A URL is handed to the API as a URL, where the API can fetch it;
-other URLs are refused, unless `media_fetch` was told to put their bytes in their place before.
+Base64 is sent unchanged. A URL is sent as a URL if the API can fetch it. Other URLs are rejected,
+unless `media_fetch` has replaced them by their bytes before.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.facts.blocks import extras_of
-from langchain_gemini_tools.wire.urls import may_be_fetched, shown, why_unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_gemini_tools.wire import shapes as gemini
 
+_WEB = {"http", "https"}
+_GOOGLE_FILES = re.compile(r"https://[\w.-]*googleapis\.com/v\w+/files/")
+_YOUTUBE = re.compile(r"https?://(www\.|m\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)
+_PRIVATE_NAMES = re.compile(
+    r"localhost|[^.]+|.+\.(localhost|local|localdomain|internal|intranet|lan|home\.arpa)",
+    re.IGNORECASE,
+)
+"""Host names that only resolve locally: reserved ones, and those without a dot."""
+
 _FOREIGN_FILE = re.compile(r"file[-_]\w+")
-"""Ids of OpenAI and Anthropic; those of the Files API are paths."""
+"""File ids of OpenAI and Anthropic; those of the Files API are paths."""
 
 _TYPES_BY_SUFFIX = {
     "png": "image/png",
@@ -54,7 +63,7 @@ _TYPES_BY_SUFFIX = {
     "wmv": "video/wmv",
     "3gp": "video/3gpp",
 }
-"""By the ending of a name; the standard library's table differs from machine to machine."""
+"""By file extension; the table of the standard library differs between machines."""
 
 _TYPES_BY_MAGIC = (
     (b"\x89PNG", "image/png"),
@@ -75,7 +84,7 @@ _FTYP_TYPES = {
     **dict.fromkeys((b"avif", b"avis"), "image/avif"),
     b"qt  ": "video/mov",
 }
-"""By the brand of an ISO file; every other one is a video."""
+"""By the brand of an ISO file; every other brand is a video."""
 
 _KINDS = {
     **dict.fromkeys(("image", "image_url", "input_image"), "image/*"),
@@ -94,7 +103,7 @@ _PART_OPTIONS = {
 
 
 def has_media(block: Mapping[str, Any]) -> bool:
-    """Whether the block is of a media type and holds bytes, a text, or a place to find them."""
+    """Return whether a block has a media type and contains bytes, text or a location."""
     if block.get("type") not in block_types.MEDIA:
         return False
     source = _source_of(block)
@@ -110,16 +119,16 @@ def plain_text_of(block: Mapping[str, Any]) -> str | None:
 
 
 def url_to_fetch(block: Mapping[str, Any]) -> str | None:
-    """The address on the web that a media block names instead of holding bytes."""
+    """Return the web address in a media block that does not contain bytes."""
     if block.get("type") not in block_types.MEDIA:
         return None
     source = _source_of(block)
     url = _text(source.get("url"))
-    return url if url and not source.get("base64") and may_be_fetched(url) else None
+    return url if url and not source.get("base64") and _is_fetchable(url) else None
 
 
 def declared_type(block: Mapping[str, Any]) -> str | None:
-    """The type that a block names: exact, by the ending of a name, or as `image/*` by its kind."""
+    """Return the MIME type of a block: declared, by file extension, or a wildcard by its kind."""
     source = _source_of(block)
     named = _text(source.get("mime_type")) or _type_of_name(_text(source.get("name")))
     return (
@@ -128,14 +137,14 @@ def declared_type(block: Mapping[str, Any]) -> str | None:
 
 
 def with_bytes(block: Mapping[str, Any], data: bytes, mime_type: str) -> dict[str, Any]:
-    """The block with these bytes in place of its address."""
+    """Return the block with these bytes instead of its URL."""
     kept = {key: block[key] for key in ("extras", *_PART_OPTIONS) if key in block}
     encoded = base64.b64encode(data).decode("ascii")
     return {"type": "media", "data": encoded, "mime_type": mime_type, **kept}
 
 
 def type_of(data: bytes) -> str | None:
-    """The type that the first bytes of a file give away."""
+    """Return the MIME type of a file, by its first bytes."""
     return _type_of_bytes(base64.b64encode(data[:24]).decode("ascii"))
 
 
@@ -143,7 +152,7 @@ def render_media(block: Mapping[str, Any]) -> gemini.Part:
     """Render a media block as `inlineData`, `fileData` or, for plain text files, `text`.
 
     Raises:
-        InvalidInputError: The block lacks its data, its location or its MIME type.
+        InvalidInputError: The block has no data, location or MIME type.
     """
     part = _render_source(block, _source_of(block))
     options = {**block, **extras_of(block)}
@@ -155,7 +164,7 @@ def render_media(block: Mapping[str, Any]) -> gemini.Part:
 
 
 def _source_of(block: Mapping[str, Any]) -> dict[str, Any]:
-    """The block's source under LangChain's names: base64, url or text, and mime_type."""
+    """Return a block's source under LangChain's names: base64, url or text, and mime_type."""
     kind = block["type"]
     match block:
         case {"type": "image_url" | "input_image", "image_url": {"url": str(url)}}:
@@ -198,7 +207,7 @@ def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemin
     if url := _text(source.get("url")):
         if _is_data_uri(url):
             return _render_data_uri(kind, url, mime_type)
-        if reason := why_unreachable(url):
+        if reason := _why_unreachable(url):
             raise InvalidInputError(_unreachable(kind, url, reason))
         return _render_uri(url, mime_type)
     if isinstance(text := source.get("text"), str):
@@ -206,23 +215,24 @@ def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemin
     if file_id := _text(source.get("file_id")):
         if _FOREIGN_FILE.fullmatch(file_id):
             raise InvalidInputError(
-                f"A {kind!r} block names {file_id!r}, a file that another vendor keeps. Send its "
-                "bytes as base64, or give it to Gemini's Files API and name its URI."
+                f"A block of type {kind!r} refers to {file_id!r}, a file of another vendor. Send its "
+                "bytes as base64, or upload it to Gemini's Files API and use its URI."
             )
         return _render_uri(file_id, mime_type)
     keys = ", ".join(sorted(map(str, block)))
     raise InvalidInputError(
-        f"A {kind!r} block has no bytes and no place where they are (keys: {keys}). "
-        'Give "base64" with "mime_type", or "url".'
+        f"A block of type {kind!r} has neither data nor a location (keys: {keys}). "
+        'Add "base64" and "mime_type", or "url".'
     )
 
 
 def _unreachable(kind: str, url: str, reason: str) -> str:
-    way_out = "Send its bytes as base64"
-    if may_be_fetched(url):
-        way_out += ", or let ChatGemini fetch it: fetch_urls=FetchLimits(allow_hosts=[...])"
+    advice = "Send its bytes as base64"
+    if _is_fetchable(url):
+        advice += ", or let ChatGemini fetch it: fetch_urls=FetchLimits(allow_hosts=[...])"
     return (
-        f"A {kind!r} block names {shown(url)!r}, which the API cannot fetch: {reason}. {way_out}."
+        f"A block of type {kind!r} refers to {redacted_url(url)!r}, which the API cannot fetch: {reason}. "
+        f"{advice}."
     )
 
 
@@ -235,14 +245,14 @@ def _render_inline(kind: str, data: str | bytes | bytearray, mime_type: str | No
         data = base64.b64encode(data).decode("ascii")
     if _is_data_uri(data):
         return _render_data_uri(kind, data, mime_type)
-    if any(space in data for space in " \n\r\t"):  # as in mails
+    if any(space in data for space in " \n\r\t"):  # as in e-mails
         data = "".join(data.split())
     mime_type = mime_type or _type_of_bytes(data)
     if not mime_type:
         example = _EXAMPLES.get(_KINDS.get(kind, ""), "application/pdf")
         raise InvalidInputError(
-            f"A {kind!r} block does not say of which type it is. "
-            f'Add "mime_type", for instance "{example}".'
+            f"A block of type {kind!r} has no MIME type, and its data do not reveal one. "
+            f'Add "mime_type", for example "{example}".'
         )
     return {"inlineData": {"mimeType": _plain_type(mime_type), "data": data}}
 
@@ -256,14 +266,14 @@ def _render_data_uri(kind: str, uri: str, mime_type: str | None) -> gemini.Part:
     named, _, coding = header[len("data:") :].rpartition(";")
     if not data or coding.strip().lower() != "base64" or _is_data_uri(data):
         raise InvalidInputError(
-            f"A {kind!r} block holds a data URI without base64 data: {header[:60]!r}. "
-            "Write it as data:<mime type>;base64,<data>."
+            f"A block of type {kind!r} contains a data URI without base64 data: {header[:60]!r}. "
+            "Use data:<mime type>;base64,<data>."
         )
     return _render_inline(kind, unquote(data) if "%" in data else data, named or mime_type)
 
 
 def _plain_type(mime_type: str) -> str:
-    """The type as the API takes it: small letters, and parameters only of sound."""
+    """Return the type as the API accepts it: lower case, with parameters only for audio."""
     name, semicolon, parameters = mime_type.strip().partition(";")
     name = name.strip().lower()
     return f"{name}{semicolon}{parameters}" if name.startswith("audio/") else name
@@ -286,7 +296,7 @@ def _type_of_name(name: str | None) -> str | None:
 
 
 def _type_of_bytes(data: str) -> str | None:
-    """The type that the first bytes give away."""
+    """Return the MIME type of base64 data, by its first bytes."""
     try:
         head = base64.b64decode(data[:16], altchars=b"-_" if set("-_") & set(data[:16]) else None)
     except (binascii.Error, ValueError):
@@ -296,3 +306,52 @@ def _type_of_bytes(data: str) -> str | None:
     if head[4:8] == b"ftyp":
         return _FTYP_TYPES.get(head[8:12], "video/mp4")
     return next((kind for magic, kind in _TYPES_BY_MAGIC if head.startswith(magic)), None)
+
+
+# URLs. The API fetches files of Google Cloud Storage (`gs://`), of its Files API, YouTube videos
+# and public web addresses. It cannot reach this machine or a private network.
+
+
+def redacted_url(url: str) -> str:
+    """Return a URL for error messages: without password and query, which may be a signature."""
+    parts = _split(url)
+    if parts is None or not parts.scheme or not parts.hostname:
+        return url.partition("?")[0][:60]
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
+
+
+def _why_unreachable(url: str) -> str | None:
+    """Return why the API cannot fetch this URL; `None` if it can, judging by the text alone."""
+    parts = _split(url)
+    if parts is None or not parts.scheme:
+        return "it is not a URL"
+    if parts.scheme == "gs":
+        return None
+    if parts.scheme not in _WEB:
+        return f"it does not support {parts.scheme}: URLs"
+    host = parts.hostname or ""
+    return None if _is_public(host) else f"{host or 'a URL without a host'} is not public"
+
+
+def _is_fetchable(url: str) -> bool:
+    """Return whether this is a web address that not only Google can read."""
+    parts = _split(url)
+    if parts is None or parts.scheme not in _WEB:
+        return False
+    return not (_GOOGLE_FILES.match(url) or _YOUTUBE.match(url))
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.hostname
+    except ValueError:
+        return None
+    return parts
+
+
+def _is_public(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_global
+    except ValueError:
+        return bool(host) and not _PRIVATE_NAMES.fullmatch(host.rstrip("."))

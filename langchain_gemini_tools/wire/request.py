@@ -17,9 +17,8 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
 )
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json
-from langchain_gemini_tools.wire.contents import Reader, render_contents, render_system
-from langchain_gemini_tools.wire.conversation import Conversation
-from langchain_gemini_tools.wire.files import join_pieces
+from langchain_gemini_tools.wire.body import ContentsWriter, encode_body
+from langchain_gemini_tools.wire.contents import RenderContext, render_contents, render_system
 from langchain_gemini_tools.wire.generation import (
     JSON,
     plain,
@@ -136,26 +135,26 @@ def render_request(
     capabilities = invocation.capabilities
     system, others = split_system(messages)
     renamed = renamed_parameters_of(tools)
-    reader = Reader(
+    context = RenderContext(
         capabilities,
         invocation.model,
         vertexai=invocation.vertexai,
         parameter_names=renamed,
         declared=function_names(tools) if any(tool.uses_computer for tool in tools) else None,
-        takes_server_parts=invocation.circulates_server_tools,
+        accepts_server_parts=invocation.circulates_server_tools,
     )
     instruction = render_system(system)
     opening: list[gemini.Part] = []
     if instruction and (invocation.merges_system or not capabilities.accepts_system_instruction):
         opening, instruction = instruction["parts"], None
     is_large = any(map(_is_large, messages))
-    conversation = Conversation(
+    contents = ContentsWriter(
         opening, signs_calls=capabilities.checks_call_signatures, is_large=is_large
     )
-    render_contents(others, reader, conversation, rewrite_turn)
+    render_contents(others, context, contents, rewrite_turn)
     body = {
         "systemInstruction": instruction,
-        "contents": conversation,
+        "contents": contents,
         "tools": render_tools(tools, choice, invocation.schema_form),
         "toolConfig": render_tool_config(
             choice,
@@ -163,7 +162,7 @@ def render_request(
             capabilities,
             vertexai=invocation.vertexai,
             # The tool config of a cache is in the cache.
-            has_server_parts=conversation.holds_server_tools and not invocation.cached_content,
+            has_server_parts=contents.has_server_tools and not invocation.cached_content,
         ),
         "generationConfig": render_generation_config(invocation.generation, capabilities),
         "safetySettings": render_safety_settings(invocation.safety_settings),
@@ -174,10 +173,10 @@ def render_request(
     present = {key: value for key, value in body.items() if value}
     present = _merge(present, plain(invocation.extra_body or {}))
     _check_combinations(present, invocation)
-    check_repairs(conversation.repairs, invocation)
+    check_repairs(contents.repairs, invocation)
     return RenderedRequest(
-        encoded=_encode(present, is_large=is_large),
-        repairs=conversation.repairs,
+        encoded=encode_body(present, is_large=is_large),
+        repairs=contents.repairs,
         context=_reply_context(tools, renamed, invocation),
         invocation=invocation,
     )
@@ -268,22 +267,6 @@ def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> No
             f"{invocation.model} does not give JSON output while tools are bound "
             f"({', '.join(names)}). Use ToolStrategy or method='function_calling', or gemini-3."
         )
-
-
-def _encode(body: Mapping[str, Any], *, is_large: bool) -> bytes:
-    """The JSON of a body whose contents may be written already.
-
-    Raises:
-        InvalidInputError: It holds something that JSON has no form for.
-    """
-    pieces: list[bytes | str] = []
-    for key, value in body.items():
-        pieces.append(b"," if pieces else b"{")
-        if isinstance(value, Conversation):
-            pieces += [b'"contents":', *value.pieces()]
-        else:
-            pieces.append(encode_json({key: value}, is_large=is_large)[1:-1])
-    return join_pieces([*pieces, b"}"])
 
 
 def _is_large(message: BaseMessage) -> bool:

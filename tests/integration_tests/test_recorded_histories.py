@@ -136,7 +136,7 @@ DEVIATIONS = (
         "A model turn that says nothing is left out, unless it is signed. Models before Gemini 3 "
         'took {"text": ""}; newer ones may refuse an empty turn.',
         without_empty_replies,
-        "empty_reply",
+        "empty_message",
     ),
     Deviation(
         "A call without a result is always answered. gemini-2.0-flash took a call followed by "

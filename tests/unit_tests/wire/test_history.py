@@ -186,7 +186,7 @@ EMPTY = "(empty message)"
         pytest.param(
             [ASK, AIMessage(""), HumanMessage("More")],
             [user("Look!", "More")],
-            [("empty_reply", 1)],
+            [("empty_message", 1)],
             id="an empty answer",
         ),
         pytest.param(
@@ -446,8 +446,8 @@ def test_a_repair_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         chat.preview([ASK, calling(tool_call("a")), ASK])
     assert [record.message for record in caplog.records] == [
-        "Message 1: Call 'a' of 'search' has no tool message; it was answered with the error "
-        "'This call was not executed.'."
+        "Message 1: Call 'a' of 'search' has no tool message; the error "
+        "'This call was not executed.' was sent as its result."
     ]
 
 

@@ -233,11 +233,11 @@ LINES = f"{PNG[:8]}\n{PNG[8:]}\r\n"
         {"type": "input_file", "file_data": PNG, "filename": "a.png"},
     ],
 )
-def test_a_picture_is_read_however_it_was_written(block: Json) -> None:
+def test_an_image_is_accepted_in_every_notation(block: Json) -> None:
     assert contents([HumanMessage([block])]) == [user(inline("image/png", PNG))]
 
 
-def test_sound_keeps_the_parameters_of_its_type() -> None:
+def test_audio_keeps_the_parameters_of_its_type() -> None:
     block = {"type": "audio", "base64": "AAAA", "mime_type": "audio/L16;rate=24000"}
     assert contents([HumanMessage([block])]) == [user(inline("audio/l16;rate=24000", "AAAA"))]
 
@@ -245,28 +245,32 @@ def test_sound_keeps_the_parameters_of_its_type() -> None:
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        pytest.param({"type": "image"}, "no bytes and no place", id="empty"),
+        pytest.param({"type": "image"}, "neither data nor a location", id="empty"),
         pytest.param(
             {"type": "image", "base64": "data:image/png;base64," * 2000 + PNG},
             "data URI",
             id="a URI in a URI",
         ),
-        pytest.param({"type": "image", "url": 5}, "no bytes and no place", id="a number as URL"),
-        pytest.param({"type": "image", "base64": ""}, "no bytes and no place", id="no data"),
         pytest.param(
-            {"type": "image", "base64": 5}, "no bytes and no place", id="a number as data"
+            {"type": "image", "url": 5}, "neither data nor a location", id="a number as URL"
         ),
-        pytest.param({"type": "file", "file": {"file_id": "f"}}, "no bytes", id="openai's file id"),
+        pytest.param({"type": "image", "base64": ""}, "neither data nor a location", id="no data"),
+        pytest.param(
+            {"type": "image", "base64": 5}, "neither data nor a location", id="a number as data"
+        ),
+        pytest.param(
+            {"type": "file", "file": {"file_id": "f"}}, "neither data", id="openai's file id"
+        ),
         pytest.param({"type": "file", "file_id": "file-8Zq"}, "another vendor", id="openai's id"),
         pytest.param({"type": "image", "file_id": "file_01A"}, "another vendor", id="anthropic's"),
         pytest.param(
             {"type": "image_url", "image_url": "data:image/png;base64,"}, "data URI", id="empty URI"
         ),
         pytest.param({"type": "image_url", "image_url": "data:,hello"}, "data URI", id="plain URI"),
-        pytest.param({"type": "file", "base64": "AAAA"}, "which type it is", id="no type"),
+        pytest.param({"type": "file", "base64": "AAAA"}, "no MIME type", id="no type"),
     ],
 )
-def test_media_that_cannot_be_sent_are_refused_by_name(block: Json, words: str) -> None:
+def test_media_that_cannot_be_sent_are_rejected_with_their_type(block: Json, words: str) -> None:
     with pytest.raises(InvalidInputError, match=f"(?s){block['type']}.*{words}"):
         contents([HumanMessage([block])])
 
@@ -281,31 +285,30 @@ def test_media_that_cannot_be_sent_are_refused_by_name(block: Json, words: str) 
         ("https://10.1.2.3/a.png", "10.1.2.3 is not public"),
         ("https://intranet/a.png", "intranet is not public"),
         ("https://nas.local./a.png", "nas.local. is not public"),
-        ("http:///a.png", "an address without a host is not public"),
+        ("http:///a.png", "a URL without a host is not public"),
     ],
 )
-def test_a_url_that_the_api_cannot_reach_is_refused_with_the_way_to_opt_in(
-    url: str, reason: str
-) -> None:
+def test_a_url_that_the_api_cannot_reach_is_rejected_with_advice(url: str, reason: str) -> None:
     with pytest.raises(InvalidInputError) as raised:
         contents([HumanMessage([{"type": "image", "url": f"{url}?signature=s"}])])
     assert str(raised.value) == (
-        f"A 'image' block names {url!r}, which the API cannot fetch: {reason}. Send its bytes as "
-        "base64, or let ChatGemini fetch it: fetch_urls=FetchLimits(allow_hosts=[...])."
+        f"A block of type 'image' refers to {url!r}, which the API cannot fetch: {reason}. "
+        "Send its bytes as base64, or let ChatGemini fetch it: "
+        "fetch_urls=FetchLimits(allow_hosts=[...])."
     )
 
 
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("photo.png", "it is no URL"),
-        ("http://[::1/a.png", "it is no URL"),
-        (PNG, "it is no URL"),
-        ("file:///etc/passwd", "it takes no file: addresses"),
-        ("s3://bucket/a.png", "it takes no s3: addresses"),
+        ("photo.png", "it is not a URL"),
+        ("http://[::1/a.png", "it is not a URL"),
+        (PNG, "it is not a URL"),
+        ("file:///etc/passwd", "it does not support file: URLs"),
+        ("s3://bucket/a.png", "it does not support s3: URLs"),
     ],
 )
-def test_what_is_no_address_of_the_web_is_refused(url: str, reason: str) -> None:
+def test_a_url_that_is_not_a_web_address_is_rejected(url: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=f"{reason}. Send its bytes as base64.$"):
         contents([HumanMessage([{"type": "image_url", "image_url": {"url": url}}])])
 
@@ -335,6 +338,6 @@ VALUES = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(block_types.MEDIA), st.dictionaries(KEYS, VALUES, max_size=4))
-def test_any_block_becomes_a_part_or_is_refused(kind: str, fields: Json) -> None:
+def test_any_block_becomes_a_part_or_is_rejected(kind: str, fields: Json) -> None:
     with contextlib.suppress(GeminiToolsError):
         ChatGemini(model=GEMINI_3).preview([HumanMessage([{"type": kind, **fields}])])

@@ -232,7 +232,7 @@ def test_a_log_that_does_not_fit_is_no_log(log: Any) -> None:
     message.additional_kwargs[LOG] = log
     assert echoed(message) == [text("I look."), call("a", sign="QQ==")]
     told = ChatGemini(model=GEMINI_3).preview([ASK, message, result("a", "x")]).repairs
-    assert [repair.kind for repair in told] == ["changed_reply"]
+    assert [repair.kind for repair in told] == ["changed_message"]
 
 
 def told(message: AIMessage) -> list[str]:
@@ -253,8 +253,8 @@ def test_a_signature_is_not_put_on_what_stands_in_its_place(
     message = parse(reply(parts))
     changed = message.model_copy(update={"content": content})
     assert echoed(changed) == sent
-    assert "changed_reply" in told(changed)
-    assert "changed_reply" not in told(message)
+    assert "changed_message" in told(changed)
+    assert "changed_message" not in told(message)
 
 
 def test_logs_from_before_kinds_were_noted_still_fit() -> None:

@@ -1,0 +1,243 @@
+"""Contents in the order that the API requires, and their JSON.
+
+The API requires that the user has the first and the last turn and that turns alternate.
+`ContentsWriter` sees to that, and encodes a content soon after the next one has begun: objects that
+stay alive are traversed by the garbage collector again and again, which costs more than everything
+else for a long history.
+
+Large files are copied into the body once, when everything else is encoded. Until then a marker
+takes their place: a JSON encoder would copy them twice, a fast one ten times.
+"""
+
+from __future__ import annotations
+
+import io
+import uuid
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_gemini_tools.errors import InvalidInputError
+from langchain_gemini_tools.facts.json_values import encode_json
+from langchain_gemini_tools.wire import history
+from langchain_gemini_tools.wire.replay import SKIP_SIGNATURE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from langchain_gemini_tools.wire import shapes as gemini
+
+_BATCH = 32
+"""How many contents are encoded at once: few enough to be freed before they are traversed."""
+_MIN_FILE_LENGTH = 100_000
+"""Length of base64 from which a marker is worth it."""
+_SLICE = 50_000
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_"
+
+Pieces = list[bytes | str]
+"""JSON in pieces; the strings are the base64 of large files."""
+
+
+class ContentsWriter:
+    """Collects the parts of both roles in order, with the repairs that were made for them.
+
+    Args:
+        opening: Parts that precede everything else from the user.
+        signs_calls: Whether the model rejects a function call without a signature; see `_sign`.
+        is_large: Whether a message contains a very long text.
+    """
+
+    def __init__(
+        self,
+        opening: Sequence[gemini.Part] = (),
+        *,
+        signs_calls: bool = False,
+        is_large: bool = False,
+    ) -> None:
+        self.repairs: list[history.Repair] = []
+        self.has_server_tools = False
+        """Whether there are parts of tools that the API has run itself."""
+        self._opening = opening
+        self._signs_calls = signs_calls
+        self._is_large = is_large
+        self._pieces: Pieces = []
+        self._recent: list[gemini.Content] = []
+        """Contents that are not encoded yet. The last one may still grow."""
+        self._unsigned: list[gemini.Content] = []
+        """The model's contents since the last user text whose first call has no signature."""
+        self._has_call = False
+        """Whether the last content has a function call."""
+
+    def add(self, role: Literal["user", "model"], parts: list[gemini.Part]) -> None:
+        """Add parts to the turn of this role; adjacent parts of one role are one turn."""
+        if not parts:
+            return
+        recent = self._recent
+        if not recent:
+            self._begin(role)
+        if recent and recent[-1]["role"] == role:
+            recent[-1]["parts"] += parts
+        else:
+            if len(recent) >= _BATCH and not self._unsigned:
+                self._encode()
+            recent.append({"role": role, "parts": parts})
+            self._has_call = False
+        if role == "model":
+            self._look_for_call(parts)
+        elif self._unsigned and any("functionResponse" not in part for part in parts):
+            self._unsigned.clear()
+
+    def finish(self, position: int) -> None:
+        """End with a user turn, encode the remaining contents and sort the repairs.
+
+        Args:
+            position: Index of the model's last message.
+
+        Raises:
+            InvalidInputError: There is nothing to send.
+        """
+        if not self._recent:
+            raise InvalidInputError("There is nothing to send: only system messages were given.")
+        if self._recent[-1]["role"] == "model":
+            explanation = f"The history ends with the model; {history.CONTINUE!r} was added."
+            self.repairs.append(history.Repair("ends_with_model", position, explanation))
+            self.add("user", [{"text": history.CONTINUE}])
+        self._sign()
+        self._encode()
+        self.repairs.sort(key=lambda repair: repair.position)
+
+    def pieces(self) -> Pieces:
+        """Return the JSON of all contents."""
+        return [b"[", *self._pieces, b"]"]
+
+    def _begin(self, role: Literal["user", "model"]) -> None:
+        if role == "model":
+            explanation = (
+                f"The history starts with the model; {history.TRIMMED_START!r} was put before it."
+            )
+            self.repairs.append(history.Repair("starts_with_model", 0, explanation))
+            trimmed: gemini.Part = {"text": history.TRIMMED_START}
+            self._recent.append({"role": "user", "parts": [*self._opening, trimmed]})
+        elif self._opening:
+            self._recent.append({"role": "user", "parts": [*self._opening]})
+
+    def _look_for_call(self, parts: Sequence[gemini.Part]) -> None:
+        if self._has_call or not self._signs_calls:
+            return
+        for part in parts:
+            if "functionCall" in part:
+                self._has_call = True
+                if "thoughtSignature" not in part:
+                    self._unsigned.append(self._recent[-1])
+                return
+
+    def _sign(self) -> None:
+        """Sign the first call of each step since the last user text, if it has no signature.
+
+        Gemini 3 rejects an unsigned call there (another vendor's, or hand-made); older turns are
+        not checked: https://ai.google.dev/gemini-api/docs/thought-signatures
+        """
+        for content in self._unsigned:
+            parts = content["parts"]
+            number = next(n for n, part in enumerate(parts) if "functionCall" in part)
+            parts[number] = {**parts[number], "thoughtSignature": SKIP_SIGNATURE}
+        self._unsigned.clear()
+
+    def _encode(self) -> None:
+        if self._pieces:
+            self._pieces.append(b",")
+        self._pieces += _encode_contents(self._recent, is_large=self._is_large)
+        self._recent.clear()
+
+
+def encode_body(body: Mapping[str, Any], *, is_large: bool) -> bytes:
+    """Encode a request body, whose contents may be a `ContentsWriter`.
+
+    Args:
+        body: The fields of the request.
+        is_large: Whether it may contain very long texts, apart from files.
+
+    Raises:
+        InvalidInputError: It contains something that cannot be written as JSON.
+    """
+    pieces: Pieces = []
+    for key, value in body.items():
+        pieces.append(b"," if pieces else b"{")
+        if isinstance(value, ContentsWriter):
+            pieces += [b'"contents":', *value.pieces()]
+        else:
+            pieces.append(encode_json({key: value}, is_large=is_large)[1:-1])
+    return _join([*pieces, b"}"])
+
+
+def _join(pieces: Sequence[bytes | str]) -> bytes:
+    encoded = [piece for piece in pieces if isinstance(piece, bytes)]
+    if len(encoded) == len(pieces):
+        return b"".join(encoded)
+    whole = io.BytesIO()
+    # Reserve the exact size first: a buffer that grows by itself reserves more than it needs.
+    whole.seek(sum(map(len, pieces)) - 1)
+    whole.write(b" ")
+    whole.seek(0)
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            whole.write(piece)
+        else:
+            whole.writelines(_slices(piece))
+    return whole.getvalue()
+
+
+# Large files
+
+
+def _encode_contents(contents: list[gemini.Content], *, is_large: bool) -> Pieces:
+    """Return the JSON of contents, without brackets."""
+    files: list[str] = []
+    marker = ""
+    if any(_may_have_file(part) for content in contents for part in content["parts"]):
+        marker = uuid.uuid4().hex
+        contents = [
+            {**content, "parts": [_mark(part, marker, files) for part in content["parts"]]}
+            for content in contents
+        ]
+    encoded = encode_json(contents, is_large=is_large)[1:-1]
+    if not files:
+        return [encoded]
+    first, *others = encoded.split(marker.encode("ascii"))
+    pieces: Pieces = [first]
+    for file, after in zip(files, others, strict=True):
+        pieces += [file, after]
+    return pieces
+
+
+def _may_have_file(part: gemini.Part) -> bool:
+    if "inlineData" in part:
+        return True
+    response: Any = part.get("functionResponse")
+    return isinstance(response, dict) and "parts" in response
+
+
+def _mark(part: Any, marker: str, files: list[str]) -> Any:
+    """Replace each large file in a part by a marker; a part that is sent back may be anything."""
+    match part:
+        case {"functionResponse": {"parts": list(parts)} as response}:
+            marked = [_mark_file(inner, marker, files) for inner in parts]
+            return {**part, "functionResponse": {**response, "parts": marked}}
+    return _mark_file(part, marker, files)
+
+
+def _mark_file(part: Any, marker: str, files: list[str]) -> Any:
+    match part:
+        case {"inlineData": {"data": str(data)} as blob} if _is_large_base64(data):
+            files.append(data)
+            return {**part, "inlineData": {**blob, "data": marker}}
+    return part
+
+
+def _is_large_base64(data: str) -> bool:
+    if len(data) < _MIN_FILE_LENGTH or not data.isascii():
+        return False
+    return not any(each.translate(None, _BASE64) for each in _slices(data))
+
+
+def _slices(data: str) -> Iterator[bytes]:
+    for start in range(0, len(data), _SLICE):
+        yield data[start : start + _SLICE].encode("ascii")
