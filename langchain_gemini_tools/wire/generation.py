@@ -1,4 +1,4 @@
-"""Options of a call -> generationConfig, safetySettings and the other settings beside it."""
+"""Options -> generationConfig and safetySettings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLAIN = {
 _JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean")
 
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
-"""Thinking effort for models that take a budget only; Google's own mapping for OpenAI's levels."""
+"""Thinking effort for models that accept only a budget; Google's mapping of OpenAI's levels."""
 
 GENERATION_OPTIONS = frozenset(_PLAIN) | {
     "n",
@@ -51,10 +51,10 @@ GENERATION_OPTIONS = frozenset(_PLAIN) | {
     "thinking_config",
     "generation_config",
 }
-"""Names that `render_generation_config` understands."""
+"""Names that `render_generation_config` accepts."""
 
 OUTPUT_FORMATS = frozenset({"response_mime_type", "response_schema", "response_format"})
-"""Those that say what an answer looks like."""
+"""Options that set the format of the output."""
 
 _OWN_NAMES = {
     "generation_config": {wire: name for name, wire in _PLAIN.items()}
@@ -72,31 +72,33 @@ _OWN_NAMES = {
         "includeThoughts": "include_thoughts",
     },
 }
-"""What the fields of the API's two configs are called among our options."""
+"""Fields of the API's two configs -> names of our options."""
 
 
 class OwnLevel(str):
-    """A level of thinking in the API's words: sent as it is where we do not know it."""
+    """A thinking level as the API spells it: sent unchanged if it is unknown."""
 
     __slots__ = ()
 
 
 def unpack_config(name: str, config: Any) -> dict[str, Any]:
-    """The single options that a config holds; what has no name here stays in the config.
+    """Return the options that a config contains; unknown fields stay in the config.
 
     Args:
         name: `generation_config` or `thinking_config`.
         config: A dict in either spelling, or the SDK's type.
 
     Raises:
-        InvalidOptionError: It is no config.
+        InvalidOptionError: It is neither a dict nor an SDK type.
     """
-    held = plain(config)
-    if not isinstance(held, Mapping):
-        raise InvalidOptionError(f"{name}={config!r} is no dict, and no type of the SDK.")
+    fields = plain(config)
+    if not isinstance(fields, Mapping):
+        raise InvalidOptionError(
+            f"{name}={config!r} is not valid; use a dict or a type of google-genai."
+        )
     options: dict[str, Any] = {}
     rest: dict[str, Any] = {}
-    for key, value in _camel(held).items():
+    for key, value in _camel(fields).items():
         match _OWN_NAMES[name].get(key):
             case None:
                 rest[key] = value
@@ -115,7 +117,7 @@ def render_generation_config(
     """Render sampling, output format and thinking; options that are `None` are not set.
 
     Raises:
-        InvalidOptionError: A value or a combination that the API would refuse.
+        InvalidOptionError: The API would reject a value or a combination.
     """
     given = {name: value for name, value in options.items() if value is not None}
     config = {wire: plain(given[name]) for name, wire in _PLAIN.items() if name in given}
@@ -133,16 +135,17 @@ def render_generation_config(
     config |= _camel(plain(given.get("generation_config") or {}))
     if config.get("responseMimeType") == JSON and not capabilities.supports_json_output:
         raise InvalidOptionError(
-            "This model has no JSON output. Use method='function_calling', or another model."
+            "This model does not support JSON output. Use method='function_calling', or another "
+            "model."
         )
     return config
 
 
 def render_safety_settings(settings: Any) -> list[gemini.JsonObject]:
-    """Safety settings as a mapping of category to threshold, or as the API's own list or item.
+    """Render safety settings: a mapping of category to threshold, or the API's list or item.
 
     Raises:
-        InvalidOptionError: They are something else.
+        InvalidOptionError: They are of another type.
     """
     given = plain(settings) or []
     if isinstance(given, dict):
@@ -151,14 +154,14 @@ def render_safety_settings(settings: Any) -> list[gemini.JsonObject]:
         return [{"category": name, "threshold": level} for name, level in given.items()]
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise InvalidOptionError(
-            f"safety_settings={settings!r} is not understood. Give a dict of categories and "
-            "thresholds, such as {'HARM_CATEGORY_HARASSMENT': 'OFF'}, or the API's own list."
+            f"safety_settings={settings!r} is not valid. Use a dict of categories and thresholds, "
+            "such as {'HARM_CATEGORY_HARASSMENT': 'OFF'}, or the API's list."
         )
     return given
 
 
 def plain(value: Any) -> Any:
-    """JSON of what users hand over: enums by value, SDK types as the wire spells them."""
+    """Return an option as JSON: enums by value, SDK types as the API spells them."""
     if isinstance(value, Enum):
         return value.value
     if hasattr(value, "model_dump") and not isinstance(value, type):
@@ -173,7 +176,7 @@ def plain(value: Any) -> Any:
 def _candidate_count(count: int, capabilities: Capabilities) -> int:
     if count < 1 or not capabilities.supports_several_candidates:
         raise InvalidOptionError(
-            f"n={count}: this model gives one candidate. Use `batch` for several answers."
+            f"n={count}: this model returns one candidate. Use `batch` for several responses."
         )
     return count
 
@@ -195,7 +198,7 @@ def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> di
         is_new = isinstance(level, OwnLevel) and effort not in _BUDGETS
         budget = None if is_new else _budget(effort)
         if not capabilities.thinks:
-            _refuse_effort(effort, budget)
+            _reject_effort(effort, budget)
         elif is_new:
             config["thinkingLevel"] = str(level)
         elif not capabilities.thinks_by_level:
@@ -204,40 +207,39 @@ def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> di
             config["thinkingLevel"] = effort
         else:
             raise InvalidOptionError(
-                "This model always thinks: reasoning_effort='minimal' is the least it does."
+                "This model always thinks; the lowest level is reasoning_effort='minimal'."
             )
     if "thinkingBudget" in config and "thinkingLevel" in config:
         raise InvalidOptionError(
-            "thinking_budget and thinking_level (reasoning_effort) exclude each other: give one."
+            "thinking_budget and thinking_level (reasoning_effort) cannot be combined: use one."
         )
     return config
 
 
-def _refuse_effort(effort: str, budget: int | None) -> None:
+def _reject_effort(effort: str, budget: int | None) -> None:
     if budget != 0:
         raise InvalidOptionError(
-            f"reasoning_effort={effort!r}: this model does not think. Leave it out, or use another "
-            "model."
+            f"reasoning_effort={effort!r}: this model does not think. Omit it or use another model."
         )
 
 
 def _budget(effort: str) -> int:
     if effort not in _BUDGETS:
         raise InvalidOptionError(
-            f"reasoning_effort={effort!r} is unknown; there are {', '.join(_BUDGETS)}. "
-            "A newer level goes into thinking_config={'thinking_level': ...}."
+            f"reasoning_effort={effort!r} is not valid; use {', '.join(map(repr, _BUDGETS))}, or "
+            " thinking_config={'thinking_level': ...} for a newer level."
         )
     return _BUDGETS[effort]
 
 
 def render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
-    """`response_schema`, and `response_format` as agents and OpenAI's users write it.
+    """Render `response_schema`, or `response_format` as agents and OpenAI spell it.
 
     Args:
         given: Options that are set.
 
     Raises:
-        InvalidOptionError: A format that is not understood.
+        InvalidOptionError: The format is not valid.
     """
     if (schema := given.get("response_schema")) is not None:
         return {
@@ -256,11 +258,14 @@ def render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
         case schema if isinstance(schema, type) or _is_json_schema(schema):
             return {"responseMimeType": JSON, "responseJsonSchema": _response_schema(schema)}
         case other:
-            raise InvalidOptionError(f"response_format={other!r} is not understood.")
+            raise InvalidOptionError(
+                f"response_format={other!r} is not valid. Use a JSON schema, a class, or "
+                "{'type': 'json_object'}."
+            )
 
 
 def _response_schema(schema: Any) -> gemini.JsonSchema:
-    # With it come LangChain's tools and Pydantic's ways to read a class: not for plain answers.
+    # Imported here because it loads LangChain's tools, which plain requests do not need.
     from langchain_gemini_tools.wire.schema.clean import clean_response_schema
     from langchain_gemini_tools.wire.schema.render import describe_the_rest
 

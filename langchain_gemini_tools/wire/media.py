@@ -215,8 +215,8 @@ def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemin
     if file_id := _text(source.get("file_id")):
         if _FOREIGN_FILE.fullmatch(file_id):
             raise InvalidInputError(
-                f"A block of type {kind!r} refers to {file_id!r}, a file of another vendor. Send its "
-                "bytes as base64, or upload it to Gemini's Files API and use its URI."
+                f"A block of type {kind!r} refers to {file_id!r}, a file of another vendor. "
+                "Send its bytes as base64, or upload it to Gemini's Files API and use its URI."
             )
         return _render_uri(file_id, mime_type)
     keys = ", ".join(sorted(map(str, block)))
@@ -231,8 +231,8 @@ def _unreachable(kind: str, url: str, reason: str) -> str:
     if _is_fetchable(url):
         advice += ", or let ChatGemini fetch it: fetch_urls=FetchLimits(allow_hosts=[...])"
     return (
-        f"A block of type {kind!r} refers to {redacted_url(url)!r}, which the API cannot fetch: {reason}. "
-        f"{advice}."
+        f"A block of type {kind!r} refers to {redacted_url(url)!r}, which the API cannot fetch: "
+        f"{reason}. {advice}."
     )
 
 

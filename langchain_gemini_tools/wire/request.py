@@ -1,6 +1,6 @@
-"""The request path: everything one Gemini call sends, in the order it is built.
+"""Messages and options -> one request, in the order in which the body is built.
 
-Each line of `render_request` opens one neighbouring file. Nothing here talks to the network.
+`render_request` delegates each field to another module. Nothing here uses the network.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 _COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfig")
-"""Every other field of a request is unknown to Vertex AI's `countTokens`: a 400."""
+"""Vertex AI's `countTokens` rejects every other field of a request."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class RenderedRequest:
     """A request, the repairs made for it, and what its response is parsed with."""
 
     encoded: bytes
-    """The body's JSON, as it goes over the wire."""
+    """The JSON of the body, as it is sent."""
     repairs: list[Repair]
     context: ResponseContext
     invocation: Invocation
@@ -68,35 +68,35 @@ class RenderedRequest:
 
     @cached_property
     def body(self) -> gemini.Request:
-        """What the API reads."""
+        """The decoded body."""
         body: gemini.Request = json.loads(self.encoded)
         return body
 
-    def parse(self, reply: gemini.Response) -> ChatResult:
-        """Parse the whole reply to this request.
+    def parse(self, response: gemini.Response) -> ChatResult:
+        """Parse the whole response to this request.
 
         Raises:
-            ResponseError: It holds nothing that may be taken for an answer.
+            ResponseError: The response is not usable.
         """
-        return parse_response(reply, self.context)
+        return parse_response(response, self.context)
 
     def stream_parser(self) -> StreamParser:
-        """What the events of a streamed reply to this request are fed to."""
+        """Return a parser for the events of a streamed response."""
         return StreamParser(self.context)
 
     def with_feedback(self, failure: ResponseError) -> RenderedRequest:
-        """The same request, telling the model what was wrong with its answer to it."""
-        said = failure.finish_message or failure.finish_reason or "it was empty"
-        told: gemini.Part = {
-            "text": f"Your last answer could not be used ({said}). Answer in words, or call a "
+        """Return the same request, with a description of what was wrong with the response."""
+        cause = failure.finish_message or failure.finish_reason or "it was empty"
+        feedback: gemini.Part = {
+            "text": f"Your last answer could not be used ({cause}). Answer in words, or call a "
             "declared function with arguments that fit its schema."
         }
         *before, last = self.body["contents"]
-        again: gemini.Content = {"role": "user", "parts": [*last["parts"], told]}
+        again: gemini.Content = {"role": "user", "parts": [*last["parts"], feedback]}
         return self.second_try([*before, again], failure)
 
     def second_try(self, contents: list[gemini.Content], failure: ResponseError) -> Self:
-        """This request with other contents; what the failed answer cost is remembered."""
+        """Return this request with other contents; the usage of the failed response is kept."""
         body: gemini.Request = {**self.body, "contents": contents}
         prior_usage = failure.partial.usage_metadata if failure.partial else None
         context = replace(self.context, prior_usage=prior_usage)
@@ -105,7 +105,7 @@ class RenderedRequest:
 
     @contextmanager
     def naming_tools(self) -> Iterator[None]:
-        """Where the API refuses a tool by its number, its name is put beside the API's words."""
+        """Add the names of tools to an error of the API that refers to them by number."""
         try:
             yield
         except GeminiInvalidRequestError as error:
@@ -121,7 +121,7 @@ def render_request(
     invocation: Invocation,
     rewrite_turn: TurnRewriter | None = None,
 ) -> RenderedRequest:
-    """Render one LangChain call as one Gemini call; equal input gives an equal request.
+    """Render messages and options as one request; equal input gives an equal request.
 
     Args:
         messages: The history.
@@ -129,7 +129,7 @@ def render_request(
         rewrite_turn: Changes each turn of the arranged history before it is rendered.
 
     Raises:
-        InvalidInputError: Something that the API would refuse, or that it has no form for.
+        InvalidInputError: The API would reject the input, or it cannot be sent.
     """
     tools, choice = invocation.tools, invocation.tool_choice
     capabilities = invocation.capabilities
@@ -177,17 +177,17 @@ def render_request(
     return RenderedRequest(
         encoded=encode_body(present, is_large=is_large),
         repairs=contents.repairs,
-        context=_reply_context(tools, renamed, invocation),
+        context=_response_context(tools, renamed, invocation),
         invocation=invocation,
     )
 
 
-def _reply_context(
+def _response_context(
     tools: Sequence[Tool],
     renamed: Mapping[str, Mapping[str, str]],
     invocation: Invocation,
 ) -> ResponseContext:
-    """What leads back from the wire's names to the user's, and what counts as an answer."""
+    """Return what parsing the response needs: the user's names, and what is usable."""
     return ResponseContext(
         model=invocation.model,
         vertexai=invocation.vertexai,
@@ -202,19 +202,19 @@ def _reply_context(
 
 
 def render_counting(request: RenderedRequest) -> bytes:
-    """What asks for the number of tokens in a request: the two backends take different bodies."""
+    """Render the request that counts tokens; the two backends expect different bodies."""
     body: gemini.JsonObject = {**request.body}
     if request.invocation.vertexai:
-        asked = {key: body[key] for key in _COUNTED_ON_VERTEX if key in body}
+        counted = {key: body[key] for key in _COUNTED_ON_VERTEX if key in body}
     else:
         model = request.invocation.model
         name = model if "/" in model else f"models/{model}"
-        asked = {"generateContentRequest": {"model": name, **body}}
-    return encode_json(asked, is_large=len(request.encoded) > LARGE)
+        counted = {"generateContentRequest": {"model": name, **body}}
+    return encode_json(counted, is_large=len(request.encoded) > LARGE)
 
 
 def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The body with more fields, at any depth; lists are replaced."""
+    """Return the body with more fields, merged at any depth; lists are replaced."""
     merged = dict(body)
     for key, value in more.items():
         known = merged.get(key)
@@ -226,45 +226,45 @@ def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
-    """Refuse a history that had to be mended, where that is not wanted.
+    """Reject a history that needs repairs, if repairs are disabled.
 
     Raises:
-        InvalidHistoryError: A repair that says something else than the messages did.
+        InvalidHistoryError: A repair changes the meaning of the messages.
     """
     if invocation.repairs_history:
         return
     for repair in repairs:
         if not repair.is_harmless:
             raise InvalidHistoryError(
-                f"Message {repair.position} cannot be sent as it is. With repairs allowed: "
+                f"Message {repair.position} cannot be sent unchanged. With repairs enabled: "
                 f"{repair.explanation}"
             )
 
 
 def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None:
-    """Refuse what the API answers with 400, in words that say what would work."""
+    """Reject combinations that the API rejects, with advice."""
     has_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
     if body.get("tools") and not invocation.capabilities.calls_functions:
         raise InvalidOptionError(
-            f"{invocation.model} takes no tools of the API. Functions are called by prompt unless "
-            "tool_calling='native'; for the API's own tools, use a Gemini model."
+            f"{invocation.model} does not accept tools. Functions are called by prompt unless "
+            "tool_calling='native'; use a Gemini model for built-in tools."
         )
     if has_json and body.get("tools"):
         _check_json_beside_tools(body["tools"], invocation)
     if invocation.cached_content and (body.keys() & {"tools", "toolConfig", "systemInstruction"}):
         raise InvalidOptionError(
-            "With cached_content, tools and system messages belong into the cache: "
-            "create it with them, and leave them out of the call."
+            "With cached_content, tools and system messages must be part of the cache: "
+            "create it with them, and omit them here."
         )
     if invocation.labels and not invocation.vertexai:
-        raise InvalidOptionError("labels exist on Vertex AI only. Leave them out, or use vertexai.")
+        raise InvalidOptionError("labels require Vertex AI. Omit them, or use vertexai=True.")
 
 
 def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> None:
     if not invocation.capabilities.combines_json_output_with_functions:
         names = function_names(invocation.tools) or [key for tool in tools for key in tool]
         raise InvalidOptionError(
-            f"{invocation.model} does not give JSON output while tools are bound "
+            f"{invocation.model} does not support JSON output with bound tools "
             f"({', '.join(names)}). Use ToolStrategy or method='function_calling', or gemini-3."
         )
 
@@ -273,5 +273,5 @@ def _is_large(message: BaseMessage) -> bool:
     content = message.content
     if isinstance(content, str):
         return len(content) > LARGE
-    held = [[block] if isinstance(block, str) else block.values() for block in content]
-    return any(isinstance(item, str) and len(item) > LARGE for items in held for item in items)
+    fields = [[block] if isinstance(block, str) else block.values() for block in content]
+    return any(isinstance(item, str) and len(item) > LARGE for items in fields for item in items)

@@ -1,7 +1,7 @@
-"""The wire's own types, spelled as the REST API spells them. Nothing else lives here.
+"""Types of the REST API, with its spelling.
 
-Import this module as `gemini`, so that `gemini.Part` cannot be taken for something of LangChain's.
-Every TypedDict is open at runtime: a field that the API added yesterday passes through as it came.
+Import this module as `gemini`, so that `gemini.Part` cannot be confused with a type of LangChain.
+Every TypedDict is open at run time: fields that the API has added are kept.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ JsonObject = dict[str, Any]
 
 
 class Blob(TypedDict):
-    """Bytes inside the body, as base64."""
+    """Data in the body, as base64."""
 
     mimeType: str
     data: str
@@ -21,7 +21,7 @@ class Blob(TypedDict):
 
 
 class FileData(TypedDict):
-    """Bytes elsewhere, by URI."""
+    """Data elsewhere, by URI."""
 
     fileUri: str
     mimeType: NotRequired[str]
@@ -29,7 +29,7 @@ class FileData(TypedDict):
 
 
 class FunctionCall(TypedDict, total=False):
-    """A call that the model asks for. `partialArgs` and `willContinue` only in Vertex streams."""
+    """A call that the model requests. `partialArgs` and `willContinue` occur in Vertex streams."""
 
     id: str
     name: str
@@ -39,7 +39,7 @@ class FunctionCall(TypedDict, total=False):
 
 
 class FunctionResponse(TypedDict):
-    """The answer to one call: `response` holds `output` or `error`."""
+    """The response to one call: `response` contains `output` or `error`."""
 
     name: str
     response: JsonObject
@@ -73,7 +73,7 @@ class Content(TypedDict):
 
 
 class SystemInstruction(TypedDict):
-    """The system text. It has no role that means anything."""
+    """The system text. It has no role."""
 
     parts: list[Part]
 
@@ -123,4 +123,4 @@ class Request(TypedDict, total=False):
 
 
 Response = dict[str, Any]
-"""A whole answer, or one event of a streamed one, as the server wrote it."""
+"""A whole response, or one event of a stream, as the server sent it."""

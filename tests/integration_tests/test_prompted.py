@@ -560,7 +560,7 @@ def test_broken_histories_are_repaired_by_the_same_rules_and_reported(gemma: Cha
     ]
     found = [(each.kind, each.position) for each in rendered.repairs if not each.is_harmless]
     assert found == [("unanswered_call", 1), ("orphan_result", 3)]
-    with pytest.raises(ValueError, match="Message 1 cannot be sent as it is"):
+    with pytest.raises(ValueError, match="Message 1 cannot be sent unchanged"):
         gemma.preview(history, on_broken_history="raise")
 
 

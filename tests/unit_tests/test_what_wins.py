@@ -204,7 +204,7 @@ TWO_EFFORTS: Json = {"thinking_budget": 5, "thinking_level": "low"}
     ],
 )
 def test_two_efforts_of_which_none_is_nearer_are_refused(fields: Json, said: Json) -> None:
-    with pytest.raises(InvalidOptionError, match="exclude each other"):
+    with pytest.raises(InvalidOptionError, match="cannot be combined"):
         ChatGemini(model=GEMINI_3, **fields).preview("Hi", **said)
 
 

@@ -65,7 +65,7 @@ def test_a_users_name_is_not_sent() -> None:
         pytest.param({"a": 1}, id="None"),
     ],
 )
-def test_a_block_without_a_part_is_refused_by_name(block: Json) -> None:
+def test_a_block_without_a_part_is_rejected_with_its_type(block: Json) -> None:
     with pytest.raises(UnsupportedBlockError) as error:
         contents([HumanMessage(["Look!", block])])
     assert f"no part for a {str(block.get('type'))!r} block in a human message" in str(error.value)
@@ -171,7 +171,7 @@ def test_another_vendors_answer_can_be_read(content: list[Any], parts: list[Any]
     ]
 
 
-def test_an_unknown_block_that_contains_itself_is_refused() -> None:
+def test_an_unknown_block_that_contains_itself_is_rejected() -> None:
     block: Json = {"type": "hologram"}
     block["again"] = [block]
     message = AIMessage("")
@@ -219,7 +219,7 @@ BLOCKS = st.builds(
 @example([{"type": "reasoning", "summary": 1, "extras": 1}], "google_genai")
 @example([{"type": "server_tool_result", "output": "x", "extras": 1}], "google_genai")
 @example([{"type": "code_execution_result", "code_execution_result": 1, "outcome": []}], "openai")
-def test_any_block_becomes_a_part_or_is_refused(blocks: list[Any], provider: str) -> None:
+def test_any_block_becomes_a_part_or_is_rejected(blocks: list[Any], provider: str) -> None:
     messages: list[BaseMessage] = [
         HumanMessage(blocks),
         AIMessage(blocks, response_metadata={"model_provider": provider}),

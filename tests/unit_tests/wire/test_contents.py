@@ -68,7 +68,7 @@ def test_an_agents_second_question_is_sent_whole() -> None:
         pytest.param([AIMessage("")], id="an empty answer only"),
     ],
 )
-def test_a_request_without_contents_is_refused(messages: list[BaseMessage]) -> None:
+def test_a_request_without_contents_is_rejected(messages: list[BaseMessage]) -> None:
     with pytest.raises(InvalidInputError, match="nothing to send"):
         contents(messages)
 
@@ -81,7 +81,7 @@ def test_a_system_message_is_made_of_text(kind: str) -> None:
 
 
 @pytest.mark.parametrize("strange", ["x", None, ["x"], {"id": ["x"]}])
-def test_a_part_that_is_echoed_may_hold_anything(strange: Any) -> None:
+def test_a_part_that_is_echoed_may_contain_anything(strange: Any) -> None:
     part = {"functionCall": strange}
     said = AIMessage([{"type": "gemini_part", "part": part}])
     assert ChatGemini(model=GEMINI_2).preview([ASK, said, ASK]).body["contents"] == [

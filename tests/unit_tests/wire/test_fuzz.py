@@ -242,7 +242,7 @@ def test_a_deep_reply_is_a_message_or_an_error_of_ours(kind: str, levels: int, p
                 sent([HumanMessage("Hi"), message, *results], GEMINI_3)
 
 
-def test_a_long_reply_takes_time_in_proportion() -> None:
+def test_a_long_response_takes_proportional_time() -> None:
     """Counted in calls of Python functions, which no busy machine can change."""
     few, many = (calls_of_python(partial(read_only, long_stream(n))) for n in (200, 2000))
     assert many < 12 * few
@@ -433,7 +433,7 @@ MESSAGES = st.lists(
 
 @fuzzed
 @given(MESSAGES, st.sampled_from([GEMINI_3, GEMINI_2]))
-def test_any_messages_are_a_request_that_the_api_takes_or_are_refused(
+def test_any_messages_become_a_request_that_the_api_accepts_or_are_rejected(
     messages: list[BaseMessage], model: str
 ) -> None:
     try:
@@ -447,7 +447,7 @@ def test_any_messages_are_a_request_that_the_api_takes_or_are_refused(
 
 @fuzzed
 @given(VALUES)
-def test_any_argument_and_any_result_is_sent_or_refused(value: Any) -> None:
+def test_any_argument_and_any_result_is_sent_or_rejected(value: Any) -> None:
     call = {"name": "search", "args": {"q": value}, "id": "c0"}
     asked = made(AIMessage, content="", tool_calls=[call])
     answered = made(ToolMessage, content=[{"json": value}], tool_call_id="c0")
@@ -462,7 +462,7 @@ def test_any_argument_and_any_result_is_sent_or_refused(value: Any) -> None:
 
 @fuzzed
 @given(st.lists(st.dictionaries(KEYS, JSON, max_size=4) | JSON, max_size=3), JSON)
-def test_any_tools_are_declared_as_the_api_takes_them_or_are_refused(
+def test_any_tools_become_declarations_that_the_api_accepts_or_are_rejected(
     tools: list[Any], choice: Any
 ) -> None:
     try:
@@ -474,7 +474,7 @@ def test_any_tools_are_declared_as_the_api_takes_them_or_are_refused(
 @pytest.mark.parametrize("levels", [90, 900, 20_000])
 @pytest.mark.parametrize("kind", ["list", "dict"])
 @pytest.mark.parametrize("place", ["an argument", "a result", "a block", "a tool"])
-def test_a_deep_value_is_sent_or_refused(place: str, kind: str, levels: int) -> None:
+def test_a_deep_value_is_sent_or_rejected(place: str, kind: str, levels: int) -> None:
     value = deep(levels, kind)
     call = {"name": "search", "args": {"q": value if place == "an argument" else 1}, "id": "c0"}
     result = ToolMessage([{"json": value if place == "a result" else 1}], tool_call_id="c0")

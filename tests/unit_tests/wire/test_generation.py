@@ -123,7 +123,7 @@ def test_options_become_the_generation_config(options: Json, expected: Json) -> 
         ),
     ],
 )
-def test_thinking_is_asked_for_as_the_model_takes_it(
+def test_thinking_is_requested_as_the_model_accepts_it(
     model: str, options: Json, expected: Json
 ) -> None:
     assert config(model, **options) == {"thinkingConfig": expected}
@@ -154,7 +154,7 @@ SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "require
         ),
     ],
 )
-def test_the_form_of_the_answer_is_json(options: Json, has_schema: bool) -> None:
+def test_the_output_format_is_json(options: Json, has_schema: bool) -> None:
     found = config(**options)
     assert found.pop("responseMimeType") == JSON
     schema = found.pop("responseJsonSchema", None)
@@ -165,7 +165,7 @@ def test_the_form_of_the_answer_is_json(options: Json, has_schema: bool) -> None
         assert schema["required"] == ["city"]
 
 
-def test_text_is_no_form() -> None:
+def test_text_needs_no_output_format() -> None:
     assert config(response_format={"type": "text"}) == {}
 
 
@@ -176,31 +176,31 @@ def test_text_is_no_form() -> None:
         pytest.param(
             GEMINI_3,
             {"thinking_config": {"thinking_budget": 1, "thinking_level": "low"}},
-            "give one",
+            "cannot be combined",
             id="both",
         ),
-        pytest.param(GEMINI_2, {"reasoning_effort": "huge"}, "'huge' is unknown", id="an effort"),
+        pytest.param(GEMINI_2, {"reasoning_effort": "huge"}, "'huge' is not valid", id="an effort"),
         pytest.param(GEMINI_3, {"response_format": {"type": "yaml"}}, "yaml", id="a form"),
         pytest.param(
             GEMINI_3,
             {"response_format": {"type": "json_schema", "json_schema": {"name": "p"}}},
-            "not understood",
+            "is not valid",
             id="a form without its schema",
         ),
         pytest.param(
             "gemma-3-27b-it",
             {"response_mime_type": JSON, "tool_calling": "native"},
-            "no JSON output",
+            "does not support JSON output",
             id="JSON of Gemma",
         ),
     ],
 )
-def test_what_cannot_work_is_refused(model: str, options: Json, words: str) -> None:
+def test_options_that_cannot_work_are_rejected(model: str, options: Json, words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         config(model, **options)
 
 
-def test_several_candidates_are_asked_of_models_that_give_them() -> None:
+def test_several_candidates_are_requested_from_models_that_support_them() -> None:
     assert config(GEMINI_2, n=2) == {"candidateCount": 2}
 
 
@@ -228,24 +228,24 @@ def test_safety_settings_are_the_apis_list(settings: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("effort", "told"), [("none", "always thinks"), ("xhigh", "there are none, minimal")]
+    ("effort", "told"), [("none", "always thinks"), ("xhigh", "use 'none', 'minimal'")]
 )
-def test_an_effort_that_gemini_3_does_not_know_is_refused(effort: str, told: str) -> None:
+def test_an_effort_that_gemini_3_does_not_know_is_rejected(effort: str, told: str) -> None:
     with pytest.raises(InvalidOptionError, match=told):
         sent([HumanMessage("Hello")], GEMINI_3, reasoning_effort=effort)
 
 
 @pytest.mark.parametrize("settings", ["off", 3, ["off"], [3]])
-def test_what_is_no_safety_setting_is_refused(settings: Any) -> None:
+def test_invalid_safety_settings_are_rejected(settings: Any) -> None:
     with pytest.raises(InvalidOptionError, match="safety_settings"):
         sent([HumanMessage("Look!")], safety_settings=settings)
 
 
 @pytest.mark.parametrize("effort", [{"reasoning_effort": "low"}, {"thinking_level": "high"}])
-def test_an_effort_is_refused_where_a_model_does_not_think(effort: Json) -> None:
+def test_an_effort_is_rejected_if_the_model_does_not_think(effort: Json) -> None:
     with pytest.raises(InvalidOptionError, match=r"reasoning_effort.* does not think"):
         config(GEMINI_2_0, **effort)
 
 
-def test_no_effort_is_what_a_model_makes_that_does_not_think() -> None:
+def test_no_effort_is_accepted_if_the_model_does_not_think() -> None:
     assert config(GEMINI_2_0, reasoning_effort="none") == {}

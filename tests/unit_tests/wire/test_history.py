@@ -287,7 +287,7 @@ EMPTY = "(empty message)"
         ),
     ],
 )
-def test_any_history_becomes_turns_that_gemini_takes(
+def test_any_history_becomes_turns_that_gemini_accepts(
     messages: list[BaseMessage], expected: list[Json], mended: list[tuple[str, int]]
 ) -> None:
     assert contents(messages) == expected
@@ -389,7 +389,7 @@ def test_an_invalid_call_is_sent_so_that_its_error_has_a_partner() -> None:
 
 
 @pytest.mark.parametrize("call_id", [None, ""])
-def test_an_invalid_call_that_nobody_can_answer_is_left_out(call_id: str | None) -> None:
+def test_an_invalid_call_without_id_or_name_is_left_out(call_id: str | None) -> None:
     messages = [
         ASK,
         AIMessage("Hm.", invalid_tool_calls=[invalid(call_id, "search", "q=1")]),
@@ -434,9 +434,9 @@ def test_system_messages_join_the_instruction(
 # What is told
 
 
-def test_repairs_can_be_refused_and_the_message_is_named() -> None:
+def test_repairs_can_be_disabled_and_the_error_has_the_position() -> None:
     strict = ChatGemini(model=GEMINI_3, on_broken_history="raise")
-    with pytest.raises(InvalidHistoryError, match=r"Message 1 cannot be sent as it is.*'a'"):
+    with pytest.raises(InvalidHistoryError, match=r"Message 1 cannot be sent unchanged.*'a'"):
         strict.preview([ASK, calling(tool_call("a")), ASK])
     assert strict.preview([ASK, ASK]).body["contents"] == [user("Look!", "Look!")]
 
@@ -458,7 +458,7 @@ def test_a_repair_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         pytest.param(RemoveMessage(id="1"), id="a command"),
     ],
 )
-def test_a_message_of_another_kind_is_refused_by_name(message: BaseMessage) -> None:
+def test_a_message_of_an_unsupported_type_is_rejected(message: BaseMessage) -> None:
     with pytest.raises(InvalidHistoryError, match=f"Message 1 is a {type(message).__name__}"):
         contents([ASK, message])
 
@@ -494,7 +494,7 @@ def test_steps_of_googles_tools_come_back_under_the_flag_also_without_such_tools
     assert repairs(asked, GEMINI_3) == []
 
 
-def test_steps_of_googles_tools_are_told_in_words_to_a_model_that_takes_none() -> None:
+def test_parts_of_server_side_tools_are_sent_as_text_if_the_model_rejects_them() -> None:
     asked = [HumanMessage("Weather?"), GOOGLED, HumanMessage("Thanks.")]
     assert contents(asked, GEMINI_2)[1] == model(
         '{"toolCall": {"id": "t", "toolType": "GOOGLE_SEARCH"}}',

@@ -184,7 +184,7 @@ def test_media_of_every_dialect_become_parts(block: Json, part: Json) -> None:
         pytest.param("AAAAHGZ0eXBpc29t", "video/mp4", id="mp4"),
     ],
 )
-def test_a_type_that_nobody_told_is_read_from_the_bytes(data: str, mime_type: str) -> None:
+def test_a_missing_type_is_detected_from_the_bytes(data: str, mime_type: str) -> None:
     assert contents([HumanMessage([{"type": "file", "base64": data}])]) == [
         user(inline(mime_type, data))
     ]
@@ -202,7 +202,7 @@ def test_a_type_that_nobody_told_is_read_from_the_bytes(data: str, mime_type: st
         (b"\xff\xf1\x50\x80" + b"\0" * 12, "audio/aac"),
     ],
 )
-def test_files_of_one_family_are_told_apart(head: bytes, mime_type: str) -> None:
+def test_similar_file_types_are_distinguished(head: bytes, mime_type: str) -> None:
     [turn] = contents([HumanMessage([{"type": "file", "base64": head}])])
     assert turn["parts"][0]["inlineData"]["mimeType"] == mime_type
 

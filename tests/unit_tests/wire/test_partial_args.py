@@ -82,7 +82,7 @@ def test_pieces_add_up_to_the_arguments(pieces: list[Json], args: Json) -> None:
         pytest.param("x", id="no list"),
     ],
 )
-def test_what_cannot_be_written_in_order_is_refused(pieces: Any) -> None:
+def test_pieces_that_are_out_of_order_are_rejected(pieces: Any) -> None:
     with pytest.raises(UnreadableResponseError, match="Streamed arguments") as raised:
         written(pieces)
     assert len(str(raised.value)) < 400

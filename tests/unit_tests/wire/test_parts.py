@@ -279,7 +279,7 @@ def test_a_tool_that_is_really_called_with_the_prefix_keeps_it() -> None:
         pytest.param({"id": "a", "name": "search", "args": "{}"}, id="text as arguments"),
     ],
 )
-def test_what_is_no_call_is_an_invalid_one_however_it_came(function_call: Json) -> None:
+def test_a_malformed_call_is_an_invalid_tool_call_in_both_modes(function_call: Json) -> None:
     parts = [{"functionCall": function_call}]
     message = parse(reply(parts))
     assert message.tool_calls == []

@@ -205,7 +205,7 @@ def test_calls_keep_their_signatures_when_the_text_was_edited(content: Any) -> N
     assert echoed(message) == [text("Edited."), call("a", sign="QQ=="), call("b")]
 
 
-def test_a_call_that_was_taken_out_stays_out() -> None:
+def test_a_removed_call_is_not_sent() -> None:
     parts = [call("a", sign="QQ=="), text("and"), call("b")]
     message = parse(reply(parts))
     message.tool_calls = message.tool_calls[:1]
@@ -227,7 +227,7 @@ def test_a_call_that_was_taken_out_stays_out() -> None:
         pytest.param({}, id="empty"),
     ],
 )
-def test_a_log_that_does_not_fit_is_no_log(log: Any) -> None:
+def test_a_log_that_does_not_match_is_ignored(log: Any) -> None:
     message = parse(reply([text("I look."), call("a", sign="QQ==")]))
     message.additional_kwargs[LOG] = log
     assert echoed(message) == [text("I look."), call("a", sign="QQ==")]
@@ -288,7 +288,7 @@ def test_a_store_may_know_no_integers(name: str, way: str) -> None:
     assert echoed(restored) == REPLIES[name]
 
 
-def test_a_call_that_was_taken_out_of_a_v1_answer_stays_out() -> None:
+def test_a_call_that_was_removed_from_a_v1_message_is_not_sent() -> None:
     message = as_v1(parse(reply([call("a", sign="QQ=="), call("b")])))
     kept = message.model_copy(update={"tool_calls": message.tool_calls[:1]})
     assert echoed(kept) == [call("a", sign="QQ==")]

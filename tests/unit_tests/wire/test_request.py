@@ -152,7 +152,7 @@ def test_an_ordinary_request_has_nothing_empty_in_it() -> None:
 # System messages that go elsewhere
 
 
-def test_a_model_without_instructions_is_told_them_first() -> None:
+def test_a_model_without_system_instructions_gets_them_as_the_first_text() -> None:
     body = sent([SystemMessage("Be brief."), ASK, SystemMessage("B")], "gemma-3-27b-it")
     assert body == {"contents": [user("Be brief.", "B", "Look!")]}
 
@@ -191,31 +191,33 @@ def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
         pytest.param(
             GEMINI_2,
             {"tools": [search], "response_mime_type": "application/json"},
-            r"JSON output while tools are bound \(search\)",
+            r"JSON output with bound tools \(search\)",
             id="JSON beside functions on 2",
         ),
         pytest.param(
             GEMINI_2,
             {"tools": [{"google_search": {}}], "response_mime_type": "application/json"},
-            r"JSON output while tools are bound \(googleSearch\)",
+            r"JSON output with bound tools \(googleSearch\)",
             id="JSON beside built-in tools on 2",
         ),
         pytest.param(
             GEMINI_3,
             {"tools": [search], "cached_content": "cachedContents/1"},
-            "belong into the cache",
+            "must be part of the cache",
             id="tools beside a cache",
         ),
         pytest.param(
             "gemma-3-27b-it",
             {"tools": [search], "tool_calling": "native"},
-            "takes no tools of the API. Functions are called by prompt unless",
+            "does not accept tools. Functions are called by prompt unless",
             id="tools for Gemma",
         ),
-        pytest.param(GEMINI_3, {"labels": {"a": "b"}}, "Vertex AI only", id="labels"),
+        pytest.param(GEMINI_3, {"labels": {"a": "b"}}, "require Vertex AI", id="labels"),
     ],
 )
-def test_what_the_api_would_refuse_is_refused_before(model: str, options: Json, words: str) -> None:
+def test_combinations_that_the_api_rejects_are_not_sent(
+    model: str, options: Json, words: str
+) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         sent([ASK], model, **options)
 

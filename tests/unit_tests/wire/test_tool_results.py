@@ -175,7 +175,9 @@ FILES = {"text": "Files returned by search (call a):"}
         ),
     ],
 )
-def test_media_go_where_the_model_takes_them(content: Any, model: str, parts: list[Json]) -> None:
+def test_media_are_placed_where_the_model_accepts_them(
+    content: Any, model: str, parts: list[Json]
+) -> None:
     assert answered(content, model) == parts
 
 
