@@ -23,7 +23,7 @@ from langchain_gemini_tools.client.responses import (
 from langchain_gemini_tools.client.sdk import open_sdk
 from langchain_gemini_tools.client.transport import PendingRequest, map_transport_error, shorter
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ResponseError
-from langchain_gemini_tools.facts.credentials import redact, redact_json
+from langchain_gemini_tools.facts.credentials import redact, redact_json, remember
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Generator, Iterator
@@ -48,6 +48,7 @@ class GeminiClient:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
+        remember(settings)
         self._reset()
 
     def _reset(self) -> None:

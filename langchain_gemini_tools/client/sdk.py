@@ -20,7 +20,6 @@ from langchain_gemini_tools.facts.credentials import (
     KEY_VARIABLES,
     environment_keys,
     redact,
-    remember,
     secret_values,
 )
 
@@ -74,9 +73,6 @@ class ClientSettings:
     """Added to `client_args`, whose `transport`, `mounts` and `event_hooks` are for sync only."""
     timeout_seconds: float | None = None
     """For each phase of a request made through the SDK's client, unless it sets a timeout."""
-
-    def __post_init__(self) -> None:
-        remember(self)
 
     @property
     def secrets(self) -> list[str]:
