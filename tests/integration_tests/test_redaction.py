@@ -1,0 +1,181 @@
+"""Errors, logs, cassettes and traces hide the same credentials, because all use one `redact`."""
+
+from __future__ import annotations
+
+import base64
+import html
+import logging
+import pickle
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from langchain_gemini_tools import errors, trace
+from langchain_gemini_tools.facts import credentials
+from langchain_gemini_tools.facts.credentials import Pattern
+from langchain_gemini_tools.testing import cassette
+from tests.emulator import faults
+from tests.integration_tests.asking import raw
+from tests.integration_tests.taping import FILE, interactions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import MakeModel
+    from tests.emulator import Emulator
+
+pytestmark = pytest.mark.usefixtures("own_folder", "no_pauses")
+
+KEY = "k/ey+with=signs&<more>'-123"
+"""The key in use, when it matches no pattern."""
+
+CREDENTIALS = {
+    "Google API key": "AI" + "za" + "Sy0123456789abcdefghij-KLMNOPQRS_",
+    "OAuth token": "ya" + "29." + "a0AfB_byC-12",
+    "OAuth secret": "GOC" + "SPX-0123456789abcdefghijklmn",
+    "private key": "-----BEGIN "
+    "PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----",
+    "JWT": "ey" + "JhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVPmB92K27u",
+    "another vendor's key": "sk-" + "proj-0123456789abcdefghij",
+    "the key in use": KEY,
+    "percent-encoded": quote(KEY, safe=""),
+    "percent-encoded for forms": quote_plus(KEY),
+    "base64": base64.b64encode(KEY.encode()).decode(),
+    "inside base64": base64.b64encode(f"x:{KEY}".encode()).decode(),
+    "base64url": base64.urlsafe_b64encode(KEY.encode()).decode(),
+    "HTML-escaped": html.escape(KEY),
+    "hex": KEY.encode().hex(),
+}
+
+
+class Places:
+    """Where a server's words may end up."""
+
+    def __init__(
+        self, emulator: Emulator, make_model: MakeModel, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        self.emulator = emulator
+        self.caplog = caplog
+        self.model = make_model(max_retries=1, additional_headers={"X-Gateway-Key": KEY})
+
+    def in_an_error(self, words: str) -> str:
+        """Everything that an error shows."""
+        details = [{"@type": "x", "metadata": {words: words}}]
+        self.emulator.reply(fault=faults.http_error(400, words, details=details))
+        with pytest.raises(errors.GeminiAPIError) as caught:
+            self.model.invoke("Hello")
+        error = caught.value
+        shown = (error.args, error.details, error.response, str(pickle.loads(pickle.dumps(error))))
+        return f"{error} {error!r} {shown} {error.response.text}"
+
+    def in_a_log(self, words: str) -> str:
+        """All records of a request that is retried."""
+        self.caplog.set_level(logging.DEBUG)
+        self.emulator.reply(fault=faults.http_error(503, words))
+        self.emulator.reply("Hi")
+        self.model.invoke("Hello")
+        records = [r for r in self.caplog.records if r.name.startswith("langchain_gemini_tools")]
+        assert records
+        return "\n".join(f"{record.getMessage()} {record.args}" for record in records)
+
+    def in_a_cassette(self, words: str) -> str:
+        """The file of a recording in which both sides say it."""
+        self.emulator.reply(words)
+        with cassette("weather", record_mode="all"):
+            self.model.invoke(words)
+        text = FILE.read_text()
+        return text + re.sub(r"\s+", " ", text)
+
+    def in_a_trace(self, words: str) -> str:
+        """A run in plain text and mermaid."""
+        shown = _trace(words)
+        return f"{shown} {shown!r} {shown.to_mermaid()}"
+
+    def in_a_page(self, words: str) -> str:
+        """A run in HTML, as it is written and as it is read."""
+        page: str = _trace(words).to_html()
+        return page + html.unescape(page)
+
+
+def _trace(words: str) -> Any:
+    call = {"name": "f", "args": {"x": words, "n": [words]}, "id": "1"}
+    return trace(
+        [
+            HumanMessage(words),
+            AIMessage([{"type": "text", "text": words}], tool_calls=[call]),
+            ToolMessage(words, tool_call_id="1", status="error"),
+            AIMessage(words),
+        ],
+        unfold=True,
+    )
+
+
+PLACES: dict[str, Callable[[Places, str], str]] = {
+    "error": Places.in_an_error,
+    "log": Places.in_a_log,
+    "cassette": Places.in_a_cassette,
+    "trace": Places.in_a_trace,
+    "page": Places.in_a_page,
+}
+
+
+@pytest.fixture
+def places(emulator: Emulator, make_model: MakeModel, caplog: pytest.LogCaptureFixture) -> Places:
+    return Places(emulator, make_model, caplog)
+
+
+@pytest.mark.parametrize("credential", CREDENTIALS.values(), ids=CREDENTIALS)
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_credential_is_redacted_everywhere(
+    places: Places, place: Callable[[Places, str], str], credential: str
+) -> None:
+    shown = place(places, f"It is {credential} .")
+    assert "redacted" in shown
+    assert [piece for piece in _pieces(credential) if piece in shown] == []
+
+
+def _pieces(credential: str) -> set[str]:
+    """All that a reader could recognize; of base64, the letters at both ends may be left."""
+    return {credential[start : start + 8] for start in range(len(credential) - 7)}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_ordinary_text_is_shown_everywhere(
+    places: Places, place: Callable[[Places, str], str]
+) -> None:
+    words = "a sketch of task-sk-0123456789-abcdefghijkl"
+    assert words in place(places, words)
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_new_pattern_is_one_row_of_one_module(
+    places: Places, place: Callable[[Places, str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = "acme-live:0123456789abcdef"
+    row = Pattern("an Acme key", "acme-live:", r"[0-9a-f]{16}")
+    monkeypatch.setattr(credentials, "PATTERNS", (*credentials.PATTERNS, row))
+    shown = place(places, f"It is {unknown} .")
+    assert "redacted" in shown
+    assert [piece for piece in _pieces(unknown) if piece in shown] == []
+
+
+def test_a_key_of_the_environment_is_redacted_in_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "my-own-key-0815")
+    shown = str(trace([HumanMessage("It is my-own-key-0815 .")]))
+    assert "It is [redacted] ." in shown
+
+
+def test_a_thought_signature_is_saved_as_it_is(places: Places) -> None:
+    signature = base64.b64encode(bytes(range(256)) * 8).decode()
+    key = CREDENTIALS["Google API key"].replace("-", "+").replace("_", "/")
+    glued = signature[:100] + key + signature[100:]
+    part = {"text": "Hi", "thoughtSignature": glued}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+    places.emulator.reply(fault=raw(200, {"candidates": [candidate]}))
+    with cassette("weather", record_mode="all"):
+        places.model.invoke("Hello")
+    (found,) = interactions()
+    assert found["response"]["body"]["json"]["candidates"] == [candidate]
