@@ -79,28 +79,28 @@ class RunClock(BaseCallbackHandler):
         with self._lock:
             return list(self._tool_calls.get(tool_call_id or "", ()))
 
-    def on_chat_model_start(self, *_: Any, run_id: UUID, **__: Any) -> None:
+    def on_chat_model_start(self, *_: object, run_id: UUID, **__: object) -> None:
         """Start a model call."""
         self._start(run_id, None)
 
-    def on_llm_start(self, *_: Any, run_id: UUID, **__: Any) -> None:
+    def on_llm_start(self, *_: object, run_id: UUID, **__: object) -> None:
         """Start a model call."""
         self._start(run_id, None)
 
-    def on_llm_new_token(self, *_: Any, run_id: UUID, **__: Any) -> None:
+    def on_llm_new_token(self, *_: object, run_id: UUID, **__: object) -> None:
         """Register the first token of a streamed response."""
         with self._lock:
             span = self._running.get(run_id, (None, None))[0]
             if span and span.first_token is None:
                 span.first_token = self._now()
 
-    def on_retry(self, *_: Any, run_id: UUID, **__: Any) -> None:
+    def on_retry(self, *_: object, run_id: UUID, **__: object) -> None:
         """Count a retry of a model call or tool call."""
         with self._lock:
             if span := self._running.get(run_id, (None, None))[0]:
                 span.retries += 1
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: object) -> None:
         """End a model call, whose messages now have ids."""
         span, _id = self._end(run_id)
         messages = [getattr(made, "message", None) for row in response.generations for made in row]
@@ -109,20 +109,20 @@ class RunClock(BaseCallbackHandler):
             if span and message_id:
                 self._keep(self._messages, message_id, span)
 
-    def on_llm_error(self, *_: Any, run_id: UUID, **__: Any) -> None:
+    def on_llm_error(self, *_: object, run_id: UUID, **__: object) -> None:
         """Drop a model call that produced no message."""
         self._end(run_id)
 
-    def on_tool_start(self, *_: Any, run_id: UUID, **more: Any) -> None:
+    def on_tool_start(self, *_: object, run_id: UUID, **more: Any) -> None:
         """Start a tool call."""
         self._start(run_id, more.get("tool_call_id"))
 
-    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: object) -> None:
         """End a tool call."""
         answered = output.tool_call_id if isinstance(output, ToolMessage) else None
         self._end_tool(run_id, answered)
 
-    def on_tool_error(self, *_: Any, run_id: UUID, **more: Any) -> None:
+    def on_tool_error(self, *_: object, run_id: UUID, **more: Any) -> None:
         """End a tool call that failed."""
         self._end_tool(run_id, more.get("tool_call_id"))
 

@@ -103,7 +103,7 @@ class BatchProgress(BaseCallbackHandler):
 
     # Starts of runs
 
-    def on_chat_model_start(self, *_: Any, **run: Any) -> None:
+    def on_chat_model_start(self, *_: object, **run: Any) -> None:
         """Register the start of a run."""
         self._begin(**run)
 
@@ -111,7 +111,7 @@ class BatchProgress(BaseCallbackHandler):
 
     # Ends of runs
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: object) -> None:
         """Add the tokens of a response, and count it if it is a run that we were given to."""
         messages = [getattr(made, "message", None) for row in response.generations for made in row]
         usages = [usage for message in messages if (usage := _usage_of(message))]
@@ -123,21 +123,21 @@ class BatchProgress(BaseCallbackHandler):
             )
             self._end(run_id)
 
-    def on_chain_end(self, *_: Any, run_id: UUID, **__: Any) -> None:
+    def on_chain_end(self, *_: object, run_id: UUID, **__: object) -> None:
         """Count a run that succeeded."""
         with self._lock:
             self._end(run_id)
 
     on_tool_end = on_retriever_end = on_chain_end
 
-    def on_llm_error(self, *_: Any, run_id: UUID, **__: Any) -> None:
+    def on_llm_error(self, *_: object, run_id: UUID, **__: object) -> None:
         """Count a run that failed."""
         with self._lock:
             self._end(run_id, failed=1)
 
     on_chain_error = on_tool_error = on_retriever_error = on_llm_error
 
-    def _begin(self, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any) -> None:
+    def _begin(self, *, run_id: UUID, parent_run_id: UUID | None = None, **_: object) -> None:
         """Register a run; it counts if we do not know its parent."""
         with self._lock:
             self._open[run_id] = parent_run_id not in self._open

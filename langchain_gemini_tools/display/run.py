@@ -52,7 +52,7 @@ class TracedToolCall:
     """A tool call and its results."""
 
     name: str
-    args: Any
+    args: object
     id: str | None
     results: list[TracedToolResult] = field(default_factory=list)
     invalid: str | None = None
@@ -126,7 +126,7 @@ class TracedRun:
         return sum_costs(turn.cost for turn in self.turns)
 
 
-def read_run(source: Any, clock: RunClock | None = None) -> TracedRun:
+def read_run(source: object, clock: RunClock | None = None) -> TracedRun:
     """Read a run from the output of a model, an agent or a loop.
 
     Raises:
@@ -188,7 +188,7 @@ def _find_messages(source: Any, run: TracedRun) -> list[BaseMessage]:
     return convert_to_messages(list(messages))
 
 
-def _without_metadata(item: Any) -> Any:
+def _without_metadata(item: object) -> Any:
     """Return the message of an item of `stream_mode="messages"`, with or without subgraphs."""
     match item:
         case (BaseMessage() as message, dict()) | (tuple(), (BaseMessage() as message, dict())):
@@ -339,7 +339,7 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
             yield _read_unknown(block)
 
 
-def _read_unknown(value: Any) -> TracedBlock:
+def _read_unknown(value: object) -> TracedBlock:
     match value:
         case {"type": "gemini_part", "part": dict(part)}:
             return _read_part(part)
@@ -349,7 +349,7 @@ def _read_unknown(value: Any) -> TracedBlock:
     return TracedBlock("block", render_value(value))
 
 
-def _read_part(part: Mapping[str, Any]) -> TracedBlock:
+def _read_part(part: Mapping[str, object]) -> TracedBlock:
     """Read a part of Gemini's without a LangChain block, mostly of tools that the API runs."""
     match part:
         case {"toolCall": {"toolType": str(name), **call}} | {
@@ -370,7 +370,7 @@ def _text(kind: str, text: str) -> Iterator[TracedBlock]:
         yield TracedBlock(kind, text.strip("\n"))
 
 
-def _describe_server_args(args: Any) -> str:
+def _describe_server_args(args: object) -> str:
     match args:
         case {"code": str(code)}:
             return code.strip("\n")
@@ -379,7 +379,7 @@ def _describe_server_args(args: Any) -> str:
     return render_value(args)
 
 
-def _describe_media(block: Mapping[str, Any]) -> str:
+def _describe_media(block: Mapping[str, object]) -> str:
     """Return type and size, or the address; never the data."""
     kind = str(block.get("mime_type") or block.get("type"))
     match block:
@@ -417,10 +417,10 @@ def _citations(message: BaseMessage) -> Iterator[str]:
             yield place
 
 
-def _listed(value: Any, key: str) -> list[Any]:
+def _listed(value: object, key: str) -> list[Any]:
     items = value.get(key) if isinstance(value, dict) else None
     return items if isinstance(items, list) else []
 
 
-def _field(value: Any, key: str) -> str:
+def _field(value: object, key: str) -> str:
     return str(value.get(key) or "") if isinstance(value, dict) else ""

@@ -41,16 +41,16 @@ def clean(text: str, max_chars: int) -> str:
     return f"{shown}… ({rest:,} more characters)" if rest > 0 else shown
 
 
-def render_value(value: Any) -> str:
+def render_value(value: object) -> str:
     """Return any value as JSON text; cycles, depth and the number of items are bounded."""
     return json.dumps(_Pruner().prune(value), ensure_ascii=False)
 
 
-def render_arguments(args: Any, separator: str = ", ") -> str:
+def render_arguments(args: object, separator: str = ", ") -> str:
     """Return arguments as they would be written in a Python call."""
     if not isinstance(args, Mapping):
         return args if isinstance(args, str) else render_value(args)
-    pruned = _Pruner().prune(args)
+    pruned = cast("dict[str, object]", _Pruner().prune(args))
     return separator.join(
         f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in pruned.items()
     )
@@ -87,7 +87,7 @@ class _Pruner:
     _items: int = 0
     _open: set[int] = field(default_factory=set)
 
-    def prune(self, value: Any, depth: int = 0) -> Any:
+    def prune(self, value: object, depth: int = 0) -> object:
         self._items += 1
         match value:
             case int() if value.bit_length() > _MAX_BITS:
@@ -109,7 +109,7 @@ class _Pruner:
         finally:
             self._open.discard(id(value))
 
-    def _prune_container(self, value: Any, depth: int) -> Any:
+    def _prune_container(self, value: object, depth: int) -> object:
         if isinstance(value, Mapping):
             return self._prune_mapping(value, depth)
         if isinstance(value, Sequence | AbstractSet):
@@ -117,8 +117,8 @@ class _Pruner:
         fields = _fields(value)
         return _name(value) if fields is None else self._prune_mapping(fields, depth)
 
-    def _prune_mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        pruned: dict[str, Any] = {}
+    def _prune_mapping(self, value: Mapping[Any, object], depth: int) -> dict[str, object]:
+        pruned: dict[str, object] = {}
         for key, item in value.items():
             if self._items > _MAX_ITEMS:
                 pruned["…"] = f"{len(value) - len(pruned)} more"
@@ -126,8 +126,10 @@ class _Pruner:
             pruned[str(key)[:200]] = self.prune(item, depth)
         return pruned
 
-    def _prune_items(self, value: Sequence[Any] | AbstractSet[Any], depth: int) -> list[Any]:
-        pruned: list[Any] = []
+    def _prune_items(
+        self, value: Sequence[object] | AbstractSet[object], depth: int
+    ) -> list[object]:
+        pruned: list[object] = []
         for item in value:
             if self._items > _MAX_ITEMS:
                 pruned.append(f"… {len(value) - len(pruned)} more")
@@ -136,7 +138,7 @@ class _Pruner:
         return pruned
 
 
-def _fields(value: Any) -> Mapping[str, Any] | None:
+def _fields(value: object) -> Mapping[str, object] | None:
     """Return the fields of a Pydantic model or a dataclass; the repr of others is not called."""
     names = getattr(type(value), "model_fields", None) or getattr(
         type(value), "__dataclass_fields__", None
@@ -144,7 +146,7 @@ def _fields(value: Any) -> Mapping[str, Any] | None:
     return {name: getattr(value, name, None) for name in names} if names else None
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     if isinstance(value, BaseException):
         return render_error(value)
     known = type(value).__module__ in {"datetime", "decimal", "uuid", "enum", "pathlib"}

@@ -124,5 +124,5 @@ class Trace:
     def _repr_html_(self) -> str:
         return render_fragment(self._root, unfold=self._unfold)
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return {"text/plain": str(self), "text/html": self._repr_html_()}

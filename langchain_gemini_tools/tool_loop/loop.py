@@ -145,7 +145,7 @@ class ToolLoop(Runnable[LoopInput, Any]):
         backoff: Callable[[int], float] = exponential_backoff,
         max_output_chars: int | None = 100_000,
         cache: bool | Collection[str] = False,
-        inject: Mapping[str, Any] | None = None,
+        inject: Mapping[str, object] | None = None,
         hold_back: int | None = 300,
     ) -> None:
         self.model = model

@@ -85,7 +85,7 @@ class Toolbox:
         return ", ".join(map(repr, self.tools)) or "none"
 
 
-def collect_tools(tools: Sequence[LoopTool], injected: Mapping[str, Any]) -> Toolbox:
+def collect_tools(tools: Sequence[LoopTool], injected: Mapping[str, object]) -> Toolbox:
     """Collect the tools by name.
 
     Raises:
@@ -148,7 +148,7 @@ class Settings:
     backoff: Callable[[int], float]
     max_output_chars: int | None
     cache: bool | Collection[str]
-    inject: Mapping[str, Any] = field(repr=False)  # may contain secrets
+    inject: Mapping[str, object] = field(repr=False)  # may contain secrets
     hold_back: int | None
 
     def __post_init__(self) -> None:
@@ -285,7 +285,7 @@ def _reject_declaration(given: dict[str, Any]) -> None:
         )
 
 
-def _hidden_arguments(tool: BaseTool, injected: Mapping[str, Any]) -> frozenset[str]:
+def _hidden_arguments(tool: BaseTool, injected: Mapping[str, object]) -> frozenset[str]:
     """Return the arguments that the model does not see, after checking that each has a value."""
     if isinstance(tool.args_schema, dict):
         return frozenset()

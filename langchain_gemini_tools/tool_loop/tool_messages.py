@@ -41,7 +41,7 @@ _QUOTED_INPUT = re.compile(r"input_value=.*(?=, input_type=)")
 
 
 def render_result(
-    output: Any, call: ToolCall, limit: int | None, injected: Mapping[str, Any]
+    output: object, call: ToolCall, limit: int | None, injected: Mapping[str, object]
 ) -> ToolMessage:
     """Render the output of a tool as the message for its call; redact it if it is an error.
 
@@ -79,7 +79,7 @@ def render_error(call: ToolCall, text: str, limit: int | None = None) -> ToolMes
 
 
 def render_failure(
-    error: BaseException, tool: BaseTool, hidden: Collection[str], injected: Mapping[str, Any]
+    error: BaseException, tool: BaseTool, hidden: Collection[str], injected: Mapping[str, object]
 ) -> str:
     """Describe the failure of a tool without the injected values.
 
@@ -140,7 +140,7 @@ def render_rejection(reason: str | None) -> str:
     return f"This call was rejected: {reason}" if reason else "This call was rejected."
 
 
-def _describe(error: BaseException, injected: Mapping[str, Any]) -> str:
+def _describe(error: BaseException, injected: Mapping[str, object]) -> str:
     """Return type and message of an error; of a group, those of its members."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_describe(one, injected) for one in error.exceptions)
@@ -155,14 +155,14 @@ def _text_of(error: BaseException) -> str:
         return ""
 
 
-def _render_problem(found: Any, hidden: Collection[str], injected: Mapping[str, Any]) -> str:
+def _render_problem(found: Any, hidden: Collection[str], injected: Mapping[str, object]) -> str:
     path = ".".join(map(str, found["loc"])) or "arguments"
     is_missing = found["type"] in ("missing", "value_error.missing")
     given = "" if is_missing else _render_given(found, hidden, injected)
     return _redact(f"{path}: {found['msg']}", injected) + given
 
 
-def _render_given(found: Any, hidden: Collection[str], injected: Mapping[str, Any]) -> str:
+def _render_given(found: Any, hidden: Collection[str], injected: Mapping[str, object]) -> str:
     if "input" not in found:
         return ""
     value = found["input"]
@@ -194,7 +194,7 @@ def _truncate(message: ToolMessage, limit: int | None) -> ToolMessage:
     return message.model_copy(update={"content": [*blocks, {"type": "text", "text": notice}]})
 
 
-def _redact(text: str, injected: Mapping[str, Any]) -> str:
+def _redact(text: str, injected: Mapping[str, object]) -> str:
     """Remove injected values, in any form in which errors quote them."""
     if not injected:
         return text
@@ -208,7 +208,7 @@ def _redact(text: str, injected: Mapping[str, Any]) -> str:
     return text
 
 
-def _redact_message(message: ToolMessage, injected: Mapping[str, Any]) -> ToolMessage:
+def _redact_message(message: ToolMessage, injected: Mapping[str, object]) -> ToolMessage:
     if isinstance(message.content, str):
         content: Any = _redact(message.content, injected)
     else:
@@ -216,17 +216,17 @@ def _redact_message(message: ToolMessage, injected: Mapping[str, Any]) -> ToolMe
     return message.model_copy(update={"content": content})
 
 
-def _redact_block(block: Any, injected: Mapping[str, Any]) -> Any:
+def _redact_block(block: str | dict[str, object], injected: Mapping[str, object]) -> object:
     if isinstance(block, str):
         return _redact(block, injected)
     text = block.get("text")
     return {**block, "text": _redact(text, injected)} if isinstance(text, str) else block
 
 
-def _texts(values: Iterable[Any]) -> set[str]:
+def _texts(values: Iterable[object]) -> set[str]:
     """Return every string in the values, and numbers and UUIDs as strings."""
     waiting, found = deque(values), set[str]()
-    seen: dict[int, Any] = {}  # keeps the values alive, so that no id is reused
+    seen: dict[int, object] = {}  # keeps the values alive, so that no id is reused
     while waiting and len(seen) < _MAX_VALUES:
         value = waiting.popleft()
         if id(value) in seen:
@@ -244,7 +244,7 @@ def _texts(values: Iterable[Any]) -> set[str]:
     return found
 
 
-def _members(value: Any) -> Iterable[Any]:
+def _members(value: object) -> Iterable[object]:
     """Return the values inside a container, a model or a dataclass."""
     match value:
         case SecretStr() | SecretBytes():
