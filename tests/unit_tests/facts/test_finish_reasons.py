@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
 import langchain_gemini_tools
+from langchain_gemini_tools import ToolLoop, trace
 from langchain_gemini_tools.errors import BlockedError, MalformedToolCallError
 from langchain_gemini_tools.facts import finish_reasons
 from langchain_gemini_tools.facts.finish_reasons import (
@@ -129,3 +131,14 @@ def test_a_new_row_is_all_that_the_parser_needs(monkeypatch: pytest.MonkeyPatch)
     add(FinishReason("SOLAR_FLARE", "bad_call", "The sun hit the call.", is_unusable=True))
     with pytest.raises(MalformedToolCallError, match="SOLAR_FLARE"):
         parse(reply([text("Hello")], finishReason="SOLAR_FLARE"))
+
+
+def test_a_new_row_is_all_that_the_loop_and_the_trace_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = FinishReason("SOLAR_FLARE", "truncated", "The sun cut the response.")
+    monkeypatch.setattr(finish_reasons, "FINISH_REASONS", {**FINISH_REASONS, row.name: row})
+    answer = message(model_provider="google_genai", finish_reason="SOLAR_FLARE")
+    result = ToolLoop(GenericFakeChatModel(messages=iter([answer]))).invoke("Hi")
+    assert result.stop_reason == "truncated"
+    assert "SOLAR_FLARE: The sun cut the response." in str(trace(result))
