@@ -11,10 +11,9 @@ from langchain_gemini_tools._version import __version__
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.display import BatchProgress, RunClock, trace
-    from langchain_gemini_tools.mcp_results import mcp_interceptor
     from langchain_gemini_tools.media_fetch import FetchLimits
     from langchain_gemini_tools.prompted.prompt import TOOL_PROMPT
-    from langchain_gemini_tools.remote_tools import tools_from_specs
+    from langchain_gemini_tools.remote_tools import mcp_interceptor, tools_from_specs
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
     from langchain_gemini_tools.tool_report import ToolReport, check_tools
 
@@ -42,7 +41,7 @@ _ROOMS = {
     "FetchLimits": "media_fetch",
     "ToolReport": "tool_report",
     "check_tools": "tool_report",
-    "mcp_interceptor": "mcp_results",
+    "mcp_interceptor": "remote_tools",
     "tools_from_specs": "remote_tools",
     "ToolLoopResult": "tool_loop",
     "ToolLoop": "tool_loop",

@@ -47,7 +47,6 @@ from langchain_gemini_tools.wire.request import (
     render_request,
 )
 from langchain_gemini_tools.wire.tools.choice import render_validated
-from langchain_gemini_tools.wire.tools.findings import find_problems
 from langchain_gemini_tools.wire.tools.tool import plain_tools
 
 if TYPE_CHECKING:
@@ -398,12 +397,14 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         return self.bind(**kwargs, **{k: v for k, v in options.items() if v not in (None, ())})
 
     def _report_findings(self, invocation: Invocation) -> None:
+        from langchain_gemini_tools.wire.tools.lint import find_problems
+
         findings = find_problems(
             invocation.tools,
             invocation.capabilities.prompted()
             if invocation.is_prompted
             else invocation.capabilities,
-            by_prompt=invocation.is_prompted,
+            is_prompted=invocation.is_prompted,
             form=invocation.schema_form,
         )
         for finding in findings:

@@ -23,7 +23,6 @@ from langchain_gemini_tools.fields import (
 from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, OwnLevel, unpack_config
 from langchain_gemini_tools.wire.invocation import FetchLimits, Invocation
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 if TYPE_CHECKING:
@@ -177,15 +176,17 @@ def _resolve_tools(
     given: Mapping[str, Any], capabilities: Capabilities
 ) -> tuple[tuple[Tool, ...], ToolChoice]:
     tools = bind_tools(given.get("tools") or ())
-    _check_tools_once(tools, capabilities)
+    if tools:
+        from langchain_gemini_tools.wire.tools.lint import reject_unusable_tools
+
+        reject_unusable_tools(tools, capabilities)
     choice, config = given.get("tool_choice"), given.get("tool_config")
     if config is None and isinstance(choice, str | bool | None):
         return tools, _choose_once(choice, tools, capabilities)
     return tools, resolve_tool_choice(choice, tools, capabilities, config)
 
 
-# An agent sends the same tools at every step: they are checked and chosen when they are bound.
-_check_tools_once = lru_cache(maxsize=128)(refuse_unusable_tools)
+# An agent sends the same tools at every step: their choice is resolved when they are bound.
 _choose_once = lru_cache(maxsize=128)(resolve_tool_choice)
 
 

@@ -1,14 +1,16 @@
-"""`tools_from_specs`: tools that are registered elsewhere, as LangChain tools.
+"""Tools that run elsewhere: in another process, another language, on another machine.
 
-The registry may be another process, another language, another machine. It gives specifications, in
-whatever dialect `bind_tools` reads, and one function calls any of its tools by name.
+`tools_from_specs` makes LangChain tools of specifications, in any dialect that `bind_tools` reads.
+`mcp_interceptor` repairs what LangChain's adapters for MCP do with the results of MCP tools.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool, ToolException
@@ -18,17 +20,23 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools
 
-Call = Callable[[str, dict[str, Any]], Any]
-"""Runs a tool by its name: a function, or one that gives something to await."""
+if TYPE_CHECKING:
+    from langchain_mcp_adapters.interceptors import MCPToolCallRequest, MCPToolCallResult
+    from mcp.types import CallToolResult, ContentBlock
+
+__all__ = ["ErrorHandling", "RemoteTool", "RunTool", "mcp_interceptor", "tools_from_specs"]
+
+RunTool = Callable[[str, dict[str, Any]], Any]
+"""Runs the tool with a name: a function, or one that returns an awaitable."""
 
 ErrorHandling = bool | str | Callable[[ToolException], str]
 """LangChain's `handle_tool_error`."""
 
 
 def tools_from_specs(
-    specs: Iterable[Any], call: Call, *, handle_tool_error: ErrorHandling = True
+    specs: Iterable[object], call: RunTool, *, handle_tool_error: ErrorHandling = True
 ) -> list[BaseTool]:
-    """LangChain tools for specifications, all run by one function.
+    """Make LangChain tools of specifications; one function runs all of them.
 
     ```python
     tools = tools_from_specs(registry.list(), lambda name, args: registry.call(name, args))
@@ -36,29 +44,29 @@ def tools_from_specs(
     ```
 
     Args:
-        specs: Specifications in any dialect that `bind_tools` reads: OpenAI's, Anthropic's, MCP's,
-            Gemini's and others, as dicts or as objects of the Gemini or MCP SDK. MCP's annotations
-            (`readOnlyHint` and so on) become the tool's `metadata`.
-        call: Runs a tool: `call(name, args)`. It may be sync or async. A sync one runs in a thread
-            when an agent is async; an async one needs an async agent. Arguments are passed on as
-            the model gave them: checking them is the registry's business.
-        handle_tool_error: What becomes of a `ToolException` that `call` raises, as on every
-            LangChain tool: by default the model reads its words as an error. Any other exception
-            is left to whatever executes the tool.
+        specs: Specifications in any dialect that `bind_tools` reads: those of OpenAI, Anthropic,
+            MCP, Gemini and others, as dicts or as objects of the Gemini or MCP SDK. MCP's
+            annotations (`readOnlyHint` and so on) become the `metadata` of the tool.
+        call: Runs a tool: `call(name, args)`. It may be sync or async. A sync function runs in a
+            thread when the agent is async; an async function needs an async agent. Arguments are
+            passed on as the model wrote them; the registry validates them.
+        handle_tool_error: What to do with a `ToolException` that `call` raises, as on every
+            LangChain tool. By default the model reads its message as an error. All other
+            exceptions are left to the code that executes the tool.
 
     Raises:
-        InvalidToolError: A specification that cannot be read, or two with one name.
+        InvalidToolError: A specification cannot be read, or two have the same name.
     """
     if not callable(call):
-        raise TypeError(f"call has to be a function of a name and arguments, and is {call!r:.80}.")
+        raise TypeError(f"call must be a function of a name and arguments, not {call!r:.80}.")
     if isinstance(specs, (str, Mapping)):
-        raise TypeError("specs has to be a list of specifications; put a single one into a list.")
+        raise TypeError("specs must be a list of specifications; put a single one into a list.")
     tools: dict[str, BaseTool] = {}
     for position, spec in enumerate(specs):
         for function in _read_functions(spec, position):
             if function.name in tools:
                 raise InvalidToolError(
-                    f"Two specifications have the name {function.name!r}; rename one."
+                    f"Two specifications have the name {function.name!r}; rename one of them."
                 )
             tools[function.name] = RemoteTool(
                 **_fields(function),
@@ -70,30 +78,30 @@ def tools_from_specs(
 
 
 class RemoteTool(BaseTool):
-    """A tool that one function runs by name, wherever it lives.
+    """A tool that `tools_from_specs` made; a function runs it, given its name.
 
-    Not a `StructuredTool`: that one keeps `config` and `run_manager` for itself, and an argument
-    with such a name would never arrive.
+    It is not a `StructuredTool`, which reserves `config` and `run_manager`: an argument with such a
+    name would never arrive.
     """
 
-    call: Call = Field(exclude=True, repr=False)
-    _gave_awaitable: bool = PrivateAttr(default=False)
+    call: RunTool = Field(exclude=True, repr=False)
+    _returned_awaitable: bool = PrivateAttr(default=False)
 
     @property
     def is_async(self) -> bool:
-        """Whether the call is async, as far as is known: a lambda shows it when it is called."""
-        return self._gave_awaitable or _is_async(self.call)
+        """Whether the call is async, as far as is known: a lambda only shows it when called."""
+        return self._returned_awaitable or _is_async(self.call)
 
     def _run(self, /, **arguments: Any) -> Any:
         result = self.call(self.name, arguments)
         if not inspect.isawaitable(result):
             return result
-        self._gave_awaitable = True
+        self._returned_awaitable = True
         if inspect.iscoroutine(result):
             result.close()  # nothing has run yet
         raise NotImplementedError(
-            f"Tool {self.name!r} is called by an async function, so it has no sync way: use "
-            "ainvoke or astream, or give `tools_from_specs` a sync function."
+            f"Tool {self.name!r} is run by an async function and cannot be called synchronously. "
+            "Use ainvoke or astream, or give `tools_from_specs` a sync function."
         )
 
     async def _arun(self, /, **arguments: Any) -> Any:
@@ -103,19 +111,19 @@ class RemoteTool(BaseTool):
         return await result if inspect.isawaitable(result) else result
 
 
-def _is_async(call: Call) -> bool:
+def _is_async(call: RunTool) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-        getattr(call, "__call__", None)  # noqa: B004 - an object may have an async one
+        getattr(call, "__call__", None)  # noqa: B004 - the object's own may be async
     )
 
 
-def _read_functions(spec: Any, position: int) -> tuple[Tool, ...]:
-    """The functions that one entry specifies, their schemas as they will be sent."""
+def _read_functions(spec: object, position: int) -> Sequence[Tool]:
+    """Return the functions of one specification, with the schemas that will be sent."""
     is_spec = isinstance(spec, Mapping) or hasattr(spec, "model_dump")
     if not is_spec or isinstance(spec, (BaseTool, type)):
         raise InvalidToolError(
-            f"specs[{position}] is no specification but {spec!r:.80}. Give a dict, or bind what "
-            "runs by itself as it is."
+            f"specs[{position}] is not a specification: {spec!r:.80}. Give a dict. Functions and "
+            "LangChain tools do not need this function; bind them directly."
         )
     try:
         bound = bind_tools([spec])
@@ -124,14 +132,14 @@ def _read_functions(spec: Any, position: int) -> tuple[Tool, ...]:
     for tool in bound:
         if not tool.is_function:
             raise InvalidToolError(
-                f"specs[{position}]: {snake(tool.name)} runs on Google's side. Bind it "
-                "beside these tools."
+                f"specs[{position}]: {snake(tool.name)} is run by Google. Bind it together with "
+                "these tools."
             )
     return bound
 
 
 def _fields(tool: Tool) -> dict[str, Any]:
-    """The fields of the LangChain tool for a bound function."""
+    """Return the fields of the LangChain tool for a bound function."""
     function = tool.to_dict()["function"]
     response = function.get("response_schema")
     return {
@@ -142,10 +150,127 @@ def _fields(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _read_annotations(spec: Any) -> dict[str, Any] | None:
-    """MCP's hints about a tool, as LangChain's adapters for MCP keep them."""
+def _read_annotations(spec: object) -> dict[str, Any] | None:
+    """Return MCP's hints about a tool in the form that LangChain's adapters for MCP use."""
     field = "annotations"
     hints: Any = spec.get(field) if isinstance(spec, Mapping) else getattr(spec, field, None)
     if hasattr(hints, "model_dump"):
         hints = hints.model_dump(by_alias=True, exclude_none=True)
     return dict(hints) if isinstance(hints, Mapping) and hints else None
+
+
+# Results of MCP tools
+
+
+async def mcp_interceptor(
+    request: MCPToolCallRequest,
+    handler: Callable[[MCPToolCallRequest], Awaitable[MCPToolCallResult]],
+) -> MCPToolCallResult:
+    """Call a tool of an MCP server so that the model gets the whole outcome.
+
+    `langchain-mcp-adapters` alone ends the run when a server dies, splits a list into separate
+    texts, and rejects audio. With this interceptor a server that cannot be reached, dies, is too
+    slow or breaks its own schema gives an error result that says so; structured content reaches the
+    model as one JSON value, and audio as a file. If there are other interceptors, put this one
+    last. MCP tools are async: use `ainvoke` or `astream`, and use the tools of a live session on
+    its event loop.
+
+    ```python
+    client = MultiServerMCPClient(connections, tool_interceptors=[mcp_interceptor])
+    ```
+    """
+    from mcp.types import CallToolResult, TextContent
+
+    try:
+        result = await handler(request)
+    except Exception as error:
+        reasons = _server_failures(error)
+        if not reasons:
+            raise
+        message = (
+            f"The MCP server {request.server_name!r} failed during {request.name!r}: "
+            f"{'; '.join(reasons)}. Whether the call had an effect is not known."
+        )
+        return CallToolResult(content=[TextContent(type="text", text=message)], isError=True)
+    if not isinstance(result, CallToolResult):
+        return result  # another interceptor returned a LangChain message
+    content = [_audio_as_file(block) for block in result.content]
+    with suppress(ValueError, RecursionError):  # too deep to be compared or written
+        content = _with_structure(content, result)
+    return result.model_copy(update={"content": content})
+
+
+def _server_failures(error: Exception) -> list[str]:
+    """Describe what went wrong with the server; empty if the error has another cause."""
+    import anyio
+    import httpx
+    from mcp import McpError
+
+    types = (
+        McpError,
+        OSError,
+        httpx.HTTPError,
+        anyio.ClosedResourceError,
+        anyio.BrokenResourceError,
+        RuntimeError,  # the result does not match the server's own schema
+    )
+    mistakes = (NotImplementedError, RecursionError)  # which are RuntimeErrors too
+    failures, others = ExceptionGroup("", [error]).split(
+        lambda found: isinstance(found, types) and not isinstance(found, mistakes)
+    )
+    return [] if others or not failures else [_describe(leaf) for leaf in _leaves(failures)]
+
+
+def _leaves(group: BaseExceptionGroup[Any]) -> list[BaseException]:
+    leaves: list[BaseException] = []
+    for error in group.exceptions:
+        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return leaves
+
+
+def _describe(error: BaseException) -> str:
+    """Describe an error without its URL or command, which may contain secrets."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is not None:
+        return f"HTTP status {status}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).strip().rstrip(".") or "the connection is closed"
+
+
+def _audio_as_file(block: ContentBlock) -> ContentBlock:
+    """Return audio as a file of its type, because the adapters reject audio blocks."""
+    from mcp.types import AudioContent, BlobResourceContents, EmbeddedResource
+    from pydantic import AnyUrl
+
+    if not isinstance(block, AudioContent):
+        return block
+    blob = BlobResourceContents(uri=AnyUrl("data:sound"), mimeType=block.mimeType, blob=block.data)
+    return EmbeddedResource(type="resource", resource=blob)
+
+
+def _with_structure(content: Sequence[ContentBlock], result: CallToolResult) -> list[ContentBlock]:
+    """Return the content; texts are replaced if structured content says the same or more."""
+    from mcp.types import TextContent
+
+    structure = result.structuredContent
+    if structure is None or result.isError:
+        return [*content]
+    texts = [block.text for block in content if isinstance(block, TextContent)]
+    others = [block for block in content if not isinstance(block, TextContent)]
+    # The protocol only allows objects, so that servers wrap other results.
+    value = structure["result"] if structure.keys() == {"result"} else structure
+    parsed = [_parse(text) for text in texts]
+    if texts == [value] or parsed in ([value], [structure]):
+        return [*content]
+    if texts and value not in (parsed, texts):
+        # A text for the model and data for a program: both, under the protocol's names.
+        value = {"content": "\n".join(texts), "structuredContent": structure}
+    return [TextContent(type="text", text=json.dumps(value, ensure_ascii=False)), *others]
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,24 +1,25 @@
-"""`check_tools`: what there is to say about a set of tools before any of it is sent."""
+"""`check_tools`: find the problems of tools before they are sent."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
-from langchain_gemini_tools.wire.tools.findings import Finding, find_problems
+from langchain_gemini_tools.wire.tools.lint import Finding, find_problems
 from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools
 
+__all__ = ["Finding", "ToolReport", "check_tools"]
+
 _NAMED = re.compile(r"Tool '(?P<name>[^']*)': (?P<message>.*)", re.DOTALL)
-"""An error that names its tool already."""
+"""An error message that names its tool."""
 
 
 @dataclass(frozen=True)
 class ToolReport:
-    """Findings about a set of tools. `print` it, or go through `findings`."""
+    """The problems of a set of tools. Print it, or iterate over `findings`."""
 
     model: str
     tool_count: int
@@ -28,12 +29,12 @@ class ToolReport:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """What the API would refuse; `bind_tools` raises for it."""
+        """Problems for which the API would reject a request, and `bind_tools` raises."""
         return tuple(finding for finding in self.findings if finding.level == "error")
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What costs, or promises more than the model keeps."""
+        """Problems that cost tokens, or with which tools may not work as meant."""
         return tuple(finding for finding in self.findings if finding.level == "warning")
 
     @property
@@ -48,26 +49,30 @@ class ToolReport:
         return "\n".join([head, *(f"  {item.level}: {item}" for item in self.findings)])
 
 
-def check_tools(tools: Iterable[Any], model: str = "gemini-3-flash-preview") -> ToolReport:
-    """Look at tools as `bind_tools` would, and tell everything that is found.
+def check_tools(tools: Iterable[object], model: str = "gemini-3-flash-preview") -> ToolReport:
+    """Check tools as `bind_tools` would, and report every problem.
 
     Args:
-        tools: Whatever `bind_tools` takes.
-        model: The model that they are meant for.
+        tools: Anything that `bind_tools` accepts.
+        model: The model that will use the tools.
+
+    Returns:
+        A report to print, or to inspect: `report.ok`, `report.errors`, `report.warnings`.
     """
-    known = capabilities_of(model)
+    capabilities = capabilities_of(model)
+    is_prompted = not capabilities.calls_functions
     bound: list[Tool] = []
-    refused: list[Finding] = []
+    invalid: list[Finding] = []
     for tool in tools:
         try:
             bound += bind_tools([tool])
         except InvalidToolError as error:
-            refused.append(_refusal(tool, str(error)))
+            invalid.append(_invalid(tool, str(error)))
     return ToolReport(
         model=model,
-        tool_count=len(bound) + len(refused),
+        tool_count=len(bound) + len(invalid),
         tokens=sum(tool.token_estimate for tool in bound),
-        findings=(*refused, *find_problems(bound, known, by_prompt=not known.calls_functions)),
+        findings=(*invalid, *find_problems(bound, capabilities, is_prompted=is_prompted)),
     )
 
 
@@ -75,13 +80,13 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _refusal(tool: Any, words: str) -> Finding:
-    """The error of a tool that cannot be bound, under the name that it is known by."""
-    if named := _NAMED.fullmatch(words):
-        return Finding("error", "no_tool", named["name"], None, named["message"])
-    return Finding("error", "no_tool", _name(tool), None, words)
+def _invalid(tool: object, message: str) -> Finding:
+    """Return the finding for a tool that cannot be bound, with the best name there is."""
+    if named := _NAMED.fullmatch(message):
+        return Finding("error", "invalid_tool", named["name"], None, named["message"])
+    return Finding("error", "invalid_tool", _name(tool), None, message)
 
 
-def _name(tool: Any) -> str:
+def _name(tool: object) -> str:
     found = tool.get("name") if isinstance(tool, dict) else None
     return str(found or getattr(tool, "name", None) or getattr(tool, "__name__", repr(tool)[:60]))

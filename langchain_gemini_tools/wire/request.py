@@ -28,9 +28,9 @@ from langchain_gemini_tools.wire.generation import (
 from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
-from langchain_gemini_tools.wire.tools.error_paths import name_places
 from langchain_gemini_tools.wire.tools.names import (
     function_names,
+    name_places,
     names_by_wire_name,
 )
 from langchain_gemini_tools.wire.tools.tool import renamed_parameters_of, render_tools
@@ -140,7 +140,7 @@ def render_request(
         invocation.model,
         vertexai=invocation.vertexai,
         parameter_names=renamed,
-        declared=function_names(tools) if any(tool.uses_computer for tool in tools) else None,
+        declared=function_names(tools) if any(tool.is_run_by_user for tool in tools) else None,
         accepts_server_parts=invocation.circulates_server_tools,
     )
     instruction = render_system(system)
@@ -195,7 +195,7 @@ def _response_context(
         parameter_names={
             tool: {wire: name for name, wire in names.items()} for tool, names in renamed.items()
         },
-        runs_remote_tools=any(tool.runs_mcp_servers for tool in tools),
+        runs_remote_tools=any(tool.calls_are_run_by_api for tool in tools),
         returns_failures=invocation.returns_failures,
         rejects_empty=invocation.rejects_empty,
     )

@@ -14,7 +14,7 @@ import pytest
 
 from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
+from langchain_gemini_tools.wire.tools.lint import reject_unusable_tools
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.recordings import Exchange, each_exchange, exchanges, require_recordings
 
@@ -85,7 +85,7 @@ def test_a_whole_recorded_set_of_tools_is_taken_and_sent(exchange: Exchange) -> 
     capabilities = capabilities_of(exchange.model)
     config = request_body.get("toolConfig", request_body.get("tool_config"))
     bound = bind_tools(request_body["tools"])
-    refuse_unusable_tools(bound, capabilities)
+    reject_unusable_tools(bound, capabilities)
     choice = resolve_tool_choice(None, bound, capabilities, config)
     sent = render_tools(bound, choice)
     is_vertex = exchange.backend == "vertex"

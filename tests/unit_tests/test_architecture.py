@@ -48,11 +48,9 @@ LAYERS = {
     "tool_report": {"wire"},
     "tool_loop": set(),
     "remote_tools": {"wire"},
-    "mcp_results": set(),
     "__init__": {
         "chat_model",
         "display",
-        "mcp_results",
         "media_fetch",
         "prompted",
         "remote_tools",

@@ -134,9 +134,9 @@ def test_a_sync_agent_has_a_sync_call() -> None:
 
 
 @pytest.mark.parametrize("call", [async_add, Registry(), later_add])
-def test_a_sync_agent_is_told_that_the_call_is_async(call: Any) -> None:
+def test_a_sync_agent_learns_that_the_call_is_async(call: Any) -> None:
     [tool] = tools_from_specs([ADD], call)
-    with pytest.raises(NotImplementedError, match=r"'add' is called by an async .* ainvoke or"):
+    with pytest.raises(NotImplementedError, match=r"'add' is run by an async .* ainvoke or"):
         tool.invoke(ONE_AND_TWO)
 
 
@@ -212,13 +212,13 @@ def twin(spec: JsonObject) -> StructuredTool:
         ([ADD, {"name": "f", "parameters": {"type": "string"}}], r"specs\[1\]: Tool 'f': its par"),
         ([{"description": "Who am I?"}], r"specs\[0\]: A tool with the keys 'description'"),
         ([{"type": "object", "properties": {}}], r"specs\[0\]: A JSON schema .* needs a 'title'"),
-        ([{"google_search": {}}], r"specs\[0\]: google_search runs on Google's side"),
-        ([ADD, print], r"specs\[1\] is no specification but <built-in function print>"),
-        ([twin(ADD)], r"specs\[0\] is no specification but .*bind what runs by itself"),
-        (["add"], r"specs\[0\] is no specification but 'add'"),
+        ([{"google_search": {}}], r"specs\[0\]: google_search is run by Google"),
+        ([ADD, print], r"specs\[1\] is not a specification: <built-in function print>"),
+        ([twin(ADD)], r"specs\[0\] is not a specification: .*bind them directly"),
+        (["add"], r"specs\[0\] is not a specification: 'add'"),
     ],
 )
-def test_a_specification_that_cannot_be_used_is_refused(specs: Any, reason: str) -> None:
+def test_a_specification_that_cannot_be_used_is_rejected(specs: Any, reason: str) -> None:
     with pytest.raises(InvalidToolError, match=reason):
         tools_from_specs(specs, add)
 
@@ -228,10 +228,10 @@ def test_a_specification_that_cannot_be_used_is_refused(specs: Any, reason: str)
     [
         (ADD, add, "put a single one into a list"),
         ("add", add, "put a single one into a list"),
-        ([ADD], "add", "call has to be a function"),
+        ([ADD], "add", "call must be a function"),
     ],
 )
-def test_mixed_up_arguments_are_refused(specs: Any, call: Any, reason: str) -> None:
+def test_mixed_up_arguments_are_rejected(specs: Any, call: Any, reason: str) -> None:
     with pytest.raises(TypeError, match=reason):
         tools_from_specs(specs, call)
 

@@ -150,13 +150,15 @@ def test_a_tool_that_is_bound_twice_is_declared_once() -> None:
     ]
 
 
-def test_two_different_tools_of_one_name_are_refused() -> None:
+def test_two_different_tools_of_one_name_are_rejected() -> None:
     def look_up(city: str) -> str:
         """Look up a city."""
         return city
 
     other = {"name": "look_up", "description": "Look up a word.", "parameters": {}}
-    with pytest.raises(InvalidToolError, match="Tool 'look_up': two tools have this name"):
+    with pytest.raises(
+        InvalidToolError, match="Tool 'look_up': two different tools have this name"
+    ):
         ChatGemini(model="gemini-3-flash-preview").bind_tools([look_up, other])
 
 

@@ -1,4 +1,4 @@
-"""`check_tools`: everything there is to say about a set of tools, as data and as a text."""
+"""`check_tools`: every problem of a set of tools, as data and as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools import ChatGemini, check_tools
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools.findings import Finding
+from langchain_gemini_tools.tool_report import Finding
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
 WEATHER = {"name": "get_weather", "description": "The weather.", "parameters": CITY}
@@ -35,7 +35,11 @@ def test_errors_and_warnings_are_data_and_lines() -> None:
     colour = {"type": "object", "properties": {"colour": {"enum": []}}}
     report = check_tools([undescribed, {**WEATHER, "parameters": colour}])
     error = Finding(
-        "error", "empty_enum", "get_weather", "colour", "its enum allows no value at all."
+        "error",
+        "empty_enum",
+        "get_weather",
+        "colour",
+        "its enum is empty: no value is valid.",
     )
     warning = Finding(
         "warning",
@@ -50,7 +54,7 @@ def test_errors_and_warnings_are_data_and_lines() -> None:
     assert str(report).splitlines() == [
         f"2 tools for gemini-3-flash-preview, about {report.tokens} tokens a request: "
         "1 error, 1 warning.",
-        "  error: Tool 'get_weather', parameter 'colour': its enum allows no value at all.",
+        "  error: Tool 'get_weather', parameter 'colour': its enum is empty: no value is valid.",
         "  warning: Tool 'undescribed': it has no description, so the model has to guess what it "
         "does.",
     ]
@@ -82,19 +86,19 @@ def test_one_of_each_is_counted_as_one() -> None:
         pytest.param(
             {"functionDeclarations": [WEATHER, {"name": "odd", "parameters": "{"}]},
             "odd",
-            "its schema is a text, and no JSON: Expecting",
+            "its schema is a string that is not valid JSON: Expecting",
             id="one of several",
         ),
         pytest.param(
             {"name": "deep", "parameters": "[" * 100_000},
             "deep",
-            "its schema is a text, and no JSON: ",
+            "its schema is a string that is not valid JSON: ",
             id="a text too deep to read",
         ),
         pytest.param(
             {"name": "long", "parameters": '{"maximum": ' + "1" * 5000 + "}"},
             "long",
-            "its schema is a text, and no JSON: ",
+            "its schema is a string that is not valid JSON: ",
             id="a text with a number too long to read",
         ),
         pytest.param(
@@ -112,7 +116,7 @@ def test_one_of_each_is_counted_as_one() -> None:
 def test_a_tool_that_cannot_be_bound_is_a_finding_too(given: Any, name: str, words: str) -> None:
     report = check_tools([WEATHER, given])
     [finding] = report.findings
-    assert (finding.level, finding.code) == ("error", "no_tool")
+    assert (finding.level, finding.code) == ("error", "invalid_tool")
     assert (finding.tool, finding.parameter) == (name, None)
     assert words in finding.message
     assert not finding.message.startswith("Tool ")
@@ -125,7 +129,7 @@ def test_the_model_decides() -> None:
     both = [WEATHER, {"google_search": {}}]
     assert check_tools(both, model="gemini-3-pro-preview").ok
     assert [item.code for item in check_tools(both, model="gemini-2.5-flash").errors] == [
-        "not_together"
+        "not_combinable"
     ]
 
 

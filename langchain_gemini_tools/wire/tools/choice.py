@@ -1,7 +1,7 @@
-"""`tool_choice` and `tool_config`, in everybody's words -> `toolConfig`.
+"""`tool_choice` and `tool_config` -> `toolConfig`.
 
-First `resolve_tool_choice` finds out what is meant, against the tools that are bound; then
-`tools.render_tools` and `render_tool_config` both follow its answer.
+`resolve_tool_choice` reads the OpenAI, Anthropic and Gemini spellings and checks them against the
+bound tools. `render_tools` and `render_tool_config` both follow the resolved choice.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _FLAG = "includeServerSideToolInvocations"
 
 @dataclass(frozen=True)
 class ToolChoice:
-    """What a user wants of the bound functions.
+    """Which of the bound functions the model may or must call.
 
     Attributes:
-        mode: The API's word, or None for whatever is its default.
+        mode: The API's mode, or None for the API's default.
         names: The only functions that may be called, by the user's names; empty for all.
-        settings: What else `toolConfig` holds, as the wire spells it.
+        settings: The other fields of `toolConfig`, in the spelling of the wire.
     """
 
     mode: str | None = None
@@ -48,46 +48,51 @@ class ToolChoice:
 
     @property
     def restricts_by_name(self) -> bool:
-        """Whether the API itself is told the names: it takes them in these modes only."""
+        """Whether the names are sent: the API only accepts them in these modes."""
         return self.mode in {"ANY", "VALIDATED"} and bool(self.names)
 
     def declares(self, name: str) -> bool:
-        """Whether the function is declared at all."""
+        """Return whether the function is declared at all."""
         return not self.names or self.restricts_by_name or name in self.names
 
 
 def resolve_tool_choice(
-    choice: Any,
-    bound: Sequence[Tool],
-    capabilities: Capabilities,
-    tool_config: Any = None,
+    choice: Any, tools: Sequence[Tool], capabilities: Capabilities, tool_config: Any = None
 ) -> ToolChoice:
-    """What `tool_choice` and `tool_config` mean together for the bound tools.
+    """Resolve `tool_choice` and `tool_config` for the bound tools.
 
-    A model that does not know VALIDATED gets AUTO instead: text or a call, without the promise that
-    the call fits its schema. Names given with it then decide which functions are declared.
+    A model without the mode VALIDATED gets AUTO instead: text or a call, but no guarantee that the
+    call matches its schema. Names given with it then decide which functions are declared.
+
+    Args:
+        choice: The user's choice; one that is resolved already is returned as it is.
+        tools: The bound tools.
+        capabilities: What the model supports.
+        tool_config: The API's `toolConfig`, as a dict or an SDK object.
 
     Raises:
         UnknownToolError: A name is not bound.
-        InvalidOptionError: It has no meaning, the two contradict each other, or a call is demanded
-            and there is no function to call.
+        InvalidOptionError: The choice is not valid, the two contradict each other, or a call is
+            required and no function is bound.
     """
     if isinstance(choice, ToolChoice) and not tool_config:
         return choice
-    resolved = _combine(_read(choice, bound), _read_config(_plain(tool_config) or {}, bound))
+    resolved = _combine(_read(choice, tools), _read_config(_plain(tool_config) or {}, tools))
     if resolved.mode == "VALIDATED" and not capabilities.validates_calls:
         resolved = replace(resolved, mode="AUTO")
-    if resolved.mode == "ANY" and not function_names(bound):
+    if resolved.mode == "ANY" and not function_names(tools):
         raise InvalidOptionError(
-            "The tool choice demands a call (mode ANY), but no function is bound."
+            "tool_choice requires a call (mode ANY), but no function is bound. Bind a function, or "
+            "use 'auto'."
         )
     return resolved
 
 
 def render_validated(choice: ToolChoice) -> dict[str, Any] | None:
-    """A choice with the mode VALIDATED, as a config: a word might be a tool's name.
+    """Render a choice with the mode VALIDATED as a config; a string could be the name of a tool.
 
-    None where it says more than AUTO: what was chosen stays.
+    Returns:
+        None if the choice is more specific than AUTO, so that it must stay.
     """
     if choice.mode not in {None, "AUTO"} or choice.names:
         return None
@@ -98,12 +103,13 @@ def render_validated(choice: ToolChoice) -> dict[str, Any] | None:
 def _combine(choice: ToolChoice, config: ToolChoice) -> ToolChoice:
     if choice.mode and config.mode and choice.mode != config.mode:
         raise InvalidOptionError(
-            f"tool_choice means {choice.mode} and tool_config says {config.mode}; give one of them."
+            f"tool_choice means {choice.mode}, but tool_config says {config.mode}. Give only one "
+            "of them."
         )
     if choice.names and config.names and set(choice.names) != set(config.names):
         raise InvalidOptionError(
-            f"tool_choice allows {list(choice.names)} and tool_config {list(config.names)}; "
-            "give one of them."
+            f"tool_choice allows {list(choice.names)}, but tool_config {list(config.names)}. Give "
+            "only one of them."
         )
     return ToolChoice(
         mode=choice.mode or config.mode,
@@ -112,7 +118,7 @@ def _combine(choice: ToolChoice, config: ToolChoice) -> ToolChoice:
     )
 
 
-def _read(choice: Any, bound: Sequence[Tool]) -> ToolChoice:
+def _read(choice: Any, tools: Sequence[Tool]) -> ToolChoice:
     choice = _plain(choice)
     match choice:
         case None | False | "" | []:
@@ -122,40 +128,44 @@ def _read(choice: Any, bound: Sequence[Tool]) -> ToolChoice:
         case True:
             return ToolChoice("ANY")
         case str():
-            return _read_word(choice, bound)
+            return _read_string(choice, tools)
         case list() | tuple():
-            return ToolChoice("ANY", _known_names(choice, bound))
+            return ToolChoice("ANY", _known_names(choice, tools))
         case Mapping():
-            return _read_mapping(choice, bound)
-    raise InvalidOptionError(
-        f"tool_choice={choice!r} is not understood. Give 'auto', 'any', 'none', 'validated', the "
-        "name of a bound tool, a list of names, or a dict as OpenAI, Anthropic or Gemini write it."
+            return _read_mapping(choice, tools)
+    raise _invalid(choice)
+
+
+def _invalid(choice: Any) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"tool_choice={choice!r} is not valid. Use 'auto', 'any', 'none', 'validated', the name of "
+        "a bound tool, a list of names, or a dict in the form of OpenAI, Anthropic or Gemini."
     )
 
 
 def _plain(value: Any) -> Any:
-    """The SDK's `ToolConfig` or `FunctionCallingConfig` as a dict; anything else as it is."""
+    """Return an SDK object as a dict, and other values unchanged."""
     if not isinstance(value, type) and callable(getattr(value, "model_dump", None)):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     return value
 
 
-def _read_word(word: str, bound: Sequence[Tool]) -> ToolChoice:
-    # A bound tool's name beats a word: a tool may be called "any".
-    if word not in function_names(bound) and word.lower() in _MODES:
+def _read_string(word: str, tools: Sequence[Tool]) -> ToolChoice:
+    # The name of a bound tool comes first: a tool may be called "any".
+    if word not in function_names(tools) and word.lower() in _MODES:
         return ToolChoice(_MODES[word.lower()])
-    return ToolChoice("ANY", _known_names([word], bound))
+    return ToolChoice("ANY", _known_names([word], tools))
 
 
-def _known_names(names: Sequence[Any], bound: Sequence[Tool]) -> tuple[str, ...]:
+def _known_names(names: Sequence[Any], tools: Sequence[Tool]) -> tuple[str, ...]:
     if not names:
         return ()
-    known = function_names(bound)
-    by_wire_name = names_by_wire_name(bound)
+    known = function_names(tools)
+    by_wire_name = names_by_wire_name(tools)
     found: list[str] = []
     for name in names:
         if isinstance(name, Mapping):
-            found += _known_names([_name_in(name)], bound)
+            found += _known_names([_name_in(name)], tools)
         elif not isinstance(name, str):
             raise UnknownToolError(str(name)[:80], known)
         elif name in known:
@@ -163,7 +173,7 @@ def _known_names(names: Sequence[Any], bound: Sequence[Tool]) -> tuple[str, ...]
         elif name in by_wire_name:
             found.append(by_wire_name[name])
         else:
-            raise UnknownToolError(str(name), known)
+            raise UnknownToolError(name, known)
     return tuple(dict.fromkeys(found))
 
 
@@ -172,45 +182,51 @@ def _name_in(choice: Mapping[str, Any]) -> Any:
     return function.get("name") if isinstance(function, Mapping) else choice.get("name")
 
 
-def _read_mapping(choice: Mapping[str, Any], bound: Sequence[Tool]) -> ToolChoice:
+def _read_mapping(choice: Mapping[str, Any], tools: Sequence[Tool]) -> ToolChoice:
     keys = {camel(key) for key in choice}
-    if keys & {"functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations"}:
-        return _read_config(choice, bound)
+    if keys & gemini.ToolConfig.__annotations__.keys():
+        return _read_config(choice, tools)
     match choice.get("type"):
-        case "allowed_tools":  # OpenAI: Chat has a level more than Responses
+        case "allowed_tools":  # OpenAI: Chat has one more level than Responses
             inner = choice.get("allowed_tools", choice)
-            names = _known_names(inner.get("tools", ()), bound)
+            names = _known_names(inner.get("tools", ()), tools)
             return replace(_read_mode(inner.get("mode", "auto")), names=names)
         case "function" | "tool":
-            return ToolChoice("ANY", _known_names([_name_in(choice)], bound))
+            return ToolChoice("ANY", _known_names([_name_in(choice)], tools))
         case "auto" | "any" | "none" | "required" as word:
             return ToolChoice(_MODES[word])
         case None if _name_in(choice) is not None:
-            return ToolChoice("ANY", _known_names([_name_in(choice)], bound))
+            return ToolChoice("ANY", _known_names([_name_in(choice)], tools))
         case None if keys & {"mode", "allowedFunctionNames"}:
-            return _read_calling_config(choice, bound)
-    raise InvalidOptionError(f"tool_choice={dict(choice)!r} is not understood.")
+            return _read_calling_config(choice, tools)
+    raise _invalid(dict(choice))
 
 
-def _read_config(config: Mapping[str, Any], bound: Sequence[Tool]) -> ToolChoice:
-    """A whole `toolConfig`, in either key case."""
+def _read_config(config: Mapping[str, Any], tools: Sequence[Tool]) -> ToolChoice:
+    """Read a whole `toolConfig`, in either spelling."""
     spelled = {camel(key): value for key, value in config.items() if value is not None}
-    unknown = spelled.keys() - gemini.ToolConfig.__annotations__.keys()
-    if unknown:
-        raise InvalidOptionError(f"tool_config has no field {', '.join(sorted(unknown))}.")
-    choice = _read_calling_config(_plain(spelled.pop("functionCallingConfig", None)) or {}, bound)
+    known = gemini.ToolConfig.__annotations__.keys()
+    if unknown := spelled.keys() - known:
+        raise InvalidOptionError(
+            f"tool_config does not have a field {', '.join(sorted(unknown))}; its fields are "
+            f"{', '.join(known)}."
+        )
+    choice = _read_calling_config(_plain(spelled.pop("functionCallingConfig", None)) or {}, tools)
     settings = {key: camel_keys(_plain(value)) for key, value in spelled.items()}
     return replace(choice, settings={**choice.settings, **settings})
 
 
-def _read_calling_config(config: Mapping[str, Any], bound: Sequence[Tool]) -> ToolChoice:
+def _read_calling_config(config: Mapping[str, Any], tools: Sequence[Tool]) -> ToolChoice:
     spelled = {camel(key): value for key, value in config.items() if value is not None}
-    names = _known_names(spelled.pop("allowedFunctionNames", None) or (), bound)
+    names = _known_names(spelled.pop("allowedFunctionNames", None) or (), tools)
     choice = _read_mode(spelled.pop("mode", None))
     if names and choice.mode is None:
-        choice = ToolChoice("ANY")  # allowed names alone: one of them is to be called
+        choice = ToolChoice("ANY")  # allowed names alone require a call of one of them
     if names and choice.mode == "NONE":
-        raise InvalidOptionError("The mode NONE allows no call, so it takes no allowed names.")
+        raise InvalidOptionError(
+            "The mode NONE forbids calls, so it cannot be combined with allowed names. Use AUTO, "
+            "ANY or VALIDATED, or leave the names out."
+        )
     return replace(
         choice, names=names, settings={"functionCallingConfig": spelled} if spelled else {}
     )
@@ -220,43 +236,44 @@ def _read_mode(mode: Any) -> ToolChoice:
     word = str(getattr(mode, "value", mode or "mode_unspecified")).lower()
     if word not in _MODES:
         raise InvalidOptionError(
-            f"There is no mode {mode!r}; modes are AUTO, ANY, NONE, VALIDATED."
+            f"The mode {mode!r} is not valid; use AUTO, ANY, NONE or VALIDATED."
         )
     return ToolChoice(_MODES[word])
 
 
 def render_tool_config(
     choice: ToolChoice,
-    bound: Sequence[Tool],
+    tools: Sequence[Tool],
     capabilities: Capabilities,
     *,
     vertexai: bool = False,
     has_server_parts: bool = False,
 ) -> gemini.ToolConfig | None:
-    """`toolConfig` for a resolved choice; None where there is nothing to say.
+    """Render `toolConfig` for a resolved choice; None if it would be empty.
 
     Args:
-        choice: The choice.
-        bound: The bound tools.
-        capabilities: What the model accepts.
-        vertexai: Whether it is asked on Vertex AI.
-        has_server_parts: Whether the history holds calls that Google's side made.
+        choice: The resolved choice.
+        tools: The bound tools.
+        capabilities: What the model supports.
+        vertexai: Whether the request goes to Vertex AI.
+        has_server_parts: Whether the history contains calls that the API ran itself.
 
     Raises:
-        InvalidOptionError: `includeServerSideToolInvocations` is asked for where it does not exist.
+        InvalidOptionError: `includeServerSideToolInvocations` is set where it does not exist.
     """
     config: dict[str, Any] = dict(choice.settings)
     calling = _render_calling_config(choice, config.pop("functionCallingConfig", {}))
-    if calling and function_names(bound):
+    has_functions = any(tool.is_function for tool in tools)
+    if calling and has_functions:
         # "Function calling config is set without function_declarations." is a 400.
         config["functionCallingConfig"] = calling
-    combined = bool(function_names(bound)) and any(not tool.is_function for tool in bound)
+    combined = has_functions and not all(tool.is_function for tool in tools)
     circulates = capabilities.combines_builtin_tools_with_functions and not vertexai
     if config.get(_FLAG) and not circulates:
         where = "Vertex AI" if vertexai else "this model"
         raise InvalidOptionError(f"{_FLAG} does not exist on {where}; leave it out.")
     # "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with
-    # Function calling.": on every turn, and as long as the history holds what came of it.
+    # Function calling.": in every turn, and as long as the history contains what came of it.
     if config.pop(_FLAG, None) or (circulates and combined) or has_server_parts:
         config[_FLAG] = True
     return config or None  # type: ignore[return-value]

@@ -1,19 +1,21 @@
-"""Functions as vendors write them in plain dicts -> one form of our own.
+"""Functions as vendors write them in plain dicts -> `Specification`.
 
-| who              | where the name stands                | where the schema stands          |
+To read another dialect, add its keys to the tables below or a step to `_read_parameters`.
+
+| vendor           | name                                 | schema                           |
 |------------------|--------------------------------------|----------------------------------|
 | OpenAI Chat      | `function.name`                      | `function.parameters`            |
 | OpenAI Responses | `name`, beside `type: function`      | `parameters`                     |
-| OpenAI's formats | `json_schema.name`, or `name`        | `json_schema.schema`, `schema`   |
+| OpenAI formats   | `json_schema.name`, or `name`        | `json_schema.schema`, `schema`   |
 | Anthropic        | `name`                               | `input_schema`                   |
 | MCP              | `name`                               | `inputSchema`                    |
 | Amazon Bedrock   | `toolSpec.name`                      | `inputSchema.json`               |
-| Amazon Q         | `toolSpecification.name`             | the same, `input_schema.schema`  |
+| Amazon Q         | `toolSpecification.name`             | also `input_schema.schema`       |
 | Gemini           | `name`, in `functionDeclarations`    | `parametersJsonSchema`, `parameters` |
 | Cohere           | `name`                               | `parameter_definitions: {name: ...}` |
 | Bedrock Agents   | `name`                               | `parameters: {name: {type, ...}}` |
 | argument lists   | `name`                               | `parameters: [{name, type, ...}]` |
-| OpenAPI          | `name`                               | the same, `schema`, `content.*.schema` |
+| OpenAPI          | `name`                               | also `schema`, `content.*.schema` |
 | JSON schema      | `title`                              | the dict itself                  |
 """
 
@@ -32,7 +34,7 @@ from langchain_gemini_tools.wire.tools.builtin import foreign_tool, unknown_tool
 
 @dataclass(frozen=True)
 class Specification:
-    """A function as somebody specified it; its schemas are still as they came."""
+    """A function as the user specified it, with schemas that are not cleaned yet."""
 
     name: str
     description: str | None = None
@@ -56,7 +58,7 @@ _PARAMETERS = (
     *_DEFINITIONS,
 )
 _RESPONSES = (
-    "response_schema",  # ours, on a bound tool
+    "response_schema",  # of a bound tool
     "responseJsonSchema",
     "response_json_schema",
     "outputSchema",
@@ -64,7 +66,7 @@ _RESPONSES = (
     "response",
 )
 _JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
-_SCHEMA_WORDS = {"properties", "$ref", "anyOf", "any_of", "allOf", "oneOf", "enum", "const"}
+_SCHEMA_KEYWORDS = {"properties", "$ref", "anyOf", "any_of", "allOf", "oneOf", "enum", "const"}
 _PYTHON_TYPES = {
     "str": "string",
     "int": "integer",
@@ -77,10 +79,10 @@ _GENERIC = re.compile(r"(?P<name>\w+)\[(?P<inner>.*)\]")
 
 
 def read_specification(tool: Mapping[str, Any]) -> Specification:
-    """The function that a vendor's dict specifies.
+    """Read the function that a vendor's dict specifies.
 
     Raises:
-        InvalidToolError: It specifies none, or a tool that runs on another vendor's side.
+        InvalidToolError: It does not specify a function, or a tool that another vendor runs.
     """
     for wrapper in _WRAPPERS:
         if isinstance(inner := tool.get(wrapper), Mapping):
@@ -92,44 +94,44 @@ def read_specification(tool: Mapping[str, Any]) -> Specification:
     kind = tool.get("type")
     if "properties" in tool or kind == "object":
         raise InvalidToolError(
-            "A JSON schema given as a tool needs a 'title': it becomes the tool's name."
+            "A JSON schema that is used as a tool needs a 'title', which becomes the tool's name."
         )
     raise foreign_tool(kind) if isinstance(kind, str) else unknown_tool(list(tool))
 
 
 def is_specification(given: Mapping[str, Any]) -> bool:
-    """Whether this specifies a function, or a named schema, and is no schema itself."""
+    """Return whether this specifies a function or a named schema, and is not a schema itself."""
     if any(isinstance(given.get(wrapper), Mapping) for wrapper in _WRAPPERS):
         return True
     return isinstance(given.get("name"), str) and not _is_schema(given)
 
 
 def may_specify(fields: Collection[str]) -> bool:
-    """Whether an object with these fields can hold a function's schema."""
+    """Return whether an object with these fields can specify a function."""
     return not {*_PARAMETERS, *_WRAPPERS}.isdisjoint(fields)
 
 
 def _is_schema(value: Any) -> bool:
     return isinstance(value, Mapping) and (
-        value.get("type") in _JSON_TYPES or not _SCHEMA_WORDS.isdisjoint(value)
+        value.get("type") in _JSON_TYPES or not _SCHEMA_KEYWORDS.isdisjoint(value)
     )
 
 
 def _read_named(tool: Mapping[str, Any]) -> Specification:
     name = tool["name"]
     if not isinstance(name, str) or not name:
-        raise InvalidToolError(f"A tool's name has to be a text, and is {name!r}.")
+        raise InvalidToolError(f"The name of a tool must be a non-empty string, not {name!r}.")
     key = next((key for key in _PARAMETERS if tool.get(key) is not None), None)
     kind = tool.get("type")
     if isinstance(kind, str) and kind not in ("function", *_JSON_TYPES) and key is None:
         raise foreign_tool(kind)
-    if key is None and "properties" in tool:  # a JSON schema with a name for a title
+    if key is None and "properties" in tool:  # a JSON schema with a name instead of a title
         return Specification(name, tool.get("description"), {**tool, "title": name})
     if key is None:
-        _refuse_lost_schema(name, tool)
+        _reject_lost_schema(name, tool)
     if str(tool.get("behavior") or "").upper().endswith("NON_BLOCKING"):
         raise InvalidToolError(
-            f"Tool {name!r} asks for the behavior NON_BLOCKING, which only the Live API has."
+            f"Tool {name!r}: only the Live API supports the behavior NON_BLOCKING. Leave it out."
         )
     response = next((tool[key] for key in _RESPONSES if tool.get(key) is not None), None)
     try:
@@ -143,23 +145,23 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
         raise
     except (ValueError, RecursionError) as error:
         raise InvalidToolError(
-            f"Tool {name!r}: its schema is a text, and no JSON: {error}."
+            f"Tool {name!r}: its schema is a string that is not valid JSON: {error}."
         ) from error
 
 
-def _refuse_lost_schema(name: str, tool: Mapping[str, Any]) -> None:
-    """A function without arguments is declared as one; not so one whose schema is misspelled."""
+def _reject_lost_schema(name: str, tool: Mapping[str, Any]) -> None:
+    """Reject a function whose schema has an unknown key, instead of declaring no arguments."""
     for key, value in tool.items():
-        holds = [value, *(value.values() if isinstance(value, Mapping) else ())]
-        if key not in _RESPONSES and any(map(_is_schema, holds)):
+        inside = [value, *(value.values() if isinstance(value, Mapping) else ())]
+        if key not in _RESPONSES and any(map(_is_schema, inside)):
             raise InvalidToolError(
-                f"Tool {name!r}: its arguments would be lost, since no vendor writes them under "
-                f"{key!r}. Call it 'parameters'."
+                f"Tool {name!r}: its arguments would be lost, because a schema under {key!r} is "
+                "not read. Rename the key to 'parameters'."
             )
 
 
 def _read_parameters(key: str, parameters: Any) -> Any:
-    """The schema of all arguments, out of any way to write them."""
+    """Return the schema of all arguments, whatever the dialect."""
     is_mapping = isinstance(parameters, Mapping)
     if is_mapping and key in _DEFINITIONS:
         return _object({name: _read_definition(item) for name, item in parameters.items()})
@@ -170,15 +172,15 @@ def _read_parameters(key: str, parameters: Any) -> Any:
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    # `required: true` inside of a property is read with every other schema.
+    # `required: true` inside a property is understood in every schema.
     return {"type": "object", "properties": dict(properties)}
 
 
 def _is_mapping_of_names(value: Any) -> bool:
-    """Whether this tells arguments by their names, with no schema of an object around them.
+    """Return whether this maps the names of arguments to schemas, without an object schema around.
 
-    An argument may be called `items`, and a schema may hold nothing but `items`: what decides is a
-    name that is no keyword for a schema.
+    An argument may be called `items`, and a schema may contain nothing but `items`. At least one
+    name that is not a keyword with a subschema decides.
     """
     if not isinstance(value, Mapping):
         return False
@@ -192,14 +194,14 @@ def _describes(value: Any) -> bool:
     return isinstance(value, Mapping) and (
         isinstance(value.get("type"), (str, list))
         or isinstance(value.get("description"), str)
-        or not _SCHEMA_WORDS.isdisjoint(value)
+        or not _SCHEMA_KEYWORDS.isdisjoint(value)
     )
 
 
 def _read_definition(definition: Any) -> Any:
     """Cohere's `{"type": "str", "required": true}`; Oracle calls the flag `isRequired`."""
     if not isinstance(definition, Mapping):
-        return definition  # refused with its name, as every schema is
+        return definition  # rejected later, with its name, like every invalid schema
     schema = {key: value for key, value in definition.items() if key != "isRequired"}
     if isinstance(required := definition.get("isRequired"), bool):
         schema["required"] = required
@@ -208,10 +210,10 @@ def _read_definition(definition: Any) -> Any:
     return schema
 
 
-def _python_type(said: str) -> dict[str, Any]:
-    """`list[str]` as a schema says it; what is no type of Python stays as it is."""
-    generic = _GENERIC.fullmatch(said.strip())
-    name = generic["name"].lower() if generic else said.strip()
+def _python_type(annotation: str) -> dict[str, Any]:
+    """Return the schema of a type such as `list[str]`; other types stay as they are."""
+    generic = _GENERIC.fullmatch(annotation.strip())
+    name = generic["name"].lower() if generic else annotation.strip()
     if generic and name == "optional":
         return _python_type(generic["inner"])
     schema: dict[str, Any] = {"type": _PYTHON_TYPES.get(name, name)}
@@ -221,7 +223,7 @@ def _python_type(said: str) -> dict[str, Any]:
 
 
 def _unwrap(schema: Any) -> Any:
-    """The schema itself, out of Amazon's `{"json": ...}`, or of a list of arguments."""
+    """Return the schema inside Amazon's `{"json": ...}`, a string, or a list of arguments."""
     if isinstance(schema, str):
         return json.loads(schema)
     if isinstance(schema, (list, tuple)):
@@ -234,12 +236,12 @@ def _unwrap(schema: Any) -> Any:
 
 
 def _read_argument_list(arguments: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
-    """`[{"name", "type", "description", "required"}]` as an object schema."""
+    """Return the object schema of `[{"name", "type", "description", "required"}]`."""
     properties: dict[str, Any] = {}
     required = []
     for argument in arguments:
         if not isinstance(argument, Mapping) or not isinstance(argument.get("name"), str):
-            raise InvalidToolError(f"An argument of a list needs a 'name': {argument!r}.")
+            raise InvalidToolError(f"Every argument in a list needs a 'name': {argument!r}.")
         schema = {key: value for key, value in argument.items() if key not in {"name", "required"}}
         if isinstance(nested := _nested_schema(schema), Mapping):
             schema = {**nested, **schema}
@@ -248,12 +250,12 @@ def _read_argument_list(arguments: list[Any] | tuple[Any, ...]) -> dict[str, Any
             case True:
                 required.append(argument["name"])
             case list() as names:
-                schema["required"] = names  # of an object inside
+                schema["required"] = names  # of an object inside the argument
     return {"type": "object", "properties": properties, "required": required}
 
 
 def _nested_schema(parameter: dict[str, Any]) -> Any:
-    """Taken out of OpenAPI's parameter object: its `schema`, or that of its one media type."""
+    """Take the schema out of an OpenAPI parameter: its own, or that of its only media type."""
     content = parameter.pop("content", None)
     schema = parameter.pop("schema", None)
     if schema is None and isinstance(content, Mapping):

@@ -1,146 +1,110 @@
-"""Parameters' names: which ones the API does not take, and a schema that uses others for them.
+"""Parameters that the API does not accept under the user's names, and schemas with other names.
 
-A parameter is named wherever a schema speaks about the whole of the arguments: in `properties`, in
-`required`, and so in every choice and condition beside them. What stands inside of a parameter has
-names of its own, which the API takes as they are.
+A parameter is mentioned wherever a schema describes the arguments as a whole: in `properties`, in
+`required`, and in the choices and conditions beside them. The API accepts any name further inside.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
+from langchain_gemini_tools.wire.schema.walk import Child, definition_name, map_value, same_value
 from langchain_gemini_tools.wire.tools.names import render_parameter_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-Schema = dict[str, Any]
-
-_SCHEMA_IN_PLACE = frozenset({"not", "if", "then", "else"})
-_SCHEMAS_IN_PLACE = frozenset({"anyOf", "oneOf", "allOf"})
-_IN_PLACE = _SCHEMA_IN_PLACE | _SCHEMAS_IN_PLACE | {"dependentSchemas", "$ref"}
-_LISTS_OF_NAMES = frozenset({"required", "propertyOrdering"})
-_LISTS_OF_VALUES = frozenset({"enum", "examples"})
+    from langchain_gemini_tools.wire.shapes import JsonSchema
 
 
-def parameter_names(schema: Mapping[str, Any]) -> list[str]:
-    """The names of all parameters that a function's cleaned schema describes, in order."""
-    if _IN_PLACE.isdisjoint(schema):
-        return list(schema.get("properties") or ())
-    parts = parts_in_place(schema, schema.get("$defs") or {})
+def parameter_names(schema: JsonSchema) -> list[str]:
+    """Return the names of all parameters that a function's cleaned schema describes, in order."""
+    parts = same_value(schema, schema.get("$defs") or {})
     return list(dict.fromkeys(name for part in parts for name in part.get("properties") or ()))
 
 
-def renamed_parameters(schema: Mapping[str, Any]) -> dict[str, str]:
-    """The parameters with another name on the wire: the user's -> the wire's."""
+def renamed_parameters(schema: JsonSchema) -> dict[str, str]:
+    """Return the parameters with another name on the wire: the user's name -> the wire's."""
     names = parameter_names(schema)
     return {name: wire for name in names if (wire := render_parameter_name(name)) != name}
 
 
-def rename_parameters(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """The schema with these names in place of the user's."""
+def rename_parameters(schema: JsonSchema, names: Mapping[str, str]) -> JsonSchema:
+    """Return a copy of a cleaned schema with other names of parameters.
+
+    Args:
+        schema: The schema of a function's arguments.
+        names: The user's names -> the names to send.
+    """
     return _Renaming(schema, names).render()
 
 
-def parts_in_place(
-    schema: Mapping[str, Any], definitions: Mapping[str, Any]
-) -> Iterator[Mapping[str, Any]]:
-    """The schema, and every other in it that is about the same value."""
-    return _parts(schema, definitions, set())
-
-
-def _parts(
-    schema: Any, definitions: Mapping[str, Any], followed: set[str]
-) -> Iterator[Mapping[str, Any]]:
-    if not isinstance(schema, dict):
-        return
-    yield schema
-    children: list[Any] = []
-    for keyword, value in schema.items():
-        if keyword in _SCHEMA_IN_PLACE:
-            children.append(value)
-        elif keyword in _SCHEMAS_IN_PLACE:
-            children += value
-        elif keyword == "dependentSchemas":
-            children += value.values()
-    definition = _definition(schema)
-    if definition in definitions and definition not in followed:
-        followed.add(definition)
-        children.append(definitions[definition])
-    for child in children:
-        yield from _parts(child, definitions, followed)
-
-
-def _definition(schema: Mapping[str, Any]) -> str:
-    """The definition that a schema refers to, as a cleaned one does."""
-    return str(schema.get("$ref", "")).rpartition("/")[2]
-
-
 class _Renaming:
-    """One schema under other names.
+    """Renames the parameters of one schema.
 
-    A definition may be about the arguments in one place and about something inside of them in
-    another, so that the first gets a copy of its own.
+    A definition may describe the arguments in one place and a value inside them in another. The
+    first kind of reference therefore leads to a renamed copy of the definition.
     """
 
-    def __init__(self, schema: Schema, names: Mapping[str, str]) -> None:
+    def __init__(self, schema: JsonSchema, names: Mapping[str, str]) -> None:
         self._schema = schema
         self._names = names
-        self._definitions: Schema = dict(schema.get("$defs") or {})
+        self._definitions: JsonSchema = dict(schema.get("$defs") or {})
         self._copies: dict[str, str] = {}
 
-    def render(self) -> Schema:
-        renamed = self._rename(self._schema)
+    def render(self) -> JsonSchema:
+        renamed: JsonSchema = self._rename(self._schema)
         return {**renamed, "$defs": self._definitions} if self._definitions else renamed
 
     def _rename(self, schema: Any) -> Any:
         if not isinstance(schema, dict):
             return schema
-        return {keyword: self._rename_in(keyword, value) for keyword, value in schema.items()}
+        return {keyword: self._rename_keyword(keyword, value) for keyword, value in schema.items()}
 
-    def _rename_in(self, keyword: str, value: Any) -> Any:
-        match keyword:
-            case "properties" | "default" | "const":
+    def _rename_keyword(self, name: str, value: Any) -> Any:
+        if name not in KEYWORDS:
+            return value
+        keyword = KEYWORDS[name]
+        if keyword.kind == "reference":
+            return self._refer_to_copy(value)
+        if keyword.about == "key":  # the user's pattern need not match the other names
+            return {"anyOf": [value, {"type": "string", "enum": [*self._names.values()]}]}
+        if keyword.about == "same":
+            value = map_value(keyword, value, self._rename_child)
+        return self._rename_in_value(keyword.names, value)
+
+    def _rename_child(self, child: Child) -> Any:
+        return self._rename(child.schema)
+
+    def _rename_in_value(self, where: str, value: Any) -> Any:
+        match where:
+            case "keys" | "value":
                 return self._rename_keys(value)
-            case "dependentSchemas":
-                return {self._name(name): self._rename(item) for name, item in value.items()}
-            case "dependentRequired":
-                return {self._name(name): self._rename_all(item) for name, item in value.items()}
-            case "propertyNames":  # a pattern of the user's need not fit the other names
-                sent = [*self._names.values()]
-                return {"anyOf": [value, {"type": "string", "enum": sent}]}
-            case "$ref":
-                return self._copy(value)
-            case _ if keyword in _LISTS_OF_NAMES:
-                return self._rename_all(value)
-            case _ if keyword in _LISTS_OF_VALUES:
+            case "list":
+                return self._rename_list(value)
+            case "lists by key":
+                return self._rename_keys({key: self._rename_list(value[key]) for key in value})
+            case "values":
                 return [self._rename_keys(item) for item in value]
-            case _ if keyword in _SCHEMA_IN_PLACE:
-                return self._rename(value)
-            case _ if keyword in _SCHEMAS_IN_PLACE:
-                return [self._rename(item) for item in value]
             case _:
                 return value
 
-    def _name(self, name: str) -> str:
-        return self._names.get(name, name)
-
-    def _rename_all(self, names: list[str]) -> list[str]:
-        return [self._name(name) for name in names]
+    def _rename_list(self, names: list[str]) -> list[str]:
+        return [self._names.get(name, name) for name in names]
 
     def _rename_keys(self, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {self._name(name): item for name, item in value.items()}
+        return {self._names.get(name, name): item for name, item in value.items()}
 
-    def _copy(self, reference: str) -> str:
-        """A reference to the same definition under the other names."""
-        definition = _definition({"$ref": reference})
+    def _refer_to_copy(self, reference: str) -> str:
+        definition = definition_name({"$ref": reference})
         if reference not in self._copies and definition in self._definitions:
             name = f"{definition}_arguments"
             while name in self._definitions:
                 name += "_"
             self._copies[reference] = f"#/$defs/{name}"
-            self._definitions[name] = {}  # known before it is renamed: it may lead back to itself
+            self._definitions[name] = {}  # reserved first: the definition may refer to itself
             self._definitions[name] = self._rename(self._definitions[definition])
         return self._copies.get(reference, reference)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from langchain_gemini_tools.wire.tools.builtin import builtin_tool
 from langchain_gemini_tools.wire.tools.names import render_name
 
 if TYPE_CHECKING:
@@ -50,18 +51,14 @@ class Tool(Mapping[str, Any]):
         return self.builtin is None
 
     @property
-    def uses_computer(self) -> bool:
-        """Whether this is computer use, which is declared like a built-in tool but run by the user.
-
-        The model calls its functions although none of them is declared:
-        https://ai.google.dev/gemini-api/docs/computer-use
-        """
-        return self.name == "computerUse" and not self.is_function
+    def is_run_by_user(self) -> bool:
+        """Whether this is a built-in tool whose calls the user runs, such as computer use."""
+        return not self.is_function and builtin_tool(self.name).is_run_by_user
 
     @property
-    def runs_mcp_servers(self) -> bool:
-        """Whether this lets the API itself call the tools of MCP servers."""
-        return self.name == "mcpServers" and not self.is_function
+    def calls_are_run_by_api(self) -> bool:
+        """Whether this is a built-in tool whose calls the API runs, such as MCP servers."""
+        return not self.is_function and builtin_tool(self.name).calls_are_run_by_api
 
     @property
     def wire_name(self) -> str:

@@ -145,7 +145,7 @@ def test_where_nothing_is_made_optional_check_tools_says_nothing(model: str) -> 
 
 def test_check_tools_names_the_parameter_that_was_made_optional() -> None:
     assert [str(finding) for finding in check_tools([follow]).findings] == [
-        "Tool 'follow', parameter 'link.next': it leads back to itself, and Gemini takes that in "
-        "optional parameters only: it is sent as optional, with a word that it is not. Give it a "
-        "default, or check it."
+        "Tool 'follow', parameter 'link.next': it leads back to itself, which Gemini accepts in "
+        "optional parameters only. It is sent as optional, and its description says that it is "
+        "required. Give it a default, or validate it yourself."
     ]

@@ -1,13 +1,17 @@
-"""Tools that run on Google's side."""
+"""Gemini's built-in tools, and other vendors' counterparts."""
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google.genai import types
 
+import langchain_gemini_tools
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tools.builtin import BUILTIN_TOOLS, BuiltinTool
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 GIVEN: dict[str, tuple[Any, list[dict[str, Any]]]] = {
@@ -89,20 +93,44 @@ def test_a_builtin_tool_is_bound_as_gemini_spells_it(
         ({"type": "mcp", "server_label": "x", "server_url": "u"}, "mcp_servers"),
     ],
 )
-def test_another_vendors_tool_is_refused_with_the_way_out(foreign: Any, own: str) -> None:
-    with pytest.raises(InvalidToolError, match=rf'Gemini\'s own is \{{"{own}": \{{\}}\}}'):
+def test_another_vendors_tool_is_rejected_with_its_counterpart(foreign: Any, own: str) -> None:
+    with pytest.raises(InvalidToolError, match=rf'Use Gemini\'s \{{"{own}": \{{\}}\}} instead'):
         bind_tools([foreign])
 
 
-def test_another_vendors_tool_that_gemini_has_not_is_refused() -> None:
-    with pytest.raises(InvalidToolError, match="Gemini has none like it"):
+def test_another_vendors_tool_without_a_counterpart_is_rejected() -> None:
+    with pytest.raises(InvalidToolError, match="Gemini has no tool for the same purpose"):
         bind_tools([{"type": "image_generation"}])
-    with pytest.raises(InvalidToolError, match="Gemini has none like it"):
+    with pytest.raises(InvalidToolError, match="Gemini has no tool for the same purpose"):
         bind_tools([{"type": "custom", "name": "free_text", "format": {"type": "text"}}])
 
 
-def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_tool_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(InvalidToolError, match=r"'google_serch'.*google_search, google_maps"):
         bind_tools([{"google_serch": {}}])
     with pytest.raises(InvalidToolError, match="'google_serch'"):
         bind_tools([{"url_context": {}, "google_serch": {}}])
+
+
+def test_a_builtin_tool_is_one_row_of_one_module() -> None:
+    package = Path(langchain_gemini_tools.__file__).parent
+    names = {row.name for row in BUILTIN_TOOLS.values()}
+    naming = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert naming == {"wire/tools/builtin.py"}
+
+
+def test_a_new_row_is_all_that_a_builtin_tool_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = BuiltinTool("moonSearch", ("moon_search",), is_run_by_user=True)
+    monkeypatch.setitem(BUILTIN_TOOLS, row.name, row)
+    [bound] = bind_tools([{"moon_search": {"crater_name": "Tycho"}}])
+    assert bound == {"moonSearch": {"craterName": "Tycho"}}
+    assert bound.is_run_by_user
+    with pytest.raises(InvalidToolError, match=r'Use Gemini\'s \{"moon_search": \{\}\} instead'):
+        bind_tools([{"type": "moon_search_20271101"}])
+    with pytest.raises(InvalidToolError, match="exa_ai_search, moon_search"):
+        bind_tools([{"star_search": {}}])

@@ -101,7 +101,9 @@ MEANINGS: dict[str, tuple[Any, ToolChoice]] = {
 
 @pytest.mark.parametrize(("choice", "meaning"), MEANINGS.values(), ids=MEANINGS)
 def test_a_choice_means(choice: Any, meaning: ToolChoice) -> None:
-    assert resolve_tool_choice(choice, BOUND, GEMINI_3) == meaning
+    resolved = resolve_tool_choice(choice, BOUND, GEMINI_3)
+    assert resolved == meaning
+    assert resolve_tool_choice(resolved, BOUND, GEMINI_3) is resolved
 
 
 GEMINI_DICTS = [key for key in MEANINGS if key.startswith(("gemini", "sdk"))]
@@ -131,7 +133,7 @@ def test_a_bound_tools_name_beats_a_word(word: str) -> None:
         {"type": "allowed_tools", "mode": "auto", "tools": [{"name": "serch"}]},
     ],
 )
-def test_an_unknown_name_is_refused_with_the_bound_ones(choice: Any) -> None:
+def test_an_unknown_name_is_rejected_with_the_bound_ones(choice: Any) -> None:
     with pytest.raises(
         UnknownToolError, match=r"'serch', which is not bound\. .*'search', 'Get weather'"
     ):
@@ -141,20 +143,23 @@ def test_an_unknown_name_is_refused_with_the_bound_ones(choice: Any) -> None:
 @pytest.mark.parametrize(
     ("choice", "reason"),
     [
-        (5, "is not understood"),
-        ({"type": "other"}, "is not understood"),
-        ({"mode": "sometimes"}, "no mode 'sometimes'"),
-        ({"mode": "NONE", "allowed_function_names": ["search"]}, "takes no allowed names"),
+        (5, "is not valid"),
+        ({"type": "other"}, "is not valid"),
+        ({"mode": "sometimes"}, "The mode 'sometimes' is not valid"),
+        (
+            {"mode": "NONE", "allowed_function_names": ["search"]},
+            "cannot be combined with allowed names",
+        ),
     ],
 )
-def test_a_choice_without_a_meaning_is_refused(choice: Any, reason: str) -> None:
+def test_an_invalid_choice_is_rejected(choice: Any, reason: str) -> None:
     with pytest.raises(InvalidOptionError, match=reason):
         resolve_tool_choice(choice, BOUND, GEMINI_3)
 
 
-def test_a_demanded_call_needs_a_function() -> None:
+def test_a_required_call_needs_a_function() -> None:
     with pytest.raises(
-        InvalidOptionError, match=r"demands a call \(mode ANY\), but no function is bound"
+        InvalidOptionError, match=r"requires a call \(mode ANY\), but no function is bound"
     ):
         resolve_tool_choice("any", ONLY_BUILTIN, GEMINI_3)
     assert resolve_tool_choice("auto", [], GEMINI_3) == ToolChoice("AUTO")
@@ -183,14 +188,14 @@ def test_choice_and_config_add_up() -> None:
         ("search", {"mode": "ANY", "allowed_function_names": ["Get weather"]}),
     ],
 )
-def test_choice_and_config_that_contradict_are_refused(choice: Any, calling: Any) -> None:
+def test_choice_and_config_that_contradict_are_rejected(choice: Any, calling: Any) -> None:
     config = {"function_calling_config": calling}
-    with pytest.raises(InvalidOptionError, match="give one of them"):
+    with pytest.raises(InvalidOptionError, match="Give only one of them"):
         resolve_tool_choice(choice, BOUND, GEMINI_3, config)
 
 
-def test_a_config_with_a_field_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="no field functionCalling"):
+def test_a_config_with_an_unknown_field_is_rejected() -> None:
+    with pytest.raises(InvalidOptionError, match="does not have a field functionCalling"):
         resolve_tool_choice(None, BOUND, GEMINI_3, {"function_calling": {}})
 
 
@@ -274,7 +279,7 @@ def test_the_flag_is_passed_on_for_builtin_tools_alone() -> None:
     assert render_tool_config(choice, ONLY_BUILTIN, GEMINI_3) == FLAG
 
 
-def test_the_flag_is_refused_where_it_does_not_exist() -> None:
+def test_the_flag_is_rejected_where_it_does_not_exist() -> None:
     choice = resolve_tool_choice(None, ONLY_BUILTIN, GEMINI_3, FLAG)
     with pytest.raises(InvalidOptionError, match="does not exist on Vertex AI"):
         render_tool_config(choice, ONLY_BUILTIN, GEMINI_3, vertexai=True)

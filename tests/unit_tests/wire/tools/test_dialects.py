@@ -1,9 +1,11 @@
-"""One function, as everybody writes it, is one declaration."""
+"""One function in the dialect of every vendor is one declaration."""
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
+from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 import pytest
@@ -12,6 +14,7 @@ from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+import langchain_gemini_tools
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
@@ -201,7 +204,7 @@ def test_what_is_bound_is_bound_to_itself(given: Any) -> None:
         ("number", {"type": "number"}),
     ],
 )
-def test_a_type_in_the_words_of_python_is_read(said: str, sent: Any) -> None:
+def test_a_python_type_is_read(said: str, sent: Any) -> None:
     [bound] = bind_tools([{"name": "f", "parameter_definitions": {"a": {"type": said}}}])
     assert bound["function"]["parameters"] == {"type": "object", "properties": {"a": sent}}
 
@@ -229,7 +232,7 @@ def test_arguments_may_have_the_names_of_keywords(names: Any) -> None:
         {"anyOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}]},
     ],
 )
-def test_a_schema_without_a_type_is_no_mapping_of_names(schema: Any) -> None:
+def test_a_schema_without_a_type_is_not_a_mapping_of_names(schema: Any) -> None:
     assert bind_tools([{"name": "f", "parameters": schema}]) == bind_tools(
         [{"name": "f", "parameters": {"type": "object", **schema}}]
     )
@@ -303,7 +306,7 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
     ("given", "reason"),
     [
         ({"type": "object", "properties": {}}, "needs a 'title'"),
-        ({"name": ""}, "has to be a text"),
+        ({"name": ""}, "must be a non-empty string"),
         ({"name": "f", "behavior": "NON_BLOCKING"}, "only the Live API"),
         ({"name": "f", "parameters": [{"type": "string"}]}, "needs a 'name'"),
         (
@@ -324,6 +327,18 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
         ({"name": "f", "parameter_definitions": {"a": "str"}}, "Tool 'f'.*'a'.*got 'str'"),
     ],
 )
-def test_what_cannot_be_told_is_refused_with_its_name(given: Any, reason: str) -> None:
+def test_what_cannot_be_read_is_rejected_with_its_name(given: Any, reason: str) -> None:
     with pytest.raises(InvalidToolError, match=reason):
         bind_tools([given])
+
+
+@pytest.mark.parametrize("key", ["toolSpec", "tool_specification", "parameter_definitions"])
+def test_the_keys_of_a_dialect_are_in_one_module(key: str) -> None:
+    package = Path(langchain_gemini_tools.__file__).parent
+    naming = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value == key
+    }
+    assert naming == {"wire/tools/dialects.py"}

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
-from langchain_gemini_tools.wire.tools.findings import find_problems, refuse_unusable_tools
+from langchain_gemini_tools.wire.tools.lint import find_problems, reject_unusable_tools
 from langchain_gemini_tools.wire.tools.names import render_parameter_name
 from langchain_gemini_tools.wire.tools.tool import (
     bind_tools,
@@ -74,7 +74,7 @@ ARGUMENTS: list[dict[str, Any]] = [
 
 def declared(schema: dict[str, Any]) -> Any:
     bound = bind_tools([{"name": "find", "description": "Finds.", "parameters": schema}])
-    refuse_unusable_tools(bound, GEMINI_3)
+    reject_unusable_tools(bound, GEMINI_3)
     return render_tools(bound)[0]["functionDeclarations"][0]["parametersJsonSchema"]
 
 

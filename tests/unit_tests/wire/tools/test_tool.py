@@ -1,4 +1,4 @@
-"""Bound tools: what they are, what is refused, what is sent."""
+"""Bound tools: what they are, what is rejected, what is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from langchain_core.tools import StructuredTool
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
-from langchain_gemini_tools.wire.tools.findings import refuse_unusable_tools
+from langchain_gemini_tools.wire.tools.lint import reject_unusable_tools
 from langchain_gemini_tools.wire.tools.names import render_parameter_name
 from langchain_gemini_tools.wire.tools.tool import (
     Tool,
@@ -104,7 +104,7 @@ def test_options_are_shown_with_plain_tools() -> None:
     assert plain_tools({"tools": [WEATHER]}) == {"tools": [WEATHER]}
 
 
-def test_a_tools_extras_say_what_it_answers() -> None:
+def test_the_extras_of_a_tool_may_have_a_response_schema() -> None:
     given = StructuredTool(
         name="get_weather",
         description="The weather.",
@@ -173,7 +173,7 @@ def test_no_tools_are_no_tools() -> None:
     assert render_tools([]) == []
 
 
-def test_a_name_that_the_api_refuses_is_declared_under_another() -> None:
+def test_a_name_that_the_api_rejects_is_declared_under_another() -> None:
     [tool] = render_tools(bind_tools([{"name": "Get weather"}]))
     assert tool == {"functionDeclarations": [{"name": "Get_weather_498ebfb0"}]}
 
@@ -187,7 +187,7 @@ def test_with_auto_only_the_chosen_functions_are_declared() -> None:
 
 
 @pytest.mark.parametrize("mode", ["ANY", "VALIDATED"])
-def test_where_the_api_takes_names_everything_is_declared(mode: str) -> None:
+def test_where_the_api_accepts_names_everything_is_declared(mode: str) -> None:
     bound = bind_tools([{"name": "a"}, {"name": "b"}])
     assert render_tools(bound, ToolChoice(mode, ("b",))) == [
         {"functionDeclarations": [{"name": "a"}, {"name": "b"}]}
@@ -196,28 +196,28 @@ def test_where_the_api_takes_names_everything_is_declared(mode: str) -> None:
 
 def test_a_tool_that_is_bound_twice_is_declared_once() -> None:
     bound = bind_tools([WEATHER, {"name": "now"}, WEATHER])
-    refuse_unusable_tools(bound, GEMINI_3)
+    reject_unusable_tools(bound, GEMINI_3)
     assert render_tools(bound) == render_tools(bound[:2])
 
 
-def test_two_different_tools_of_one_name_are_refused() -> None:
+def test_two_different_tools_of_one_name_are_rejected() -> None:
     bound = bind_tools([WEATHER, {"name": "now"}, {"name": "now", "description": "The time."}])
-    with pytest.raises(InvalidToolError, match="Tool 'now': two tools have this name"):
-        refuse_unusable_tools(bound, GEMINI_3)
+    with pytest.raises(InvalidToolError, match="Tool 'now': two different tools have this name"):
+        reject_unusable_tools(bound, GEMINI_3)
 
 
-def test_more_functions_than_gemini_takes_are_refused() -> None:
+def test_more_functions_than_gemini_accepts_are_rejected() -> None:
     bound = bind_tools({"name": f"f{n}"} for n in range(513))
-    refuse_unusable_tools(bound[:512], GEMINI_3)
-    with pytest.raises(InvalidToolError, match="takes 512 functions, and 513 are bound"):
-        refuse_unusable_tools(bound, GEMINI_3)
+    reject_unusable_tools(bound[:512], GEMINI_3)
+    with pytest.raises(InvalidToolError, match="accepts 512 functions, but 513 are bound"):
+        reject_unusable_tools(bound, GEMINI_3)
 
 
 @pytest.mark.parametrize("name", ["page-size", "$filter", "1st", "a" * 65, "größe"])
 def test_a_parameter_name_that_gemini_does_not_allow_is_renamed(name: str) -> None:
     schema = {"properties": {name: {"type": "string"}, "q": {}}, "required": [name]}
     bound = bind_tools([{"name": "find", "parameters": schema}])
-    refuse_unusable_tools(bound, GEMINI_3)
+    reject_unusable_tools(bound, GEMINI_3)
     [declared] = render_tools(bound)[0]["functionDeclarations"]
     renamed = render_parameter_name(name)
     assert re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", renamed)
@@ -231,8 +231,10 @@ def test_a_parameter_name_that_gemini_does_not_allow_is_renamed(name: str) -> No
 
 def test_builtin_tools_beside_functions_need_gemini_3() -> None:
     bound = bind_tools([WEATHER, SEARCH])
-    refuse_unusable_tools(bound, GEMINI_3)
-    refuse_unusable_tools(bind_tools([WEATHER]), GEMINI_2_5)
-    refuse_unusable_tools(bind_tools([SEARCH]), GEMINI_2_5)
-    with pytest.raises(InvalidToolError, match=r"\(google_search\).*\(get_weather\) only apart"):
-        refuse_unusable_tools(bound, GEMINI_2_5)
+    reject_unusable_tools(bound, GEMINI_3)
+    reject_unusable_tools(bind_tools([WEATHER]), GEMINI_2_5)
+    reject_unusable_tools(bind_tools([SEARCH]), GEMINI_2_5)
+    with pytest.raises(
+        InvalidToolError, match=r"cannot combine .*\(google_search\).*\(get_weather\)"
+    ):
+        reject_unusable_tools(bound, GEMINI_2_5)

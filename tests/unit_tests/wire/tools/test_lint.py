@@ -1,4 +1,4 @@
-"""What is found about tools when they are bound: every code, its place and its numbers."""
+"""Findings about bound tools: every code, its place and its numbers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from langchain_core.tools import StructuredTool
 from langchain_gemini_tools import ChatGemini, check_tools, tools_from_specs
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
-from langchain_gemini_tools.wire.tools.findings import (
+from langchain_gemini_tools.wire.tools.lint import (
     Finding,
     find_problems,
-    refuse_unusable_tools,
+    reject_unusable_tools,
 )
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
@@ -63,7 +63,7 @@ PLACES: dict[str, tuple[dict[str, Any], Finding]] = {
             "renamed",
             "find it",
             None,
-            "the API does not take this name; the model sees 'find_it_8ca89c96'.",
+            "the API does not accept this name; the model sees 'find_it_8ca89c96'.",
         ),
     ),
     "a parameter's name": (
@@ -73,27 +73,33 @@ PLACES: dict[str, tuple[dict[str, Any], Finding]] = {
             "renamed",
             "find",
             "page-size",
-            "the API does not take this name; the model sees 'page_size_99246b77'.",
+            "the API does not accept this name; the model sees 'page_size_99246b77'.",
         ),
     ),
     "an empty enum": (
         tool(filters={"type": "array", "items": {"properties": {"tag": {"enum": []}}}}),
-        Finding("error", "empty_enum", "find", "filters[].tag", "its enum allows no value at all."),
-    ),
-    "a key that is required only": (
-        tool(where={"type": "object", "properties": {"a": {}}, "required": ["b", "a", "c"]}),
         Finding(
-            "warning", "undescribed_key", "find", "where", "b, c is required and not described."
+            "error",
+            "empty_enum",
+            "find",
+            "filters[].tag",
+            "its enum is empty: no value is valid.",
         ),
     ),
-    "it holds itself": (
+    "a key that is not described": (
+        tool(where={"type": "object", "properties": {"a": {}}, "required": ["b", "a", "c"]}),
+        Finding(
+            "warning", "undescribed_key", "find", "where", "required, but not described: b, c."
+        ),
+    ),
+    "it requires itself": (
         {**tool(), "parameters": {"properties": {"n": NODE}, "$defs": {"Node": NODE}}},
         Finding(
             "error",
             "endless",
             "find",
             "n.next",
-            "it has to hold itself, without end. Make it optional, or a list.",
+            "it requires itself without end. Make it optional, or a list.",
         ),
     ),
     "too deep": (
@@ -103,7 +109,7 @@ PLACES: dict[str, tuple[dict[str, Any], Finding]] = {
             "too_deep",
             "find",
             None,
-            "its schema is 33 levels deep; Gemini refuses more than 32.",
+            "its schema is 33 levels deep; Gemini rejects more than 32.",
         ),
     ),
     "deep": (
@@ -113,17 +119,17 @@ PLACES: dict[str, tuple[dict[str, Any], Finding]] = {
             "deep",
             "find",
             None,
-            "its schema is 9 levels deep; models fill flat schemas better.",
+            "its schema is 9 levels deep; models fill in flat schemas better.",
         ),
     ),
-    "a limit that is not promised": (
+    "a keyword that may be ignored": (
         tool(q={"anyOf": [{"type": "string", "pattern": "^a"}, {"type": "integer"}]}),
         Finding(
             "warning",
             "not_enforced",
             "find",
             "q",
-            "'pattern' is sent, but Gemini does not promise to follow it: check it.",
+            "Gemini may ignore 'pattern'; validate this argument yourself.",
         ),
     ),
 }
@@ -139,23 +145,26 @@ def test_a_flat_and_described_tool_has_no_findings(levels: int) -> None:
     assert found(tool(a=nested(levels))) == []
 
 
-def test_what_is_not_promised_depends_on_the_form_of_schema_that_the_model_takes() -> None:
+def test_what_may_be_ignored_depends_on_the_form_that_the_model_accepts() -> None:
     code = {"type": "string", "pattern": "^a"}
     tags = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
     given = bind_tools([tool(code=code, tags=tags)])
-    told = {
+    reported = {
         model: [item.message for item in find_problems(given, capabilities_of(model))]
         for model in ("gemini-1.5-flash", "gemini-2.0-flash", "gemini-3-flash-preview")
     }
-    sent = "is sent, but Gemini does not promise to follow it: check it."
-    assert told == {
-        "gemini-1.5-flash": ["this model is told of 'uniqueItems' in words only: check it."],
-        "gemini-2.0-flash": [f"'pattern' {sent}", f"'uniqueItems' {sent}"],
-        "gemini-3-flash-preview": [f"'pattern' {sent}", f"'uniqueItems' {sent}"],
+    pattern, unique = (
+        f"Gemini may ignore {keyword!r}; validate this argument yourself."
+        for keyword in ("pattern", "uniqueItems")
+    )
+    assert reported == {
+        "gemini-1.5-flash": [unique],
+        "gemini-2.0-flash": [pattern, unique],
+        "gemini-3-flash-preview": [pattern, unique],
     }
 
 
-def test_what_is_not_promised_depends_on_the_form_that_was_chosen(
+def test_what_may_be_ignored_depends_on_the_chosen_form(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given = tool(code={"type": "string", "pattern": "^a"}, other={"not": {"type": "string"}})
@@ -164,7 +173,7 @@ def test_what_is_not_promised_depends_on_the_form_that_was_chosen(
         model.model_copy(update={"tool_schema": "openapi"}).bind_tools([given])
         model.bind_tools([given], tool_schema="openapi")
     assert {record.getMessage() for record in caplog.records} == {
-        "Tool 'find', parameter 'other': this model is told of 'not' in words only: check it."
+        "Tool 'find', parameter 'other': Gemini may ignore 'not'; validate this argument yourself."
     }
 
 
@@ -199,7 +208,7 @@ ITEM = {"type": "object", "properties": {"x": {"type": "string"}}}
         ),
     ],
 )
-def test_what_is_not_promised_is_found_in_every_place(given: Any, keywords: set[str]) -> None:
+def test_what_may_be_ignored_is_found_in_every_place(given: Any, keywords: set[str]) -> None:
     items = found(tool(a=given))
     assert {item.code for item in items} == {"not_enforced"}
     assert {item.message.split("'")[1] for item in items} == keywords
@@ -228,15 +237,15 @@ def test_a_key_is_described_by_all_that_is_said_about_its_object(schema: Any) ->
     assert "undescribed_key" not in codes
 
 
-def test_a_key_of_a_choice_that_is_described_nowhere_is_told() -> None:
+def test_a_key_of_a_choice_that_is_not_described_is_found() -> None:
     where = {"type": "object", "properties": IDS, "anyOf": [{"required": ["id", "phone"]}]}
     told = [item for item in found(tool(where=where)) if item.code == "undescribed_key"]
     assert [(item.parameter, item.message) for item in told] == [
-        ("where", "phone is required and not described.")
+        ("where", "required, but not described: phone.")
     ]
 
 
-def test_what_is_required_and_leads_back_to_itself_is_told_at_its_place() -> None:
+def test_a_required_parameter_that_leads_back_to_itself_is_found_at_its_place() -> None:
     link = {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}
     told = {"type": "string", "description": "Always give this."}
     node = {"type": "object", "properties": {"id": told, "next": link}, "required": ["id", "next"]}
@@ -245,11 +254,11 @@ def test_what_is_required_and_leads_back_to_itself_is_told_at_its_place() -> Non
     assert [(item.code, item.parameter) for item in items] == [("recursive", "n.next")]
 
 
-def test_a_description_is_no_sign_of_a_loop() -> None:
+def test_a_description_is_not_mistaken_for_a_loop() -> None:
     assert found(tool(id={"type": "string", "description": "The id. Always give this."})) == []
 
 
-def test_a_limit_is_told_once_a_tool_at_its_first_place() -> None:
+def test_a_keyword_is_reported_once_per_tool_at_its_first_place() -> None:
     text = {"type": "string", "maxLength": 5}
     places = [
         (item.tool, item.parameter) for item in found(tool(a=text, b=text), tool("two", c=text))
@@ -300,7 +309,7 @@ def test_what_leads_back_whichever_way_it_goes_is_endless(next_node: Any) -> Non
     assert errors[0].parameter == "n"
 
 
-def test_arguments_that_langchain_swallows_are_told() -> None:
+def test_parameters_that_langchain_reserves_are_found() -> None:
     """As tools of MCP servers come through LangChain's adapters."""
 
     def call(**arguments: Any) -> list[str]:
@@ -311,9 +320,10 @@ def test_arguments_that_langchain_swallows_are_told() -> None:
         name="find", description="Finds.", args_schema=spec["parameters"], func=call
     )
     assert given.invoke({"config": {}, "run_manager": "x", "page": 1}) == ["page"]
-    message = "LangChain's StructuredTool keeps this name for itself: it never reaches the tool."
+    message = "LangChain's StructuredTool reserves this name, so the value never reaches the tool."
     assert found(given) == [
-        Finding("warning", "swallowed", "find", name, message) for name in ("config", "run_manager")
+        Finding("warning", "reserved_name", "find", name, message)
+        for name in ("config", "run_manager")
     ]
     [whole] = tools_from_specs([spec], lambda _, args: [*args])
     assert whole.invoke({"config": {}, "run_manager": "x"}) == ["config", "run_manager"]
@@ -324,21 +334,21 @@ def test_arguments_that_langchain_swallows_are_told() -> None:
 
 
 def test_two_tools_of_one_name() -> None:
-    message = "two tools have this name; names have to be different."
+    message = "two different tools have this name; rename one of them."
     assert found(tool(), tool(description="Finds more.")) == [
         Finding("error", "duplicate_name", "find", None, message)
     ]
 
 
-def test_more_functions_than_the_api_takes_with_the_number() -> None:
+def test_more_functions_than_the_api_accepts_are_counted() -> None:
     errors = [
         item for item in found(*(tool(f"f{n}") for n in range(513))) if item.code == "too_many"
     ]
-    message = "Gemini takes 512 functions, and 513 are bound."
+    message = "Gemini accepts 512 functions, but 513 are bound."
     assert errors == [Finding("error", "too_many", None, None, message)]
 
 
-def test_many_functions_with_the_number() -> None:
+def test_many_functions_are_counted() -> None:
     assert found(*(tool(f"f{n}") for n in range(100))) == []
     assert found(*(tool(f"f{n}") for n in range(101))) == [
         Finding(
@@ -346,12 +356,12 @@ def test_many_functions_with_the_number() -> None:
             "many_tools",
             None,
             None,
-            "101 functions are declared; models choose better among few.",
+            "101 functions are declared; models choose better from fewer.",
         )
     ]
 
 
-def test_a_large_set_with_what_it_costs_and_who_costs_most() -> None:
+def test_a_large_set_is_reported_with_its_largest_tools() -> None:
     tools = [tool(f"f{n}", description="x" * 20_000 * n) for n in range(1, 5)]
     tokens = [bound.token_estimate for bound in bind_tools(tools)]
     assert tokens == pytest.approx([5_000 * n for n in range(1, 5)], rel=0.01)
@@ -372,35 +382,39 @@ def test_letters_cost_the_same_in_every_alphabet() -> None:
     assert latin.token_estimate == cyrillic.token_estimate
 
 
-def test_builtin_tools_and_functions_on_a_model_that_takes_them_apart() -> None:
+def test_builtin_tools_and_functions_on_a_model_that_cannot_combine_them() -> None:
     message = (
-        "this model takes built-in tools (google_search) and functions (find) only apart. "
-        "Bind one kind, or use gemini-3 or later."
+        "this model cannot combine built-in tools (google_search) with functions (find). "
+        "Bind only one kind, or use gemini-3 or later."
     )
     both: list[Any] = [tool(), {"google_search": {}}]
     assert found(*both) == []
     assert found(*both, capabilities=GEMINI_2_5) == [
-        Finding("error", "not_together", None, None, message)
+        Finding("error", "not_combinable", None, None, message)
     ]
 
 
 @pytest.mark.parametrize("given", [{"google_search": {}}, {"computer_use": {}}])
-def test_builtin_tools_are_refused_where_the_model_takes_none(given: Any) -> None:
+def test_builtin_tools_are_rejected_on_a_model_without_them(given: Any) -> None:
     [name] = given
-    words = f"this model takes no tools of the API ({name}). Give functions, or use a Gemini model."
+    message = (
+        f"this model does not support built-in tools ({name}). Use functions, or a Gemini model."
+    )
     gemma = capabilities_of("gemma-3-27b-it")
-    assert found(given, capabilities=gemma) == [Finding("error", "not_taken", None, None, words)]
+    assert found(given, capabilities=gemma) == [
+        Finding("error", "not_supported", None, None, message)
+    ]
     assert not check_tools([given, tool()], "gemma-3-27b-it").ok
-    with pytest.raises(InvalidToolError, match="takes no tools of the API"):
+    with pytest.raises(InvalidToolError, match="does not support built-in tools"):
         ChatGemini(model="gemma-3-27b-it").bind_tools([given, tool()])
 
 
-def test_a_tool_that_is_bound_twice_is_told_of_once() -> None:
+def test_a_tool_that_is_bound_twice_is_reported_once() -> None:
     given = tool(e={"enum": []})
     assert found(given, given) == found(given)
-    with pytest.raises(InvalidToolError) as refusal:
-        refuse_unusable_tools(bind_tools([given, given]), GEMINI_3)
-    assert str(refusal.value).count("allows no value") == 1
+    with pytest.raises(InvalidToolError) as raised:
+        reject_unusable_tools(bind_tools([given, given]), GEMINI_3)
+    assert str(raised.value).count("no value is valid") == 1
 
 
 def test_errors_come_first() -> None:
@@ -425,17 +439,17 @@ def test_a_finding_reads_as_a_sentence(finding: Finding, words: str) -> None:
 
 def test_binding_raises_with_every_error() -> None:
     tools = [tool(e={"enum": []}), tool("deep", a=nested(40)), {"name": "odd name"}]
-    with pytest.raises(InvalidToolError) as refusal:
+    with pytest.raises(InvalidToolError) as raised:
         ChatGemini(model="gemini-3-flash-preview").bind_tools(tools)
-    assert str(refusal.value) == (
-        "Tool 'find', parameter 'e': its enum allows no value at all. "
-        "Tool 'deep': its schema is 40 levels deep; Gemini refuses more than 32."
+    assert str(raised.value) == (
+        "Tool 'find', parameter 'e': its enum is empty: no value is valid. "
+        "Tool 'deep': its schema is 40 levels deep; Gemini rejects more than 32."
     )
 
 
-def test_what_is_bound_by_hand_is_refused_before_it_is_sent() -> None:
+def test_tools_of_a_call_are_rejected_before_they_are_sent() -> None:
     model = ChatGemini(model="gemini-3-flash-preview")
-    with pytest.raises(InvalidToolError, match="Tool 'find', parameter 'e': its enum allows"):
+    with pytest.raises(InvalidToolError, match="Tool 'find', parameter 'e': its enum is empty"):
         model.preview("Hello", tools=[tool(e={"enum": []})])
 
 
@@ -450,12 +464,11 @@ def test_a_warning_is_logged_once_however_often_the_tools_are_bound(
             model.preview("Hello", **bound.kwargs)  # type: ignore[attr-defined]
     assert [record.getMessage() for record in caplog.records] == [
         "Tool 'now': it has no description, so the model has to guess what it does.",
-        "Tool 'find', parameter 'q': 'pattern' is sent, but Gemini does not promise to follow it: "
-        "check it.",
+        "Tool 'find', parameter 'q': Gemini may ignore 'pattern'; validate this argument yourself.",
     ]
 
 
-def test_a_binding_hands_over_the_tools_that_it_knows() -> None:
+def test_the_tools_of_a_binding_are_not_bound_again() -> None:
     binding = ChatGemini(model="gemini-3-flash-preview").bind_tools([tool()])
     [bound] = binding.kwargs["tools"]  # type: ignore[attr-defined]
     assert bind_tools([bound])[0] is bound
