@@ -1,6 +1,10 @@
-"""ChatGemini: the LangChain chat model over Google Gemini whose speciality is tool calling.
+"""`ChatGemini`, a LangChain chat model for Google Gemini that specializes in tool calling.
 
-The names are loaded when they are first used, so that importing the package costs nothing.
+The names here are loaded on first use. Other public names are in their modules: errors in `errors`,
+loop events and approval verdicts in `tool_loop`, `FetchLimits` in `media_fetch`, `TOOL_PROMPT` in
+`prompted`, `ToolReport` in `tool_report`, `GeminiBinding` in `binding`, `StructuredOutput` in
+`structured_output`, the request of `preview` in `wire.request`, and arguments for subclasses in
+`arguments`.
 """
 
 import importlib
@@ -11,21 +15,16 @@ from langchain_gemini_tools._version import __version__
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.display import BatchProgress, RunClock, trace
-    from langchain_gemini_tools.media_fetch import FetchLimits
-    from langchain_gemini_tools.prompted.prompt import TOOL_PROMPT
     from langchain_gemini_tools.remote_tools import mcp_interceptor, tools_from_specs
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
-    from langchain_gemini_tools.tool_report import ToolReport, check_tools
+    from langchain_gemini_tools.tool_report import check_tools
 
 __all__ = [
-    "TOOL_PROMPT",
     "BatchProgress",
     "ChatGemini",
-    "FetchLimits",
     "RunClock",
     "ToolLoop",
     "ToolLoopResult",
-    "ToolReport",
     "__version__",
     "check_tools",
     "mcp_interceptor",
@@ -33,13 +32,10 @@ __all__ = [
     "trace",
 ]
 
-_ROOMS = {
-    "TOOL_PROMPT": "prompted.prompt",
+_MODULES = {
     "BatchProgress": "display",
     "ChatGemini": "chat_model",
     "RunClock": "display",
-    "FetchLimits": "media_fetch",
-    "ToolReport": "tool_report",
     "check_tools": "tool_report",
     "mcp_interceptor": "remote_tools",
     "tools_from_specs": "remote_tools",
@@ -50,9 +46,9 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -13,8 +13,10 @@ from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableBinding
 from langchain_core.runnables.base import RunnableBindingBase
+from pydantic import ConfigDict
 
 from langchain_gemini_tools.prompted import PromptOverhead
+from langchain_gemini_tools.wire.invocation import ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest
 from langchain_gemini_tools.wire.tools.tool import plain_tools
 
@@ -111,6 +113,8 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
     attributes that are not listed here are those of the model.
     """
 
+    model_config = ConfigDict(defer_build=True)  # until something is bound
+
     @classmethod
     def get_lc_namespace(cls) -> list[str]:
         """Return where `load` finds the class."""
@@ -150,17 +154,23 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         model, _ = self.unwrap({})
         return self._with_options({**self.kwargs, **model.bind(**kwargs).kwargs})
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Self:
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: ToolChoiceOption = None, **kwargs: Any
+    ) -> Self:
         """Bind tools in place of those that are bound, and keep the other options.
 
         Args:
             tools: What `ChatGemini.bind_tools` accepts.
-            **kwargs: `tool_choice`, `strict` and so on, and options of the call.
+            tool_choice: What `ChatGemini.bind_tools` accepts.
+            **kwargs: `strict` and so on, and options of the call.
         """
         model, options = self.unwrap({})
         if "tools" in options:
             options = {key: value for key, value in options.items() if key not in _TOOL_OPTIONS}
-        return self._with_options(model.bind_tools(tools, **{**options, **kwargs}).kwargs)
+        options |= kwargs
+        if tool_choice is not None:
+            options["tool_choice"] = tool_choice
+        return self._with_options(model.bind_tools(tools, **options).kwargs)
 
     def render_prompt(self, tools: Sequence[Any] | None = None, **kwargs: Any) -> str:
         """Return the description of the tools for prompted tool calling.

@@ -1,7 +1,7 @@
-"""ChatGemini: the LangChain chat model. It calls the rooms of this package and converts nothing.
+"""`ChatGemini`, the LangChain chat model. Rendering, transport and parsing are in other modules.
 
-Rooms that many programs never enter (tools by prompt, structured output) are loaded by the methods
-that do, so that nobody else waits for them.
+Modules that many programs never need (prompted tools, structured output) are imported by the
+methods that need them.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from langchain_gemini_tools.retry import (
     report_to_parent_run,
 )
 from langchain_gemini_tools.wire.generation import plain
+from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.metadata import parse_count
 from langchain_gemini_tools.wire.request import (
     RenderedRequest,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.arguments import ChatGeminiArguments
     from langchain_gemini_tools.errors import ResponseError
-    from langchain_gemini_tools.wire.invocation import Invocation
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +84,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
 
         model = ChatGemini(model="gemini-3-flash-preview")
-        answer = model.bind_tools([get_weather]).invoke("Weather in Oslo and Rome?")
-        answer.tool_calls  # two calls of get_weather
+        message = model.bind_tools([get_weather]).invoke("Weather in Oslo and Rome?")
+        message.tool_calls  # two calls of get_weather
         ```
 
     Every option of a call (sampling, thinking, output format, tools) can be set here, bound with
@@ -347,7 +347,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         self,
         tools: Sequence[Any],
         *,
-        tool_choice: Any = None,
+        tool_choice: ToolChoiceOption = None,
         strict: bool | None = None,
         parallel_tool_calls: bool | None = None,
         response_format: Any = None,
@@ -410,15 +410,19 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         for finding in findings:
             self._warn_once(str(finding))
 
-    # Tools by prompt
+    # Prompted tools
 
-    def render_prompt(self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any) -> str:
-        """What a model without function calling is told about tools; `preview` shows all it gets.
+    def render_prompt(
+        self, tools: Sequence[Any], *, tool_choice: ToolChoiceOption = None, **kwargs: Any
+    ) -> str:
+        """Return the description of tools for a model without function calling.
+
+        `preview` shows the whole request.
 
         Args:
-            tools: What `bind_tools` takes.
-            tool_choice: What `bind_tools` takes.
-            **kwargs: Any option of a call.
+            tools: What `bind_tools` accepts.
+            tool_choice: What `bind_tools` accepts.
+            **kwargs: Options of the call.
         """
         from langchain_gemini_tools.prompted.request import render_instructions
 
@@ -426,15 +430,20 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         return "\n\n".join(render_instructions(resolve(self, None, given)).texts)
 
     def prompt_overhead(
-        self, tools: Sequence[Any], *, tool_choice: Any = None, exact: bool = False, **kwargs: Any
+        self,
+        tools: Sequence[Any],
+        *,
+        tool_choice: ToolChoiceOption = None,
+        exact: bool = False,
+        **kwargs: Any,
     ) -> PromptOverhead:
-        """What `render_prompt` costs in every request: `print` it.
+        """Measure what `render_prompt` adds to every request: `print` the result.
 
         Args:
-            tools: What `bind_tools` takes.
-            tool_choice: What `bind_tools` takes.
-            exact: Let the API count, instead of taking four characters for a token.
-            **kwargs: Any option of a call.
+            tools: What `bind_tools` accepts.
+            tool_choice: What `bind_tools` accepts.
+            exact: Count tokens with the API instead of estimating four characters per token.
+            **kwargs: Options of the call.
         """
         from langchain_gemini_tools.prompted.request import measure_overhead
 
@@ -445,13 +454,19 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     # Tokens
 
     def get_num_tokens(self, text: str) -> int:
-        """How many tokens the API counts in a text."""
+        """Count the tokens of a text with the API."""
         return self.get_num_tokens_from_messages([HumanMessage(text)]) if text else 0
 
     def get_num_tokens_from_messages(
         self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None, **kwargs: Any
     ) -> int:
-        """How many tokens the API counts in messages and tools; any piece of a history will do."""
+        """Count the tokens of messages and tools with the API.
+
+        Args:
+            messages: Any part of a history.
+            tools: What `bind_tools` accepts.
+            **kwargs: Options of the call.
+        """
         if all(isinstance(message, SystemMessage) for message in messages):
             # `trim_messages` counts system messages separately; countTokens needs a user turn.
             messages = [HumanMessage(message.content) for message in messages if message.content]
@@ -474,7 +489,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             return parse_count(_retry_policy(invocation, None).call(count))
 
     def _count_tools(self, tools: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-        """What tools add to a message: the API counts none without one."""
+        """Count what tools add to a message; the API does not count tools alone."""
         message = [HumanMessage("Hi")]
         with_tools = self.get_num_tokens_from_messages(message, tools, **kwargs)
         others = {k: v for k, v in kwargs.items() if k not in {"tool_choice", "tool_config"}}
@@ -484,7 +499,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
     @property
     def _client(self) -> GeminiClient:
-        """The client for the fields as they are now; copies share it until one of them changes."""
+        """The client for the current fields; copies of the model share it until a field changes."""
         self._check_unpickled()
         settings = self._client_settings()
         with _CLIENT_LOCK:

@@ -177,16 +177,24 @@ def _resolve_tools(
 ) -> tuple[tuple[Tool, ...], ToolChoice]:
     tools = bind_tools(given.get("tools") or ())
     if tools:
-        from langchain_gemini_tools.wire.tools.lint import reject_unusable_tools
-
-        reject_unusable_tools(tools, capabilities)
+        _check_tools(tools, capabilities)
     choice, config = given.get("tool_choice"), given.get("tool_config")
     if config is None and isinstance(choice, str | bool | None):
         return tools, _choose_once(choice, tools, capabilities)
     return tools, resolve_tool_choice(choice, tools, capabilities, config)
 
 
-# An agent sends the same tools at every step: their choice is resolved when they are bound.
+# An agent sends the same tools at every step: they are checked and chosen when they are bound.
+
+
+@lru_cache(maxsize=128)
+def _check_tools(tools: tuple[Tool, ...], capabilities: Capabilities) -> None:
+    # Loads what is known about schemas, which a call without tools never needs.
+    from langchain_gemini_tools.wire.tools.lint import reject_unusable_tools
+
+    reject_unusable_tools(tools, capabilities)
+
+
 _choose_once = lru_cache(maxsize=128)(resolve_tool_choice)
 
 

@@ -6,17 +6,30 @@ invocation. From there on it travels with the request, and no other module reads
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
+
+
+ToolChoiceOption = (
+    Literal["auto", "any", "required", "none", "validated"]  # noqa: PYI051 - editors complete them
+    | str
+    | bool
+    | Sequence[str]
+    | Mapping[str, Any]
+    | BaseModel
+    | None
+)
+"""What `tool_choice` accepts: a mode, names of tools, or a dict (OpenAI, Anthropic, Gemini)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,14 +17,15 @@ import pytest
 from blockbuster import blockbuster_ctx
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from langchain_gemini_tools import ChatGemini, FetchLimits
 from langchain_gemini_tools.errors import MediaFetchError
+from langchain_gemini_tools.media_fetch import FetchLimits
 from tests.emulator import API_KEY
 from tests.rotation import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from langchain_gemini_tools import ChatGemini
     from tests.conftest import MakeModel
     from tests.emulator import Emulator
 

@@ -135,14 +135,11 @@ def test_contents_and_response_do_not_know_each_other() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
-        "TOOL_PROMPT",
         "BatchProgress",
         "ChatGemini",
-        "FetchLimits",
         "RunClock",
         "ToolLoop",
         "ToolLoopResult",
-        "ToolReport",
         "__version__",
         "check_tools",
         "mcp_interceptor",

@@ -8,8 +8,9 @@ import pytest
 from google.genai import types
 from pydantic import ValidationError
 
-from langchain_gemini_tools import ChatGemini, FetchLimits
+from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.media_fetch import FetchLimits
 
 Json = dict[str, Any]
 

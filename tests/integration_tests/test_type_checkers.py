@@ -1,0 +1,143 @@
+"""What mypy and pyright find in programs that use `ChatGemini`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+CORRECT = """
+from typing import Any, TypedDict, Unpack, assert_type
+
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel, SecretStr
+
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.arguments import ChatGeminiArguments
+from langchain_gemini_tools.binding import GeminiBinding
+from langchain_gemini_tools.media_fetch import FetchLimits
+from langchain_gemini_tools.structured_output import RawOutput
+
+class City(BaseModel):
+    name: str
+
+class Town(TypedDict):
+    name: str
+
+class Mine(ChatGemini):
+    def __init__(self, *, model: str = "m", **arguments: Unpack[ChatGeminiArguments]) -> None:
+        super().__init__(model=model, **arguments)
+
+class Plain(ChatGemini):
+    more: int = 0
+
+def search(query: str) -> str:
+    return query
+
+ChatGemini(model="m", api_key="k", max_tokens=1, timeout=1, reasoning_effort="low")
+ChatGemini(model_name="m", google_api_key=SecretStr("k"), max_output_tokens=1)
+ChatGemini(model="m", gemini_api_key="k", max_completion_tokens=1, request_timeout=None)
+ChatGemini(model="m", thinking_level="high", retries=1, candidate_count=1, enterprise=True)
+ChatGemini(model="m", stop_sequences=["a"], stop=None, fetch_urls=FetchLimits())
+ChatGemini(model="m", rate_limiter=None, tags=["a"], callbacks=None, cache=True)
+ChatGemini(model="m", response_modalities=["TEXT"], thinking_config={"thinking_budget": 1})
+Mine(temperature=1, api_key="k")
+Plain(model="m", more=1)
+
+model = ChatGemini(model="m")
+bound = model.bind_tools([search], tool_choice="any")
+assert_type(bound, GeminiBinding)
+assert_type(bound.bind(temperature=1), GeminiBinding)
+assert_type(model.bind(temperature=1).bind_tools([search]), GeminiBinding)
+assert_type(model.with_config(tags=["a"]).bind_tools([search]), GeminiBinding)
+assert_type(bound.invoke("Hi"), AIMessage)
+bound.preview("Hi").body
+model.bind_tools([search], tool_choice=["search"])
+model.bind_tools([search], tool_choice={"type": "any"})
+model.bind_tools([search], tool_choice=True)
+assert_type(model.with_structured_output(City).invoke("Hi"), City)
+assert_type(model.with_structured_output(Town).invoke("Hi"), Town)
+assert_type(bound.with_structured_output(City, "json_schema").invoke("Hi"), City)
+assert_type(model.with_structured_output(City, include_raw=True).invoke("Hi"), RawOutput[City])
+assert_type(model.with_structured_output({"title": "A"}).invoke("Hi"), Any)
+assert_type(model.with_structured_output(City).binding, GeminiBinding)
+"""
+
+WRONG = """
+from typing import Unpack
+
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.arguments import ChatGeminiArguments
+
+class Mine(ChatGemini):
+    def __init__(self, **arguments: Unpack[ChatGeminiArguments]) -> None:
+        super().__init__(model="m", **arguments)
+
+ChatGemini()  # wrong
+ChatGemini(model="m", temprature=1)  # wrong
+ChatGemini(model="m", max_output_token=1)  # wrong
+ChatGemini(model="m", temperature="hot")  # wrong
+ChatGemini(model="m", request_timeout="soon")  # wrong
+ChatGemini(model="m", reasoning_effort="hihg")  # wrong
+ChatGemini(model="m", thinking_level="hihg")  # wrong
+ChatGemini(model="m", tool_calling="promted")  # wrong
+ChatGemini(model="m", on_malformed="explode")  # wrong
+ChatGemini(model="m", on_broken_history="rase")  # wrong
+ChatGemini(model="m", tool_schema="opnapi")  # wrong
+ChatGemini(model="m", media_resolution="hgih")  # wrong
+ChatGemini(model="m", response_modalities=["TXET"])  # wrong
+ChatGemini(model_name=3)  # wrong
+Mine(temprature=1)  # wrong
+ChatGemini(model="m").bind_tools([], tool_choice=3.5)  # wrong
+ChatGemini(model="m").with_structured_output({}, "jsn_schema")  # wrong
+ChatGemini(model="m").with_structured_output(int).invoke("Hi").upper()  # wrong
+"""
+
+
+def lines_with_errors(checker: str, program: str, path: Path) -> dict[int, str]:
+    path.write_text(program)
+    found: dict[int, str] = {}
+    if checker == "mypy":
+        cache = ROOT / ".mypy_cache" / "samples"
+        options = ["--strict", "--config-file=", f"--cache-dir={cache}", "--no-error-summary"]
+        for line in run("mypy", *options, str(path)).splitlines():
+            if match := re.match(rf"{re.escape(str(path))}:(\d+): error: (.*)", line):
+                found[int(match[1])] = match[2]
+        return found
+    report = json.loads(run("pyright", "--outputjson", "--pythonpath", sys.executable, str(path)))
+    return {
+        each["range"]["start"]["line"] + 1: each["message"]
+        for each in report["generalDiagnostics"]
+        if each["severity"] == "error"
+    }
+
+
+def run(module: str, *options: str) -> str:
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+    command = [sys.executable, "-m", module, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode not in {0, 1}:  # pyright needs node, which it may have to download
+        pytest.skip(f"{module} cannot run here: {done.stderr[-200:]}")
+    return done.stdout
+
+
+pytestmark = pytest.mark.timeout(900)  # mypy reads LangChain when its cache is empty
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_a_correct_program_passes(checker: str, tmp_path: Path) -> None:
+    assert lines_with_errors(checker, CORRECT, tmp_path / "program.py") == {}
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_every_mistake_is_found(checker: str, tmp_path: Path) -> None:
+    marked = {n for n, line in enumerate(WRONG.splitlines(), 1) if line.endswith("# wrong")}
+    assert set(lines_with_errors(checker, WRONG, tmp_path / "program.py")) == marked
