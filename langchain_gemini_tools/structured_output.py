@@ -1,4 +1,4 @@
-"""A user's schema: how it is asked for, and which output parser turns an answer into it."""
+"""Structured output: how a schema is requested, and the parser for the response."""
 
 from __future__ import annotations
 
@@ -151,7 +151,9 @@ def _as_function(schema: Any, method: str | None) -> Tool | None:
             return None
         raise
     if not tools:
-        raise InvalidToolError(f"{schema!r} is no schema that an answer could fit.")
+        raise InvalidToolError(
+            f"{schema!r} is not a schema. Use a Pydantic class, a TypedDict or a JSON schema."
+        )
     return tools[0]
 
 
@@ -183,7 +185,7 @@ def _without_json_output(
 
 
 def _shown_format(method: str, schema: Any, read: dict[str, Any]) -> dict[str, Any]:
-    """What tracers show: the schema, or what we have read where langchain-core cannot read it."""
+    """Return what tracers show: the schema, or our reading of it if core cannot read it."""
     bare = {"title": str(read.get("title") or "answer"), "type": "object", "properties": {}}
     shown = next((form for form in (schema, read) if _is_readable(form)), bare)
     return {"kwargs": {"method": method}, "schema": shown}
@@ -192,13 +194,13 @@ def _shown_format(method: str, schema: Any, read: dict[str, Any]) -> dict[str, A
 def _is_readable(schema: Any) -> bool:
     try:
         convert_to_json_schema(schema)
-    except Exception:  # noqa: BLE001 - it would end the call, for the sake of a trace
+    except Exception:  # noqa: BLE001 - a trace must not end the call
         return False
     return True
 
 
 def tools_parser(schema: Any, tool_name: str) -> Runnable[AIMessage, Any]:
-    """Reads the arguments of the first call of `tool_name`; an answer without one is an error."""
+    """Return a parser for the arguments of the first call of `tool_name`, which must be there."""
     if _is_pydantic(schema):
         return _PydanticCallParser(tools=[schema], first_tool_only=True, tool_name=tool_name)
     return _CallParser(key_name=tool_name, first_tool_only=True)
@@ -219,46 +221,48 @@ class _PydanticCallParser(PydanticToolsParser):
 def _parse_call(
     parse: Callable[..., Any], tool_name: str, given: Generation, *, partial: bool
 ) -> Any:
-    answer = _whole_message(given)
-    partial = partial and not _ending(answer)
-    value = parse([answer], partial=partial)
+    generation = _whole_message(given)
+    partial = partial and not _finish_reason(generation)
+    value = parse([generation], partial=partial)
     if value is None and not partial:
-        raise _missing_call(tool_name, answer)
+        raise _missing_call(tool_name, generation)
     return value
 
 
-def _whole_message(answer: Generation) -> Generation:
-    """The answer as core's parsers can read it: of one that is not streamed they lose the calls."""
-    message = getattr(answer, "message", None)
+def _whole_message(generation: Generation) -> Generation:
+    """Return the response as a message: core's parsers lose the tool calls of other chunks."""
+    message = getattr(generation, "message", None)
     if not isinstance(message, BaseMessageChunk) or isinstance(message, AIMessage):
-        return answer
+        return generation
     return ChatGeneration(message=AIMessage(**message.model_dump()))
 
 
-def _missing_call(tool_name: str, answer: Generation) -> OutputParserException:
-    reason = _ending(answer) or "no finish reason"
-    said = f"The answer ended with {reason} and without a call of {tool_name!r}"
-    for call in getattr(getattr(answer, "message", None), "invalid_tool_calls", ()):
-        reason = call.get("error") or "the arguments are no JSON object"
-        said += f"; its call of {call.get('name') or 'nothing'!r} is invalid: {reason}"
-    said += f": {answer.text}" if answer.text else "."
-    return OutputParserException(said, llm_output=answer.text)
+def _missing_call(tool_name: str, generation: Generation) -> OutputParserException:
+    reason = _finish_reason(generation) or "no finish reason"
+    text = f"The response ended with {reason} and without a call of {tool_name!r}"
+    for call in getattr(getattr(generation, "message", None), "invalid_tool_calls", ()):
+        reason = call.get("error") or "the arguments are not a JSON object"
+        text += f"; its call of {call.get('name') or 'nothing'!r} is invalid: {reason}"
+    text += f": {generation.text}" if generation.text else "."
+    return OutputParserException(text, llm_output=generation.text)
 
 
-def _ending(answer: Generation) -> str:
-    """The reason for which the answer ended; none as long as there is more of a stream to come."""
-    metadata = answer.message.response_metadata if isinstance(answer, ChatGeneration) else {}
+def _finish_reason(generation: Generation) -> str:
+    """Return the finish reason, which is empty until a stream has ended."""
+    metadata = (
+        generation.message.response_metadata if isinstance(generation, ChatGeneration) else {}
+    )
     return str(metadata.get("finish_reason") or "")
 
 
 def json_parser(
     schema: Any, checked_schema: dict[str, Any] | None = None
 ) -> Runnable[AIMessage, Any]:
-    """Reads the text as JSON; text that was cut is an error, not an object with less in it.
+    """Return a parser for JSON text. Truncated text is an error, not an object with less in it.
 
     Args:
-        schema: What the user gave.
-        checked_schema: The same as JSON Schema, where the API does not hold the model to it.
+        schema: The schema as the user passed it.
+        checked_schema: The same as JSON Schema, if the API does not enforce it.
     """
     if _is_pydantic(schema):
         return _WholePydanticParser(pydantic_object=schema)
@@ -269,50 +273,50 @@ class _WholeJsonParser(JsonOutputParser):
     checked_schema: dict[str, Any] | None = None
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        partial = partial and not _ending(result[0])
-        with _refusing_deep(result[0]):
+        partial = partial and not _finish_reason(result[0])
+        with _reporting_deep_json(result[0]):
             _check_whole(result[0], partial=partial)
             value = super().parse_result(result, partial=partial)
-        misfit = find_mismatch(value, self.checked_schema) if self.checked_schema else None
-        if misfit and not partial:
-            text = f"The answer does not fit its schema. {misfit}"
+        mismatch = find_mismatch(value, self.checked_schema) if self.checked_schema else None
+        if mismatch and not partial:
+            text = f"The response does not match its schema. {mismatch}"
             raise OutputParserException(text, llm_output=result[0].text)
         return value
 
 
 class _WholePydanticParser(PydanticOutputParser[Any]):
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        partial = partial and not _ending(result[0])
-        with _refusing_deep(result[0]):
+        partial = partial and not _finish_reason(result[0])
+        with _reporting_deep_json(result[0]):
             _check_whole(result[0], partial=partial)
             return super().parse_result(result, partial=partial)
 
 
-def _check_whole(answer: Generation, *, partial: bool) -> None:
-    """Core's parsers complete any JSON; that is right only as long as the rest is still to come."""
+def _check_whole(generation: Generation, *, partial: bool) -> None:
+    """Reject truncated JSON, which core's parsers complete, once the response has ended."""
     if partial:
         return
     try:
-        parse_json_markdown(answer.text.strip(), parser=_parse_first)
+        parse_json_markdown(generation.text.strip(), parser=_parse_first)
     except ValueError:
-        reason = _ending(answer) or "no finish reason"
-        text = f"The answer ended with {reason} before its JSON did: {answer.text}"
-        raise OutputParserException(text, llm_output=answer.text) from None
+        reason = _finish_reason(generation) or "no finish reason"
+        text = f"The response ended with {reason} before its JSON did: {generation.text}"
+        raise OutputParserException(text, llm_output=generation.text) from None
 
 
 def _parse_first(text: str) -> Any:
-    """The whole JSON value that a text begins with; core's parsers do not mind what follows."""
+    """Return the JSON value at the start of a text; core's parsers ignore what follows."""
     return json.JSONDecoder(strict=False).raw_decode(text)[0]
 
 
 @contextmanager
-def _refusing_deep(answer: Generation) -> Iterator[None]:
-    """JSON that is nested too deep for Python is as unreadable as text that is none."""
+def _reporting_deep_json(generation: Generation) -> Iterator[None]:
+    """Report JSON that is nested too deeply for Python as unreadable."""
     try:
         yield
     except RecursionError:
-        text = "The answer's JSON is nested too deep to be read."
-        raise OutputParserException(text, llm_output=answer.text) from None
+        text = "The JSON of the response is nested too deeply."
+        raise OutputParserException(text, llm_output=generation.text) from None
 
 
 def _with_raw(
@@ -324,22 +328,22 @@ def _with_raw(
     """
 
     def parse(pieces: Iterator[dict[str, Any]]) -> Iterator[AddableDict]:
-        answers: list[Any] = []
+        messages: list[Any] = []
         for piece in pieces:
-            answers.append(piece["raw"])
+            messages.append(piece["raw"])
             yield AddableDict(raw=piece["raw"])
         try:
-            yield _outcome(parser.invoke(_sum(answers)))
-        except Exception as error:  # noqa: BLE001 - whatever a validator of the user raises
+            yield _outcome(parser.invoke(_sum(messages)))
+        except Exception as error:  # noqa: BLE001 - any error of a user's validator
             yield _outcome(None, error)
 
     async def aparse(pieces: AsyncIterator[dict[str, Any]]) -> AsyncIterator[AddableDict]:
-        answers: list[Any] = []
+        messages: list[Any] = []
         async for piece in pieces:
-            answers.append(piece["raw"])
+            messages.append(piece["raw"])
             yield AddableDict(raw=piece["raw"])
         try:
-            yield _outcome(await parser.ainvoke(_sum(answers)))
+            yield _outcome(await parser.ainvoke(_sum(messages)))
         except Exception as error:  # noqa: BLE001
             yield _outcome(None, error)
 
