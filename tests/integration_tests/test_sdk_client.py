@@ -507,7 +507,8 @@ def test_copies_share_the_client_until_a_setting_differs() -> None:
 
 
 def test_a_client_cannot_be_given() -> None:
+    options: Json = {"client": genai.Client(api_key=KEY)}
     with pytest.raises(ValueError, match="no option 'client'"):
-        ChatGemini(model="gemini-3-flash-preview", client=genai.Client(api_key=KEY))
+        ChatGemini(model="gemini-3-flash-preview", **options)
     with pytest.raises(InvalidOptionError, match="no option 'client'"):
         ChatGemini(model="gemini-3-flash-preview").invoke("Hello", client=1)

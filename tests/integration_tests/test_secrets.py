@@ -343,14 +343,20 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no-model": ({"model": ...}, "model\n  Field required"),
     "unknown": ({"fooo": 1}, "has no option 'fooo'"),
     "misspelt": ({"api_kye": MY_KEY}, "Did you mean 'api_key'"),
-    "twice": ({"google_api_key": "another"}, "given twice"),
+    "twice": ({"google_api_key": "another"}, "was passed twice"),
     "odd-key": ({"api_key": MY_KEY + "\n"}, "character 16 of 16"),
     "no-key": ({"api_key": [MY_KEY]}, "google_api_key\n  Input should be a valid string"),
-    "address": ({"base_url": f"https://me:{MY_KEY}@gateway.example"}, "base_url holds a user"),
+    "address": (
+        {"base_url": f"https://me:{MY_KEY}@gateway.example"},
+        "base_url must not contain a user",
+    ),
     "headers": ({"additional_headers": {"Authorization": [MY_KEY]}}, "valid string"),
     "metadata": ({"default_metadata": [("x-token", MY_KEY, 1)]}, "default_metadata"),
     "client-args": ({"client_args": [("proxy", f"http://me:{MY_KEY}@x")]}, "valid dictionary"),
-    "model-kwargs": ({"model_kwargs": {"api_key": MY_KEY}}, "A call has no option 'api_key'"),
+    "model-kwargs": (
+        {"model_kwargs": {"api_key": MY_KEY}},
+        "'api_key' can only be set on the model",
+    ),
     "limit": ({"temperature": 7}, "less than or equal to 2"),
 }
 
@@ -463,8 +469,8 @@ def test_a_pickle_carries_no_credential_and_a_call_says_which_one_is_missing(
     with pytest.raises(errors.GeminiAuthenticationError) as raised:
         twin.invoke(QUESTION)
     assert str(raised.value) == (
-        f"This model was unpickled, and a pickle carries no credentials: {', '.join(names)} stayed "
-        "behind. Set GOOGLE_API_KEY (for the key), or give them again: "
+        f"This model was unpickled without {', '.join(names)}: pickles carry no credentials. Set "
+        "GOOGLE_API_KEY (for the key), or pass them again: "
         f'model.model_copy(update={{"{names[0]}": ...}}).'
     )
     assert emulator.requests == []
