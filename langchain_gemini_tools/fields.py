@@ -25,7 +25,11 @@ from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.client.sdk import find_invalid_character
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
-from langchain_gemini_tools.facts.credentials import environment_keys, secret_values
+from langchain_gemini_tools.facts.credentials import (
+    environment_keys,
+    environment_uses_vertexai,
+    secret_values,
+)
 from langchain_gemini_tools.wire.invocation import FetchLimits
 
 if TYPE_CHECKING:
@@ -492,9 +496,8 @@ class GeminiFields(BaseChatModel):
         """Whether requests go to Vertex AI rather than to the Gemini Developer API."""
         if self.vertexai is not None:
             return self.vertexai
-        for name in ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"):
-            if (value := os.environ.get(name)) is not None:
-                return value.lower() in {"1", "true"}
+        if (chosen := environment_uses_vertexai()) is not None:
+            return chosen
         return bool(self.project or self.credentials) and not self._passed_key
 
     @property

@@ -6,7 +6,6 @@ The agent packs suitcases: two tools, parallel tool calls, a second turn of call
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from importlib.util import find_spec
@@ -21,7 +20,7 @@ from langchain_gemini_tools.display.safe_text import (
     replace_unencodable,
 )
 from langchain_gemini_tools.errors import GeminiToolsError
-from langchain_gemini_tools.facts.credentials import environment_keys
+from langchain_gemini_tools.facts.credentials import environment_keys, environment_uses_vertexai
 from langchain_gemini_tools.tool_loop import ToolLoop
 from langchain_gemini_tools.tool_loop.events import LoopFinished, TextDelta, TurnFinished
 
@@ -44,7 +43,6 @@ _WARDROBE = {"down jacket", "wool hat", "sunglasses", "umbrella", "rain coat", "
 
 RECORDING = Path(__file__).with_name("packing.yaml")
 _EXTRAS = "pip install 'langchain-gemini-tools[display,testing]'"
-_VERTEX = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
 _MAX_CHARS = 2000
 
 
@@ -138,8 +136,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _has_credentials() -> bool:
-    uses_vertex = any(os.environ.get(name, "").lower() in {"1", "true"} for name in _VERTEX)
-    return uses_vertex or bool(environment_keys())
+    return bool(environment_uses_vertexai() or environment_keys())
 
 
 def _why_not_replayable(options: argparse.Namespace) -> str | None:

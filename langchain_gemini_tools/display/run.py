@@ -22,7 +22,14 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_gemini_tools.display.clock import RunClock, Span
 from langchain_gemini_tools.display.cost import Cost, find_cost, sum_costs
 from langchain_gemini_tools.display.safe_text import render_arguments, render_value
-from langchain_gemini_tools.facts.blocks import CALLS, MEDIA, TEXTS, THOUGHTS
+from langchain_gemini_tools.facts.blocks import (
+    CALLS,
+    GEMINI_PART,
+    MEDIA,
+    TEXTS,
+    THOUGHTS,
+    blocks_of,
+)
 
 _ROLES = {"human": "you", "system": "system"}
 _SIGNATURES = {"thoughtSignature", "thought_signature", "signature"}
@@ -296,7 +303,7 @@ def _read_blocks(message: BaseMessage) -> list[TracedBlock]:
     try:
         blocks: list[Any] = list(message.content_blocks)
     except Exception:  # noqa: BLE001 - show what can be shown
-        blocks = message.content if isinstance(message.content, list) else [message.content]
+        blocks = blocks_of(message.content)
     return [read for block in blocks for read in _read_block(block)]
 
 
@@ -341,7 +348,7 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
 
 def _read_unknown(value: object) -> TracedBlock:
     match value:
-        case {"type": "gemini_part", "part": dict(part)}:
+        case {"type": str(kind), "part": dict(part)} if kind == GEMINI_PART:
             return _read_part(part)
         case {"type": str(kind), **rest}:
             shown = {key: item for key, item in rest.items() if key not in _SIGNATURES | {"index"}}

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 """The environment variables that hold the API key; the first one that is set is used."""
 
+VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
+"""The environment variables that choose Vertex AI; the first one that is set is used."""
+
 REDACTED = "[redacted]"
 
 MIN_LENGTH = 8
@@ -283,6 +286,12 @@ def secrets_in_use() -> list[str]:
 def environment_keys() -> list[str]:
     """Return the API keys that the environment variables hold."""
     return [value for value in map(os.environ.get, KEY_VARIABLES) if value]
+
+
+def environment_uses_vertexai() -> bool | None:
+    """Return whether the environment chooses Vertex AI; `None` if it does not say."""
+    values = [value for value in map(os.environ.get, VERTEX_VARIABLES) if value is not None]
+    return values[0].lower() in {"1", "true"} if values else None
 
 
 def secret_values(headers: Mapping[Any, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from langchain_core.messages.utils import message_chunk_to_message
 from langchain_core.prompt_values import PromptValue
 
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS
+from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS, blocks_of, type_of
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.result import IncompleteRunError, ToolLoopResult
@@ -267,8 +267,7 @@ def _reason_to_stop(message: AIMessage) -> StopReason:
 
 def _is_empty(message: AIMessage) -> bool:
     """Return whether there is nothing to show: no text, no media; thoughts do not count."""
-    blocks = message.content if isinstance(message.content, list) else []
-    kinds = {block.get("type") for block in blocks if isinstance(block, dict)}
+    kinds = {type_of(block) for block in blocks_of(message.content)}
     return not message.text.strip() and kinds <= {*TEXTS, *THOUGHTS}
 
 
