@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.spelling import camel
-from langchain_gemini_tools.wire.schema.render import loosen_loops
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.facts.models import Capabilities
@@ -131,6 +130,8 @@ def render_generation_config(
         config["thinkingConfig"] = thinking
     config |= render_output_format(given)
     if "responseJsonSchema" in config:
+        from langchain_gemini_tools.wire.schema.render import loosen_loops
+
         config["responseJsonSchema"] = loosen_loops(config["responseJsonSchema"])
     config |= _camel(plain(given.get("generation_config") or {}))
     if config.get("responseMimeType") == JSON and not capabilities.supports_json_output:

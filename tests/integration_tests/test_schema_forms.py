@@ -278,7 +278,7 @@ def test_the_model_chooses_the_form_and_the_user_may_choose_another(
 ) -> None:
     chat = make_model(model=model, tool_schema=form)
     bound = chat.bind_tools([plain])
-    [sent] = declared(dict(chat.preview("Hello", **bound.kwargs).body))  # type: ignore[attr-defined]
+    [sent] = declared(dict(chat.preview("Hello", **bound.kwargs).body))
     assert field in sent
 
 

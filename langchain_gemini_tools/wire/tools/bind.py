@@ -129,7 +129,7 @@ def _bind_base_tool(tool: BaseTool) -> Sequence[Tool]:
 
 
 def _lost_parameters(tool: BaseTool) -> tuple[str, ...]:
-    """Find parameters in place of which LangChain silently passes objects of its own.
+    """Find parameters that LangChain silently replaces with its objects.
 
     Where the schema is a class, the function raises for the missing argument.
     """

@@ -115,7 +115,7 @@ def name_places(
 
 
 def _parameter_steps(rest: str, declaration: Mapping[str, Any]) -> Iterator[str]:
-    """Iterate over the properties of a path, which gives them by number or by name."""
+    """Iterate over the properties of a path, which gives their position or their name."""
     schema: Any = declaration
     for step in _STEP.finditer(rest):
         field, key = step["field"], step["key"]

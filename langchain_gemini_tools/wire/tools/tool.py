@@ -191,6 +191,8 @@ def bind_tools(tools: Iterable[object]) -> tuple[Tool, ...]:
     Raises:
         InvalidToolError: One of them is not a tool, or Gemini has no form for it.
     """
+    if isinstance(tools, tuple) and all(isinstance(tool, Tool) for tool in tools):
+        return tools
     return tuple(bound for tool in tools for bound in _bind(tool))
 
 

@@ -461,7 +461,7 @@ def test_a_warning_is_logged_once_however_often_the_tools_are_bound(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             bound = model.bind_tools(given)
-            model.preview("Hello", **bound.kwargs)  # type: ignore[attr-defined]
+            model.preview("Hello", **bound.kwargs)
     assert [record.getMessage() for record in caplog.records] == [
         "Tool 'now': it has no description, so the model has to guess what it does.",
         "Tool 'find', parameter 'q': Gemini may ignore 'pattern'; validate this argument yourself.",
@@ -470,5 +470,5 @@ def test_a_warning_is_logged_once_however_often_the_tools_are_bound(
 
 def test_the_tools_of_a_binding_are_not_bound_again() -> None:
     binding = ChatGemini(model="gemini-3-flash-preview").bind_tools([tool()])
-    [bound] = binding.kwargs["tools"]  # type: ignore[attr-defined]
+    [bound] = binding.kwargs["tools"]
     assert bind_tools([bound])[0] is bound

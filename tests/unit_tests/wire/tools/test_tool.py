@@ -67,7 +67,8 @@ def test_a_tool_is_a_value() -> None:
 
 def test_a_bound_tool_is_returned_as_it_is() -> None:
     bound = bind_tools([WEATHER, SEARCH])
-    assert [id(tool) for tool in bind_tools(bound)] == [id(tool) for tool in bound]
+    assert bind_tools(bound) is bound
+    assert [id(tool) for tool in bind_tools([*bound])] == [id(tool) for tool in bound]
 
 
 def test_equal_specifications_share_one_tool_and_its_declaration() -> None:
