@@ -250,7 +250,7 @@ async def test_a_truncated_answer_is_not_complete(play: Play) -> None:
     loop = _loop(play)
     outcome = await _run(loop, "ainvoke")
     assert (outcome.stop_reason, outcome.text) == ("truncated", "It is sunny in")
-    with pytest.raises(IncompleteRunError, match="cut at the limit of tokens"):
+    with pytest.raises(IncompleteRunError, match="reached the token limit"):
         list(loop.stream(QUESTION))
 
 
