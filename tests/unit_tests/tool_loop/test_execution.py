@@ -307,7 +307,9 @@ def test_waiting_for_a_free_slot_does_not_count_as_running() -> None:
 def test_threads_that_hang_are_bounded(is_async: bool) -> None:
     hang, released, written = _hanging()
     asked = [call("hang", f"{n}", text="x") for n in range(12)]
-    loop = _loop([hang], *asked, tool_timeout=0.02, max_concurrency=4)
+    model = ScriptedModel(replies=[calls(*asked), "Done.", "Done."])
+    loop = ToolLoop(model, [hang], tool_timeout=0.02, max_concurrency=4)
+    before = set(threading.enumerate())
     result = asyncio.run(loop.ainvoke("Hi")) if is_async else loop.invoke("Hi")
     statuses = [record.status for record in result.calls]
     assert statuses == ["timed_out"] * 8 + ["skipped"] * 4
@@ -318,7 +320,10 @@ def test_threads_that_hang_are_bounded(is_async: bool) -> None:
     )
     released.set()
     _wait_for(lambda: len(written) == 8)
-    _wait_for(lambda: loop._threads.may_start("hang"))
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    again = loop.invoke([human("Hi"), calls(call("hang", "12", text="y"))])
+    assert again.calls[0].attempts == 1
 
 
 def test_the_interpreter_does_not_wait_for_a_tool_that_hangs() -> None:
