@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockError
 from langchain_gemini_tools.facts import blocks as block_types
-from langchain_gemini_tools.facts.blocks import extras_of, type_of
+from langchain_gemini_tools.facts.blocks import Block, extras_of, type_of
 from langchain_gemini_tools.facts.json_values import AS_TEXT, dump_json
 from langchain_gemini_tools.wire import replay
 from langchain_gemini_tools.wire.media import render_media
@@ -43,7 +43,7 @@ _RAW_PARTS = {
 _RAW_KEYS = {"mime_type": "mimeType", "file_uri": "fileUri", "display_name": "displayName"}
 
 
-def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | None:
+def render_input_block(block: str | Block, role: str) -> gemini.Part | None:
     """Render a block of a user or system message; `None` for an empty text.
 
     Raises:
@@ -69,7 +69,7 @@ def render_input_block(block: str | dict[str, Any], role: str) -> gemini.Part | 
     )
 
 
-def render_model_block(block: str | dict[str, Any], message: AIMessage) -> gemini.Part | None:
+def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | None:
     """Render a block of an AI message that is not a call; `None` if there is nothing to send.
 
     Signatures are sent only if Gemini wrote the message: it rejects those of other vendors. A block
@@ -112,7 +112,7 @@ def render_model_block(block: str | dict[str, Any], message: AIMessage) -> gemin
         return _render_foreign(block)
 
 
-def _render_thinking(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | None:
+def _render_thinking(block: Block, *, is_ours: bool) -> gemini.Part | None:
     """Render a thought of LangChain, Anthropic, Mistral, Amazon or OpenAI."""
     match block:
         case (
@@ -137,11 +137,11 @@ def _render_thinking(block: dict[str, Any], *, is_ours: bool) -> gemini.Part | N
     return {**part, "thoughtSignature": signed} if signed else part
 
 
-def _joined_texts(items: list[Any]) -> str:
+def _joined_texts(items: list[object]) -> str:
     return "\n".join(str(item.get("text", "")) for item in items if isinstance(item, dict))
 
 
-def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemini.Part:
+def _render_code_result(output: object, outcome: object, call_id: str | None) -> gemini.Part:
     # Code that prints nothing has no `output`: the API omits empty fields. Databases without
     # integers return the outcome as another type of number.
     is_number = isinstance(outcome, (int, float, Decimal))
@@ -150,7 +150,7 @@ def _render_code_result(output: Any, outcome: Any, call_id: str | None) -> gemin
     return {"codeExecutionResult": {key: value for key, value in result.items() if value}}
 
 
-def _render_foreign(block: dict[str, Any]) -> gemini.Part:
+def _render_foreign(block: Block) -> gemini.Part:
     """Render another vendor's block as JSON text."""
     shown = {key: value for key, value in block.items() if key not in {"index", "extras"}}
     with suppress(RecursionError):  # `dump_json` reports the cause
@@ -173,21 +173,21 @@ def _without_opaque(value: Any) -> Any:
     }
 
 
-def _render_raw(block: dict[str, Any]) -> gemini.Part | None:
+def _render_raw(block: Block) -> gemini.Part | None:
     """Render a part as the API spells it, with keys in either case."""
     for key, wire_key in _RAW_PARTS.items():
         if isinstance(data := block.get(key), dict):
             fields = {_RAW_KEYS.get(k, k): v for k, v in data.items()}
             if isinstance(fields.get("data"), (bytes, bytearray)):
                 fields["data"] = base64.b64encode(fields["data"]).decode("ascii")
-            part: dict[str, Any] = {wire_key: fields}
+            part: Block = {wire_key: fields}
             return cast("gemini.Part", part)
     return None
 
 
-def _kept(values: dict[str, Any], *keys: str) -> dict[str, Any]:
+def _kept(values: Block, *keys: str) -> Block:
     return {key: values[key] for key in keys if values.get(key) and not _is_own(values[key])}
 
 
-def _is_own(value: Any) -> bool:
+def _is_own(value: object) -> bool:
     return isinstance(value, str) and value.startswith(replay.OWN_ID)

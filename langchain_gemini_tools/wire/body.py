@@ -211,7 +211,7 @@ def _encode_contents(contents: list[gemini.Content], *, is_large: bool) -> Piece
 def _may_have_file(part: gemini.Part) -> bool:
     if "inlineData" in part:
         return True
-    response: Any = part.get("functionResponse")
+    response: object = part.get("functionResponse")
     return isinstance(response, dict) and "parts" in response
 
 

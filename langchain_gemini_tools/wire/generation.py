@@ -80,7 +80,7 @@ class OwnLevel(str):
     __slots__ = ()
 
 
-def unpack_config(name: str, config: Any) -> dict[str, Any]:
+def unpack_config(name: str, config: Any) -> gemini.JsonObject:
     """Return the options that a config contains; unknown fields stay in the config.
 
     Args:
@@ -95,8 +95,8 @@ def unpack_config(name: str, config: Any) -> dict[str, Any]:
         raise InvalidOptionError(
             f"{name}={config!r} is not valid; use a dict or a type of google-genai."
         )
-    options: dict[str, Any] = {}
-    rest: dict[str, Any] = {}
+    options: gemini.JsonObject = {}
+    rest: gemini.JsonObject = {}
     for key, value in _camel(fields).items():
         match _OWN_NAMES[name].get(key):
             case None:
@@ -182,13 +182,13 @@ def _candidate_count(count: int, capabilities: Capabilities) -> int:
     return count
 
 
-def _media_resolution(value: Any) -> str:
+def _media_resolution(value: object) -> str:
     word = str(plain(value)).upper()
     return word if word.startswith("MEDIA_RESOLUTION_") else f"MEDIA_RESOLUTION_{word}"
 
 
-def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> dict[str, Any]:
-    config: dict[str, Any] = dict(_camel(plain(given.get("thinking_config") or {})))
+def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> gemini.JsonObject:
+    config: gemini.JsonObject = dict(_camel(plain(given.get("thinking_config") or {})))
     if "include_thoughts" in given:
         config["includeThoughts"] = given["include_thoughts"]
     if "thinking_budget" in given:
@@ -233,7 +233,7 @@ def _budget(effort: str) -> int:
     return _BUDGETS[effort]
 
 
-def render_output_format(given: Mapping[str, Any]) -> dict[str, Any]:
+def render_output_format(given: Mapping[str, Any]) -> gemini.JsonObject:
     """Render `response_schema`, or `response_format` as agents and OpenAI spell it.
 
     Args:
@@ -273,11 +273,11 @@ def _response_schema(schema: Any) -> gemini.JsonSchema:
     return describe_the_rest(clean_response_schema(schema))
 
 
-def _is_json_schema(value: Any) -> bool:
+def _is_json_schema(value: object) -> bool:
     return isinstance(value, dict) and bool(
         value.get("type") in _JSON_TYPES or value.keys() & {"properties", "anyOf", "$ref", "enum"}
     )
 
 
-def _camel(config: Mapping[str, Any]) -> dict[str, Any]:
+def _camel(config: Mapping[str, Any]) -> gemini.JsonObject:
     return {camel(key): value for key, value in config.items()}

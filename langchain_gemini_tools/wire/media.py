@@ -10,16 +10,14 @@ import base64
 import binascii
 import ipaddress
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
-from langchain_gemini_tools.facts.blocks import extras_of
+from langchain_gemini_tools.facts.blocks import Block, extras_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from langchain_gemini_tools.wire import shapes as gemini
 
 _WEB = {"http", "https"}
@@ -102,7 +100,7 @@ _PART_OPTIONS = {
 }
 
 
-def has_media(block: Mapping[str, Any]) -> bool:
+def has_media(block: Block) -> bool:
     """Return whether a block has a media type and contains bytes, text or a location."""
     if block.get("type") not in block_types.MEDIA:
         return False
@@ -110,7 +108,7 @@ def has_media(block: Mapping[str, Any]) -> bool:
     return any(source.get(key) for key in ("base64", "url", "text", "file_id"))
 
 
-def plain_text_of(block: Mapping[str, Any]) -> str | None:
+def plain_text_of(block: Block) -> str | None:
     """Return the text of a media block that is a plain text file, else `None`."""
     source = _source_of(block)
     if source.get("base64") or source.get("url"):
@@ -118,7 +116,7 @@ def plain_text_of(block: Mapping[str, Any]) -> str | None:
     return _text(source.get("text"))
 
 
-def url_to_fetch(block: Mapping[str, Any]) -> str | None:
+def url_to_fetch(block: Block) -> str | None:
     """Return the web address in a media block that does not contain bytes."""
     if block.get("type") not in block_types.MEDIA:
         return None
@@ -127,7 +125,7 @@ def url_to_fetch(block: Mapping[str, Any]) -> str | None:
     return url if url and not source.get("base64") and _is_fetchable(url) else None
 
 
-def declared_type(block: Mapping[str, Any]) -> str | None:
+def declared_type(block: Block) -> str | None:
     """Return the MIME type of a block: declared, by file extension, or a wildcard by its kind."""
     source = _source_of(block)
     named = _text(source.get("mime_type")) or _type_of_name(_text(source.get("name")))
@@ -136,7 +134,7 @@ def declared_type(block: Mapping[str, Any]) -> str | None:
     )
 
 
-def with_bytes(block: Mapping[str, Any], data: bytes, mime_type: str) -> dict[str, Any]:
+def with_bytes(block: Block, data: bytes, mime_type: str) -> Block:
     """Return the block with these bytes instead of its URL."""
     kept = {key: block[key] for key in ("extras", *_PART_OPTIONS) if key in block}
     encoded = base64.b64encode(data).decode("ascii")
@@ -148,7 +146,7 @@ def type_of(data: bytes) -> str | None:
     return _type_of_bytes(base64.b64encode(data[:24]).decode("ascii"))
 
 
-def render_media(block: Mapping[str, Any]) -> gemini.Part:
+def render_media(block: Block) -> gemini.Part:
     """Render a media block as `inlineData`, `fileData` or, for plain text files, `text`.
 
     Raises:
@@ -163,7 +161,7 @@ def render_media(block: Mapping[str, Any]) -> gemini.Part:
     return part
 
 
-def _source_of(block: Mapping[str, Any]) -> dict[str, Any]:
+def _source_of(block: Block) -> Block:
     """Return a block's source under LangChain's names: base64, url or text, and mime_type."""
     kind = block["type"]
     match block:
@@ -194,12 +192,12 @@ def _source_of(block: Mapping[str, Any]) -> dict[str, Any]:
     return dict(block) | _name(block)
 
 
-def _name(block: Mapping[str, Any]) -> dict[str, Any]:
+def _name(block: Block) -> Block:
     extras = extras_of(block)
     return {"name": block.get("filename") or extras.get("filename") or extras.get("name")}
 
 
-def _render_source(block: Mapping[str, Any], source: Mapping[str, Any]) -> gemini.Part:
+def _render_source(block: Block, source: Block) -> gemini.Part:
     kind = block["type"]
     mime_type = _text(source.get("mime_type"))
     if isinstance(data := source.get("base64"), (str, bytes, bytearray)) and data:
@@ -236,7 +234,7 @@ def _unreachable(kind: str, url: str, reason: str) -> str:
     )
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 

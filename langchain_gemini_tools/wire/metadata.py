@@ -24,8 +24,6 @@ from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.facts.spelling import snake
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from langchain_gemini_tools.wire import shapes as gemini
 
 _RENAMED = {"modelVersion": "model_name"}
@@ -38,9 +36,9 @@ class MetadataParser:
     """Collects what applies to one candidate as a whole."""
 
     def __init__(self, model: str) -> None:
-        self.usage: dict[str, Any] = {}
+        self.usage: gemini.JsonObject = {}
         self._model = model
-        self._fields: dict[str, Any] = {}
+        self._fields: gemini.JsonObject = {}
         self._saw_candidate = False
 
     @property
@@ -49,7 +47,7 @@ class MetadataParser:
         reason = self._fields.get("finishReason")
         return None if reason is None else str(reason)
 
-    def feed(self, response: gemini.Response, candidate: Mapping[str, Any] | None) -> None:
+    def feed(self, response: gemini.Response, candidate: gemini.JsonObject | None) -> None:
         """Read one body and the candidate in it."""
         usage = response.get("usageMetadata")
         if isinstance(usage, dict):
@@ -64,7 +62,7 @@ class MetadataParser:
                 is_scalar = isinstance(value, (str, int, float))
                 fields[key] = value if is_scalar else _updated(key, fields.get(key), value)
 
-    def metadata(self, text: str = "") -> dict[str, Any]:
+    def metadata(self, text: str = "") -> gemini.JsonObject:
         """Return the `response_metadata`: all fields of the response, in LangChain's spelling.
 
         Args:
@@ -108,7 +106,7 @@ class MetadataParser:
         reason, message = self.finish_reason, self._fields.get("finishMessage")
         finish = lookup(reason, "gemini")
         cause = f"{reason}: {message}" if message else f"{reason}"
-        details: dict[str, Any] = {"finish_reason": reason, "finish_message": message}
+        details: gemini.JsonObject = {"finish_reason": reason, "finish_message": message}
         if is_empty and not self._saw_candidate and not self._block_reason:
             raise EmptyResponseError("The response is empty: no candidates and no reason given.")
         if is_empty and self._block_reason:
@@ -131,7 +129,7 @@ class MetadataParser:
         return f"{feedback['blockReason']}" + (f" ({explanation})" if explanation else "")
 
 
-def _updated(key: str, before: Any, now: Any) -> Any:
+def _updated(key: str, before: object, now: object) -> object:
     """Return a field's value after one more event; an empty value changes nothing."""
     if before is not None and now in ({}, []):
         return before
@@ -142,7 +140,7 @@ def _updated(key: str, before: Any, now: Any) -> Any:
     return {**before, **{name: _extended(before.get(name), value) for name, value in now.items()}}
 
 
-def _extended(before: Any, now: Any) -> Any:
+def _extended(before: object, now: object) -> object:
     """Return both lists in a row, unless the second one repeats the first."""
     if not isinstance(before, list) or not isinstance(now, list):
         return now
@@ -154,7 +152,7 @@ def _extended(before: Any, now: Any) -> Any:
 _DIGITS = re.compile(r"\d{1,18}")
 
 
-def parse_count(response: Mapping[str, Any]) -> int:
+def parse_count(response: gemini.JsonObject) -> int:
     """Return the number of tokens in a response of `:countTokens`.
 
     Raises:
@@ -169,7 +167,7 @@ def parse_count(response: Mapping[str, Any]) -> int:
     return count
 
 
-def parse_usage(usage: Mapping[str, Any]) -> UsageMetadata | None:
+def parse_usage(usage: gemini.JsonObject) -> UsageMetadata | None:
     """Parse usageMetadata into LangChain's token counts; `None` if there is none.
 
     LangChain's `input_tokens` is the sum of all input, including the prompts that server-side tools
@@ -201,7 +199,7 @@ def parse_usage(usage: Mapping[str, Any]) -> UsageMetadata | None:
     return counts
 
 
-def _modalities(details: Any) -> dict[str, int]:
+def _modalities(details: object) -> dict[str, int]:
     """Return the counts by modality except text, which is the remainder."""
     counts: dict[str, int] = {}
     for detail in details if isinstance(details, list) else []:
@@ -211,11 +209,11 @@ def _modalities(details: Any) -> dict[str, int]:
     return counts
 
 
-def _count(counts: Mapping[str, Any], key: str) -> int:
+def _count(counts: gemini.JsonObject, key: str) -> int:
     return _parse_count(counts.get(key)) or 0
 
 
-def _parse_count(value: Any) -> int | None:
+def _parse_count(value: object) -> int | None:
     """Parse a count; proto JSON may also write a number as text."""
     match value:
         case bool():
@@ -245,7 +243,7 @@ def parse_grounding(grounding: Any, text: str) -> Any:
     return known
 
 
-def _locate(segment: dict[str, Any], text: str) -> dict[str, int]:
+def _locate(segment: gemini.JsonObject, text: str) -> dict[str, int]:
     start, end = segment.get("start_index", 0), segment.get("end_index")
     if type(start) is not int or type(end) is not int:
         return {}
@@ -269,7 +267,7 @@ def _snake_keys(value: Any) -> Any:
     return value
 
 
-def is_citable(grounding: Any) -> bool:
+def is_citable(grounding: object) -> bool:
     """Return whether core's `content_blocks` can read the citations; otherwise it would raise."""
     match grounding:
         case {"grounding_supports": list(supports), **rest}:
@@ -281,7 +279,7 @@ def is_citable(grounding: Any) -> bool:
     return _are_chunks(chunks) and all(map(_is_support, supports))
 
 
-def _are_chunks(chunks: Any) -> bool:
+def _are_chunks(chunks: object) -> bool:
     return isinstance(chunks, list) and all(
         isinstance(chunk, dict)
         and all(isinstance(chunk.get(kind, {}), dict) for kind in ("web", "maps"))
@@ -289,7 +287,7 @@ def _are_chunks(chunks: Any) -> bool:
     )
 
 
-def _is_support(support: Any) -> bool:
+def _is_support(support: object) -> bool:
     if not isinstance(support, dict) or not isinstance(support.get("segment", {}), dict):
         return False
     indices = support.get("grounding_chunk_indices", [])

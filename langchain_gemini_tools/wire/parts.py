@@ -11,7 +11,7 @@ import uuid
 import zlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import InvalidToolCall, ToolCall
 
+    from langchain_gemini_tools.facts.blocks import Block, Content
+    from langchain_gemini_tools.wire import shapes as gemini
+
 _OUTCOMES = {"OUTCOME_OK": 1, "OUTCOME_FAILED": 2, "OUTCOME_DEADLINE_EXCEEDED": 3}
 """LangChain's translator expects the integer 1 for success; unknown outcomes stay text."""
 
@@ -45,7 +48,7 @@ class ToolCallPiece:
     index: int
     id: str
     name: str | None
-    args: dict[str, Any] | None = None
+    args: gemini.JsonObject | None = None
     fragment: str = ""
 
 
@@ -54,7 +57,7 @@ class Piece:
     """What one part adds to a message."""
 
     text: str = ""
-    block: dict[str, Any] | None = None
+    block: Block | None = None
     call: ToolCallPiece | None = None
     signature: str | None = None
     """Thought signature of `call`."""
@@ -76,10 +79,10 @@ class Piece:
 class Assembly:
     """Pieces put together: the fields of a message."""
 
-    content: str | list[str | dict[str, Any]] = ""
+    content: Content = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
     invalid_tool_calls: list[InvalidToolCall] = field(default_factory=list)
-    additional_kwargs: dict[str, Any] = field(default_factory=dict)
+    additional_kwargs: gemini.JsonObject = field(default_factory=dict)
 
 
 class PartParser:
@@ -100,7 +103,7 @@ class PartParser:
         *,
         runs_remote_tools: bool = False,
     ) -> None:
-        self.response_id: Any = None
+        self.response_id: object = None
         """The API's id of the response, once it is known."""
         self._log = PartLog()
         self._tool_names = tool_names
@@ -110,7 +113,7 @@ class PartParser:
         self._signed_ids: set[str] = set()
         self._partial: tuple[ToolCallPiece, ArgumentsWriter] | None = None
         self._block_count = 0
-        self._open_block: dict[str, Any] | None = None
+        self._open_block: Block | None = None
         self._code_id: str | None = None
 
     @property
@@ -118,7 +121,7 @@ class PartParser:
         """How many tool calls have begun."""
         return len(self._call_ids)
 
-    def parse(self, part: Mapping[str, Any]) -> Piece | None:
+    def parse(self, part: gemini.JsonObject) -> Piece | None:
         """Return the piece that a part adds, or `None` if it adds nothing to the message."""
         if not isinstance(part, dict):
             raise UnreadableResponseError(
@@ -145,7 +148,7 @@ class PartParser:
             case _:
                 return self._parse_block_part(part)
 
-    def dump_log(self) -> dict[str, Any]:
+    def dump_log(self) -> gemini.JsonObject:
         """Return the entry of `additional_kwargs` for the next request; see `replay.py`."""
         return self._log.dump(self._unique_prefix) if self._log.is_needed else {}
 
@@ -178,7 +181,7 @@ class PartParser:
         self._log.add_text(text, signature)
         return Piece(text=text) if text else None
 
-    def _parse_annotated_text(self, text: str, part: Mapping[str, Any]) -> Piece:
+    def _parse_annotated_text(self, text: str, part: gemini.JsonObject) -> Piece:
         """Parse text with unknown fields; the block keeps them for the next request."""
         self._open_block = None
         self._log.add_block()
@@ -200,7 +203,7 @@ class PartParser:
 
     # Blocks
 
-    def _parse_block_part(self, part: Mapping[str, Any]) -> Piece:
+    def _parse_block_part(self, part: gemini.JsonObject) -> Piece:
         self._open_block = None
         block, signature = _parse_block(part)
         kind = next((key for key in part if key not in _TEXT_FIELDS), "")
@@ -222,10 +225,10 @@ class PartParser:
 
     # Tool calls
 
-    def _is_remote(self, call: Mapping[str, Any]) -> bool:
+    def _is_remote(self, call: gemini.JsonObject) -> bool:
         return self._runs_remote_tools and _text(call.get("name")) not in self._tool_names
 
-    def _parse_call(self, call: dict[str, Any], signature: str | None) -> Piece | None:
+    def _parse_call(self, call: gemini.JsonObject, signature: str | None) -> Piece | None:
         self._open_block = None
         if self._partial and self._is_continued_by(call):
             return self._sign(self._continue_call(call), signature)
@@ -241,11 +244,11 @@ class PartParser:
         self._signed_ids.add(call.id)
         return Piece(call=call, signature=signature)
 
-    def _is_continued_by(self, call: dict[str, Any]) -> bool:
+    def _is_continued_by(self, call: gemini.JsonObject) -> bool:
         assert self._partial  # noqa: S101 - the caller has checked
         return not call.get("name") or call.get("id") == self._partial[0].id
 
-    def _begin_call(self, call: dict[str, Any]) -> ToolCallPiece:
+    def _begin_call(self, call: gemini.JsonObject) -> ToolCallPiece:
         wire_name = _text(call.get("name"))
         name = None if wire_name is None else self._user_name(wire_name)
         begun = ToolCallPiece(index=len(self._call_ids), id=self._unique_id(call), name=name)
@@ -270,7 +273,7 @@ class PartParser:
             begun.fragment = f"not a function call: {json.dumps(call)}"
         return begun
 
-    def _continue_call(self, call: dict[str, Any]) -> ToolCallPiece:
+    def _continue_call(self, call: gemini.JsonObject) -> ToolCallPiece:
         assert self._partial  # noqa: S101 - the caller has checked
         begun, writer = self._partial
         fragment = writer.feed_whole(call.get("args")) + writer.feed(call.get("partialArgs"))
@@ -279,7 +282,7 @@ class PartParser:
             self._partial = None
         return ToolCallPiece(begun.index, begun.id, None, fragment=fragment)
 
-    def _unique_id(self, call: dict[str, Any]) -> str:
+    def _unique_id(self, call: gemini.JsonObject) -> str:
         """Return the API's id, or a new one if it is missing or not unique in this message."""
         call_id = call.get("id")
         if not isinstance(call_id, str) or not call_id or call_id in self._call_ids:
@@ -319,9 +322,9 @@ def text_of(pieces: Iterable[Piece]) -> str:
     return "".join(block["text"] for block in blocks if block["type"] == "text")
 
 
-def merge_blocks(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
+def merge_blocks(pieces: Iterable[Piece]) -> list[Block]:
     """Return the blocks of these pieces, with continuations joined."""
-    blocks: dict[str, dict[str, Any]] = {}
+    blocks: dict[str, Block] = {}
     for block in [piece.block for piece in pieces if piece.block is not None]:
         if (known := blocks.get(block["index"])) is None:
             blocks[block["index"]] = dict(block)
@@ -356,7 +359,7 @@ def _add_calls(whole: Assembly, calls: Iterable[ToolCallPiece]) -> None:
             )
 
 
-def _parse_fragment(text: str) -> dict[str, Any] | None:
+def _parse_fragment(text: str) -> gemini.JsonObject | None:
     try:
         args = json.loads(text)
     except (ValueError, RecursionError):
@@ -364,15 +367,15 @@ def _parse_fragment(text: str) -> dict[str, Any] | None:
     return args if isinstance(args, dict) else None
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _extras(signature: str) -> dict[str, Any]:
+def _extras(signature: str) -> gemini.JsonObject:
     return {"extras": {"signature": signature}}
 
 
-def _parse_block(part: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+def _parse_block(part: gemini.JsonObject) -> tuple[Block, str | None]:
     """Return a block that LangChain's `content_blocks` understands, and the part's signature.
 
     A part that LangChain has no block for is kept whole, including its signature.
@@ -404,11 +407,11 @@ def _parse_block(part: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
     return block, _text(part.get("thoughtSignature"))
 
 
-def _is_plain(rest: Mapping[str, Any]) -> bool:
+def _is_plain(rest: gemini.JsonObject) -> bool:
     return set(rest) <= {"thoughtSignature"}
 
 
-def _parse_blob(mime_type: str, data: str) -> dict[str, Any]:
+def _parse_blob(mime_type: str, data: str) -> Block:
     if mime_type.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
     return {"type": "media", "mime_type": mime_type, "data": data}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, TypeGuard, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ class PartLog:
 
     is_needed: bool = False
     """Whether the order is not content, then calls, or a part has something to remember."""
-    _entries: list[dict[str, Any]] = field(default_factory=list)
+    _entries: list[gemini.JsonObject] = field(default_factory=list)
     _has_call: bool = False
 
     def add_text(self, text: str, signature: str | None) -> None:
@@ -76,7 +76,7 @@ class PartLog:
         renamed = {} if wire_name is None else {"name": wire_name, "tool": tool_name}
         self._entries.append({"call": call_id, **renamed})
 
-    def dump(self, prefix: str) -> dict[str, Any]:
+    def dump(self, prefix: str) -> gemini.JsonObject:
         """Return the entry of `additional_kwargs`.
 
         Args:
@@ -86,7 +86,7 @@ class PartLog:
         return {PART_LOG: entries}
 
 
-def part_log_of(message: AIMessage) -> list[dict[str, Any]] | None:
+def part_log_of(message: AIMessage) -> list[gemini.JsonObject] | None:
     """Return the log of a message, if any; empty if it is not the log of one response."""
     log = message.additional_kwargs.get(PART_LOG)
     if log is None:
@@ -104,7 +104,7 @@ def _split_key(key: str) -> tuple[str, int]:
     return prefix, int(number)
 
 
-def call_signatures_of(message: AIMessage) -> dict[str, Any]:
+def call_signatures_of(message: AIMessage) -> gemini.JsonObject:
     """Return the thought signatures of a message's calls, by tool call id."""
     signatures = message.additional_kwargs.get(CALL_SIGNATURES)
     return signatures if isinstance(signatures, dict) else {}
@@ -139,7 +139,7 @@ class _DoesNotFitError(Exception):
 
 
 def restore_order(
-    log: Iterable[dict[str, Any]],
+    log: Iterable[gemini.JsonObject],
     parts: list[gemini.Part],
     calls: dict[str, gemini.Part],
 ) -> list[gemini.Part] | None:
@@ -195,7 +195,7 @@ class _Remaining:
         return bool(self._text) or any(part.get("text") != "" for part in self._parts)
 
 
-def _signed(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
+def _signed(part: gemini.Part, entry: gemini.JsonObject) -> gemini.Part:
     """Return the part with its signature, which is valid only for the part it was issued for."""
     signature = entry.get("signature")
     if not _is_text(signature):
@@ -209,7 +209,7 @@ def _signed(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
     return {**part, "thoughtSignature": signature}
 
 
-def _named(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
+def _named(part: gemini.Part, entry: gemini.JsonObject) -> gemini.Part:
     """Return the call under the name that the model used, unless the tool has changed since."""
     name, call = entry.get("name"), part["functionCall"]
     if not _is_text(name) or entry.get("tool", call["name"]) != call["name"]:
@@ -217,6 +217,6 @@ def _named(part: gemini.Part, entry: dict[str, Any]) -> gemini.Part:
     return {**part, "functionCall": {**call, "name": name}}
 
 
-def _is_text(value: Any) -> TypeGuard[str]:
+def _is_text(value: object) -> TypeGuard[str]:
     """Whether an entry of the log is intact: stores may change the messages they keep."""
     return isinstance(value, str) and value != ""

@@ -87,7 +87,7 @@ class _CandidateParser:
         self._context = context
         self._pieces: list[Piece] = []
 
-    def feed(self, response: gemini.Response, candidate: Mapping[str, Any] | None) -> list[Piece]:
+    def feed(self, response: gemini.Response, candidate: gemini.JsonObject | None) -> list[Piece]:
         self.metadata.feed(response, candidate)
         self.parts.response_id = self.parts.response_id or response.get("responseId")
         pieces = [piece for part in _parts(candidate) if (piece := self.parts.parse(part))]
@@ -112,7 +112,7 @@ class _CandidateParser:
     def is_empty(self) -> bool:
         return not any(piece.is_shown for piece in self._pieces)
 
-    def response_metadata(self) -> dict[str, Any]:
+    def response_metadata(self) -> gemini.JsonObject:
         flag = {"empty_response": True} if self.is_empty() else {}
         # Only the backend that issued a thought signature can read it.
         author = {"model_provider": PROVIDER, VERTEXAI: self._context.vertexai}
@@ -274,12 +274,12 @@ def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
 
 
 def _whole_chunk(
-    content: _Content, calls: Sequence[ToolCallPiece], additional_kwargs: dict[str, Any]
+    content: _Content, calls: Sequence[ToolCallPiece], additional_kwargs: gemini.JsonObject
 ) -> AIMessageChunk:
     """Return a chunk whose tool calls, if any, have all their arguments."""
     # The same as core's constructor, without core's search for calls, which takes as long as
     # parsing the event. Every list and dict is new: a copy shares those that are not replaced.
-    fields: dict[str, Any] = {"content": content, "additional_kwargs": additional_kwargs}
+    fields: gemini.JsonObject = {"content": content, "additional_kwargs": additional_kwargs}
     fields["response_metadata"] = {"model_provider": PROVIDER}
     fields["tool_calls"] = [_tool_call(call) for call in calls] if calls else []
     fields["tool_call_chunks"] = [_tool_call_chunk(call) for call in calls] if calls else []
@@ -297,7 +297,7 @@ def _tool_call_chunk(call: ToolCallPiece) -> ToolCallChunk:
 
 
 def _fragment_chunk(
-    content: _Content, calls: Sequence[ToolCallPiece], additional_kwargs: dict[str, Any]
+    content: _Content, calls: Sequence[ToolCallPiece], additional_kwargs: gemini.JsonObject
 ) -> AIMessageChunk:
     """Return a chunk with some of the arguments of tool calls."""
     # Core's translator for our provider shows the first fragment as if it were the whole call.
@@ -317,7 +317,7 @@ def _fragment_chunk(
     )
 
 
-def _candidates(response: gemini.Response) -> list[dict[str, Any]]:
+def _candidates(response: gemini.Response) -> list[gemini.JsonObject]:
     candidates = response.get("candidates") or []
     if not isinstance(candidates, list) or [c for c in candidates if not isinstance(c, dict)]:
         raise UnreadableResponseError(
@@ -326,7 +326,7 @@ def _candidates(response: gemini.Response) -> list[dict[str, Any]]:
     return candidates
 
 
-def _parts(candidate: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _parts(candidate: gemini.JsonObject | None) -> list[gemini.JsonObject]:
     content = (candidate or {}).get("content") or {}
     parts = content.get("parts") or [] if isinstance(content, dict) else content
     if not isinstance(parts, list):
