@@ -27,8 +27,8 @@
 
 `is_retryable` says whether the same request may succeed later.
 
-Every class also inherits the class of `langchain_core.exceptions` for its condition. An error that
-the API responded with is also an instance of the SDK's `google.genai.errors.ClientError`,
+Every class also inherits the class of `langchain_core.exceptions` for its condition. The error for
+an error response of the API is also an instance of the SDK's `google.genai.errors.ClientError`,
 `ServerError` or `APIError`. That base is added when the error is raised, because loading the SDK
 takes longer than loading the rest of this package.
 """

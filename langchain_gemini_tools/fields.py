@@ -113,7 +113,7 @@ class GeminiFields(BaseChatModel):
         description="Use Vertex AI instead of the Gemini Developer API. Defaults to "
         "`GOOGLE_GENAI_USE_VERTEXAI` in the environment, or to Vertex AI if `project` or "
         "`credentials` are given and no key is. A key from the environment is used with Vertex AI "
-        "only if there is no project, location or credentials.",
+        "only if no project, location or credentials are given.",
     )
     project: str | None = Field(default=None, description="Google Cloud project, for Vertex AI.")
     location: str | None = Field(
@@ -347,7 +347,7 @@ class GeminiFields(BaseChatModel):
         """Replace synonyms by names of fields.
 
         Raises:
-            ValueError: There is no such argument, or it was passed under two names.
+            ValueError: An argument does not exist, or it was passed under two names.
         """
         if not isinstance(values, dict):
             return values
@@ -409,7 +409,7 @@ class GeminiFields(BaseChatModel):
             deep: Copy the values of the fields, too.
 
         Raises:
-            InvalidOptionError: There is no such field.
+            InvalidOptionError: A field does not exist.
         """
         changes: dict[str, Any] = {}
         for key, value in (update or {}).items():

@@ -191,8 +191,9 @@ async def _fetch_all(
                 }
         except TimeoutError:
             names = ", ".join(map(shown, missing))
+            verb = "was" if len(missing) == 1 else "were"
             raise MediaFetchError(
-                f"{names} was not fetched within {limits.timeout_seconds:g} s. "
+                f"{names} {verb} not fetched within {limits.timeout_seconds:g} s. "
                 "Increase FetchLimits.timeout_seconds, or send the bytes."
             ) from None
         except ExceptionGroup as failures:
@@ -239,17 +240,28 @@ async def _fetch(client: Any, url: str, declared: str | None, budget: _Budget) -
             f"allowed ({blocked.reason}). To allow a host, use FetchLimits(allow_hosts=[...])."
         ) from None
     except httpx.TooManyRedirects:
-        raise MediaFetchError(f"{shown(url)} was not fetched: too many redirects.") from None
+        raise MediaFetchError(
+            f"{shown(url)} was not fetched: too many redirects. Use the URL that they lead to."
+        ) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
         # The text of the error may contain the whole URL, with a signature.
-        raise MediaFetchError(f"{shown(url)} was not fetched: {type(error).__name__}.") from None
+        raise MediaFetchError(
+            f"{shown(url)} was not fetched: {type(error).__name__}. Check the URL, or send the "
+            "bytes."
+        ) from None
 
 
 async def _read(response: Any, url: str, declared: str | None, budget: _Budget) -> _File:
     if response.status_code != 200:
-        raise MediaFetchError(f"{shown(url)} was not fetched: status {response.status_code}.")
+        raise MediaFetchError(
+            f"{shown(url)} was not fetched: the server responded with status "
+            f"{response.status_code}. Check the URL, or send the bytes."
+        )
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise MediaFetchError(f"{shown(url)} was not fetched: the response is compressed.")
+        raise MediaFetchError(
+            f"{shown(url)} was not fetched: the response is compressed, although no compression "
+            "was requested. Send the bytes."
+        )
     if (length := response.headers.get("content-length", "")).isdecimal():
         budget.check(int(length), url)
     pieces: list[bytes] = []
@@ -274,7 +286,8 @@ def _mime_type(served: str, declared: str | None, data: bytes, url: str) -> str:
         )
     if not fnmatch(found, expected):
         raise MediaFetchError(
-            f"{shown(url)} was not fetched: its type is {found}, but the block declares {declared}."
+            f"{shown(url)} was not fetched: its type is {found}, but the block declares "
+            f"{declared}. Correct the block's type."
         )
     return found
 

@@ -143,7 +143,7 @@ class RetryPolicy:
 
 
 def _is_replayed(error: ModelError) -> bool:
-    """Whether the response comes from a cassette, which marks it: waiting would serve nothing."""
+    """Whether the response comes from a cassette, which marks it: there, waiting is pointless."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     return headers is not None and headers.get("x-cassette") == "replayed"
 
@@ -184,7 +184,7 @@ def report_to_parent_run(attempt: int, error: Exception, delay: float) -> None:
     """
     from langchain_core.callbacks import dispatch_custom_event
 
-    with contextlib.suppress(RuntimeError):  # there is no parent run
+    with contextlib.suppress(RuntimeError):  # without a parent run
         dispatch_custom_event(RETRY_EVENT, _retry_event(attempt, error, delay))
 
 
@@ -192,7 +192,7 @@ async def areport_to_parent_run(attempt: int, error: Exception, delay: float) ->
     """Report as `report_to_parent_run` does, on the running loop."""
     from langchain_core.callbacks import adispatch_custom_event
 
-    with contextlib.suppress(RuntimeError):  # there is no parent run
+    with contextlib.suppress(RuntimeError):  # without a parent run
         await adispatch_custom_event(RETRY_EVENT, _retry_event(attempt, error, delay))
 
 

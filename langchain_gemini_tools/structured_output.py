@@ -87,12 +87,12 @@ def structured_output(
     include_raw: bool,
     kwargs: Mapping[str, Any],
 ) -> StructuredOutput[Any]:
-    """Bind the schema in the way that `method` says, and add the parser for it."""
+    """Bind the schema as `method` requires, and add the parser for it."""
     if method not in {None, *get_args(Method)}:
         methods = ", ".join(map(repr, get_args(Method)))
         raise ValueError(f"method={method!r} is not valid; use one of {methods}.")
     if schema is None and method != "json_mode":
-        raise ValueError(f"method={method!r} needs a schema.")
+        raise ValueError(f"method={method!r} needs a schema. Pass one, or use method='json_mode'.")
     if tool := _as_function(schema, method):
         binding, parser = _force_call(model, schema, tool, kwargs)
     elif schema is None:
@@ -242,7 +242,7 @@ def _missing_call(tool_name: str, generation: Generation) -> OutputParserExcepti
     text = f"The response ended with {reason} and without a call of {tool_name!r}"
     for call in getattr(getattr(generation, "message", None), "invalid_tool_calls", ()):
         reason = call.get("error") or "the arguments are not a JSON object"
-        text += f"; its call of {call.get('name') or 'nothing'!r} is invalid: {reason}"
+        text += f"; its call of {call.get('name') or 'an unknown tool'!r} is invalid: {reason}"
     text += f": {generation.text}" if generation.text else "."
     return OutputParserException(text, llm_output=generation.text)
 
@@ -300,7 +300,7 @@ def _check_whole(generation: Generation, *, partial: bool) -> None:
         parse_json_markdown(generation.text.strip(), parser=_parse_first)
     except ValueError:
         reason = _finish_reason(generation) or "no finish reason"
-        text = f"The response ended with {reason} before its JSON did: {generation.text}"
+        text = f"The response ended with {reason} before its JSON was complete: {generation.text}"
         raise OutputParserException(text, llm_output=generation.text) from None
 
 

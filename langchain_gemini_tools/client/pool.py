@@ -125,7 +125,7 @@ def _close_quietly(client: httpx.Client) -> None:
     # `suppress` may be gone: at its exit the interpreter clears modules before it collects.
     try:  # noqa: SIM105
         client.close()
-    except Exception:  # noqa: BLE001, S110 - there is no caller
+    except Exception:  # noqa: BLE001, S110 - an error here has no caller
         pass
 
 
@@ -165,7 +165,9 @@ def _choose_library(values: list[Any]) -> ModuleType:
             return importlib.import_module(name)
         except ModuleNotFoundError:
             continue
-    raise InvalidOptionError("google-genai needs httpx2 or httpx, and neither is installed.")
+    raise InvalidOptionError(
+        "google-genai needs httpx2 or httpx, and neither is installed. Install one of them."
+    )
 
 
 @contextmanager

@@ -20,12 +20,12 @@ def recording(name: str) -> OpenCassette:
     ```
 
     Raises:
-        ValueError: There is no recording of this name.
+        ValueError: The package has no recording of this name.
     """
     from langchain_gemini_tools.testing import cassette
 
     path = _HERE / f"{name}.yaml"
     if not path.exists():
         known = ", ".join(sorted(each.stem for each in _HERE.glob("*.yaml")))
-        raise ValueError(f"There is no recording named {name!r}. Recordings: {known}.")
+        raise ValueError(f"{name!r} is not a recording of this package; use one of {known}.")
     return cassette(path, prefer_live=True)

@@ -102,7 +102,7 @@ class TracedMessage:
 
 
 Step: TypeAlias = TracedMessage | TracedTurn | TracedToolResult
-"""A tool result is a step if there is no tool call with its id."""
+"""A tool result is a step if no tool call has its id."""
 
 
 @dataclass

@@ -37,7 +37,7 @@ def trace(
     trace(result, clock).to_html("run.html")  # a file to share
     ```
 
-    Costs come from the tables of `genai-prices`: "n/a" if there is no price, "≥" before a sum that
+    Costs come from the tables of `genai-prices`: "n/a" without a price, "≥" before a sum that
     is not complete (a model without a price, searches that are billed separately).
 
     A trace shows the content of the messages, so take care with whom you share it. Known

@@ -22,7 +22,7 @@ class Capabilities:
     """What one model accepts. The defaults are those of the newest family."""
 
     calls_functions: bool = True
-    """Accepts `tools`. Otherwise tools are called by prompt."""
+    """Accepts `tools`. Otherwise tools are described in the prompt."""
     accepts_json_schema: bool = True
     """Accepts `parametersJsonSchema`; older models know only the API's own Schema message."""
     accepts_system_instruction: bool = True
@@ -126,7 +126,7 @@ def capabilities_of(model: str) -> Capabilities:
 def reads_signatures_of(model: str, other: str) -> bool:
     """Return whether a model accepts the thought signatures of another, judging by their names.
 
-    Signatures are valid for one major version; others answer "Corrupted thought signature."
+    Signatures are valid for one major version; others are rejected: "Corrupted thought signature."
     """
     names = [found for name in (model, other) if (found := _NAME.search(name))]
     return len({(name[1], name[2]) for name in names}) < 2
@@ -137,8 +137,8 @@ def profile_of(model: str, *, is_prompted: bool = False) -> ModelProfile:
 
     Args:
         model: Name of the model.
-        is_prompted: Whether tools are called by prompt. An agent must then request structured
-            output with a tool, too.
+        is_prompted: Whether tool calling is prompted. Then an agent must request structured
+            output with a tool as well.
     """
     known = capabilities_of(model)
     calls_tools = known.calls_functions or is_prompted

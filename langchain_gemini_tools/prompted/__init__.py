@@ -1,4 +1,4 @@
-"""Tool calling by prompt, for models without function calling.
+"""Prompted tool calling, for models without function calling.
 
 The tools are described in the prompt, the model writes its calls as text, and the text is parsed
 into tool calls.

@@ -1,4 +1,4 @@
-"""Render requests whose tools are called by prompt, and parse their responses.
+"""Render requests whose prompt describes the tools, and parse their responses.
 
 `render_prompted` is the counterpart of `wire.request.render_request` for models without function
 calling, and its result is used in the same way: it parses the response, complete or streamed, and
@@ -155,7 +155,7 @@ def _without_calling(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_stop(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """Add a stop sequence, if there is room, for a model that starts to write results itself."""
+    """Add a stop sequence, if the limit allows it, for models that write results themselves."""
     stop = generation.get("stop") or []
     stops = [stop] if isinstance(stop, str) else list(stop)
     if len(stops) < _MAX_STOPS and RESULT_MARKER not in stops:

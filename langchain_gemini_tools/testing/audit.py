@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     if given.usage and not given.usage.is_file():
-        parser.error(f"--usage: there is no file {given.usage}")
+        parser.error(f"--usage: the file {given.usage} does not exist")
     files = find_cassettes(given.paths)
     problems = audit(given.paths, given.usage)
     for path, problem in problems:

@@ -69,7 +69,7 @@ def check_mode(mode: str) -> str:
     """Return vcrpy's name of a record mode.
 
     Raises:
-        CassetteError: There is no such mode.
+        CassetteError: The mode does not exist.
     """
     if mode == "rewrite":  # pytest-recording's name
         return "all"

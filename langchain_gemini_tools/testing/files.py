@@ -1,6 +1,6 @@
 """The file format of a cassette: YAML that is readable in a review and safe to load.
 
-The first line says what was recorded. There is no date: version control knows it, and without it a
+The first line says what was recorded. It has no date: version control knows it, and without it a
 recording with the same content is the same file.
 
 A body has one of four forms: `json` (its value, as YAML), `events` (a list with one item for each
@@ -146,7 +146,7 @@ def _server_of(found: JsonObject) -> str:
     if host.endswith("aiplatform.googleapis.com"):
         return VERTEX
     if LOOPBACK.fullmatch(host):
-        named = found["response"]["headers"].get("server") or "of no name"
+        named = found["response"]["headers"].get("server") or "without a name"
         return f"local server {named} (no evidence about Gemini)"
     return host
 

@@ -122,8 +122,8 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         headline = f"{request.method.upper()} {address_of(request, Redactor(self.secrets))}"
         if not self.data:
             return (
-                f"There is no cassette {self.file_path} to replay {headline} from, and this run "
-                f"does not record. {HOW_TO_RECORD}"
+                f"{headline} cannot be replayed: the cassette {self.file_path} does not exist, and "
+                f"this run does not record. {HOW_TO_RECORD}"
             )
         nearest, failed = self._nearest(request)
         if not failed:

@@ -30,7 +30,7 @@ StopReason = Literal[
 - `returned_directly`: tools with `return_direct` gave the answer.
 - `answered_at_limit`: `max_turns` was reached, and with `on_limit="answer"` the model answered
   with what it knew by then.
-- `turn_limit`: `max_turns` was reached, and there is no answer.
+- `turn_limit`: `max_turns` was reached without an answer.
 - `awaiting_approval`: an approval hook returned `Pause`; pass the messages to another run to go on.
 - `truncated`: the answer reached the token limit.
 - `blocked`: the provider withheld the answer, or the model declined to give one.

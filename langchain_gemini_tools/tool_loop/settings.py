@@ -224,14 +224,16 @@ class Settings:
 
     def _check(self, name: str, is_valid: bool, rule: str) -> None:  # noqa: FBT001
         if not is_valid:
-            raise InvalidOptionError(f"{name}={getattr(self, name)!r}: it {rule}.")
+            raise InvalidOptionError(f"{name}={getattr(self, name)!r} is not valid: it {rule}.")
 
     def _check_names(self, option: str, names: Collection[str]) -> None:
         if isinstance(names, str) or not isinstance(names, Collection):
-            raise InvalidOptionError(f"{option}={names!r}: pass a set or a list of tool names.")
+            raise InvalidOptionError(
+                f"{option}={names!r} is not valid: pass a set or a list of tool names."
+            )
         if unknown := [name for name in names if name not in self.box.tools]:
             raise InvalidOptionError(
-                f"{option}: unknown tool {', '.join(map(repr, unknown))}. "
+                f"{option} names an unknown tool: {', '.join(map(repr, unknown))}. "
                 f"Tools: {self.box.names()}."
             )
 
@@ -274,7 +276,7 @@ def _as_tool(given: object) -> BaseTool:
 
 
 def _reject_declaration(given: dict[str, Any]) -> None:
-    """Raise if a dict declares a function: there is no code to run for it."""
+    """Raise if a dict declares a function, because the loop has no code to run for it."""
     function = given.get("function")
     described = function if isinstance(function, dict) else given
     if given.get("type") == "function" or ("name" in described and described.keys() & _SCHEMA_KEYS):

@@ -157,9 +157,9 @@ def test_without_a_cassette_the_test_says_how_to_record_one(project: pytest.Pyte
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E * There is no cassette *test_weather.yaml to replay POST *generateContent from, and "
-            "this run does not record. To record it, set GOOGLE_API_KEY and run with "
-            "GEMINI_RECORD_MODE=all (pytest: --record-mode=all)."
+            "E * POST *generateContent cannot be replayed: the cassette *test_weather.yaml does "
+            "not exist, and this run does not record. To record it, set GOOGLE_API_KEY and run "
+            "with GEMINI_RECORD_MODE=all (pytest: --record-mode=all)."
         ]
     )
     assert not Path("cassettes").exists()

@@ -127,9 +127,10 @@ def test_without_a_cassette_it_says_how_to_record_one() -> None:
     with cassette("weather"), pytest.raises(StaleCassetteError) as caught:
         gemini().invoke(QUESTION)
     assert str(caught.value) == (
-        "There is no cassette cassettes/weather.yaml to replay POST /v1beta/models/"
-        "gemini-3-flash-preview:generateContent from, and this run does not record. To record it, "
-        "set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all (pytest: --record-mode=all)."
+        "POST /v1beta/models/gemini-3-flash-preview:generateContent cannot be replayed: the "
+        "cassette cassettes/weather.yaml does not exist, and this run does not record. To "
+        "record it, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all (pytest: "
+        "--record-mode=all)."
     )
     assert not FILE.exists()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.arguments import ChatGeminiArguments
 from langchain_gemini_tools.demo import recording
 from tests.emulator.server import API_KEY, Emulator
 
@@ -65,8 +66,7 @@ def test_the_readme_stays_short() -> None:
 
 
 def test_every_argument_that_the_readme_names_exists() -> None:
-    fields = ChatGemini.model_fields
-    known = {*fields, *(field.alias for field in fields.values())}
+    known = {*ChatGemini.model_fields, *ChatGeminiArguments.__annotations__}
     rows = re.search(r"\| arguments \|.*?\n\n", README.read_text(), re.DOTALL)
     assert rows is not None
     named = re.findall(r"`(\w+)`", rows[0])
@@ -76,6 +76,6 @@ def test_every_argument_that_the_readme_names_exists() -> None:
 
 def test_the_error_about_an_unknown_recording_lists_the_others() -> None:
     with pytest.raises(
-        ValueError, match=r"no recording named 'first'. Recordings: first_agent, packing"
+        ValueError, match=r"'first' is not a recording .*; use one of first_agent, packing"
     ):
         recording("first")

@@ -30,7 +30,9 @@ every_schema = pytest.mark.parametrize(
 )
 def test_json_that_was_cut_is_not_completed(schema: Any, reason: str, cut: str) -> None:
     answer = AIMessage(cut, response_metadata={"finish_reason": reason})
-    with pytest.raises(OutputParserException, match=f"ended with {reason} before its JSON did"):
+    with pytest.raises(
+        OutputParserException, match=f"ended with {reason} before its JSON was complete"
+    ):
         json_parser(schema).invoke(answer)
 
 

@@ -410,7 +410,7 @@ _MAX_LISTED = 30
 
 
 def _render_undeclared(name: str, names: Sequence[str]) -> str:
-    """Explain that there is no such tool, and list the tools, similar names first."""
+    """Explain that the tool does not exist, and list the tools, similar names first."""
     if not names:
         return f"There is no tool named {shorten(name)!r}: no tools can be called. Answer in words."
     return (

@@ -6,7 +6,7 @@ in other ways too, and they write about the protocol. These rules decide what is
 1.  **The marker `TOOL_CALL:` at the start of a line always means a call**, even if it is indented
     or follows a bullet, a number, asterisks or a label such as `Action:`. What cannot be executed
     (an undeclared name, unreadable arguments, nothing at all) is a `BrokenToolCall`; only
-    `TOOL_CALL: none` means that there is no call. The call may be on the next line or in a fence,
+    `TOOL_CALL: none` means that nothing is called. The call may be on the next line or in a fence,
     in any notation of rule 4. The position after a call counts as the start of a line, so several
     calls fit in one.
 2.  The marker inside a line counts if a sentence ended before it (`Let me see. TOOL_CALL: f()`)

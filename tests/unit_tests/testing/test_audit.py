@@ -110,7 +110,7 @@ def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str
             {"request": {"uri": "http://127.0.0.1/v1beta/models/m:x"}},
             [
                 "says it was recorded against 'Gemini Developer API', but its addresses say "
-                "'local server of no name (no evidence about Gemini)'"
+                "'local server without a name (no evidence about Gemini)'"
             ],
             id="a wrong provenance",
         ),
@@ -161,7 +161,7 @@ def test_a_missing_list_of_what_was_used_is_told(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["audit", str(tmp_path), "--usage", "gone.jsonl"])
-    assert capsys.readouterr().err.endswith("error: --usage: there is no file gone.jsonl\n")
+    assert capsys.readouterr().err.endswith("error: --usage: the file gone.jsonl does not exist\n")
 
 
 def test_a_file_left_by_a_failed_run_is_a_problem(

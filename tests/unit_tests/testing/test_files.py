@@ -112,7 +112,7 @@ def test_a_large_file_is_read_as_it_was_written() -> None:
             "Gemini-Emulator",
             "local server Gemini-Emulator (no evidence about Gemini)",
         ),
-        (["http://localhost/x"], "", "local server of no name (no evidence about Gemini)"),
+        (["http://localhost/x"], "", "local server without a name (no evidence about Gemini)"),
         ([], "", "nothing"),
     ],
 )
