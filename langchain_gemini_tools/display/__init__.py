@@ -1,7 +1,13 @@
 """Show runs: `trace` draws one, `RunClock` measures it, `BatchProgress` shows many as they go.
 
 They work on the messages of any chat model. The extra `display` (rich, genai-prices) adds colours,
-progress bars and costs; without it there is plain text, and costs are "n/a".
+progress bars and costs; without it the output is plain text, and costs are "n/a".
+
+- `viewer`: `trace` and its result. Start reading here
+- `run`: messages -> turns, tool calls and results; `outline`: these -> the tree that is shown
+- `tree`: the tree as plain text, for a terminal, and for mermaid; `page`: as HTML
+- `safe_text`: untrusted text -> text that is safe to show; `cost`: prices
+- `clock`: `RunClock`; `progress`: `BatchProgress`
 
 The other names are the types of what these return, for annotations.
 """

@@ -3,6 +3,11 @@
 The tools are described in the prompt, the model writes its calls as text, and the text is parsed
 into tool calls.
 
+- `request`: renders requests and parses their responses. Start reading here
+- `prompt`: the text that describes the tools; `arguments`: the description of one tool's arguments
+- `conversation`: tool calls and results of a history as text
+- `response`: text in pieces -> validated tool calls; `parser`: finds the calls in a text
+
 `TOOL_PROMPT` is the default template of the prompt; `ChatGemini(tool_prompt=...)` replaces it.
 `PromptOverhead` is what `ChatGemini.prompt_overhead` returns.
 """

@@ -1,1 +1,8 @@
-"""LangChain <-> Gemini, without network, files, clock or logging. Start reading at `request`."""
+"""LangChain <-> Gemini, without network, files, clock or logging.
+
+- From messages to a request: `request` (start reading here), `history`, `contents`, `blocks`,
+  `media`, `tool_results`, `generation`, `body`
+- From a response to messages: `response` (start reading here), `parts`, `partial_args`, `metadata`
+- For both: `invocation` (the resolved options), `replay` (what a message keeps for the next
+  request), `shapes` (the API's types), `schema`, `tools`
+"""

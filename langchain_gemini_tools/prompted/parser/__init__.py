@@ -1,1 +1,7 @@
-"""Parse tool calls out of text. Start reading in `scanner.py`; nothing here knows about Gemini."""
+"""Parse tool calls out of text. Nothing here knows about Gemini.
+
+- `scanner`: the rules, and the parser. Start reading here
+- `calls`: reads one construct that contains tool calls; `values`: reads JSON-like values
+- `output`: what was read -> text, tool calls and broken tool calls
+- `source`: the text that has arrived; `spellings`: markers, tags and tokens
+"""
