@@ -275,7 +275,7 @@ def test_vertex_ai_is_told_in_words_and_knows_no_flag(
 
 
 @pytest.mark.parametrize("tool", SERVED, ids=[next(iter(tool)) for tool in SERVED])
-def test_an_older_model_takes_both_kinds_only_apart(
+def test_an_older_model_cannot_combine_both_kinds(
     emulator: Emulator, make_model: MakeModel, tool: JsonObject
 ) -> None:
     older = make_model(model="gemini-2.5-flash")
@@ -283,8 +283,8 @@ def test_an_older_model_takes_both_kinds_only_apart(
     with pytest.raises(InvalidToolError) as refused:
         older.bind_tools([get_weather, tool])
     assert str(refused.value) == (
-        f"The tools: this model takes built-in tools ({name}) and functions (get_weather) only "
-        "apart. Bind one kind, or use gemini-3 or later."
+        f"The tools: this model cannot combine built-in tools ({name}) with functions "
+        "(get_weather). Bind only one kind, or use gemini-3 or later."
     )
     older.bind_tools([tool]).invoke("Hello")
     assert emulator.refusals == []
