@@ -179,7 +179,7 @@ def test_a_stream_with_raw_gives_the_answer_as_it_comes(make_model: MakeModel) -
     *pieces, end = chain.stream(QUESTION)
     assert len(pieces) > 1
     assert all(set(piece) == {"raw"} for piece in pieces)
-    assert end == {"parsed": City(name="Oslo", people=700000), "parsing_error": None}
+    assert dict(end) == {"parsed": City(name="Oslo", people=700000), "parsing_error": None}
 
 
 def _added(pieces: list[Any]) -> Any:
@@ -213,8 +213,12 @@ async def test_a_call_is_read_however_it_comes(
 @pytest.mark.parametrize(
     ("schema", "method", "reason"),
     [
-        pytest.param({"googleSearch": {}}, "function_calling", "no schema", id="a builtin tool"),
-        pytest.param({"what": "ever"}, "json_schema", "none of its keywords", id="other keys"),
+        pytest.param(
+            {"googleSearch": {}}, "function_calling", "is not a schema", id="a builtin tool"
+        ),
+        pytest.param(
+            {"what": "ever"}, "json_schema", "it has no keyword that Gemini knows", id="other keys"
+        ),
         pytest.param({"name": "f"}, "json_schema", "'f' has no schema", id="only a name"),
     ],
 )

@@ -87,8 +87,7 @@ def test_tools_and_schemas_are_bound_to_a_model_and_its_fallbacks() -> None:
     first, second = (ChatGemini(model=f"gemini-{number}-flash") for number in ("3", "2.5"))
     both: Any = first.with_fallbacks([second])
     assert [one.kwargs["tools"] for one in both.bind_tools([get_weather]).runnables] == [
-        one.bind_tools([get_weather]).kwargs["tools"]  # type: ignore[attr-defined]
-        for one in (first, second)
+        one.bind_tools([get_weather]).kwargs["tools"] for one in (first, second)
     ]
     assert len(list(both.with_structured_output({"title": "A", "type": "object"}).runnables)) == 2
     assert ToolLoop(both, [get_weather]).model is both
