@@ -30,7 +30,6 @@ OnLimit = Literal["raise", "return", "answer"]
 
 DEFAULT_TIMEOUT = 30.0
 
-_SCHEMA_KEYS = {"parameters", "input_schema", "inputSchema", "parametersJsonSchema"}
 _REPEATABLE_KEYS = ("idempotent", "idempotentHint", "readOnlyHint")
 
 
@@ -276,10 +275,15 @@ def _as_tool(given: object) -> BaseTool:
 
 
 def _reject_declaration(given: dict[str, Any]) -> None:
-    """Raise if a dict declares a function, because the loop has no code to run for it."""
+    """Raise if a dict declares a function, because the loop has no code to run for it.
+
+    A tool that the provider runs has no name (`{"google_search": {}}`) or a type of its own
+    (`{"type": "web_search_20250305", "name": "web_search"}`).
+    """
     function = given.get("function")
     described = function if isinstance(function, dict) else given
-    if given.get("type") == "function" or ("name" in described and described.keys() & _SCHEMA_KEYS):
+    kind = given.get("type")
+    if kind == "function" or (kind in (None, "custom") and "name" in described):
         raise InvalidToolError(
             f"Tool {described.get('name')!r} is only a declaration and cannot be run. Pass a "
             "function or a LangChain tool of that name. (Dicts declare tools that the provider "

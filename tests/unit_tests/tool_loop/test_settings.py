@@ -83,6 +83,7 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
         ([Answer], "'Answer' is a schema and cannot be run"),
         ([DECLARATION], "'search' is only a declaration and cannot be run"),
         ([{"type": "function", "function": DECLARATION}], "'search' is only a declaration"),
+        ([{"name": "search", "type": "custom", "input_schema": {}}], "'search' is only a declar"),
         ([undocumented], "'undocumented' cannot be used as a tool: .*docstring"),
         ([RunnableLambda(echo)], "A RunnableLambda is not a tool.*as_tool"),
         ([needy], "'needy': the argument 'user' has to be injected. Pass `inject={'user': ...}`"),
