@@ -33,19 +33,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
 
-_STRUCTURE = frozenset({
-    *("type", "enum", "const", "properties", "required", "propertyOrdering"),
-    *("additionalProperties", "items", "prefixItems", "anyOf", "oneOf"),
-})  # fmt: skip
-"""Keywords that the sentences below describe."""
-_AS_JSON = frozenset(
-    keyword.name
-    for keyword in KEYWORDS.values()
-    if keyword.kind in {"assertion", "applicator"}
-    and not keyword.prompt
-    and keyword.name not in _STRUCTURE
-)
-"""Keywords without a wording."""
+_AS_JSON = frozenset(name for name, keyword in KEYWORDS.items() if keyword.prompt is None)
+"""Keywords that the sentences below do not describe."""
 _ONE_OF = ("anyOf", "oneOf")
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 

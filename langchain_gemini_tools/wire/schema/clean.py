@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 # tool written by hand has, definitions stay definitions.
 _MAX_SUBSCHEMAS = 5_000
 
+_SENT = frozenset(name for name, row in KEYWORDS.items() if row.json_schema != "removed")
+
 
 def clean_parameters(schema: Any) -> JsonSchema | None:
     """Return the cleaned schema of a function's arguments; None for a function without any.
@@ -175,7 +177,7 @@ class _Cleaner:
         return cleaned
 
     def _clean_keywords(self, schema: JsonSchema) -> JsonSchema:
-        sent = {name: value for name, value in schema.items() if _is_sent(name)}
+        sent = {name: value for name, value in schema.items() if name in _SENT}
         cleaned = map_children(sent, self._clean_child)
         for rule in RULES:
             rule(cleaned)
@@ -215,10 +217,6 @@ class _Cleaner:
             self._definitions[name] = {}  # known before it is cleaned, as it leads back to itself
             self._definitions[name] = self._clean_target(reference)
         return self._names[reference]
-
-
-def _is_sent(name: str) -> bool:
-    return name in KEYWORDS and KEYWORDS[name].json_schema != "removed"
 
 
 def _last_segment(reference: str) -> str:

@@ -22,9 +22,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from langchain_gemini_tools.facts.spelling import snake
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping
+    from collections.abc import Mapping
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
+
+
+TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+"""The types of JSON Schema."""
 
 
 class Keyword(NamedTuple):
@@ -64,8 +68,9 @@ class Keyword(NamedTuple):
     """Whether, beside `anyOf`, the Schema message repeats it in every choice."""
     wording: str = ""
     """The sentence that states it in a description where no field can; `{}` is the value."""
-    prompt: str = ""
-    """The phrase that states it in a prompt; `{}` is the value."""
+    prompt: str | None = None
+    """The phrase that states it in a prompt; `{}` is the value. "" where a prompt describes it in
+    another way, None where a prompt shows it as JSON."""
 
 
 def _number(name: str, merge: Literal["max", "min"], prompt: str) -> Keyword:
@@ -117,6 +122,7 @@ _ROWS = (
         merge="types",
         json_schema="followed",
         applies_to_choices=True,
+        prompt="",
     ),
     Keyword(
         "enum",
@@ -126,8 +132,9 @@ _ROWS = (
         merge="values",
         json_schema="followed",
         applies_to_choices=True,
+        prompt="",
     ),
-    Keyword("const", "assertion", "literal", names="value", json_schema="rewritten"),
+    Keyword("const", "assertion", "literal", names="value", json_schema="rewritten", prompt=""),
     Keyword("nullable", "assertion", json_schema="rewritten"),
     # Numbers
     _number("minimum", "max", "at least {}"),
@@ -193,6 +200,7 @@ _ROWS = (
         merge="both",
         json_schema="followed",
         applies_to_choices=True,
+        prompt="",
     ),
     Keyword(
         "prefixItems",
@@ -203,6 +211,7 @@ _ROWS = (
         json_schema="followed",
         applies_to_choices=True,
         wording="Items in order: {}.",
+        prompt="",
     ),
     Keyword(
         "contains",
@@ -236,6 +245,7 @@ _ROWS = (
         merge="each",
         json_schema="followed",
         applies_to_choices=True,
+        prompt="",
     ),
     Keyword(
         "required",
@@ -245,6 +255,7 @@ _ROWS = (
         merge="union",
         json_schema="followed",
         applies_to_choices=True,
+        prompt="",
     ),
     Keyword(
         "propertyOrdering",
@@ -253,6 +264,7 @@ _ROWS = (
         spellings=("property_ordering",),
         merge="union",
         json_schema="followed",
+        prompt="",
     ),
     Keyword(
         "additionalProperties",
@@ -263,6 +275,7 @@ _ROWS = (
         merge="both",
         json_schema="followed",
         wording="Other keys: {}.",
+        prompt="",
     ),
     Keyword(
         "unevaluatedProperties",
@@ -315,6 +328,7 @@ _ROWS = (
         about="same",
         spellings=("any_of",),
         json_schema="followed",
+        prompt="",
     ),
     Keyword(
         "oneOf",
@@ -324,6 +338,7 @@ _ROWS = (
         spellings=("one_of",),
         json_schema="followed",
         wording="Also one of: {}.",
+        prompt="",
     ),
     Keyword(
         "allOf",
@@ -356,17 +371,20 @@ _ROWS = (
     Keyword("then", "applicator", nesting="schema", about="same", group="if", wording="Then: {}."),
     Keyword("else", "applicator", nesting="schema", about="same", group="if", wording="Else: {}."),
     # Annotations
-    Keyword("title", "annotation", "text", json_schema="followed"),
-    Keyword("description", "annotation", "text", json_schema="followed"),
-    Keyword("default", "annotation", "literal", names="value", wording="Default: {}."),
+    Keyword("title", "annotation", "text", json_schema="followed", prompt=""),
+    Keyword("description", "annotation", "text", json_schema="followed", prompt=""),
+    Keyword("default", "annotation", "literal", names="value", wording="Default: {}.", prompt=""),
     Keyword(
         "examples",
         "annotation",
         names="values",
         json_schema="worded",
         wording="Examples: {}.",
+        prompt="",
     ),
-    Keyword("deprecated", "annotation", "flag", json_schema="worded", wording="Deprecated."),
+    Keyword(
+        "deprecated", "annotation", "flag", json_schema="worded", wording="Deprecated.", prompt=""
+    ),
     # References. Cleaning writes them out, except for those that lead back to themselves.
     Keyword(
         "$ref",
@@ -375,19 +393,25 @@ _ROWS = (
         about="same",
         spellings=("ref", "$dynamicRef", "$recursiveRef"),  # the same inside one document
         json_schema="followed",
+        prompt="",
     ),
-    Keyword("$defs", "definitions", nesting="map", spellings=("defs",), json_schema="removed"),
-    Keyword("definitions", "definitions", nesting="map", json_schema="removed"),
+    Keyword(
+        "$defs", "definitions", nesting="map", spellings=("defs",), json_schema="removed", prompt=""
+    ),
+    Keyword("definitions", "definitions", nesting="map", json_schema="removed", prompt=""),
 )
 
 KEYWORDS: dict[str, Keyword] = {row.name: row for row in _ROWS}
 """The rows by name. Keywords without a row (`$schema`, `$comment`, `discriminator`, `readOnly`,
 `x-...`) do not restrict values, or no longer do once references are written out (`$id`)."""
 
+_ORDER = {name: position for position, name in enumerate(KEYWORDS)}
 
-def keywords_in(schema: Container[str]) -> Iterator[Keyword]:
-    """Iterate over the keywords of a schema, in the order of the table."""
-    return (row for name, row in KEYWORDS.items() if name in schema)
+
+def keywords_in(schema: Mapping[str, Any]) -> list[Keyword]:
+    """Return the keywords of a schema, in the order of the table."""
+    names = sorted(schema.keys() & KEYWORDS.keys(), key=_ORDER.__getitem__)
+    return [KEYWORDS[name] for name in names]
 
 
 def constraints(schema: Mapping[str, Any]) -> JsonSchema:

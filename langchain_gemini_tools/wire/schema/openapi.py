@@ -125,9 +125,7 @@ class _Renderer:
 
     def _render_kind(self, kind: str, schema: JsonSchema) -> JsonSchema:
         rendered: JsonSchema = {"type": kind}
-        rendered |= {
-            row.name: schema[row.name] for row in keywords_in(schema) if kind in row.openapi
-        }
+        rendered |= {name: value for name, value in schema.items() if _has_field(kind, name)}
         if schema.get("format") in _FORMATS.get(kind, ()):
             rendered["format"] = schema["format"]
         match kind:
@@ -191,6 +189,10 @@ def _implied_types(schema: JsonSchema) -> list[str]:
     if "properties" in schema or "additionalProperties" in schema:
         return ["object"]
     return ["array"] if "items" in schema or "prefixItems" in schema else []
+
+
+def _has_field(kind: str, name: str) -> bool:
+    return name in KEYWORDS and kind in KEYWORDS[name].openapi
 
 
 def _applies_to_choices(name: str) -> bool:
@@ -285,18 +287,17 @@ def _sentences(schema: JsonSchema, branches: Sequence[JsonSchema]) -> Iterator[s
     values = schema.get("enum")
     if values and all(branch.get("enum") != values for branch in branches):
         yield f"One of: {', '.join(map(write, values))}."
-    for keyword in keywords_in(schema):
-        is_last = keyword.kind == "annotation"
-        if keyword.wording and not is_last and not _is_stated(keyword, schema, branches):
+    worded = [row for row in keywords_in(schema) if row.wording]
+    for keyword in worded:
+        if keyword.kind != "annotation" and not _is_stated(keyword, schema, branches):
             yield _sentence(keyword, schema[keyword.name])
     stated = {name for branch in branches for name in branch.get("required", ())}
     if required := [name for name in schema.get("required", ()) if name not in stated]:
         yield f"Required keys: {', '.join(required)}."
-    for keyword in keywords_in(schema):
-        if keyword.kind == "annotation" and keyword.wording:
-            value = schema[keyword.name]
-            if value is not None and keyword.name not in branches[0]:
-                yield say(keyword, value)
+    for keyword in worded:
+        value = schema[keyword.name]
+        if keyword.kind == "annotation" and value is not None and keyword.name not in branches[0]:
+            yield say(keyword, value)
 
 
 def _sentence(keyword: Keyword, value: Any) -> str:

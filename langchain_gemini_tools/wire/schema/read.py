@@ -21,20 +21,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, Keyword
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, TYPES, Keyword
 from langchain_gemini_tools.wire.schema.references import (
     Locator,
     leads_to_schema,
     references,
     resolve,
 )
-from langchain_gemini_tools.wire.schema.walk import Child, map_value
+from langchain_gemini_tools.wire.schema.walk import map_value
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema
-
-TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-"""The types of JSON Schema."""
 
 _SPELLINGS = {spelling: row.name for row in KEYWORDS.values() for spelling in row.spellings}
 
@@ -57,7 +54,7 @@ def _read_targets(document: JsonSchema, given: Mapping[str, Any]) -> None:
     pending: list[Any] = [document]
     locator = Locator(document)
     while pending:
-        for part in list(references(pending.pop())):  # definitions may be added
+        for part in references(pending.pop()):
             reference = locator.locate(part)
             if reference not in read:
                 read[reference] = _read_target(document, given, reference)
@@ -126,26 +123,23 @@ def _lift_required(read: JsonSchema) -> None:
 
 def _read_keyword(read: JsonSchema, keyword: Keyword, value: Any, place: str) -> None:
     """Read a keyword of JSON Schema 2020-12."""
-    is_tuple = keyword.name == "items" and isinstance(value, (list, tuple))  # until 2019-09
-    if is_tuple:
+    if keyword.name == "items" and isinstance(value, (list, tuple)):  # until draft 2019-09
         keyword = KEYWORDS["prefixItems"]
     _check_value(keyword, value, place)
-    if keyword.value == "type":
+    if keyword.nesting == "map":
+        value = {str(name): item for name, item in dict(value).items()}
+    if keyword.nesting != "none":
+        read[keyword.name] = map_value(
+            keyword, value, lambda child: _read(child.schema, child.place(place))
+        )
+    elif keyword.value == "type":
         _read_type(read, value, place)
-    elif keyword.name == "default":
-        _read_default(read, value)
     elif keyword.value == "count":
         read[keyword.name] = _read_count(keyword.name, value, place)
-    elif keyword.nesting == "none":
-        read[keyword.name] = plain_json(value)
+    elif keyword.name == "default":
+        _read_default(read, value)
     else:
-        if keyword.nesting == "map":
-            value = {str(name): item for name, item in dict(value).items()}
-        read[keyword.name] = map_value(keyword, value, _reader(place))
-
-
-def _reader(place: str) -> Callable[[Child], JsonSchema | bool]:
-    return lambda child: _read(child.schema, child.place(place))
+        read[keyword.name] = plain_json(value)
 
 
 def _read_other_drafts(read: JsonSchema, name: str, value: Any, place: str) -> None:
@@ -208,14 +202,17 @@ _ACCEPTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 """For kinds of values and of nesting: what they are called, and how they are recognized."""
 
+_ACCEPTED_BY = {
+    name: _ACCEPTED.get(row.nesting) or _ACCEPTED.get(row.value) for name, row in KEYWORDS.items()
+}
+
 
 def _check_value(keyword: Keyword, value: Any, place: str) -> None:
-    kind = keyword.value if keyword.nesting == "none" else keyword.nesting
-    expected, is_accepted = _ACCEPTED.get(kind, ("", bool))
-    if expected and not is_accepted(value):
+    accepted = _ACCEPTED_BY[keyword.name]
+    if accepted and not accepted[1](value):
         schemas = " of schemas" if keyword.nesting == "list" else ""
         raise InvalidToolError(
-            f"{_at(place)}{keyword.name!r} must be {expected}{schemas}, not {value!r}."
+            f"{_at(place)}{keyword.name!r} must be {accepted[0]}{schemas}, not {value!r}."
         )
 
 
@@ -243,7 +240,7 @@ def _read_type(read: JsonSchema, value: Any, place: str) -> None:
         return  # draft 3
     if unknown := [name for name in names if name not in TYPES]:
         raise InvalidToolError(
-            f"{_at(place)}type {unknown[0]!r} is not valid; use one of {', '.join(sorted(TYPES))}."
+            f"{_at(place)}type {unknown[0]!r} is not valid; use one of {', '.join(TYPES)}."
         )
     if names:
         read["type"] = names if isinstance(value, list) else names[0]
@@ -256,17 +253,18 @@ def _read_default(read: JsonSchema, value: Any) -> None:
         return  # JSON cannot express it, so the model could not write it either
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
 def plain_json(value: Any) -> Any:
     """Return a deep copy of a value as plain JSON; enums, dates, models etc. in their JSON form.
 
     Raises:
         InvalidToolError: It has no JSON form.
     """
+    if type(value) in _PLAIN:
+        return value
     match value:
-        case None | bool() | str():
-            return value if type(value) in {str, bool, type(None)} else _jsonable(value)
-        case int() | float() if type(value) in {int, float}:
-            return value
         case Mapping():
             return {str(key): plain_json(item) for key, item in value.items()}
         case list() | tuple():

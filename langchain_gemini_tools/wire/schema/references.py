@@ -157,11 +157,10 @@ def _is_inside(pointer: str, path: str) -> bool:
     return pointer == path or pointer.startswith(f"{path}/")
 
 
-def references(schema: Any) -> Iterator[JsonSchema]:
-    """Iterate over the references in a schema, at any depth, definitions left out."""
-    for part in subschemas(schema, with_definitions=False):
-        if isinstance(part.get("$ref"), str):
-            yield part
+def references(schema: Any) -> list[JsonSchema]:
+    """Return the references in a schema, at any depth, definitions left out."""
+    parts = subschemas(schema, with_definitions=False)
+    return [part for part in parts if isinstance(part.get("$ref"), str)]
 
 
 def reference_graph(document: JsonSchema) -> dict[str, set[str]]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, say, write
@@ -40,6 +39,10 @@ if TYPE_CHECKING:
 ALWAYS_GIVEN = "Always give this."
 """What the description of a property says that is required and sent as optional."""
 
+_WORDED = "|".join(name for name, row in KEYWORDS.items() if row.json_schema == "worded")
+_TO_DESCRIBE = re.compile(rf'"(?:(?:{_WORDED})":|enum": \[[^"\d-])')
+"""In the JSON of a schema: keywords to describe, and enums of neither strings nor numbers."""
+
 
 def render_json_schema(schema: JsonSchema) -> JsonSchema:
     """Return a cleaned schema in the JSON Schema form of the API."""
@@ -53,18 +56,10 @@ def describe_the_rest(schema: JsonSchema) -> JsonSchema:
         A copy, or the schema itself where there is nothing to move. A search in its JSON finds that
         out faster than a walk.
     """
-    if not _to_describe(tuple(KEYWORDS)).search(json.dumps(schema)):
+    if not _TO_DESCRIBE.search(json.dumps(schema)):
         return schema
     described: JsonSchema = _describe_all(schema, is_condition=False)
     return described
-
-
-@lru_cache(maxsize=8)
-def _to_describe(keywords: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what the JSON of a schema contains if something in it may have to be described."""
-    worded = [name for name in keywords if KEYWORDS[name].json_schema == "worded"]
-    other_enum = r'enum": \[[^"\d-]'  # not of strings or numbers
-    return re.compile(f'"(?:(?:{"|".join(map(re.escape, worded))})":|{other_enum})')
 
 
 def _describe_all(schema: Any, *, is_condition: bool) -> Any:
@@ -84,7 +79,7 @@ def _describe_all(schema: Any, *, is_condition: bool) -> Any:
     _describe_only_value(described, is_condition=is_condition)
     if not is_condition:
         settle_limits(described)
-    for keyword in [*keywords_in(described)]:
+    for keyword in keywords_in(described):
         if keyword.json_schema != "worded" or (is_condition and keyword.kind != "annotation"):
             continue
         if keyword.name == "examples":

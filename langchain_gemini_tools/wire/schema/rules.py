@@ -143,6 +143,8 @@ def allow_null(schema: JsonSchema) -> None:
 
 def settle_limits(schema: JsonSchema) -> None:
     """Keep the tighter lower and upper limit; `exclusiveMinimum` of integers is a `minimum`."""
+    if schema.keys().isdisjoint(EXCLUSIVE):
+        return
     for exclusive, inclusive in EXCLUSIVE.items():
         step, tighter = (1, max) if inclusive == "minimum" else (-1, min)
         limit = schema.pop(exclusive, None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, Keyword, keywords_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
@@ -41,23 +41,27 @@ class Child(NamedTuple):
         return parent
 
 
-def children(schema: Any) -> Iterator[Child]:
-    """Iterate over the schemas directly inside a schema, in its own order."""
+_NESTED = {name: row for name, row in KEYWORDS.items() if row.nesting != "none"}
+
+
+def children(schema: Any) -> list[Child]:
+    """Return the schemas directly inside a schema, in its own order."""
+    found: list[Child] = []
     if isinstance(schema, dict):
         for name, value in schema.items():
-            if keyword := KEYWORDS.get(name):
-                yield from _children(keyword, value)
+            if keyword := _NESTED.get(name):
+                found += _children(keyword, value)
+    return found
 
 
-def _children(keyword: Keyword, value: Any) -> Iterator[Child]:
+def _children(keyword: Keyword, value: Any) -> list[Child]:
     if keyword.nesting == "schema":
-        yield Child(value, keyword)
-    elif keyword.nesting == "list" and isinstance(value, list):
-        for index, item in enumerate(value):
-            yield Child(item, keyword, str(index))
-    elif keyword.nesting == "map" and isinstance(value, dict):
-        for name, item in value.items():
-            yield Child(item, keyword, name)
+        return [Child(value, keyword)]
+    if keyword.nesting == "list" and isinstance(value, list):
+        return [Child(item, keyword, str(index)) for index, item in enumerate(value)]
+    if keyword.nesting == "map" and isinstance(value, dict):
+        return [Child(item, keyword, name) for name, item in value.items()]
+    return []
 
 
 def map_children(schema: Mapping[str, Any], change: Callable[[Child], Any]) -> JsonSchema:
@@ -66,7 +70,7 @@ def map_children(schema: Mapping[str, Any], change: Callable[[Child], Any]) -> J
     Called by `change` for the schemas further inside, it works top-down or bottom-up.
     """
     return {
-        name: map_value(KEYWORDS[name], value, change) if name in KEYWORDS else value
+        name: map_value(_NESTED[name], value, change) if name in _NESTED else value
         for name, value in schema.items()
     }
 
@@ -82,18 +86,34 @@ def map_value(keyword: Keyword, value: Any, change: Callable[[Child], Any]) -> A
     return value
 
 
-def subschemas(schema: Any, *, with_definitions: bool = True) -> Iterator[JsonSchema]:
-    """Iterate over a schema and every schema inside it, at any depth; booleans are left out.
+def subschemas(schema: Any, *, with_definitions: bool = True) -> list[JsonSchema]:
+    """Return a schema and every schema inside it, at any depth; booleans are left out.
 
     Args:
         schema: The schema.
         with_definitions: Whether to look into `$defs` and `definitions`.
     """
-    if isinstance(schema, dict):
-        yield schema
-    for child in children(schema):
-        if with_definitions or child.keyword.kind != "definitions":
-            yield from subschemas(child.schema, with_definitions=with_definitions)
+    found: list[JsonSchema] = []
+    pending = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            found.append(part)
+            inner: list[Any] = []
+            for name, value in part.items():
+                keyword = _NESTED.get(name)
+                if keyword and (with_definitions or keyword.kind != "definitions"):
+                    inner += _schemas(keyword, value)
+            pending += reversed(inner)
+    return found
+
+
+def _schemas(keyword: Keyword, value: Any) -> Iterable[Any]:
+    if keyword.nesting == "schema":
+        return (value,)
+    if keyword.nesting == "list":
+        return value if isinstance(value, list) else ()
+    return value.values() if isinstance(value, dict) else ()
 
 
 def pointers(schema: Any, start: str = "") -> Iterator[tuple[str, JsonSchema]]:
