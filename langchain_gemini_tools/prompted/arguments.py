@@ -173,7 +173,7 @@ def _objects(schema: object, depth: int) -> list[str]:
         else:
             lines += _objects(option, depth)
     for child in children(schema):
-        if child.keyword.name in _STRUCTURE and child.keyword.about in {"item", "other keys"}:
+        if child.keyword.name not in _AS_JSON and child.keyword.about in {"item", "other keys"}:
             lines += _objects(child.schema, depth)
     return lines
 

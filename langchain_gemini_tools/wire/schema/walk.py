@@ -143,7 +143,11 @@ def _same_value(
     if not isinstance(schema, dict):
         return
     yield schema
-    inner = [child.schema for child in children(schema) if child.keyword.about == "same"]
+    inner: list[Any] = []
+    for name, value in schema.items():
+        keyword = _NESTED.get(name)
+        if keyword and keyword.about == "same":
+            inner += _schemas(keyword, value)
     definition = definition_name(schema)
     if definition in definitions and definition not in followed:
         followed.add(definition)

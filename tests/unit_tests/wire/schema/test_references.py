@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -155,6 +157,35 @@ REFERENCES: dict[str, tuple[Any, JsonSchema]] = {
         },
         {"properties": {"a": TEXT}},
     ),
+    "an address relative to that of the document": (
+        {
+            "$id": "http://x/schemas/s.json",
+            "properties": {"a": {"$ref": "/schemas/p.json"}, "b": {"$ref": "p.json#q"}},
+            "$defs": {
+                "p": {"$id": "p.json", "type": "null", "$defs": {"q": {**TEXT, "$anchor": "q"}}}
+            },
+        },
+        {"properties": {"a": {"type": "null"}, "b": TEXT}},
+    ),
+    "a path inside a part with an address starts at the part": (
+        {
+            "properties": {"a": {"$ref": "http://x/p.json"}},
+            "$defs": {
+                "p": {
+                    "$id": "http://x/p.json",
+                    "properties": {"b": {"$ref": "#/$defs/q"}, "c": {"$ref": "#/$defs/r"}},
+                    "$defs": {"q": TEXT},
+                },
+                "q": {"type": "integer"},
+                "r": {"type": "null"},
+            },
+        },
+        {"properties": {"a": {"properties": {"b": TEXT, "c": {"type": "null"}}}}},
+    ),
+    "an address that is a path": (
+        {"properties": {"a": {"$id": "#/properties/a", **TEXT}, "b": {"$ref": "#/properties/a"}}},
+        {"properties": {"a": TEXT, "b": TEXT}},
+    ),
     "names of draft 4": (
         {"properties": {"x": {"$ref": "#n"}}, "definitions": {"a": {"id": "#n", "type": "null"}}},
         {"properties": {"x": {"type": "null"}}},
@@ -203,19 +234,19 @@ def test_a_reference_to_nowhere_is_named() -> None:
 
 
 @pytest.mark.parametrize("reference", ["#/title", "#/required", "#/required/0", "s#/title"])
-def test_a_reference_to_what_is_no_schema_is_named(reference: str) -> None:
+def test_a_reference_to_something_else_than_a_schema_is_named(reference: str) -> None:
     schema = {"$id": "s", "title": "T", "properties": {"x": {"$ref": reference}}, "required": ["x"]}
     with pytest.raises(InvalidToolError, match=r"refers to '#/\w+(/0)?', which is not a schema"):
         clean_schema(schema)
 
 
-def test_a_dynamic_reference_that_may_mean_several_is_refused() -> None:
+def test_an_ambiguous_dynamic_reference_is_rejected() -> None:
     nodes = {name: {"$dynamicAnchor": "node", "type": "string"} for name in "ab"}
     with pytest.raises(InvalidToolError, match="'#node', which it defines more than once"):
         clean_schema({"properties": {"x": {"$dynamicRef": "#node"}}, "$defs": nodes})
 
 
-def test_a_definition_that_nobody_refers_to_may_refer_to_nothing() -> None:
+def test_an_unused_definition_may_refer_to_nothing() -> None:
     schema = {"properties": {"x": TEXT}, "$defs": {"P": {"$ref": "#/components/schemas/Gone"}}}
     assert clean_schema(schema) == {"properties": {"x": TEXT}}
 
@@ -226,7 +257,7 @@ def test_a_reference_to_no_item_of_a_list_is_named(index: str) -> None:
         clean_schema({"properties": {"x": {"$ref": f"#/anyOf/{index}"}}, "anyOf": [{}]})
 
 
-def test_a_reference_to_another_document_is_refused_with_the_way_out() -> None:
+def test_a_reference_to_another_document_is_rejected_with_a_solution() -> None:
     with pytest.raises(InvalidToolError, match=r"put the definition under '\$defs'"):
         clean_schema({"properties": {"x": {"$ref": "https://example.com/schema.json"}}})
 
@@ -242,3 +273,19 @@ def test_definitions_stay_definitions_when_writing_them_out_would_never_end() ->
     }
     cleaned = clean_schema({"$ref": "#/$defs/L0", "$defs": {**levels, "L15": {"type": "string"}}})
     assert cleaned == {**levels["L0"], "$defs": {**levels, "L15": {"type": "string"}}}
+
+
+def test_only_addresses_and_names_load_the_library_for_them() -> None:
+    script = (
+        "import sys\n"
+        "from langchain_gemini_tools.wire.schema.clean import clean_schema\n"
+        "defined = {'$id': 'http://x/s', '$defs': {'a': {'type': 'null'}}}\n"
+        "clean_schema({**defined, 'properties': {'a': {'$ref': '#/$defs/a'}}})\n"
+        "print('referencing' in sys.modules)\n"
+        "clean_schema({**defined, 'properties': {'a': {'$ref': 's#/$defs/a'}}})\n"
+        "print('referencing' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "True"]

@@ -1,0 +1,150 @@
+"""Supporting a keyword, or no longer supporting it, is a change of one row."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import langchain_gemini_tools
+from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.wire.shapes import JsonSchema
+
+PACKAGE = Path(langchain_gemini_tools.__file__).parent
+
+SCRIPT = """
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+name = "langchain_gemini_tools.wire.schema.keywords"
+spec = importlib.util.find_spec(name)
+sys.modules[name] = importlib.util.module_from_spec(spec)
+source = Path(spec.origin).read_text()
+assert "\\nKEYWORDS:" in source
+exec(source.replace("\\nKEYWORDS:", "\\n" + {change!r} + "\\nKEYWORDS:"), vars(sys.modules[name]))
+
+from langchain_gemini_tools import check_tools
+from langchain_gemini_tools.prompted.arguments import describe_parameters
+from langchain_gemini_tools.wire.schema.clean import clean_schema
+from langchain_gemini_tools.wire.schema.openapi import render_openapi_schema
+from langchain_gemini_tools.wire.schema.render import render_json_schema
+
+given = json.loads({schema!r})
+parameters = {{"type": "object", "properties": {{"x": given}}}}
+cleaned = clean_schema(given)
+report = check_tools([{{"name": "f", "description": "F.", "parameters": parameters}}])
+print(json.dumps({{
+    "clean": cleaned,
+    "json_schema": render_json_schema(cleaned),
+    "openapi": render_openapi_schema(cleaned),
+    "prompt": describe_parameters(clean_schema(parameters)),
+    "lint": [finding.message for finding in report.findings],
+}}))
+"""
+
+
+def changed(change: str, schema: JsonSchema) -> Any:
+    """Return what becomes of a schema with the rows of the table changed."""
+    script = SCRIPT.format(change=change, schema=json.dumps(schema))
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_a_new_row_for_an_assertion_is_honoured_everywhere() -> None:
+    row = (
+        'Keyword("digits", "assertion", "number", is_checked_by_lint=True, '
+        'wording="Digits: {}.", prompt="{} digits")'
+    )
+    given = {"type": "string", "digits": 4}
+    assert changed("", given) == {
+        "clean": {"type": "string"},
+        "json_schema": {"type": "string"},
+        "openapi": {"type": "STRING"},
+        "prompt": ["- x: string, optional."],
+        "lint": [],
+    }
+    assert changed(f"_ROWS += ({row},)", given) == {
+        "clean": given,
+        "json_schema": given,
+        "openapi": {"type": "STRING", "description": "Digits: 4."},
+        "prompt": ["- x: string (4 digits), optional."],
+        "lint": ["Gemini may ignore 'digits'; validate this argument yourself."],
+    }
+
+
+def test_a_row_decides_in_which_form_a_keyword_is_sent() -> None:
+    row = (
+        'Keyword("digits", "assertion", "number", json_schema="worded", openapi=("STRING",), '
+        'wording="Digits: {}.")'
+    )
+    assert changed(f"_ROWS += ({row},)", {"type": "string", "digits": 4}) == {
+        "clean": {"type": "string", "digits": 4},
+        "json_schema": {"type": "string", "description": "Digits: 4."},
+        "openapi": {"type": "STRING", "description": "Digits: 4."},
+        "prompt": ['- x: string ({"digits": 4}), optional.'],
+        "lint": [],
+    }
+
+
+def test_a_new_row_for_an_applicator_is_walked_into() -> None:
+    row = 'Keyword("each", "applicator", nesting="map", about="property")'
+    given = {
+        "type": "object",
+        "each": {"a": {"const": 1}, "b": {"$ref": "#b"}},
+        "$defs": {"b": {"$anchor": "b", "title": "B", "type": "string", "pattern": "^b"}},
+    }
+    inner = {"a": {"type": "integer", "enum": [1]}, "b": {"type": "string", "pattern": "^b"}}
+    known = changed(f"_ROWS += ({row},)", {**given, "properties": {"c": {}}})
+    assert known["clean"] == {"type": "object", "properties": {"c": {}}, "each": inner}
+    assert known["lint"] == ["Gemini may ignore 'pattern'; validate this argument yourself."]
+
+
+def test_a_keyword_without_a_row_is_removed() -> None:
+    given = {"type": "string", "pattern": "^a"}
+    change = '_ROWS = [row for row in _ROWS if row.name != "pattern"]'
+    assert changed(change, given) == {
+        "clean": {"type": "string"},
+        "json_schema": {"type": "string"},
+        "openapi": {"type": "STRING"},
+        "prompt": ["- x: string, optional."],
+        "lint": [],
+    }
+
+
+STRUCTURE = {
+    *("$defs", "$ref", "anyOf", "oneOf", "const", "default", "definitions", "description", "enum"),
+    *("examples", "format", "items", "prefixItems", "properties", "required", "title", "type"),
+    *("additionalProperties", "deprecated"),
+}
+"""What a schema is made of. Other modules may name these to build a schema, or to describe it."""
+SAMPLED = {
+    *("exclusiveMaximum", "exclusiveMinimum", "maxLength", "maximum", "minItems", "minLength"),
+    *("minimum", "multipleOf", "pattern"),
+}
+"""What the sample arguments of a prompt observe, and `pattern` of jsonschema."""
+ELSEWHERE = {
+    "prompted/arguments.py": SAMPLED,
+    "wire/tools/dialects.py": {"allOf"},
+}
+
+
+def test_no_other_module_names_a_keyword_to_decide_what_becomes_of_it() -> None:
+    named: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        literals = {
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        if (found := literals & KEYWORDS.keys() - STRUCTURE) and path.parent.name != "schema":
+            named[str(path.relative_to(PACKAGE))] = found
+    assert named == ELSEWHERE
