@@ -1,7 +1,7 @@
-"""Python's own descriptions of data -> JSON schema: classes, typed dicts, functions.
+"""Python's descriptions of data -> JSON schema: classes, typed dicts, functions.
 
-Pydantic and LangChain do the reading. LangChain's own way to a tool schema is used where it decides
-what is injected and what a docstring says, and left where it changes what a type means.
+Pydantic and LangChain do the reading. LangChain's tool schemas decide which arguments are injected
+and what a docstring describes. They are not used where they would change the meaning of a type.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from langchain_gemini_tools.wire.tools.dialects import Specification
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-Schema = dict[str, Any]
+    from langchain_gemini_tools.wire.shapes import JsonSchema
 
 # They remember plain JSON only, so that nothing in them keeps a class or a function alive.
 _class_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
@@ -40,7 +40,7 @@ _functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = W
 
 
 def is_described_class(value: Any) -> bool:
-    """Whether `value` is a class whose fields say what a tool takes."""
+    """Return whether a value is a class whose fields describe the arguments of a tool."""
     return isinstance(value, type) and (
         issubclass(value, (BaseModel, BaseModelV1))
         or is_typeddict(value)
@@ -49,36 +49,36 @@ def is_described_class(value: Any) -> bool:
 
 
 def instance_error(value: Any) -> InvalidToolError:
-    """The error for an object of a described class, which says nothing of what may be in others."""
+    """Return the error for an instance of a class that is described by its fields."""
     name = type(value).__name__
     return InvalidToolError(
-        f"{value!r} is one {name}, and no schema. Give the class {name} itself."
+        f"{value!r} is an instance of {name}, not a schema. Pass the class {name} itself."
     )
 
 
 def class_schema(cls: type) -> KnownSchema:
-    """The JSON schema of a described class, without its injected fields. Not to be changed."""
+    """Return the JSON schema of a described class without its injected fields; do not change it."""
     try:
         cached = _class_schemas.get(cls)
         if cached is None:
             cached = _class_schemas[cls] = KnownSchema(_with_open_root(_read_class(cls)))
     except PydanticUserError as error:
         raise InvalidToolError(
-            f"{cls.__name__} has no JSON schema: {error} Use fields that JSON can hold, or mark "
-            "what the model should not see with InjectedToolArg."
+            f"{cls.__name__} has no JSON schema: {error} Use fields with a JSON form, or mark "
+            "fields that the model should not see with InjectedToolArg."
         ) from error
     return cached
 
 
-def _with_open_root(schema: Schema) -> Schema:
-    """A class that holds itself is only a reference at the root; its words are one step away."""
+def _with_open_root(schema: JsonSchema) -> JsonSchema:
+    """Write out the reference at the root of a class that contains itself."""
     _, _, path = str(schema.get("$ref", "")).partition("#/")
     keyword, _, name = path.partition("/")  # "definitions" in Pydantic 1
     return {**schema[keyword][name], keyword: schema[keyword]} if name else schema
 
 
 def arguments_schema(schema: Any) -> Any:
-    """What an `args_schema` says about the arguments; a class's docstring is about the class."""
+    """Return the schema of an `args_schema` without the docstring, which is about the class."""
     if not is_described_class(schema):
         return schema
     if (cached := _argument_schemas.get(schema)) is None:
@@ -87,7 +87,7 @@ def arguments_schema(schema: Any) -> Any:
     return cached
 
 
-def _read_class(cls: type) -> Schema:
+def _read_class(cls: type) -> JsonSchema:
     if is_typeddict(cls):
         return _read_typed_dict(cls)
     if not issubclass(cls, (BaseModel, BaseModelV1)):
@@ -105,8 +105,8 @@ def _read_class(cls: type) -> Schema:
     return _hide_inside(schema, cls, hidden)
 
 
-def _read_copy(visible: type[BaseModel], cls: type[BaseModel]) -> Schema:
-    """What LangChain's copy of a class says, which keeps no other names of fields."""
+def _read_copy(visible: type[BaseModel], cls: type[BaseModel]) -> JsonSchema:
+    """Read LangChain's copy of a class, which does not keep the aliases of fields."""
     schema = visible.model_json_schema()
     if cls.model_config.get("extra"):
         schema["additionalProperties"] = cls.model_config["extra"] == "allow"
@@ -117,14 +117,14 @@ def _read_copy(visible: type[BaseModel], cls: type[BaseModel]) -> Schema:
 
 
 def _wire_name(cls: type[BaseModel], name: str) -> str:
-    """The name of a field in JSON: its alias, or the first of them."""
+    """Return the name of a field in JSON: its alias, or the first of its aliases."""
     alias = cls.model_fields[name].validation_alias
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
     return next((choice for choice in choices if isinstance(choice, str)), name)
 
 
-def _hide_inside(schema: Schema, cls: type, names: set[str]) -> Schema:
-    """The schema with some fields of `cls` hidden in the definition of `cls` as well."""
+def _hide_inside(schema: JsonSchema, cls: type, names: set[str]) -> JsonSchema:
+    """Return the schema with some fields also hidden in the definition of `cls` inside it."""
     for keyword in ("$defs", "definitions"):
         if own := (definitions := schema.get(keyword, {})).get(cls.__name__):
             hidden = {**definitions, cls.__name__: without_arguments(own, names)}
@@ -132,20 +132,20 @@ def _hide_inside(schema: Schema, cls: type, names: set[str]) -> Schema:
     return schema
 
 
-def _read_dataclass(cls: type) -> Schema:
+def _read_dataclass(cls: type) -> JsonSchema:
     schema = TypeAdapter(cls).json_schema()
-    words = inspect.getdoc(cls) or ""
-    if words and not words.startswith(f"{cls.__name__}("):  # Python's own words for it
-        schema.setdefault("description", words)  # pydantic before 2.14 leaves them out
+    docstring = inspect.getdoc(cls) or ""
+    if docstring and not docstring.startswith(f"{cls.__name__}("):  # written by Python
+        schema.setdefault("description", docstring)  # pydantic before 2.14 leaves it out
     return schema
 
 
 def _without_injected(cls: type[BaseModel | BaseModelV1]) -> type[BaseModel | BaseModelV1]:
-    """`cls`, or what LangChain shows of it to a model when some fields are injected."""
+    """Return the class, or LangChain's copy without injected fields if it has some."""
     if _cannot_be_injected(cls):
         return cls  # LangChain would make a copy of the class first, which takes twice as long
-    words = inspect.getdoc(cls) or ""
-    probe = StructuredTool(name=cls.__name__, description=words, args_schema=cls)
+    docstring = inspect.getdoc(cls) or ""
+    probe = StructuredTool(name=cls.__name__, description=docstring, args_schema=cls)
     shown = probe.tool_call_schema
     if isinstance(shown, dict) or _field_names(shown) == _field_names(cls):
         return cls
@@ -153,14 +153,14 @@ def _without_injected(cls: type[BaseModel | BaseModelV1]) -> type[BaseModel | Ba
 
 
 def _cannot_be_injected(cls: type[BaseModel | BaseModelV1]) -> bool:
-    """Whether no field can be one that LangChain fills in, as far as that is told quickly."""
+    """Return whether a quick look shows that LangChain does not inject any field."""
     if not issubclass(cls, BaseModel) or cls.__init__ is not BaseModel.__init__:
         return False
     return cls.__pydantic_complete__ and not any(map(_has_mark, cls.model_fields.values()))
 
 
 def _has_mark(field: FieldInfo) -> bool:
-    """Whether LangChain's mark stands beside the field's type, or the type is LangChain's own."""
+    """Return whether a field has LangChain's mark, or is of a type of LangChain's."""
     marks = (*field.metadata, *typing.get_args(field.annotation))
     if any(isinstance(mark, InjectedToolArg) or _is_langchains(mark) for mark in marks):
         return True
@@ -177,8 +177,8 @@ def _field_names(cls: type[BaseModel | BaseModelV1]) -> set[str]:
     return set(cls.model_fields if issubclass(cls, BaseModel) else cls.__fields__)
 
 
-def _read_typed_dict(cls: type) -> Schema:
-    """Types and `NotRequired` as Pydantic reads them, words and defaults as LangChain does.
+def _read_typed_dict(cls: type) -> JsonSchema:
+    """Read types and `NotRequired` as Pydantic does, descriptions and defaults as LangChain does.
 
     LangChain's own reading makes every key required, and fails on `NotRequired`.
     """
@@ -187,12 +187,12 @@ def _read_typed_dict(cls: type) -> Schema:
         described = [schema, *schema.get("$defs", {}).values()]
         for definition in described:
             if definition.get("title") == inner.__name__ and "properties" in definition:
-                _add_words(definition, inner)
+                _add_descriptions(definition, inner)
     return schema
 
 
 def _for_pydantic(annotation: Any) -> Any:
-    """The same type, with `typing.TypedDict` replaced: Pydantic refuses it before Python 3.12."""
+    """Return the type without `typing.TypedDict`, which Pydantic rejects before Python 3.12."""
     if is_typeddict(annotation):
         if type(annotation).__module__ != "typing" or sys.version_info >= (3, 12):
             return annotation
@@ -217,7 +217,7 @@ def _for_pydantic(annotation: Any) -> Any:
 
 
 def _is_optional(name: str, hint: Any, cls: Any) -> bool:
-    # The class itself cannot tell where annotations are strings.
+    # The class itself does not know where annotations are strings.
     match typing.get_origin(hint):
         case typing.NotRequired:
             return True
@@ -242,12 +242,12 @@ def _typed_dicts_in(annotation: Any, seen: set[Any]) -> set[Any]:
     return seen
 
 
-def _add_words(definition: Schema, cls: type) -> None:
-    """Add what LangChain's convention says: `Annotated[int, 5, "a description"]`, and `Args:`."""
+def _add_descriptions(definition: JsonSchema, cls: type) -> None:
+    """Add what LangChain reads in `Annotated[int, 5, "a description"]` and in `Args:`."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    words = _docstring_words(cls, hints)
-    if words.description:
-        definition["description"] = words.description
+    docstring = _read_docstring(cls, hints)
+    if docstring.description:
+        definition["description"] = docstring.description
     for name, field in definition["properties"].items():
         match _annotations(hints.get(name)):
             case (str() as description,) | (EllipsisType(), str() as description):
@@ -257,17 +257,17 @@ def _add_words(definition: Schema, cls: type) -> None:
                 field.setdefault("default", default)
                 if name in definition.get("required", []):
                     definition["required"].remove(name)
-        said = words.parameters["properties"].get(name, {})
-        if "description" in said:
-            field.setdefault("description", said["description"])
+        argument = docstring.parameters["properties"].get(name, {})
+        if "description" in argument:
+            field.setdefault("description", argument["description"])
 
 
 def _annotations(hint: Any) -> tuple[Any, ...]:
     return tuple(getattr(_bare(hint), "__metadata__", ()))
 
 
-def _docstring_words(cls: type, fields: Iterable[str]) -> Specification:
-    """What LangChain reads in the docstring of a function with such arguments."""
+def _read_docstring(cls: type, fields: Iterable[str]) -> Specification:
+    """Return what LangChain reads in the docstring of a function with these arguments."""
 
     def described(**_fields: Any) -> None: ...
 
@@ -280,26 +280,26 @@ def _docstring_words(cls: type, fields: Iterable[str]) -> Specification:
 
 
 def read_function(function: Callable[..., Any]) -> Specification:
-    """A function's name, its docstring's words, and its arguments, without the injected ones.
+    """Read a function's name, its docstring, and its arguments without the injected ones.
 
     Raises:
-        InvalidToolError: Its arguments cannot be told in JSON.
+        InvalidToolError: Its arguments have no JSON schema.
     """
     if isinstance(function, functools.partial):
         return _read_partial(function)
     if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         raise InvalidToolError(
-            f"{function!r} is no tool: nothing says on which object it is called."
+            f"{function!r} is not a tool: it is not bound to an object. Pass a bound method."
         )
     if not inspect.isroutine(function):
-        call = read_function(type(function).__call__)  # an object that can be called
-        words = call.description or inspect.getdoc(type(function))
-        return dataclasses.replace(call, name=type(function).__name__, description=words)
-    key = getattr(function, "__func__", function)  # a bound method is made anew at every access
-    said = (function.__name__, function.__doc__)
+        call = read_function(type(function).__call__)  # a callable object
+        description = call.description or inspect.getdoc(type(function))
+        return dataclasses.replace(call, name=type(function).__name__, description=description)
+    key = getattr(function, "__func__", function)  # every access makes a new bound method
+    identity = (function.__name__, function.__doc__)
     cached = _functions.get(key)
-    if cached is None or cached[0] != said:
-        cached = _functions[key] = said, _inspect_function(function)
+    if cached is None or cached[0] != identity:
+        cached = _functions[key] = identity, _inspect_function(function)
     return cached[1]
 
 
@@ -312,12 +312,12 @@ def _inspect_function(function: Callable[..., Any]) -> Specification:
         *(NameError, TypeError, ValueError),
     ) as error:
         raise InvalidToolError(
-            f"The function {function.__name__!r} is no tool: {error} Annotate its arguments with "
-            "types that JSON can hold."
+            f"The function {function.__name__!r} is not a tool: {error} Annotate its arguments "
+            "with types that have a JSON form."
         ) from error
     schema = arguments_schema(tool.args_schema)
-    words = tool.description if function.__doc__ else None
-    return Specification(tool.name, words, _without_self(function, schema))
+    description = tool.description if function.__doc__ else None
+    return Specification(tool.name, description, _without_self(function, schema))
 
 
 def _as_tool(function: Callable[..., Any]) -> StructuredTool:
@@ -326,16 +326,16 @@ def _as_tool(function: Callable[..., Any]) -> StructuredTool:
         StructuredTool.from_function,
         func=None if is_async else function,
         coroutine=function if is_async else None,
-        description=None if function.__doc__ else "-",  # it insists on one
+        description=None if function.__doc__ else "-",  # it is required
     )
     try:
         return make(parse_docstring=True)
-    except ValueError:  # the docstring speaks of arguments that are not there
+    except ValueError:  # the docstring describes arguments that do not exist
         return make(parse_docstring=False)
 
 
 def _read_partial(function: functools.partial[Any]) -> Specification:
-    """What is left to give. A keyword that the partial gives already is not asked for again."""
+    """Read a partial: the arguments that it already has are left out."""
     whole = read_function(function.func)
     given = list(inspect.signature(function.func).parameters)[: len(function.args)]
     return dataclasses.replace(
@@ -343,13 +343,13 @@ def _read_partial(function: functools.partial[Any]) -> Specification:
     )
 
 
-def _without_self(function: Callable[..., Any], schema: Schema) -> Schema:
+def _without_self(function: Callable[..., Any], schema: JsonSchema) -> JsonSchema:
     first = next(iter(inspect.signature(function).parameters), None)
     return without_arguments(schema, {"self"}) if first == "self" else schema
 
 
-def without_arguments(schema: Schema, names: Collection[str]) -> Schema:
-    """The schema of an object without some of its properties: a copy, where it has them."""
+def without_arguments(schema: JsonSchema, names: Collection[str]) -> JsonSchema:
+    """Return the schema of an object without some of its properties; a copy if it has them."""
     properties = schema.get("properties") or {}
     if properties.keys().isdisjoint(names):
         return schema

@@ -160,7 +160,7 @@ def test_a_response_schema_is_the_same_from_everywhere(schema: Any) -> None:
     }
 
 
-def test_a_pydantic_v1_class_is_taken() -> None:
+def test_a_pydantic_v1_class_is_accepted() -> None:
     assert clean_response_schema(OldMovie) == {
         "type": "object",
         "description": "A movie.",

@@ -112,7 +112,7 @@ CITY_AND_RUNTIME = {"city": {"type": "string"}, "runtime": {"type": "object"}}
     ],
     ids=["structured", "subclass"],
 )
-def test_injected_arguments_are_taken_out_of_a_schema_that_is_a_dict(given: Any) -> None:
+def test_injected_arguments_are_removed_from_a_schema_that_is_a_dict(given: Any) -> None:
     schema = copy.deepcopy(given.args_schema)
     assert bound_function(given) == {
         "name": "search",
@@ -130,7 +130,7 @@ class Bough(BaseModel):
     boughs: list[Bough] = []
 
 
-def test_an_injected_field_is_hidden_wherever_its_class_holds_itself() -> None:
+def test_an_injected_field_is_hidden_wherever_its_class_contains_itself() -> None:
     bough = {
         "type": "object",
         "properties": {
@@ -182,14 +182,14 @@ class Twig(BaseModelV1):
 Twig.update_forward_refs()
 
 
-def test_an_old_class_may_hold_itself() -> None:
+def test_a_pydantic_v1_class_may_contain_itself() -> None:
     parameters = bound_function(Twig)["parameters"]
     assert parameters["required"] == ["name"]
     assert parameters["properties"]["twigs"]["items"] == {"$ref": "#/$defs/Twig"}
     assert parameters["$defs"]["Twig"]["properties"]["name"] == {"type": "string"}
 
 
-def test_a_method_of_a_builtin_type_is_a_tool_or_refused() -> None:
+def test_a_method_of_a_builtin_type_is_a_tool_or_rejected() -> None:
     assert bound_function(len)["name"] == "len"
     for refused in (str.upper, max):
         with pytest.raises(InvalidToolError, match=refused.__name__):
@@ -244,7 +244,7 @@ def ask_wrongly(city: str) -> None:
         (tool(ask_later), "ask_later"),
     ],
 )
-def test_every_kind_of_function_is_taken(given: Any, name: str) -> None:
+def test_every_kind_of_function_is_accepted(given: Any, name: str) -> None:
     assert bound_function(given) == {
         "name": name,
         "description": "Look it up.",
@@ -252,7 +252,7 @@ def test_every_kind_of_function_is_taken(given: Any, name: str) -> None:
     }
 
 
-def test_an_object_that_can_be_called_has_its_classs_name_and_words() -> None:
+def test_a_callable_object_has_the_name_and_docstring_of_its_class() -> None:
     assert bound_function(Desk()) == {
         "name": "Desk",
         "description": "A desk that answers.",
@@ -263,7 +263,7 @@ def test_an_object_that_can_be_called_has_its_classs_name_and_words() -> None:
 @pytest.mark.parametrize(
     "partial", [functools.partial(ask_twice, times=2), functools.partial(ask_twice, times=3)]
 )
-def test_what_a_partial_gives_is_not_asked_for(partial: Any) -> None:
+def test_keyword_arguments_of_a_partial_are_left_out(partial: Any) -> None:
     properties = {"city": {"type": "string", "description": "Which one."}}
     assert bound_function(partial) == {
         "name": "ask_twice",
@@ -272,7 +272,7 @@ def test_what_a_partial_gives_is_not_asked_for(partial: Any) -> None:
     }
 
 
-def test_a_positional_argument_of_a_partial_is_not_asked_for() -> None:
+def test_positional_arguments_of_a_partial_are_left_out() -> None:
     properties = {"times": {"type": "integer", "description": "How often."}}
     assert bound_function(functools.partial(ask_twice, "Rome"))["parameters"] == {
         "type": "object",
@@ -408,13 +408,13 @@ def test_an_annotation_that_is_not_defined_is_named() -> None:
         bind_tools([odd])
 
 
-def test_a_docstring_that_speaks_of_other_arguments_is_taken_as_it_is() -> None:
+def test_a_docstring_about_other_arguments_is_used_as_it_is() -> None:
     function = bound_function(ask_wrongly)
     assert function["parameters"] == CITY
     assert "town" in function["description"]
 
 
-def test_a_function_without_a_word_has_no_description() -> None:
+def test_a_function_without_a_docstring_has_no_description() -> None:
     def silent(x: int) -> None: ...
 
     assert bound_function(silent) == {
@@ -436,7 +436,7 @@ def test_a_function_without_arguments_has_no_parameters() -> None:
     assert bound_function(now) == {"name": "now", "description": "The time."}
 
 
-def test_what_json_cannot_hold_is_refused_by_name() -> None:
+def test_a_type_without_a_json_form_is_rejected() -> None:
     def odd(x: weakref.ref[Any]) -> None:
         """Odd."""
 
@@ -450,7 +450,7 @@ def test_what_json_cannot_hold_is_refused_by_name() -> None:
         bind_tools([Odd])
 
 
-def test_the_classs_word_on_other_fields_is_kept() -> None:
+def test_the_setting_of_a_class_for_other_fields_is_kept() -> None:
     class Closed(BaseModel):
         model_config = ConfigDict(extra="forbid", json_schema_extra={"minProperties": 1})
         city: str
@@ -513,7 +513,7 @@ class Shape(TypedDict):
     weight: Annotated[float, ..., "How heavy."]
 
 
-def test_a_typed_dict_keeps_what_is_required_and_what_is_said() -> None:
+def test_a_typed_dict_keeps_what_is_required_and_described() -> None:
     point = {
         "type": "object",
         "description": "A point.",
@@ -561,7 +561,9 @@ class Branch(TypedDict):
 @pytest.mark.parametrize(
     ("cls", "field", "extra"), [(Tree, "children", {"default": []}), (Branch, "twigs", {})]
 )
-def test_a_class_that_holds_itself_keeps_its_words(cls: type, field: str, extra: Any) -> None:
+def test_a_class_that_contains_itself_keeps_its_description(
+    cls: type, field: str, extra: Any
+) -> None:
     name = cls.__name__
     items = {"$ref": f"#/$defs/{name}"}
     body = {"type": "object", "properties": {field: {"type": "array", "items": items, **extra}}}
@@ -573,7 +575,7 @@ def test_a_class_that_holds_itself_keeps_its_words(cls: type, field: str, extra:
     }
 
 
-def test_a_typed_dict_of_the_standard_library_is_taken() -> None:
+def test_a_typed_dict_of_the_standard_library_is_accepted() -> None:
     assert bound_function(Journey) == {
         "name": "Journey",
         "description": "A journey.",
@@ -595,7 +597,7 @@ def test_a_typed_dict_of_the_standard_library_is_taken() -> None:
     }
 
 
-def test_a_dataclass_is_taken() -> None:
+def test_a_dataclass_is_accepted() -> None:
     @dataclass
     class Trip:
         """A trip."""
@@ -609,7 +611,7 @@ def test_a_dataclass_is_taken() -> None:
     }
 
 
-def test_a_pydantic_v1_class_is_taken() -> None:
+def test_a_pydantic_v1_class_is_accepted() -> None:
     class Trip(BaseModelV1):
         """A trip."""
 
@@ -622,7 +624,7 @@ def test_a_pydantic_v1_class_is_taken() -> None:
     }
 
 
-def test_a_tool_of_one_text_has_langchains_name_for_it() -> None:
+def test_a_tool_with_one_string_uses_langchains_name_for_it() -> None:
     given = Tool(name="echo", description="Say it.", func=str)
     assert bound_function(given) == {
         "name": "echo",
@@ -636,7 +638,7 @@ def test_a_tool_of_one_text_has_langchains_name_for_it() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This API is in beta")
-def test_a_runnable_is_taken_as_a_tool_and_only_so() -> None:
+def test_a_runnable_is_only_accepted_as_a_tool() -> None:
     runnable = RunnableLambda(lambda given: given["city"])
     given = runnable.as_tool(name="f", description="F.", arg_types={"city": str})
     assert bound_function(given) == {"name": "f", "description": "F.", "parameters": CITY}

@@ -1,4 +1,4 @@
-"""Definitions that have to hold themselves again are sent so that the API takes them."""
+"""Schemas are rendered in the JSON Schema form of the API."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ def node(next_node: Any, *, required: bool = True) -> dict[str, Any]:
     return {**schema, "required": ["next"]} if required else schema
 
 
-def test_a_required_way_back_to_itself_is_optional_on_the_wire_and_says_that_it_is_not() -> None:
+def test_a_required_property_that_closes_a_loop_is_sent_as_optional_and_described_as_required() -> (
+    None
+):
     given = {"anyOf": [NODE, NULL], "description": "The rest."}
     told = "The rest. Always give this."
     sent = node({"anyOf": [NODE, NULL], "description": told}, required=False)
     assert definitions_sent(Node=node(given)) == {"Node": sent}
 
 
-def test_a_choice_that_can_end_elsewhere_is_no_way_out_for_the_api() -> None:
+def test_a_choice_with_another_way_out_is_still_a_loop_for_the_api() -> None:
     definitions = {
         "And": {
             "type": "object",
@@ -92,7 +94,7 @@ def test_a_way_back_that_may_stay_empty_keeps_its_required(next_node: Any) -> No
 
 
 @pytest.mark.parametrize("least", [2, 2.0, 10**12])
-def test_a_list_that_has_to_hold_some_is_a_required_way_back(least: float) -> None:
+def test_a_list_that_must_not_be_empty_keeps_a_loop_required(least: float) -> None:
     items = {"type": "array", "items": {"anyOf": [NODE, NULL]}, "minItems": least}
     sent = node({**items, "description": "Always give this."}, required=False)
     assert definitions_sent(Node=node(items)) == {"Node": sent}
@@ -128,7 +130,7 @@ def test_the_root_of_a_schema_is_in_no_loop_and_stays_as_it_was_given() -> None:
     assert "required" not in sent["$defs"]["Chain"]
 
 
-def test_what_never_ends_is_left_as_it_is_and_refused_by_name() -> None:
+def test_an_endless_definition_stays_and_is_reported() -> None:
     given = {"type": "object", "properties": {"x": NODE}, "$defs": {"Node": node(NODE)}}
     sent = loosen_loops(clean_schema(given))
     assert sent["$defs"] == {"Node": node(NODE)}
@@ -139,7 +141,7 @@ def test_what_never_ends_is_left_as_it_is_and_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("model", ["gemma-3-27b-it", "gemini-1.5-pro"])
-def test_where_nothing_is_made_optional_check_tools_says_nothing(model: str) -> None:
+def test_check_tools_is_silent_where_nothing_is_made_optional(model: str) -> None:
     assert check_tools([follow], model=model).findings == ()
 
 
