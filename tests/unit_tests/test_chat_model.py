@@ -602,13 +602,13 @@ class Sights(BaseModel):
 @pytest.mark.parametrize("given", [Town(name="Oslo"), Sights()], ids=["with a name", "without"])
 def test_an_instance_in_place_of_its_class_is_refused_as_a_schema(given: Any, method: Any) -> None:
     model = ChatGemini(model=GEMINI_3)
-    with pytest.raises(InvalidToolError, match=f"Give the class {type(given).__name__} itself"):
+    with pytest.raises(InvalidToolError, match=f"Pass the class {type(given).__name__} itself"):
         model.with_structured_output(given, method)
 
 
 @pytest.mark.parametrize("given", [Town(name="Oslo"), Sights()], ids=["with a name", "without"])
 def test_an_instance_in_place_of_its_class_is_refused_as_a_tool(given: Any) -> None:
-    with pytest.raises(InvalidToolError, match=f"Give the class {type(given).__name__} itself"):
+    with pytest.raises(InvalidToolError, match=f"Pass the class {type(given).__name__} itself"):
         ChatGemini(model=GEMINI_3).bind_tools([given])
 
 
