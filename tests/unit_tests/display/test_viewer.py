@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -457,7 +457,6 @@ _METADATA = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(_BLOCK, max_size=3), _METADATA, st.dictionaries(st.text(max_size=5), _JSON))
 def test_any_message_is_shown(
     content: list[Any], metadata: dict[str, Any], args: dict[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.facts.credentials import (
@@ -98,7 +98,6 @@ def test_base64_that_contains_the_start_of_a_credential_is_left_alone() -> None:
     assert redact(for_addresses) == for_addresses
 
 
-@settings(max_examples=30)
 @given(st.binary(min_size=100, max_size=2000))
 def test_random_base64_is_left_alone(raw: bytes) -> None:
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
@@ -187,7 +186,6 @@ def test_json_is_redacted_with_the_names_of_its_fields() -> None:
     }
 
 
-@settings(max_examples=30)
 @given(st.text(), st.lists(st.text(max_size=20), max_size=3))
 def test_redacting_twice_changes_nothing_more(text: str, secrets: list[str]) -> None:
     once = redact(text + "".join(secrets), secrets)

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
@@ -112,7 +112,6 @@ def nested(levels: int, *, by: str) -> Any:
     return value
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.just("candidates"), _RESPONSES))
 def test_a_normalized_response_can_be_encoded_and_a_valid_one_stays(
     response: dict[str, Any],

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call, tool_call
@@ -159,7 +159,6 @@ FRAMES = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(FRAMES, CALLS), min_size=1, max_size=4))
 def test_a_result_that_is_repeated_verbatim_calls_nothing(lines: Any) -> None:
     text = "\n".join(frame.format(call) for frame, call in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 from pydantic import ValidationError
@@ -219,7 +219,6 @@ def test_the_prompt_calls_and_results_agree_on_a_name() -> None:
     assert result.content == f"TOOL_RESULT: {name} #1\nDone\nEND_TOOL_RESULT\n"
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.text(min_size=1, max_size=80))
 def test_a_call_of_any_name_is_parsed_under_the_users_name(name: str) -> None:
     tools = PromptedTools({name: {"type": "object"}}, Choice("ANY", (name,)))

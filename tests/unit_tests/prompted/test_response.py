@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 
@@ -264,7 +264,6 @@ CALLS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(CALLS, st.text(string.ascii_letters + " .,", max_size=20))
 def test_any_tools_and_any_arguments_survive_a_round_trip(
     calls: list[tuple[str, Json]], text: str
@@ -309,7 +308,6 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.dictionaries(NAMES, SCHEMAS, min_size=1, max_size=3))
 def test_the_example_of_a_prompt_is_a_valid_call_of_the_users_tool(properties: Json) -> None:
     schema: Json = {"type": "object", "properties": properties, "required": [*properties]}

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.testing.errors import CassetteFileError
@@ -267,7 +267,6 @@ def test_a_body_nested_too_deep_for_a_loader_stays_text() -> None:
     assert render_body(raw) == {"text": raw.decode()}
 
 
-@settings(max_examples=80)
 @given(JSON)
 def test_any_json_comes_back_from_a_file_as_it_was(value: Any) -> None:
     raw = json.dumps({"value": value}).encode()
@@ -275,7 +274,6 @@ def test_any_json_comes_back_from_a_file_as_it_was(value: Any) -> None:
     assert _typed(json.loads(parse_body(form))) == _typed({"value": value})
 
 
-@settings(max_examples=40)
 @given(st.lists(st.dictionaries(st.text(), JSON, max_size=3), min_size=1, max_size=4))
 def test_any_stream_comes_back_event_by_event(events: list[Any]) -> None:
     raw = b"".join(b"data: " + json.dumps(event).encode() + b"\r\n\r\n" for event in events)
@@ -284,7 +282,6 @@ def test_any_stream_comes_back_event_by_event(events: list[Any]) -> None:
     assert [_typed(json.loads(block[6:])) for block in blocks] == [_typed(e) for e in events]
 
 
-@settings(max_examples=50)
 @given(st.binary())
 def test_any_bytes_that_are_not_json_come_back_as_they_were(raw: bytes) -> None:
     form = render_body(b"\x00" + raw)

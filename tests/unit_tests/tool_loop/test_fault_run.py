@@ -1,12 +1,11 @@
 """Random faults, seed by seed: nothing lost, nothing doubled, nothing left running, no hang.
 
-`TOOL_LOOP_SEEDS` sets how many seeds are run; `make fuzz` runs a thousand.
+`tests/properties.py` decides how many seeds are run; `make fuzz` runs a thousand.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import threading
 import time
@@ -24,13 +23,13 @@ from langchain_gemini_tools.tool_loop.events import (
     ToolCallEnded,
     ToolCallStarted,
 )
+from tests.properties import SEEDS
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, call, calls
 from tests.unit_tests.tool_loop.virtual_time import VirtualLoop, run_virtually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SEEDS = int(os.environ.get("TOOL_LOOP_SEEDS", "60"))
 STRIDE = 1 if SEEDS >= 1000 else 9
 TIMEOUT = 5.0
 

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -214,7 +214,6 @@ BLOCKS = st.builds(
 )
 
 
-@settings(max_examples=250, deadline=None)
 @given(st.lists(BLOCKS, max_size=3), st.sampled_from(["google_genai", "openai"]))
 @example([{"type": "reasoning", "summary": 1, "extras": 1}], "google_genai")
 @example([{"type": "server_tool_result", "output": "x", "extras": 1}], "google_genai")

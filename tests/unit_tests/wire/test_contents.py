@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -168,7 +168,6 @@ def conversations(draw: st.DrawFn) -> tuple[list[BaseMessage], list[str]]:
     return [ASK, *messages] if draw(st.booleans()) else messages, marks
 
 
-@settings(max_examples=150, deadline=None)
 @given(conversations(), st.sampled_from([GEMINI_2, GEMINI_3]))
 def test_any_conversation_keeps_the_rules_and_loses_no_result(
     conversation: tuple[list[BaseMessage], list[str]], name: str

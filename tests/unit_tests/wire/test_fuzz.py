@@ -17,7 +17,6 @@ import importlib.util
 import json
 import math
 import operator
-import os
 import sys
 import uuid
 from functools import partial
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 from langchain_core.load import dumps
 from langchain_core.messages import (
@@ -51,13 +50,6 @@ from tests.unit_tests.wire.replying import call, reply, text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BUDGET = int(os.environ.get("FUZZ_EXAMPLES", "150"))
-fuzzed = settings(
-    max_examples=BUDGET,
-    deadline=None,
-    derandomize="FUZZ_EXAMPLES" not in os.environ,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 # Words that mean something somewhere make broken values that look nearly right.
 KEYS = st.sampled_from(
@@ -200,7 +192,6 @@ def use(message: AIMessage) -> None:
             sent([HumanMessage("Hi"), message, *results, HumanMessage("And?")], model)
 
 
-@fuzzed
 @given(REPLIES)
 @example({"candidates": [{"content": {"parts": [{"functionCall": {"name": ["x"]}}]}}]})
 def test_any_reply_is_a_message_that_can_be_used_or_an_error_of_ours(body: Json) -> None:
@@ -210,7 +201,6 @@ def test_any_reply_is_a_message_that_can_be_used_or_an_error_of_ours(body: Json)
         use(message)
 
 
-@fuzzed
 @given(st.lists(REPLIES, max_size=5))
 def test_any_stream_is_a_message_that_can_be_used_or_an_error_of_ours(events: list[Json]) -> None:
     message = streamed(events)
@@ -431,7 +421,6 @@ MESSAGES = st.lists(
 ).map(lambda messages: [message for message in messages if message is not None])
 
 
-@fuzzed
 @given(MESSAGES, st.sampled_from([GEMINI_3, GEMINI_2]))
 def test_any_messages_become_a_request_that_the_api_accepts_or_are_rejected(
     messages: list[BaseMessage], model: str
@@ -445,7 +434,6 @@ def test_any_messages_become_a_request_that_the_api_accepts_or_are_rejected(
         event(type(error).__name__)
 
 
-@fuzzed
 @given(VALUES)
 def test_any_argument_and_any_result_is_sent_or_rejected(value: Any) -> None:
     call = {"name": "search", "args": {"q": value}, "id": "c0"}
@@ -460,7 +448,6 @@ def test_any_argument_and_any_result_is_sent_or_rejected(value: Any) -> None:
             event(str(error)[:40])
 
 
-@fuzzed
 @given(st.lists(st.dictionaries(KEYS, JSON, max_size=4) | JSON, max_size=3), JSON)
 def test_any_tools_become_declarations_that_the_api_accepts_or_are_rejected(
     tools: list[Any], choice: Any

@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
@@ -336,7 +336,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(block_types.MEDIA), st.dictionaries(KEYS, VALUES, max_size=4))
 def test_any_block_becomes_a_part_or_is_rejected(kind: str, fields: Json) -> None:
     with contextlib.suppress(GeminiToolsError):

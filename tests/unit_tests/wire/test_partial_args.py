@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.errors import UnreadableResponseError
@@ -116,7 +116,6 @@ def cut(path: str, value: Any) -> list[Json]:
     return [at(path, value)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(NAMES, VALUES, max_size=3))
 def test_any_arguments_can_arrive_in_pieces(args: Json) -> None:
     assert json.loads(written(*([piece] for piece in cut("$", args)))) == args

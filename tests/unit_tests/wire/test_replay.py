@@ -4,7 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -170,7 +170,6 @@ def test_the_response_carries_the_name_the_model_used() -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
 @given(PARTS)
 @example([text("", thought=True), CODE])
 def test_whatever_the_model_wrote_goes_back_the_same_way_from_a_stream(parts: list[Json]) -> None:

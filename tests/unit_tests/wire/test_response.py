@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.load import dumps, loads
 from langchain_core.messages import AIMessage, AIMessageChunk, messages_from_dict, messages_to_dict
@@ -255,7 +255,6 @@ def split_parts(draw: st.DrawFn) -> tuple[list[Json], list[list[Json]]]:
     return parts, events
 
 
-@settings(max_examples=250, deadline=None)
 @given(split_parts())
 def test_how_the_parts_are_split_over_events_makes_no_difference(
     split: tuple[list[Json], list[list[Json]]],
@@ -272,7 +271,6 @@ def standard(message: AIMessage) -> list[Json]:
     return [{**block, "index": None} for block in message.content_blocks]
 
 
-@settings(max_examples=60, deadline=None)
 @given(PARTS)
 def test_a_message_survives_json(parts: list[Json]) -> None:
     message = parse(reply(parts))
@@ -328,7 +326,6 @@ def outcome_of(read: Any) -> tuple[str, Any]:
         return "error", type(error)
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.dictionaries(WORDS, ANYTHING, max_size=3) | broken_replies())
 @example({"candidates": [{"content": {"parts": [{"functionCall": {"name": ["x"]}}]}}]})
 def test_any_json_gives_a_message_or_an_error_of_ours(body: Json) -> None:

@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.prompted.parser import spellings
@@ -105,7 +105,6 @@ def _is_preserved(text: str, pieces: list[str]) -> bool:
 
 
 @given(anything, st.lists(st.integers(0, 200), max_size=6))
-@settings(max_examples=150, deadline=None)
 def test_where_the_text_is_split_makes_no_difference(text: str, cuts: list[int]) -> None:
     borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     parts = [text[start:end] for start, end in pairwise(borders)]
@@ -116,7 +115,6 @@ def test_where_the_text_is_split_makes_no_difference(text: str, cuts: list[int])
 
 @given(adversarial)
 @example("TOOL_CALL:```For example:\n")
-@settings(max_examples=150, deadline=None)
 def test_every_character_is_text_or_call_or_protocol(text: str) -> None:
     pieces = parse_text(text, TOOLS)
     found: list[str] = []
@@ -126,7 +124,6 @@ def test_every_character_is_text_or_call_or_protocol(text: str) -> None:
 
 
 @given(anything)
-@settings(max_examples=150, deadline=None)
 def test_no_call_is_invented(text: str) -> None:
     for piece in parse_text(text, TOOLS):
         if isinstance(piece, ParsedToolCall):
@@ -136,13 +133,11 @@ def test_no_call_is_invented(text: str) -> None:
 
 
 @given(anything)
-@settings(max_examples=100, deadline=None)
 def test_without_tools_nothing_is_called(text: str) -> None:
     assert not [piece for piece in parse_text(text, []) if isinstance(piece, ParsedToolCall)]
 
 
 @given(st.text("abgT<`.*->|_1 \n:eéO", max_size=80))
-@settings(max_examples=100, deadline=None)
 def test_prose_is_never_held_back_for_long(text: str) -> None:
     parser = ToolCallParser(TOOLS)
     written = ""
@@ -161,7 +156,6 @@ arguments = st.dictionaries(
 
 
 @given(names, arguments, st.booleans())
-@settings(max_examples=100, deadline=None)
 def test_any_call_in_the_protocol_survives_a_round_trip(
     name: str, args: dict[str, Any], is_ascii: bool
 ) -> None:
@@ -175,7 +169,6 @@ def test_any_call_in_the_protocol_survives_a_round_trip(
 
 
 @given(st.lists(st.tuples(st.sampled_from(TOOLS), arguments), min_size=1, max_size=4))
-@settings(max_examples=40, deadline=None)
 def test_any_calls_in_other_notations_survive_a_round_trip(
     calls: list[tuple[str, dict[str, Any]]],
 ) -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.prompted.parser.values import UnreadableError, parse_whole
@@ -24,7 +24,6 @@ values = st.recursive(
 
 
 @given(values, st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_json_is_parsed_as_json(value: Any, is_ascii: bool) -> None:
     written = json.dumps(value, ensure_ascii=is_ascii)
     assert repr(parse_whole(written)) == repr(json.loads(written))
@@ -32,7 +31,6 @@ def test_json_is_parsed_as_json(value: Any, is_ascii: bool) -> None:
 
 
 @given(values)
-@settings(max_examples=150, deadline=None)
 def test_python_literals_are_parsed_as_python(value: Any) -> None:
     assert repr(parse_whole(repr(value))) == repr(value)
 

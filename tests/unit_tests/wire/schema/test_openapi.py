@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model
 
@@ -21,13 +21,11 @@ from tests.emulator.rules import check
 from tests.unit_tests.emulator.asking import ask
 from tests.unit_tests.wire.schema.test_meaning import (
     DOCUMENTS,
-    EXAMPLES,
     NAMES,
     TEXTS,
     VALUES,
     fits,
     some,
-    thorough,
 )
 
 if TYPE_CHECKING:
@@ -817,7 +815,6 @@ PLAIN = st.recursive(
 )
 
 
-@thorough
 @given(DOCUMENTS, st.lists(VALUES, min_size=1, max_size=12))
 @example({"type": "array", "prefixItems": [{"type": "string"}], "items": {}}, [["a", 5]])
 @example({"enum": ["", "a"]}, ["", "a"])
@@ -831,7 +828,6 @@ def test_a_value_that_fits_what_was_given_fits_what_is_sent(
             assert fits(value, sent), (value, sent)
 
 
-@thorough
 @given(PLAIN, st.lists(VALUES, min_size=1, max_size=12))
 def test_what_the_message_has_fields_for_means_exactly_the_same(
     schema: JsonSchema, values: list[Any]
@@ -841,7 +837,6 @@ def test_what_the_message_has_fields_for_means_exactly_the_same(
         assert fits(value, sent) == fits(value, schema), (value, sent)
 
 
-@thorough
 @given(DOCUMENTS)
 def test_the_api_takes_every_schema(schema: JsonSchema) -> None:
     parameters = {"type": "object", "properties": {"p": schema}, "$defs": schema["$defs"]}
@@ -852,7 +847,6 @@ def test_the_api_takes_every_schema(schema: JsonSchema) -> None:
         accept(sent)
 
 
-@thorough
 @given(DOCUMENTS)
 def test_what_is_sent_is_plain_json_and_equal_for_equal_input(schema: JsonSchema) -> None:
     cleaned = clean_schema(schema)
@@ -902,12 +896,6 @@ def combined(inner: st.SearchStrategy[Kind]) -> st.SearchStrategy[Kind]:
 TYPED = st.recursive(st.sampled_from(list(ANNOTATIONS.items())), combined, max_leaves=4)
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=True,
-)
 @given(st.data())
 def test_what_a_pydantic_model_takes_fits_what_is_sent(data: st.DataObject) -> None:
     fields = data.draw(st.dictionaries(st.sampled_from(["a", "b", "c"]), TYPED, min_size=1))
