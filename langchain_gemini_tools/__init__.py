@@ -1,4 +1,4 @@
-"""`ChatGemini`, a LangChain chat model for Google Gemini that specializes in tool calling.
+"""`ChatGemini`, a LangChain chat model for Google Gemini, built for tool calling.
 
 The names here are loaded on first use. Other public names are in their modules: errors in `errors`,
 loop events and approval verdicts in `tool_loop`, `FetchLimits` in `media_fetch`, `TOOL_PROMPT` in

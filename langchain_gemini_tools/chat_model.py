@@ -67,7 +67,7 @@ _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
 
 class ChatGemini(StructuredOutputMethod, GeminiFields):
-    """Google Gemini as a LangChain chat model whose speciality is tool calling.
+    """A LangChain chat model for Google Gemini, built for tool calling.
 
     Setup:
         Install `langchain-gemini-tools` and set `GOOGLE_API_KEY` (or `GEMINI_API_KEY`). Nothing is
@@ -329,7 +329,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         Args:
             **kwargs: Options of the call.
         """
-        if "stop_sequences" in kwargs:  # a call's `stop` could not be told from a bound one
+        if "stop_sequences" in kwargs:  # a call's `stop` would look like a bound one
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
         return GeminiBinding(bound=self, kwargs=kwargs)
 
@@ -369,6 +369,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         Raises:
             InvalidToolError: A tool cannot be declared to Gemini.
             UnknownToolError: `tool_choice` names a tool that is not bound.
+            InvalidOptionError: An option is unknown or has an invalid value.
         """
         given = {**kwargs, "tools": tools}
         if tool_choice is not None:

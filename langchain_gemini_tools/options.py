@@ -114,7 +114,7 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
 
     Raises:
         InvalidOptionError: An option is unknown or has an invalid value.
-        InvalidToolError: Gemini cannot be given one of the tools.
+        InvalidToolError: A tool cannot be declared to Gemini.
     """
     given = _join_levels(fields, stop, kwargs)
     model = given.get("model") or fields.model

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:create_react_agent has been moved"),
-    pytest.mark.filterwarnings("ignore:Gemini cannot be told to make one call at a time"),
+    pytest.mark.filterwarnings("ignore:parallel_tool_calls=False has no effect"),
 ]
 
 QUESTION = "Weather in Oslo and Rome?"

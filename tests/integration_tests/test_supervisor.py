@@ -24,7 +24,7 @@ from tests.integration_tests.play import (
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:create_react_agent has been moved"),
-    pytest.mark.filterwarnings("ignore:Gemini cannot be told to make one call at a time"),
+    pytest.mark.filterwarnings("ignore:parallel_tool_calls=False has no effect"),
 ]
 
 OSLO = {"city": "Oslo"}
