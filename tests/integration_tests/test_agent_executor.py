@@ -97,7 +97,7 @@ async def test_every_step_is_sent_from_async_code_and_the_output_is_text(
     assert answer["output"] == "Sunny everywhere."
 
 
-def test_a_streamed_run_tells_its_actions_its_steps_and_its_output(play: Play) -> None:
+def test_a_streamed_run_yields_its_actions_its_steps_and_its_output(play: Play) -> None:
     _play_two_steps(play)
     events = list(_executor(play).stream(ASKED))
     kinds = [next(iter(event)) for event in events]
@@ -143,7 +143,7 @@ def test_a_chat_history_precedes_the_question(play: Play) -> None:
     ]
 
 
-def test_a_tool_that_fails_is_told_in_its_own_words(play: Play) -> None:
+def test_the_message_of_a_failing_tool_is_sent_to_the_model(play: Play) -> None:
     """Classic has no error status: what the tool says goes back as output."""
 
     def fail(city: str) -> str:

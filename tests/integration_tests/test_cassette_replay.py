@@ -164,7 +164,9 @@ def test_parallel_calls_find_their_answers(model: ChatGemini) -> None:
         assert tape.unused == []
 
 
-def test_parallel_equal_calls_take_each_answer_once(model: ChatGemini, emulator: Emulator) -> None:
+def test_parallel_equal_requests_use_each_response_once(
+    model: ChatGemini, emulator: Emulator
+) -> None:
     for number in range(8):
         emulator.reply(f"answer {number}")
     with cassette("weather", record_mode="all"):
@@ -214,7 +216,7 @@ async def test_a_recorded_retry_replays_at_once(
     assert told == ["Retry 1 of 6 in 0.0 s"]
 
 
-def test_recorded_refusals_are_the_same_errors(model: ChatGemini, emulator: Emulator) -> None:
+def test_recorded_rejections_are_the_same_errors(model: ChatGemini, emulator: Emulator) -> None:
     emulator.reply(fault=faults.too_many_requests(per="day"))
     emulator.reply(fault=faults.http_error(400, "Invalid value at 'contents'"))
     with cassette("weather", record_mode="all"):

@@ -149,7 +149,7 @@ def test_the_key_is_taken_out_of_hex(model: ChatGemini, emulator: Emulator) -> N
     assert "It is [redacted]." in FILE.read_text()
 
 
-def test_two_cassettes_at_once_are_refused(model: ChatGemini) -> None:
+def test_two_cassettes_at_once_are_rejected(model: ChatGemini) -> None:
     with cassette("weather", record_mode="all"):
         with pytest.raises(CassetteInUseError, match=r"'cassettes/b\.yaml' cannot be opened while"):
             cassette("b").__enter__()
@@ -234,7 +234,7 @@ def test_new_episodes_are_added(model: ChatGemini, emulator: Emulator) -> None:
     assert [len(emulator.requests), len(interactions())] == [2, 2]
 
 
-def test_all_records_everything_anew(model: ChatGemini) -> None:
+def test_all_records_everything_again(model: ChatGemini) -> None:
     with cassette("weather", record_mode="all"):
         model.invoke("Hello")
         model.invoke("Goodbye")

@@ -47,7 +47,7 @@ async def test_a_replay_and_the_live_emulator_give_equal_messages(found: Scenari
 
 
 @every_scenario
-def test_a_cassette_holds_what_is_sent_today(found: Scenario, tmp_path: Path) -> None:
+def test_a_cassette_contains_what_is_sent_today(found: Scenario, tmp_path: Path) -> None:
     """Cassettes are frozen; this notices that a request has changed."""
     if is_of_the_api(found.path):
         pytest.skip(f"{found.path.name} was recorded against the API, which answers differently")
@@ -65,5 +65,5 @@ def test_there_is_one_file_for_each_scenario() -> None:
     assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(SCENARIOS)
 
 
-def test_no_cassette_holds_a_secret_and_each_says_where_it_comes_from() -> None:
+def test_no_cassette_contains_a_secret_and_each_says_where_it_comes_from() -> None:
     assert audit([FOLDER.parent]) == []

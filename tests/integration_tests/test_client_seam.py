@@ -570,7 +570,7 @@ async def test_an_error_keeps_body_and_headers(way: str) -> None:
 
 
 @every_way
-async def test_no_redirect_takes_the_key_elsewhere(way: str) -> None:
+async def test_no_redirect_sends_the_key_elsewhere(way: str) -> None:
     with serving(reply_as_asked) as elsewhere:
         moved = whole(b"", f"307 Moved\r\nlocation: {elsewhere.url}/")
         with (

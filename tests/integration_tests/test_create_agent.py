@@ -125,7 +125,7 @@ async def test_an_async_agent_that_streams_tokens_sends_the_same(play: Play) -> 
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streaming=True"])
-def test_an_agent_that_streams_its_state_tells_each_step(play: Play, streaming: bool) -> None:
+def test_an_agent_that_streams_its_state_yields_each_step(play: Play, streaming: bool) -> None:
     _play_two_calls(play)
     agent: Any = create_agent(play.model(streaming=streaming), tools=[get_weather])
     asked = {"messages": [HumanMessage(QUESTION)]}
@@ -160,7 +160,7 @@ def test_a_second_question_finds_the_first_turn_as_it_was(play: Play) -> None:
     ]
 
 
-def test_a_failing_tool_is_told_as_an_error(play: Play) -> None:
+def test_a_failing_tool_is_reported_as_an_error(play: Play) -> None:
     @tool("get_weather", description="Current weather in a city.")
     def failing(city: str) -> str:
         raise ToolException(f"No station in {city}.")
@@ -178,7 +178,7 @@ def test_a_failing_tool_is_told_as_an_error(play: Play) -> None:
     )
 
 
-def test_arguments_that_do_not_fit_are_told_as_an_error(play: Play) -> None:
+def test_invalid_arguments_are_reported_as_an_error(play: Play) -> None:
     play.calls(("get_weather", {"town": "Oslo"}))
     play.says("I do not know.")
     agent: Any = create_agent(play.model(), tools=[get_weather])
@@ -241,7 +241,7 @@ def test_what_is_injected_never_reaches_the_model(play: Play) -> None:
     ]
 
 
-def test_a_person_may_change_one_call_and_refuse_another(play: Play) -> None:
+def test_a_person_may_edit_one_call_and_reject_another(play: Play) -> None:
     _play_two_calls(play)
     agent: Any = create_agent(
         play.model(),

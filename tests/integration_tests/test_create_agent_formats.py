@@ -157,7 +157,7 @@ def test_one_of_several_schemas_may_be_called(play: Play) -> None:
     assert names == ["Report", "Refusal"]
 
 
-def test_json_output_beside_tools_is_refused_where_the_model_cannot(
+def test_json_output_with_tools_is_rejected_if_the_model_does_not_support_it(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
     chat = make_model(model="gemini-2.5-flash")
@@ -168,7 +168,7 @@ def test_json_output_beside_tools_is_refused_where_the_model_cannot(
 
 
 @pytest.mark.parametrize("include_thoughts", [False, True], ids=["", "thoughts"])
-async def test_thoughts_are_no_part_of_the_json(play: Play, include_thoughts: bool) -> None:
+async def test_thoughts_are_not_part_of_the_json(play: Play, include_thoughts: bool) -> None:
     play.emulator.reply(parts=[{"text": "Hm. {", "thought": True}, {"text": json.dumps(ANSWER)}])
     chat = play.model(include_thoughts=include_thoughts)
     agent: Any = create_agent(chat, tools=[], response_format=ProviderStrategy(Report))

@@ -130,7 +130,7 @@ def test_files_and_sub_agents_work_while_tokens_are_streamed(play: Play) -> None
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
-async def test_files_and_sub_agents_work_by_prompt(
+async def test_files_and_sub_agents_work_with_prompted_tools(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     gemma = make_model(model="gemma-3-27b-it")

@@ -146,14 +146,14 @@ def test_tokens_are_counted_and_models_described(client: genai.Client) -> None:
         pytest.param(PATH, {"x_server_timeout": "5"}, 400, id="short-deadline"),
     ],
 )
-def test_what_is_refused_at_the_door(
+def test_a_bad_path_or_key_is_rejected(
     emulator: Emulator, reader: Reader, path: str, headers: dict[str, str], status: int
 ) -> None:
     assert reader.post(path, **headers).status == status
     assert len(emulator.requests) == 1
 
 
-def test_a_refusal_has_the_api_words_and_spares_the_script(
+def test_a_rejection_has_the_wording_of_the_api_and_uses_no_scripted_response(
     emulator: Emulator, client: genai.Client
 ) -> None:
     emulator.reply("Still here.")
@@ -165,7 +165,7 @@ def test_a_refusal_has_the_api_words_and_spares_the_script(
     assert client.models.generate_content(model=MODEL, contents="Hi").text == "Still here."
 
 
-def test_a_failure_of_the_emulator_is_no_answer_of_geminis() -> None:
+def test_a_failure_of_the_emulator_does_not_look_like_a_response_of_gemini() -> None:
     def fail(_: object) -> NoReturn:
         raise ZeroDivisionError
 
@@ -293,7 +293,7 @@ def test_a_long_prompt_is_cached_for_the_next_request(
     ],
 )
 @pytest.mark.parametrize("path", [PATH, STREAM_PATH])
-def test_refusals_replace_the_reply(
+def test_rejections_replace_the_response(
     emulator: Emulator, path: str, fault: Fault, status: int, told: bytes
 ) -> None:
     emulator.reply(fault=fault)
@@ -302,7 +302,7 @@ def test_refusals_replace_the_reply(
     assert told in response.read()
 
 
-def test_the_429_tells_quota_and_delay_the_way_gemini_does(
+def test_the_429_states_quota_and_delay_as_gemini_does(
     emulator: Emulator, client: genai.Client
 ) -> None:
     emulator.reply(fault=faults.too_many_requests(retry_seconds=3, model=MODEL))

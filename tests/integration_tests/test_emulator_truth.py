@@ -43,7 +43,7 @@ def test_what_gemini_accepted_is_accepted(exchange: Exchange) -> None:
 
 
 @each_exchange(lambda exchange: exchange.status != 200)
-def test_what_gemini_refused_is_refused_alike(exchange: Exchange) -> None:
+def test_the_emulator_rejects_what_gemini_rejected(exchange: Exchange) -> None:
     recorded = exchange.replies[0]["error"]
     is_ours = exchange.status in (400, 404)
     if not is_ours or recorded["message"].startswith(tuple(OUTSIDE_THE_REQUEST)):
@@ -143,7 +143,9 @@ def answer_for_the_model(ask: Ask) -> bool:
         answer_for_the_model,
     ],
 )
-def test_what_gemini_accepted_is_refused_once_it_is_spoiled(spoil: Callable[[Ask], bool]) -> None:
+def test_the_emulator_rejects_accepted_requests_once_they_are_broken(
+    spoil: Callable[[Ask], bool],
+) -> None:
     spoiled = 0
     for recording in require_recordings():
         for exchange in recording.exchanges:

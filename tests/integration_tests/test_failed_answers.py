@@ -58,7 +58,7 @@ async def ask(chat: Any, way: str) -> Any:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", FAILURES)
-async def test_the_model_is_told_and_asked_once_more(
+async def test_the_request_is_sent_once_more_with_feedback(
     emulator: Emulator, make_model: MakeModel, kind: str, way: str
 ) -> None:
     scripted, _, told = FAILURES[kind]

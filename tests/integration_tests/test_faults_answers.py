@@ -167,7 +167,7 @@ TAKEN = {
 
 
 @rotated(name=list(REFUSED), way=WAYS)
-async def test_what_is_no_answer_is_raised_with_its_reason(
+async def test_an_unusable_response_is_raised_with_its_reason(
     emulator: Emulator, make_model: MakeModel, name: str, way: str
 ) -> None:
     case = REFUSED[name]
@@ -206,7 +206,7 @@ async def test_no_candidates_are_asked_for_once_more(
 
 
 @rotated(name=list(TAKEN), way=WAYS)
-async def test_an_answer_that_ended_oddly_tells_how(
+async def test_a_response_that_ended_unusually_says_how(
     emulator: Emulator, make_model: MakeModel, name: str, way: str
 ) -> None:
     case = TAKEN[name]
@@ -229,7 +229,7 @@ async def test_an_answer_that_ended_oddly_tells_how(
 
 
 @rotated(reason=["MAX_TOKENS", "STOP", None], way=STREAMS)
-async def test_a_call_cut_inside_its_arguments_is_no_call(
+async def test_a_call_cut_inside_its_arguments_is_not_a_call(
     emulator: Emulator, make_model: MakeModel, reason: str | None, way: str
 ) -> None:
     begun = {

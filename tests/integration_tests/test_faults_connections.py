@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 @rotated(status=[301, 302, 307, 308], way=WAYS)
-async def test_no_redirect_takes_the_key_or_the_prompt_to_another_host(
+async def test_no_redirect_sends_the_key_or_the_prompt_to_another_host(
     emulator: Emulator, make_model: MakeModel, library: str, status: int, way: str
 ) -> None:
     with Emulator() as elsewhere:
@@ -82,7 +82,7 @@ async def test_a_stall_inside_a_stream_keeps_what_had_arrived(
 
 
 @rotated(way=WAYS)
-async def test_signs_of_life_are_no_answer(
+async def test_keep_alives_do_not_count_as_a_response(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
 ) -> None:
     emulator.reply("Sunny in Oslo.", fault=faults.drip())
@@ -167,7 +167,7 @@ async def test_a_silent_stream_ends_with_the_stream_timeout(
 
 
 @rotated(way=STREAMS)
-async def test_what_the_reader_of_a_stream_takes_is_not_held_against_it(
+async def test_the_time_of_the_reader_does_not_count_as_waiting(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     chat = make_model(stream_timeout=1.0)
@@ -248,7 +248,7 @@ async def test_a_word_that_packs_nothing_is_passed_over(
 @rotated(
     fault={"head": faults.cut_before_headers(), "body": faults.cut_connection(after=0)}, way=WAYS
 )
-async def test_a_lost_connection_is_tried_again_and_then_told(
+async def test_a_lost_connection_is_retried_and_then_raised(
     *,
     emulator: Emulator,
     make_model: MakeModel,
@@ -269,7 +269,7 @@ async def test_a_lost_connection_is_tried_again_and_then_told(
 
 
 @rotated(way=WAYS)
-async def test_a_server_that_takes_no_connection_is_nobody_there(
+async def test_a_server_that_accepts_no_connection_counts_as_unreachable(
     *,
     make_model: MakeModel,
     monkeypatch: pytest.MonkeyPatch,
@@ -336,7 +336,7 @@ NOWHERE: dict[str, tuple[bytes | None, dict[str, Any]]] = {
 
 
 @rotated(name=list(NOWHERE), way=WAYS)
-async def test_nobody_there_is_tried_again_and_then_told(
+async def test_an_unreachable_server_is_retried_and_then_raised(
     make_model: MakeModel, caplog: pytest.LogCaptureFixture, library: str, name: str, way: str
 ) -> None:
     answers, scripted = NOWHERE[name]
@@ -358,7 +358,7 @@ async def test_nobody_there_is_tried_again_and_then_told(
 
 
 @rotated(base_url=["ftp://gemini.invalid", "http://", "http://[::1", "gemini"], way=WAYS)
-async def test_an_address_that_is_none_is_refused_at_once(
+async def test_an_invalid_address_is_rejected_at_once(
     make_model: MakeModel, caplog: pytest.LogCaptureFixture, base_url: str, way: str
 ) -> None:
     with pytest.raises(errors.InvalidOptionError):

@@ -288,7 +288,7 @@ CASES = {
 
 
 @rotated(case=CASES, way=WAYS)
-async def test_a_refusal_becomes_its_error(
+async def test_a_rejection_becomes_its_error(
     *,
     emulator: Emulator,
     make_model: MakeModel,
@@ -366,7 +366,7 @@ async def test_no_retries_means_one_request(
     },
     way=WAYS,
 )
-async def test_a_200_that_is_no_reply_is_not_taken_for_one(
+async def test_a_200_that_is_not_a_response_is_an_error(
     *,
     emulator: Emulator,
     make_model: MakeModel,

@@ -74,7 +74,7 @@ async def test_each_kind_of_result_reaches_the_model_as_what_it_is(
 
 
 @pytest.mark.parametrize("way", ["ainvoke", "invoke"])
-async def test_the_loop_tells_the_model_the_same(play: Play, way: str) -> None:
+async def test_the_loop_sends_the_model_the_same(play: Play, way: str) -> None:
     """Over HTTP each call has a session of its own, so that a sync loop works as well."""
     play.calls(*KINDS)
     play.says("Done.")
@@ -146,7 +146,7 @@ UNKNOWN_EFFECT = "Whether the call had an effect is not known."
 
 
 @each_transport
-async def test_the_model_is_told_of_a_server_that_dies_and_goes_on(
+async def test_a_server_that_dies_is_reported_to_the_model_which_continues(
     emulator: Emulator, make_model: MakeModel, transport: Transport
 ) -> None:
     play = Play(emulator, make_model, "gemini-3-flash-preview")
@@ -183,7 +183,7 @@ async def test_a_slow_server_is_left_after_its_time_and_may_be_asked_again(
     assert emulator.refusals == []
 
 
-async def test_a_server_that_is_not_there_is_told_as_well(play: Play) -> None:
+async def test_a_server_that_cannot_be_reached_is_reported_as_well(play: Play) -> None:
     play.calls(("say", {"text": "hello"}))
     play.says("Nobody is there.")
     async with World(WORLD, "http").tools() as tools:
@@ -219,7 +219,7 @@ TOKEN = "abc313a0"
 
 
 @each_transport
-async def test_the_orchestrator_lists_plans_creates_and_refuses(
+async def test_the_orchestrator_lists_plans_creates_and_rejects(
     play: Play, transport: Transport
 ) -> None:
     play.calls(("list_resources", {}), ("create_resource", {"confirmation_token": "guessed"}))

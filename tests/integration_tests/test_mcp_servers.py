@@ -127,7 +127,7 @@ async def test_names_and_requirements_are_the_same_in_the_other_form(server: Ser
 
 
 @each_server
-async def test_there_is_nothing_to_refuse_about_a_server(server: Server) -> None:
+async def test_the_tools_of_a_server_have_no_errors(server: Server) -> None:
     report = check_tools(await tools_of(server))
     assert report.errors == ()
     assert report.tool_count >= len(server.tools)

@@ -102,7 +102,7 @@ async def test_a_tool_that_is_tried_again_is_answered_once(play: Play, way: str)
 
 
 @WAYS
-async def test_a_tool_that_raises_is_told_as_an_error(play: Play, way: str) -> None:
+async def test_a_tool_that_raises_is_reported_as_an_error(play: Play, way: str) -> None:
     @tool("get_weather", description="Current weather in a city.")
     def broken(city: str) -> str:
         raise KeyError(city)
@@ -120,7 +120,7 @@ async def test_a_tool_that_raises_is_told_as_an_error(play: Play, way: str) -> N
 
 
 @WAYS
-async def test_a_limit_of_calls_ends_the_run_in_words(play: Play, way: str) -> None:
+async def test_a_limit_of_calls_ends_the_run_with_text(play: Play, way: str) -> None:
     play.calls(("get_weather", OSLO))
     limit = ModelCallLimitMiddleware(run_limit=1)
     messages = await _run(create_agent(play.model(), tools=[get_weather], middleware=[limit]), way)

@@ -32,7 +32,7 @@ def test_a_replay_gives_the_outputs_that_are_saved(name: str, tmp_path: Path) ->
         assert new == saved, f"Run `python -m tests.record_notebooks {name}`."
 
 
-def test_a_notebook_without_a_network_reaches_nobody(tmp_path: Path, emulator: Emulator) -> None:
+def test_a_notebook_without_a_network_reaches_no_host(tmp_path: Path, emulator: Emulator) -> None:
     """What the test above relies on: here is a server that a kernel could reach."""
     asking = f"import urllib.request as r; r.urlopen({emulator.url!r} + '/v1beta/models?key=1')"
     path = tmp_path / "asking.ipynb"

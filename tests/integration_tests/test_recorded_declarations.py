@@ -41,7 +41,7 @@ each_declaration = pytest.mark.parametrize(
 )
 
 
-def test_the_recordings_hold_declarations_in_every_form() -> None:
+def test_the_recordings_contain_declarations_in_every_form() -> None:
     require_recordings()
     forms = {key for item in declarations().values() for key in item}
     assert {"parameters", "parametersJsonSchema", "parameters_json_schema"} <= forms

@@ -151,7 +151,7 @@ def test_the_message_survives_json(exchange: Exchange, replay: Replay) -> None:
 
 
 @each_exchange(lambda exchange: failure_of(exchange) is None)
-def test_standard_blocks_hold_everything(exchange: Exchange, replay: Replay) -> None:
+def test_standard_blocks_contain_everything(exchange: Exchange, replay: Replay) -> None:
     check_blocks(replay.message(exchange), Recorded(exchange))
 
 
@@ -172,7 +172,7 @@ def test_version_1_content_says_the_same(exchange: Exchange, replay: Replay) -> 
 
 
 @each_exchange(lambda exchange: exchange.is_stream and failure_of(exchange) is None)
-def test_events_tell_the_same(exchange: Exchange, replay: Replay) -> None:
+def test_events_contain_the_same(exchange: Exchange, replay: Replay) -> None:
     replay.put(exchange)
     recorded, message = Recorded(exchange), replay.ask_for_events(exchange)
     check_blocks(message, recorded)

@@ -212,7 +212,9 @@ def test_a_graph_with_a_tool_node_calls_tools_of_another_process(play: Play) -> 
 
 
 @each_worker
-def test_the_model_is_told_of_a_worker_that_dies_and_goes_on(play: Play, worker: Any) -> None:
+def test_a_worker_that_dies_is_reported_to_the_model_which_continues(
+    play: Play, worker: Any
+) -> None:
     play.calls(("die", {}))
     play.calls(("add", {"numbers": [1]}))
     play.says("The tools are gone.")
@@ -228,7 +230,7 @@ def test_the_model_is_told_of_a_worker_that_dies_and_goes_on(play: Play, worker:
     assert part == result("add", words, after, "error")
 
 
-def test_an_exception_that_is_no_tool_exception_is_the_executors_to_handle(play: Play) -> None:
+def test_other_exceptions_than_tool_exceptions_are_left_to_the_executor(play: Play) -> None:
     def call(name: str, args: JsonObject) -> Any:
         raise ConnectionResetError("The worker is gone.")
 

@@ -80,7 +80,7 @@ def new_model(emulator: Emulator, **settings: Any) -> ChatGemini:
     return ChatGemini(**named | {"max_retries": 0} | settings)
 
 
-def test_models_that_are_dropped_take_everything_along(emulator: Emulator, held: Held) -> None:
+def test_models_that_are_dropped_leave_nothing_open(emulator: Emulator, held: Held) -> None:
     async def use(chat: ChatGemini) -> None:
         for way in WAYS:
             await ask(chat, way)
@@ -91,7 +91,7 @@ def test_models_that_are_dropped_take_everything_along(emulator: Emulator, held:
     assert held.beyond() == (0, 0)
 
 
-def test_models_that_failed_take_everything_along(emulator: Emulator, held: Held) -> None:
+def test_models_that_failed_leave_nothing_open(emulator: Emulator, held: Held) -> None:
     async def fail(chat: ChatGemini) -> None:
         for way in WAYS:
             for fault in (faults.overloaded(), faults.cut_connection(), faults.html_page()):
@@ -104,7 +104,7 @@ def test_models_that_failed_take_everything_along(emulator: Emulator, held: Held
     assert held.beyond() == (0, 0)
 
 
-def test_streams_that_are_abandoned_hold_nothing(emulator: Emulator, held: Held) -> None:
+def test_streams_that_are_abandoned_leave_nothing_open(emulator: Emulator, held: Held) -> None:
     """The server is silent: who does not hang up is seen."""
     chat = new_model(emulator)
     for _ in range(10):
@@ -114,7 +114,7 @@ def test_streams_that_are_abandoned_hold_nothing(emulator: Emulator, held: Held)
 
 
 @pytest.mark.parametrize("closes", [True, False], ids=["closed", "forgotten"])
-def test_async_streams_that_are_abandoned_hold_nothing(
+def test_async_streams_that_are_abandoned_leave_nothing_open(
     emulator: Emulator, held: Held, closes: bool
 ) -> None:
     async def abandon() -> int:
@@ -140,7 +140,7 @@ def test_async_streams_that_are_abandoned_hold_nothing(
 
 
 @pytest.mark.parametrize("way", ["ainvoke", "astream"])
-def test_cancelled_tasks_hold_nothing(emulator: Emulator, held: Held, way: str) -> None:
+def test_cancelled_tasks_leave_nothing_open(emulator: Emulator, held: Held, way: str) -> None:
     async def cancel() -> int:
         chat = new_model(emulator, max_retries=2)
         await chat.ainvoke(QUESTION)
@@ -164,7 +164,7 @@ def test_cancelled_tasks_hold_nothing(emulator: Emulator, held: Held, way: str) 
     assert held.beyond() == (0, 0)
 
 
-def test_loops_that_are_gone_hold_nothing(emulator: Emulator, held: Held) -> None:
+def test_loops_that_are_gone_leave_nothing_open(emulator: Emulator, held: Held) -> None:
     chat = new_model(emulator)
     for _ in range(10):
         asyncio.run(ask(chat, "ainvoke"))
@@ -212,7 +212,7 @@ def test_a_forked_child_works_and_leaves_the_parents_connections_alone(
     assert held.beyond() == (0, 0)
 
 
-def test_three_hundred_mixed_calls_hold_what_the_first_few_did(
+def test_three_hundred_mixed_calls_keep_no_more_open_than_the_first_few(
     emulator: Emulator, held: Held
 ) -> None:
     flaws = [None, faults.overloaded(), None, faults.cut_connection(after=0), faults.gzipped()]

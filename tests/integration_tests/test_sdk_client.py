@@ -401,7 +401,7 @@ def test_a_download_follows_redirects_on_the_same_server(way: str, library: str)
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("method", ["download", "delete"])
-def test_no_redirect_takes_the_key_to_another_server(method: str, way: str, library: str) -> None:
+def test_no_redirect_sends_the_key_to_another_server(method: str, way: str, library: str) -> None:
     with serving({}) as elsewhere:
         moved = Answer(status=307, headers={"location": f"{elsewhere.url}/x?signature=1"})
         answers = {"GET /v1beta/files/abc:download": moved, "DELETE /v1beta/files/abc": moved}

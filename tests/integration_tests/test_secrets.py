@@ -292,7 +292,7 @@ async def test_a_call_that_is_given_up_shows_no_secret(
 
 @every_caller
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_failure_nobody_foresaw_shows_no_secret(
+async def test_an_unexpected_failure_shows_no_secret(
     make_model: MakeModel, caller: Caller, way: str
 ) -> None:
     """Such as one of the user's own transport. Where it was is told, in words."""
@@ -322,7 +322,7 @@ def test_a_call_that_is_interrupted_shows_no_secret(make_model: MakeModel, calle
     search(caller, *shown(raised.value))
 
 
-async def test_a_password_of_a_proxy_is_not_told(
+async def test_a_password_of_a_proxy_is_not_shown(
     make_model: MakeModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -363,7 +363,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("given", "words"), REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("make", [ChatGemini, lambda **given: ChatGemini.model_validate(given)])
-def test_a_refused_argument_is_told_without_the_key_beside_it(
+def test_a_rejected_argument_is_reported_without_the_key_next_to_it(
     make: Any, given: dict[str, Any], words: str
 ) -> None:
     settings = {"model": "gemini-3-flash-preview", "api_key": MY_KEY, **given}
@@ -377,7 +377,7 @@ def test_a_refused_argument_is_told_without_the_key_beside_it(
         search(Caller({}, {}, [MY_KEY]), *shown(error))
 
 
-def test_a_refused_number_is_told() -> None:
+def test_a_rejected_number_is_shown() -> None:
     with pytest.raises(ValidationError) as raised:
         ChatGemini(model="gemini-3-flash-preview", temperature=7)
     (told,) = raised.value.errors()
@@ -396,7 +396,7 @@ ODD = {
 
 @pytest.mark.parametrize(("odd", "named"), ODD.values(), ids=ODD)
 @pytest.mark.parametrize("place", [8, len(API_KEY)], ids=["middle", "end"])
-async def test_a_key_with_a_stray_character_is_refused_by_its_place(
+async def test_a_key_with_an_invalid_character_is_rejected_with_its_position(
     emulator: Emulator, make_model: MakeModel, odd: str, named: str, place: int
 ) -> None:
     key = API_KEY[:place] + odd + API_KEY[place:]
@@ -413,7 +413,7 @@ async def test_a_key_with_a_stray_character_is_refused_by_its_place(
 
 
 @pytest.mark.parametrize("odd", ["\u200b", "é", "\n", " "])
-async def test_a_key_of_the_environment_with_a_stray_character_is_refused(
+async def test_a_key_of_the_environment_with_an_invalid_character_is_rejected(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, odd: str
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", API_KEY + odd)
@@ -425,7 +425,7 @@ async def test_a_key_of_the_environment_with_a_stray_character_is_refused(
     assert emulator.requests == []
 
 
-async def test_a_header_with_a_stray_character_is_refused_by_its_name(
+async def test_a_header_with_an_invalid_character_is_rejected_with_its_name(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
     chat = make_model(additional_headers={"X-Gateway-Token": f"{GATEWAY}\u200b"})
@@ -487,7 +487,7 @@ def test_what_a_pickle_left_behind_can_be_given_again(
     assert emulator.last.headers["x-gateway-token"] == GATEWAY
 
 
-def test_headers_that_are_no_credentials_stay_in_a_pickle(make_model: MakeModel) -> None:
+def test_headers_that_are_not_credentials_stay_in_a_pickle(make_model: MakeModel) -> None:
     settings = {"additional_headers": {"x-team": "blue"}, "client_args": {"verify": False}}
     twin = pickle.loads(pickle.dumps(make_model(**settings)))
     assert (twin.additional_headers, twin.client_args) == tuple(settings.values())
@@ -509,7 +509,7 @@ def test_a_copy_keeps_the_key(emulator: Emulator, make_model: MakeModel) -> None
         {"api_endpoint": "https://gateway.example", "api_key": "a-key-of-my-own"},
     ],
 )
-def test_an_address_with_a_credential_in_it_is_refused_without_showing_it(address: Any) -> None:
+def test_an_address_that_contains_a_credential_is_rejected_without_showing_it(address: Any) -> None:
     with pytest.raises(ValueError, match=r"additional_headers|api_key") as raised:
         ChatGemini(model="gemini-3-flash-preview", base_url=address)
     assert "a-key-of-my-own" not in f"{raised.value} {raised.value!r}"

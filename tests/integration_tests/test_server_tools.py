@@ -235,7 +235,7 @@ def test_a_conversation_may_go_on_with_other_tools(
     assert emulator.last.body["contents"][1] == model(*SEARCH, text("Found.", sign(1)))
 
 
-def test_a_model_that_takes_no_such_parts_is_told_in_words(
+def test_a_model_that_rejects_server_parts_gets_them_as_text(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
     emulator.reply(parts=[*SEARCH, *CODE, text("Found.", sign(1))])
@@ -260,7 +260,7 @@ def test_a_model_that_takes_no_such_parts_is_told_in_words(
     ]
 
 
-def test_vertex_ai_is_told_in_words_and_knows_no_flag(
+def test_vertex_ai_gets_server_parts_as_text_and_no_flag(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
     emulator.reply(parts=[*SEARCH, text("Found.")], signed=False)
@@ -325,7 +325,7 @@ CLICK = ("click_at", {"x": 500, "y": 20})
 @pytest.mark.parametrize(
     "name", ["gemini-3-flash-preview", "gemini-2.5-computer-use-preview-10-2025"]
 )
-def test_a_computer_is_used_by_whoever_asks(
+def test_computer_use_is_sent_and_its_calls_are_returned(
     emulator: Emulator, make_model: MakeModel, name: str
 ) -> None:
     """Its calls are not declared; its results are whole objects, with the screen beside them."""

@@ -55,7 +55,7 @@ def test_pieces_of_arguments_are_shown_as_pieces(server: ReplayServer) -> None:
     assert "".join(pieces) == '{"city":"Oslo"}'
 
 
-def test_events_tell_the_same_calls(server: ReplayServer) -> None:
+def test_events_contain_the_same_calls(server: ReplayServer) -> None:
     with make_model(server, "v0") as model:
         message = model.stream_events("hi", version="v3").output
     assert told(message.content_blocks) == [("One moment.",), *CALLS]

@@ -74,7 +74,7 @@ class Seen(BaseCallbackHandler):
 
 @pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
 @pytest.mark.parametrize("schema", [Note, Place], ids=["NotRequired", "recursive"])
-def test_a_typed_dict_may_leave_keys_out_and_hold_itself(
+def test_a_typed_dict_may_omit_keys_and_contain_itself(
     make_model: MakeModel, schema: Any, method: Any
 ) -> None:
     seen = Seen()
@@ -222,7 +222,7 @@ async def test_a_call_is_read_however_it_comes(
         pytest.param({"name": "f"}, "json_schema", "'f' has no schema", id="only a name"),
     ],
 )
-def test_a_schema_that_says_nothing_is_refused(schema: Any, method: Any, reason: str) -> None:
+def test_a_schema_without_content_is_rejected(schema: Any, method: Any, reason: str) -> None:
     with pytest.raises(InvalidToolError, match=reason):
         ChatGemini(model="gemini-3-flash-preview").with_structured_output(schema, method=method)
 

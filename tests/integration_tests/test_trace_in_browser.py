@@ -100,7 +100,7 @@ def test_strangers_scripts_do_not_run_and_nothing_is_fetched(tmp_path: Path) -> 
     assert asked == []
 
 
-def test_the_policy_of_the_page_holds_even_for_a_script_that_got_in(tmp_path: Path) -> None:
+def test_the_policy_of_the_page_stops_even_a_script_that_got_in(tmp_path: Path) -> None:
     with _listener() as (address, asked):
         page = trace(_hostile_run(address)).to_html()
         script = f"<script>document.title='owned'</script><img src='{address}/image'>"

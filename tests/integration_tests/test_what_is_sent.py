@@ -73,7 +73,7 @@ def test_system_messages_from_anywhere_are_the_instruction_in_order(play: Play) 
     ]
 
 
-def test_an_error_status_is_told_as_an_error(play: Play) -> None:
+def test_an_error_status_is_sent_as_an_error(play: Play) -> None:
     play.calls(("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Rome"}))
     play.says("Only Rome is known.")
     bound = play.model().bind_tools([get_weather])

@@ -283,7 +283,7 @@ def test_a_call_overrides_the_constructor(
     assert ChatGemini(model=GEMINI_2, **arguments, **by_keywords).preview("Hi").body == expected
 
 
-def test_none_takes_back_what_the_constructor_set() -> None:
+def test_none_resets_what_the_constructor_set() -> None:
     chat = ChatGemini(model=GEMINI_3, temperature=0.5, stop=["a"])
     assert "generationConfig" not in chat.preview("Hi", temperature=None, stop_sequences=None).body
 
@@ -295,7 +295,7 @@ def test_the_model_of_a_call_brings_its_own_rules() -> None:
     assert preview.body["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 1024}}
 
 
-def test_a_model_family_stands_for_a_name_that_tells_nothing() -> None:
+def test_a_model_family_replaces_a_name_that_shows_none() -> None:
     options: Json = {"model_family": GEMINI_2}
     chat = ChatGemini(model="tunedModels/mine", reasoning_effort="low", **options)
     assert chat.preview("Hi").body["generationConfig"] == {
@@ -306,7 +306,7 @@ def test_a_model_family_stands_for_a_name_that_tells_nothing() -> None:
 @pytest.mark.parametrize(
     ("option", "value"), [("timeout", 1.5), ("request_timeout", 1.5), ("max_retries", 0)]
 )
-def test_limits_of_a_call_are_no_part_of_the_body(option: str, value: Any) -> None:
+def test_limits_of_a_call_are_not_part_of_the_body(option: str, value: Any) -> None:
     chat = ChatGemini(model=GEMINI_3)
     assert chat.preview("Hi", **{option: value}).body == chat.preview("Hi").body
 
@@ -327,7 +327,7 @@ def test_limits_may_be_options_of_every_call() -> None:
     assert found == [(1.5, 2, 60.0), (None, 2, 60.0), (1.5, 0, 60.0), (1.5, 9, 60.0), (1.5, 2, 5.0)]
 
 
-def test_preview_takes_what_invoke_takes() -> None:
+def test_preview_accepts_what_invoke_accepts() -> None:
     chat = ChatGemini(model=GEMINI_3)
     texts = [
         chat.preview(given).body["contents"]
@@ -479,7 +479,7 @@ def test_a_key_that_is_set_later_is_as_secret_as_one_that_was_given() -> None:
         assert changed.google_api_key == SecretStr(KEY)
 
 
-def test_a_copy_with_a_field_that_does_not_exist_is_refused() -> None:
+def test_a_copy_with_a_field_that_does_not_exist_is_rejected() -> None:
     with pytest.raises(InvalidOptionError, match=r"no option 'temprature'\. Did you mean 'temp"):
         ChatGemini(model=GEMINI_3).model_copy(update={"temprature": 1})
 
@@ -509,7 +509,7 @@ def test_a_model_survives_serialisation() -> None:
 # What tracing is told
 
 
-def test_tracing_is_told_the_model_and_sampling_of_the_call() -> None:
+def test_tracers_get_the_model_and_sampling_of_the_call() -> None:
     chat = ChatGemini(model=f"models/{GEMINI_3}", temperature=0.5, max_tokens=9)
     assert chat._get_ls_params() == {
         "ls_provider": "google_genai",
@@ -582,7 +582,7 @@ def test_a_schema_without_words_is_bound_without_a_warning(
     assert caplog.records == []
 
 
-def test_what_is_no_schema_is_refused_before_a_call() -> None:
+def test_what_is_not_a_schema_is_rejected_before_a_call() -> None:
     model = ChatGemini(model="gemini-3-flash-preview")
     with pytest.raises(InvalidToolError, match="is not a schema"):
         model.with_structured_output(int | str, method="json_schema")
@@ -599,7 +599,7 @@ class Sights(BaseModel):
 
 @pytest.mark.parametrize("method", [None, "function_calling", "json_schema", "json_mode"])
 @pytest.mark.parametrize("given", [Town(name="Oslo"), Sights()], ids=["with a name", "without"])
-def test_an_instance_in_place_of_its_class_is_refused_as_a_schema(given: Any, method: Any) -> None:
+def test_an_instance_instead_of_its_class_is_rejected_as_a_schema(given: Any, method: Any) -> None:
     model = ChatGemini(model=GEMINI_3)
     with pytest.raises(InvalidToolError, match=f"Pass the class {type(given).__name__} itself"):
         model.with_structured_output(given, method)
@@ -611,7 +611,7 @@ def test_an_instance_in_place_of_its_class_is_refused_as_a_tool(given: Any) -> N
         ChatGemini(model=GEMINI_3).bind_tools([given])
 
 
-def test_a_chain_with_a_name_is_no_tool_yet() -> None:
+def test_a_chain_with_a_name_is_not_a_tool_yet() -> None:
     chain: Any = RunnableSequence(RunnableLambda(str), RunnableLambda(str), name="f")
     with pytest.raises(InvalidToolError, match="as_tool"):
         ChatGemini(model=GEMINI_3).bind_tools([chain])
@@ -687,12 +687,12 @@ CITY: Json = {"title": "City", "type": "object", "properties": {"name": {"type":
 
 
 @pytest.mark.parametrize("option", [{"tool_choice": "any"}, {"tools": [search]}])
-def test_a_forced_call_takes_no_other_tools(option: Json) -> None:
+def test_a_forced_call_rejects_other_tools(option: Json) -> None:
     with pytest.raises(InvalidOptionError, match=f"{next(iter(option))}.*json_schema"):
         ChatGemini(model=GEMINI_3).with_structured_output(CITY, **option)
 
 
-def test_json_output_takes_tools_beside_it() -> None:
+def test_json_output_can_be_combined_with_tools() -> None:
     chat = ChatGemini(model=GEMINI_3)
     chain: Any = chat.with_structured_output(CITY, "json_schema", tools=[search])
     assert {"tools", "generationConfig"} <= chat.preview("Hi", **chain.first.kwargs).body.keys()
@@ -707,7 +707,7 @@ def test_json_output_takes_tools_beside_it() -> None:
         {"model_kwargs": {"generation_config": {"responseMimeType": "application/json"}}},
     ],
 )
-def test_a_forced_call_takes_the_place_of_json_output(fields: Json) -> None:
+def test_a_forced_call_replaces_json_output(fields: Json) -> None:
     chat = ChatGemini(model=GEMINI_2, **fields)
     chain: Any = chat.with_structured_output(CITY)
     body = chat.preview("Hi", **chain.first.kwargs).body

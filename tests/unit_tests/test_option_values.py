@@ -44,7 +44,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
-def test_a_value_that_the_constructor_refuses_is_refused_in_a_call(name: str, value: Any) -> None:
+def test_a_value_that_the_constructor_rejects_is_rejected_in_a_call(name: str, value: Any) -> None:
     given: Json = {name: value}
     with pytest.raises(InvalidOptionError, match=name):
         ChatGemini(model=GEMINI_3).preview("Hi", **given)
@@ -53,7 +53,7 @@ def test_a_value_that_the_constructor_refuses_is_refused_in_a_call(name: str, va
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
-def test_it_is_refused_among_the_options_of_every_call(name: str, value: Any) -> None:
+def test_it_is_rejected_in_model_kwargs(name: str, value: Any) -> None:
     every: Json = {"model_kwargs": {name: value}}
     with pytest.raises(ValidationError, match=name):
         ChatGemini(model=GEMINI_3, **every)
@@ -117,7 +117,7 @@ def test_enums_of_the_sdk_are_taken_in_a_call() -> None:
     }
 
 
-def test_one_host_in_place_of_several_is_refused() -> None:
+def test_a_single_host_instead_of_a_list_is_rejected() -> None:
     hosts: Any = "cdn.lan"
     with pytest.raises(InvalidOptionError, match=r"allow_hosts=\['cdn.lan'\]"):
         FetchLimits(allow_hosts=hosts)

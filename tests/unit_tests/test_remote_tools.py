@@ -236,7 +236,7 @@ def test_mixed_up_arguments_are_rejected(specs: Any, call: Any, reason: str) -> 
         tools_from_specs(specs, call)
 
 
-def test_what_the_call_holds_is_not_shown() -> None:
+def test_what_the_call_function_contains_is_not_shown() -> None:
     def call(name: str, args: JsonObject, token: str = "hunter2") -> None: ...
 
     tools = tools_from_specs([ADD], partial(call, token="hunter2"))

@@ -181,7 +181,7 @@ class InterruptError(Exception):
         ExceptionGroup("tasks", [CLOSED, InterruptError()]),
     ],
 )
-async def test_an_error_of_somebody_else_is_raised(error: Exception) -> None:
+async def test_an_error_of_another_cause_is_raised(error: Exception) -> None:
     with pytest.raises(type(error)) as raised:
         await pass_on(error)
     assert raised.value is error

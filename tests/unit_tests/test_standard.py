@@ -76,7 +76,7 @@ def test_a_model_comes_back_from_its_serialised_form_with_every_setting(
     }
 
 
-def test_a_serialised_model_holds_no_key_and_no_headers() -> None:
+def test_a_serialised_model_contains_no_key_and_no_headers() -> None:
     model = ChatGemini(
         model="gemini-3-flash-preview",
         api_key=SecretStr("a-secret-key"),
@@ -118,7 +118,7 @@ def test_traces_name_the_call_as_it_is_made() -> None:
     }
 
 
-def test_traces_tell_the_version_of_this_package() -> None:
+def test_traces_contain_the_version_of_this_package() -> None:
     model = ChatGemini(model="gemini-3-flash-preview")
     assert (model.metadata or {})["lc_versions"]["langchain-gemini-tools"] == __version__
 

@@ -203,13 +203,13 @@ TWO_EFFORTS: Json = {"thinking_budget": 5, "thinking_level": "low"}
         pytest.param({}, {"thinking_config": TWO_EFFORTS}, id="a call's config"),
     ],
 )
-def test_two_efforts_of_which_none_is_nearer_are_refused(fields: Json, said: Json) -> None:
+def test_two_efforts_of_which_neither_is_nearer_are_rejected(fields: Json, said: Json) -> None:
     with pytest.raises(InvalidOptionError, match="cannot be combined"):
         ChatGemini(model=GEMINI_3, **fields).preview("Hi", **said)
 
 
 @pytest.mark.parametrize("name", ["thinking_config", "generation_config"])
-def test_a_config_that_is_none_is_refused_by_name(name: str) -> None:
+def test_an_invalid_config_is_rejected_with_its_name(name: str) -> None:
     said: Json = {name: "high"}
     with pytest.raises(InvalidOptionError, match=f"{name}='high'"):
         ChatGemini(model=GEMINI_3).preview("Hi", **said)

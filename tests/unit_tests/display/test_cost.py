@@ -75,7 +75,7 @@ def test_searches_are_billed_separately_so_the_price_is_a_lower_bound() -> None:
     assert str(cost) == "≥ $0.00018"
 
 
-def test_without_the_price_list_there_is_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_price_list_the_price_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     assert _cost("gemini-2.0-flash") == Cost(None)
 

@@ -56,7 +56,7 @@ def test_parts_have_to_be_there() -> None:
         pytest.param({"partMetadata": {"a": 1}}, id="metadata-alone"),
     ],
 )
-def test_a_part_without_data_is_refused(part: dict[str, Any]) -> None:
+def test_a_part_without_data_is_rejected(part: dict[str, Any]) -> None:
     assert refusal_of(ask(user("a"), model("b", part), user("c"))).body == refused(
         "* GenerateContentRequest.contents[1].parts[1].data: "
         "required oneof field 'data' must have one initialized field\n"
@@ -69,7 +69,7 @@ def test_an_empty_text_is_a_part() -> None:
 
 
 @pytest.mark.parametrize("role", ["function", "tool", "system", "assistant", ""])
-def test_other_roles_are_refused(role: str) -> None:
+def test_other_roles_are_rejected(role: str) -> None:
     contents = [user("a"), {"role": role, "parts": [{"text": "b"}]}]
     assert refusal_of(ask(*contents)).body == refused(
         f"Role '{role}' is not supported. Please use a valid role: SYSTEM, USER, ASSISTANT, "
@@ -114,7 +114,7 @@ def test_media_inside_a_response_came_with_gemini_3() -> None:
     assert "came with Gemini 3" in refusal.why
 
 
-def test_a_response_takes_fewer_media_than_a_turn() -> None:
+def test_a_function_response_accepts_fewer_media_types_than_a_turn() -> None:
     sound = {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}
     assert refusal_of(answered_with(sound, GEMINI_3)).body == refused(
         "Unsupported MIME type: audio/wav"
@@ -125,7 +125,7 @@ def test_a_response_takes_fewer_media_than_a_turn() -> None:
     "uri",
     ["file:///a.png", "http://localhost/a.png", "https://10.0.0.1/a.png", "https://", "a.png"],
 )
-def test_an_address_that_google_cannot_reach_is_refused(uri: str) -> None:
+def test_an_address_that_google_cannot_reach_is_rejected(uri: str) -> None:
     part = {"fileData": {"fileUri": uri, "mimeType": "image/png"}}
     assert refusal_of(ask(user(part))).body == refused(
         "Cannot fetch content from the provided URL. Please ensure the URL is valid and accessible "

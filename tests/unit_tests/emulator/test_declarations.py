@@ -23,18 +23,18 @@ def test_good_names_pass(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "9f", "get weather", "naïve", "a:b", "x" * 65, "a/b"])
-def test_bad_names_are_refused(name: str) -> None:
+def test_bad_names_are_rejected(name: str) -> None:
     body = refusal_of(ask(tools=declared(GET_WEATHER, {"name": name}))).body
     path = "GenerateContentRequest.tools[0].function_declarations[1].name"
     assert body == refused(f"* {path}: {NAME_RULE}\n")
 
 
-def test_every_bad_name_is_told() -> None:
+def test_every_bad_name_is_reported() -> None:
     message = refusal_of(ask(tools=declared({"name": "a b"}, {"name": "c d"}))).message
     assert message.count(NAME_RULE) == 2
 
 
-def test_a_name_declared_twice_is_refused_across_tools() -> None:
+def test_a_name_declared_twice_is_rejected_across_tools() -> None:
     tools = [*declared(GET_WEATHER), *declared(GET_WEATHER)]
     assert refusal_of(ask(tools=tools)).body == refused(
         "Duplicate function declaration found: get_weather"
@@ -51,7 +51,7 @@ def test_512_functions_pass_and_513_do_not() -> None:
     )
 
 
-def test_two_schemas_for_the_same_parameters_are_refused() -> None:
+def test_two_schemas_for_the_same_parameters_are_rejected() -> None:
     both = GET_WEATHER | {"parameters": {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}}
     refusal = refusal_of(ask(tools=declared(both)))
     assert refusal.body == refused(CATCH_ALL)

@@ -59,7 +59,7 @@ def test_no_key_is_forbidden_and_a_bad_token_unauthenticated() -> None:
     assert (bad["error"]["code"], bad["error"]["status"]) == (401, "UNAUTHENTICATED")
 
 
-def test_a_deadline_under_ten_seconds_is_refused() -> None:
+def test_a_deadline_under_ten_seconds_is_rejected() -> None:
     check_deadline({})
     check_deadline({"x-server-timeout": "10"})
     with pytest.raises(Refusal) as caught:
@@ -120,11 +120,11 @@ def test_models_that_do_not(name: str, version: str) -> None:
         ("gemma-3n-e4b-it", (2, 0)),
     ],
 )
-def test_a_name_tells_the_generation(name: str, generation: tuple[int, int]) -> None:
+def test_a_name_shows_the_generation(name: str, generation: tuple[int, int]) -> None:
     assert check_model(name, "v1beta", "gemini", "generateContent").generation == generation
 
 
-def test_a_test_may_bring_a_model_of_its_own() -> None:
+def test_a_test_may_define_a_model() -> None:
     assert check_model("my-model", "v1", "gemini", "generateContent", extra=["my-model"]).is_3
 
 

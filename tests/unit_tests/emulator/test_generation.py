@@ -72,7 +72,7 @@ GEMMA = "gemma-3-27b-it"
         ),
     ],
 )
-def test_settings_that_are_refused(model: str, config: dict[str, Any], message: str) -> None:
+def test_settings_that_are_rejected(model: str, config: dict[str, Any], message: str) -> None:
     assert refusal_of(ask(model=model, generationConfig=config)).body == refused(message)
 
 
@@ -111,7 +111,7 @@ def test_settings_that_pass(model: str, config: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_gemma_3_takes_text_alone(fields: dict[str, Any], message: str) -> None:
+def test_gemma_3_accepts_only_text(fields: dict[str, Any], message: str) -> None:
     check(ask(model=GEMMA))
     assert refusal_of(ask(model=GEMMA, **fields)).body == refused(message)
 

@@ -76,7 +76,7 @@ def test_a_lone_value_stands_for_a_list_of_one() -> None:
     }
 
 
-def test_every_unknown_name_is_told_with_its_proto_path() -> None:
+def test_every_unknown_name_is_reported_with_its_proto_path() -> None:
     parameters = {
         "type": "OBJECT",
         "properties": {"a": {"type": "STRING"}, "b": {"type": "STRING", "const": "x"}},
@@ -166,11 +166,11 @@ def test_a_list_of_types_is_not_a_type() -> None:
         ),
     ],
 )
-def test_a_wrong_kind_of_value_is_told(part: Any, field: str, text: str) -> None:
+def test_a_value_of_the_wrong_type_is_reported(part: Any, field: str, text: str) -> None:
     assert refusal({"contents": [{"parts": [part]}]}) == bad_request((field, text))
 
 
-def test_an_unknown_mode_is_told_with_its_type() -> None:
+def test_an_unknown_mode_is_reported_with_its_type() -> None:
     body = refusal({"toolConfig": {"functionCallingConfig": {"mode": "SOMETIMES"}}}, version="v1")
     assert body == bad_request(
         (
@@ -186,7 +186,7 @@ def test_base64_may_use_either_alphabet(signature: str) -> None:
     read_message({"contents": [{"parts": [{"text": "a", "thoughtSignature": signature}]}]})
 
 
-def test_each_backend_has_fields_of_its_own() -> None:
+def test_each_backend_has_separate_fields() -> None:
     flag = {"toolConfig": {"includeServerSideToolInvocations": True}}
     arguments = {"toolConfig": {"functionCallingConfig": {"streamFunctionCallArguments": True}}}
 
@@ -197,7 +197,7 @@ def test_each_backend_has_fields_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[1", b'{"contents": NaN}', b"\xff"])
-def test_what_is_not_json_is_refused(raw: bytes) -> None:
+def test_what_is_not_json_is_rejected(raw: bytes) -> None:
     with pytest.raises(Refusal) as caught:
         read_payload(raw)
     assert caught.value.code == 400

@@ -98,7 +98,7 @@ def test_what_a_schema_may_not_say(schema: dict[str, Any], problem: str) -> None
         ),
     ],
 )
-def test_what_vertex_alone_refuses(schema: dict[str, Any], problem: str) -> None:
+def test_what_only_vertex_rejects(schema: dict[str, Any], problem: str) -> None:
     check(ask(tools=parameters(schema)))
     assert refusal_of(ask(tools=parameters(schema), backend="vertex")).body == refused(
         f"Unable to submit request because `f` functionDeclaration {problem} Learn more: "
@@ -178,7 +178,7 @@ def test_what_a_json_schema_may_not_say(schema: Any, why: str) -> None:
     assert why in refusal.why
 
 
-def test_too_deep_a_schema_is_refused_by_name() -> None:
+def test_a_schema_that_is_too_deep_is_rejected_with_its_name() -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(40):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -208,7 +208,7 @@ def loop(inner: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_loop_of_required_properties_is_refused(inner: Any) -> None:
+def test_a_loop_of_required_properties_is_rejected(inner: Any) -> None:
     assert refusal_of(ask(tools=json_parameters(loop(inner)))).body == refused(
         "ref loops are only supported if they include optional or nullable property values, or a "
         "potentially-zero-length array items, but a ref loop of required fields was found at "

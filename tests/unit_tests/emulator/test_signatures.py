@@ -70,7 +70,7 @@ def test_either_alphabet_will_do(memory: Memory) -> None:
     check(ask(user("a"), model(*parts), answers(parts)), memory)
 
 
-def test_a_call_without_its_signature_is_refused(memory: Memory) -> None:
+def test_a_call_without_its_signature_is_rejected(memory: Memory) -> None:
     parts = issue(memory, call("f"))
     bare = [{"functionCall": parts[0]["functionCall"]}]
     contents = [user("a"), model(*bare), answers(parts)]
@@ -139,7 +139,7 @@ def test_a_signature_stays_on_its_call(memory: Memory) -> None:
     assert refusal_of(request, memory).body == refused(CORRUPTED)
 
 
-def test_a_signature_of_nobody_is_refused_unless_foreign_ones_are_welcome(memory: Memory) -> None:
+def test_an_unknown_signature_is_rejected_unless_foreign_ones_are_accepted(memory: Memory) -> None:
     request = ask(user("a"), model(call(signature="AAAA")), user(response()))
     assert refusal_of(request, memory).body == refused(CORRUPTED)
     check(request, memory, accepts_foreign=True)
@@ -189,7 +189,7 @@ class TestServerTools:
             request = ask(user("a"), model(*broken), user("b"), toolConfig=FLAG)
             assert refusal_of(request, memory).body == refused(CATCH_ALL)
 
-    def test_older_models_take_none_of_them(self) -> None:
+    def test_older_models_accept_none_of_them(self) -> None:
         request = ask(user("a"), model(*self.search), user("b"), model=GEMINI_2)
         assert refusal_of(request).body == refused(
             f"Tool call context circulation is not enabled for models/{GEMINI_2}"

@@ -48,11 +48,11 @@ def test_allowed_names_go_with_any_and_validated(mode: str) -> None:
         pytest.param(calling(mode="ANY", allowedFunctionNames=["get_time"]), id="undeclared"),
     ],
 )
-def test_other_allowed_names_are_refused(config: dict[str, Any]) -> None:
+def test_undeclared_allowed_names_are_rejected(config: dict[str, Any]) -> None:
     assert refusal_of(ask(tools=[WEATHER], toolConfig=config)).body == refused(CATCH_ALL)
 
 
-def test_a_config_without_functions_is_refused() -> None:
+def test_a_config_without_functions_is_rejected() -> None:
     assert refusal_of(ask(toolConfig=calling(mode="AUTO"))).body == refused(
         "Function calling config is set without function_declarations."
     )
@@ -64,7 +64,7 @@ def test_validated_came_with_2_5() -> None:
     assert refusal.body == refused(CATCH_ALL)
 
 
-def test_an_empty_tool_is_refused() -> None:
+def test_an_empty_tool_is_rejected() -> None:
     assert refusal_of(ask(tools=[{"functionDeclarations": []}])).body == refused(
         "* GenerateContentRequest.tools[0].tool_type: "
         "required one_of 'tool_type' must have one initialized field\n"

@@ -132,7 +132,7 @@ def test_turns_that_are_not(contents: list[dict[str, Any]], message: str) -> Non
     assert refusal_of(ask(*contents, model=GEMINI_2)).body == refused(message)
 
 
-def test_2_0_takes_an_unanswered_call() -> None:
+def test_2_0_accepts_a_call_without_a_result() -> None:
     check(ask(user("a"), model(call()), user("b"), model="gemini-2.0-flash"))
 
 

@@ -156,7 +156,7 @@ def test_a_file_that_is_not_there_and_an_empty_folder_do_not_pass(
     assert "cannot be read" in capsys.readouterr().out
 
 
-def test_a_missing_list_of_what_was_used_is_told(
+def test_a_missing_usage_file_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):

@@ -219,7 +219,7 @@ def test_a_call_without_arguments_has_none() -> None:
         pytest.param([{"functionCall": {"id": 5, "name": "search"}}, call("")], id="no text"),
     ],
 )
-def test_every_call_has_an_id_of_its_own(parts: list[Json]) -> None:
+def test_every_call_has_a_different_id(parts: list[Json]) -> None:
     for message in (parse(reply(parts)), stream(one_by_one(parts))):
         ids = [found["id"] for found in message.tool_calls]
         assert len(set(ids)) == 2
@@ -311,7 +311,7 @@ def test_a_part_that_is_not_an_object_is_unreadable() -> None:
 # The order of parts
 
 
-def test_the_order_is_noted_where_content_and_calls_do_not_tell_it() -> None:
+def test_the_order_is_stored_where_content_and_calls_do_not_show_it() -> None:
     parts = [call("a", sign="U0lH"), text("hey"), call("b")]
     message = parse(reply(parts))
     assert message.additional_kwargs == {

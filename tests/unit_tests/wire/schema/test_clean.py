@@ -186,7 +186,7 @@ def test_a_function_without_arguments_has_no_schema(nothing: Any) -> None:
     assert clean_parameters(nothing) is None
 
 
-def test_a_function_that_takes_what_the_model_likes_has_one() -> None:
+def test_a_function_with_free_arguments_has_one() -> None:
     free = {"type": "object", "additionalProperties": True}
     assert clean_parameters(free) == free
     assert clean_parameters({"type": "object", "additionalProperties": {}}) == free

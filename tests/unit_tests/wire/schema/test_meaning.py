@@ -236,7 +236,7 @@ def test_nothing_stands_beside_a_reference(schema: JsonSchema) -> None:
 
 
 @given(DOCUMENTS)
-def test_only_conditions_hold_what_gemini_cannot_read(schema: JsonSchema) -> None:
+def test_only_conditions_contain_what_gemini_cannot_read(schema: JsonSchema) -> None:
     for found in schemas_in(describe_the_rest(clean_schema(schema)), CONDITIONS):
         assert not found.keys() & {"const", "exclusiveMinimum", "exclusiveMaximum", "examples"}
 

@@ -143,7 +143,7 @@ def test_a_schema_has_one_type_or_is_a_choice_of_such(given_type: Any, sent: Jso
         ),
     ],
 )
-def test_an_enum_holds_strings_and_other_values_are_told(
+def test_an_enum_contains_strings_and_other_values_are_described(
     values: JsonSchema, sent: JsonSchema
 ) -> None:
     assert rendered(values) == sent
@@ -649,7 +649,7 @@ def test_recursion_of_something_else_than_an_object_stays_open() -> None:
     }
 
 
-def test_what_stands_beside_a_reference_that_is_kept_holds_too() -> None:
+def test_keywords_next_to_a_kept_reference_still_apply() -> None:
     node = {
         "type": "object",
         "properties": {"next": {"$ref": "#/$defs/Node"}, "value": {"type": "string"}},
@@ -665,7 +665,7 @@ def test_what_stands_beside_a_reference_that_is_kept_holds_too() -> None:
     assert list(sent["properties"]) == ["next", "value"]
 
 
-def test_a_word_about_a_reference_names_it() -> None:
+def test_the_description_of_a_reference_names_it() -> None:
     schema = {
         "properties": {"name": {"type": "string"}},
         "additionalProperties": {"$ref": "#"},
@@ -673,7 +673,7 @@ def test_a_word_about_a_reference_names_it() -> None:
     assert rendered(schema)["description"] == 'Other keys: {"$ref": "root"}.'
 
 
-def test_definitions_that_all_hold_each_other_do_not_explode() -> None:
+def test_definitions_that_all_contain_each_other_do_not_explode() -> None:
     names = [f"N{n}" for n in range(12)]
     members = {name: {"$ref": f"#/$defs/{name}"} for name in names}
     definitions = {name: {"type": "object", "properties": members} for name in names}
@@ -685,7 +685,7 @@ def test_definitions_that_all_hold_each_other_do_not_explode() -> None:
     accept(render_openapi_parameters(clean_schema(schema)))
 
 
-def test_a_definition_that_is_too_much_is_told_by_its_keys() -> None:
+def test_a_definition_that_is_too_large_is_described_by_its_keys() -> None:
     definitions: JsonSchema = {"D0": {"type": "object", "properties": {"leaf": {"type": "string"}}}}
     for n in range(1, 30):
         inner = {"$ref": f"#/$defs/D{n - 1}"}
@@ -699,12 +699,12 @@ def test_a_definition_that_is_too_much_is_told_by_its_keys() -> None:
 # The parameters of a function
 
 
-def test_a_function_that_takes_nothing_has_no_parameters() -> None:
+def test_a_function_without_arguments_has_no_parameters() -> None:
     bound = bind_tools([{"name": "now", "parameters": {"type": "object", "properties": {}}}])
     assert render_tools(bound, form="openapi") == [{"functionDeclarations": [{"name": "now"}]}]
 
 
-def test_a_function_that_takes_what_it_is_given_has_parameters() -> None:
+def test_a_function_with_free_arguments_has_parameters() -> None:
     assert render_openapi_parameters({"type": "object", "additionalProperties": True}) == (
         FREE_OBJECT
     )
@@ -838,7 +838,7 @@ def test_what_the_message_has_fields_for_means_exactly_the_same(
 
 
 @given(DOCUMENTS)
-def test_the_api_takes_every_schema(schema: JsonSchema) -> None:
+def test_the_api_accepts_every_schema(schema: JsonSchema) -> None:
     parameters = {"type": "object", "properties": {"p": schema}, "$defs": schema["$defs"]}
     accept(render_openapi_parameters(clean_schema(parameters)))
     root = clean_parameters({**schema, "type": "object"})
@@ -897,7 +897,7 @@ TYPED = st.recursive(st.sampled_from(list(ANNOTATIONS.items())), combined, max_l
 
 
 @given(st.data())
-def test_what_a_pydantic_model_takes_fits_what_is_sent(data: st.DataObject) -> None:
+def test_what_a_pydantic_model_accepts_matches_what_is_sent(data: st.DataObject) -> None:
     fields = data.draw(st.dictionaries(st.sampled_from(["a", "b", "c"]), TYPED, min_size=1))
     model: type[BaseModel] = create_model(  # type: ignore[call-overload]
         "Drawn", **{n: (kind, Field(description="A field.")) for n, (kind, _) in fields.items()}

@@ -162,7 +162,7 @@ def test_a_type_may_be_written_with_capitals() -> None:
     assert clean_schema({"type": ["String", "NULL"]}) == {"type": ["string", "null"]}
 
 
-def test_the_type_of_draft_3_for_anything_is_no_limit() -> None:
+def test_the_type_any_of_draft_3_is_not_a_limit() -> None:
     assert clean_schema({"type": "any", "description": "What you like."}) == {
         "description": "What you like."
     }

@@ -241,7 +241,7 @@ def test_a_model_that_does_not_validate_gets_auto_and_only_the_named_functions()
     }
 
 
-def test_without_functions_there_is_no_calling_config() -> None:
+def test_without_functions_the_calling_config_is_omitted() -> None:
     assert render_tool_config(ToolChoice("AUTO"), ONLY_BUILTIN, GEMINI_3) is None
     assert render_tool_config(ToolChoice("NONE"), [], GEMINI_3) is None
 

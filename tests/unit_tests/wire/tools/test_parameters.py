@@ -129,7 +129,7 @@ def test_a_definition_is_renamed_where_it_is_about_the_arguments_only() -> None:
     assert not sent.is_valid({"user-id": "7"})
 
 
-def test_a_renamed_parameter_of_a_choice_leads_back_and_is_told() -> None:
+def test_a_renamed_parameter_of_a_choice_leads_back_and_is_reported() -> None:
     schema = {"type": "object", **SCHEMAS["a choice of objects"]}
     bound = bind_tools([{"name": "find", "description": "Finds.", "parameters": schema}])
     assert renamed_parameters_of(bound) == {"find": {"user-id": ID}}
@@ -138,7 +138,9 @@ def test_a_renamed_parameter_of_a_choice_leads_back_and_is_told() -> None:
 
 
 @pytest.mark.parametrize("order", [["user-id", ID], [ID, "user-id"]])
-def test_two_parameters_of_one_name_after_renaming_are_refused_with_both(order: list[str]) -> None:
+def test_two_parameters_with_the_same_name_after_renaming_are_rejected_with_both(
+    order: list[str],
+) -> None:
     schema = {"type": "object", "properties": dict.fromkeys(order, TEXT)}
     with pytest.raises(InvalidToolError, match=f"'{order[1]}': after renaming, '{order[0]}'"):
         declared(schema)
