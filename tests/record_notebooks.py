@@ -2,7 +2,7 @@
 
 `python -m tests.record_notebooks [NAME...]` executes each notebook twice: once against Gemini if
 there is a key, else against the emulator, whose answers are scripted here; then from the
-recording, as somebody without a key will.
+recording, as a user without a key will.
 """
 
 from __future__ import annotations

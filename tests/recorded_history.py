@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.recordings import Exchange, JsonObject
 
 WRAPPERS = {"output", "result", "return_value", "value", "content", "error"}
-"""Keys under which clients wrap a result that is no object."""
+"""Keys under which clients wrap a result that is not an object."""
 
 _FREE_FORM = {"args", "response"}
 _BASE64 = {"thoughtSignature", "data"}
@@ -46,8 +46,8 @@ def system_of(request: JsonObject) -> JsonObject | None:
     instruction = camel(request).get("systemInstruction") or {}
     parts = instruction.get("parts") or []
     parts = parts if isinstance(parts, list) else [parts]
-    told = [part for part in parts if part.get("text")]
-    return {"parts": told} if told else None
+    kept = [part for part in parts if part.get("text")]
+    return {"parts": kept} if kept else None
 
 
 def camel(value: Any) -> Any:
@@ -209,9 +209,9 @@ class _CallNumbers:
         if role == "model" and (call := part.get("functionCall")):
             self._count += 1
             self._open.append((self._count, call["name"], call.get("id")))
-            told = {"call": self._count, "name": call["name"], "args": call.get("args") or {}}
+            kept = {"call": self._count, "name": call["name"], "args": call.get("args") or {}}
             signature = part.get("thoughtSignature")
-            return told | ({"signature": signature} if signature else {})
+            return kept | ({"signature": signature} if signature else {})
         if role == "user" and (response := part.get("functionResponse")):
             value, is_error = value_of(response)
             return {

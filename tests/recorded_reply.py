@@ -98,15 +98,15 @@ class Recorded:
             counts |= body.get("usageMetadata") or {}
         if not counts:
             return None
-        told = counts.get
-        input_tokens = told("promptTokenCount", 0) + told("toolUsePromptTokenCount", 0)
-        output_tokens = told("candidatesTokenCount", 0) + told("thoughtsTokenCount", 0)
+        count_of = counts.get
+        input_tokens = count_of("promptTokenCount", 0) + count_of("toolUsePromptTokenCount", 0)
+        output_tokens = count_of("candidatesTokenCount", 0) + count_of("thoughtsTokenCount", 0)
         return {
             "input_tokens": input_tokens,
             "output_tokens": output_tokens,
-            "total_tokens": told("totalTokenCount") or input_tokens + output_tokens,
-            "cache_read": told("cachedContentTokenCount"),
-            "reasoning": told("thoughtsTokenCount"),
+            "total_tokens": count_of("totalTokenCount") or input_tokens + output_tokens,
+            "cache_read": count_of("cachedContentTokenCount"),
+            "reasoning": count_of("thoughtsTokenCount"),
         }
 
     @property

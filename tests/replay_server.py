@@ -92,14 +92,14 @@ class Replay:
         self.server.answer(exchange.replies, exchange.status)
 
     def message(self, exchange: Exchange) -> AIMessage:
-        """The message that an exchange's reply is; asked for once, whoever wants it."""
+        """Return the message of an exchange's response; parsed once."""
         if exchange.id not in self._messages:
             self.put(exchange)
             self._messages[exchange.id] = self.ask(exchange)
         return self._messages[exchange.id].model_copy(deep=True)
 
     def ask(self, exchange: Exchange, *, is_stream: bool | None = None, **fields: Any) -> AIMessage:
-        """What the model answers now, asked the way it was recorded unless told otherwise."""
+        """Return the response to the recorded request, by default sent as recorded."""
         model, options = self.model(exchange, **fields), _options(exchange)
         if exchange.is_stream if is_stream is None else is_stream:
             return add_up(list(model.stream("hi", **options)))

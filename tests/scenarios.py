@@ -37,7 +37,7 @@ Way = str
 
 @dataclass
 class Actor:
-    """Whoever plays a scenario: which models there are, and in which way they are asked."""
+    """The player of a scenario: its models, and how they are invoked."""
 
     way: Way = "sync"
     settings: dict[str, Any] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Scenario:
     name: str
     play: Callable[[Actor], Awaitable[Any]]
     script: Callable[[Emulator], None] | None
-    """What the emulator is told to answer; such a scenario is not recorded against the API."""
+    """The scripted responses of the emulator; such a scenario is not recorded against the API."""
 
     @property
     def path(self) -> Path:
@@ -250,7 +250,7 @@ async def structured_output_as_json(actor: Actor) -> Any:
     return await actor.ask(model, '"Oslo" has 700000 people')
 
 
-# Tools by prompt, for a model without function calling.
+# Prompted tools, for a model without function calling.
 
 GEMMA = "gemma-3-27b-it"
 
@@ -322,7 +322,7 @@ async def counted_tokens(actor: Actor) -> Any:
 
 
 def _nothing_special(emulator: Emulator) -> None:
-    """The emulator answers as it likes; there are no credentials for a real project."""
+    """The emulator chooses the response; a real project would need credentials."""
 
 
 @scenario(script=_nothing_special)

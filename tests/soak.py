@@ -163,7 +163,7 @@ class Service:
 
 
 def timed(name: str, run: Callable[[], Any]) -> Any:
-    """The result, told with the time that it took."""
+    """Return the result with the time that it took."""
     start = time.monotonic()
     result = run()
     print(f"{name}: {result} ({time.monotonic() - start:.1f} s)", flush=True)

@@ -1,7 +1,7 @@
 """The whole measurement: `make bench`, or `python -m tests.benchmarks.run --help`.
 
 Rounds are interleaved: in each one every subject does the same scenario, in turn, so that a busy
-moment of the machine meets all of them. Ratios are taken inside a round, and their median is told.
+moment of the machine affects all of them. The report has the median of the ratios inside a round.
 """
 
 from __future__ import annotations
@@ -77,20 +77,20 @@ class Worker:
 
     def rehearse(self, scenario_name: str) -> dict[str, Any] | None:
         """Do it once, untimed, and remember what was sent; None where there is no such thing."""
-        told = self._ask(scenario_name, 0.0)
+        result = self._ask(scenario_name, 0.0)
         taken = self._stub.take()
         scenario = SCENARIOS[scenario_name]
-        if told is not None and scenario.sends:
+        if result is not None and scenario.sends:
             check_sent(self.name, scenario, taken["last"])
         self._checksums[scenario_name] = set(taken["checksums"])
-        return told
+        return result
 
     def measure(self, scenario_name: str, seconds: float) -> dict[str, Any]:
         """CPU for one time; not believed if anything else was sent than before."""
-        told = self._ask(scenario_name, seconds)
-        if told is None or set(self._stub.take()["checksums"]) != self._checksums[scenario_name]:
+        result = self._ask(scenario_name, seconds)
+        if result is None or set(self._stub.take()["checksums"]) != self._checksums[scenario_name]:
             raise DifferentWorkError(f"{self.name} sent something new in {scenario_name!r}.")
-        return told
+        return result
 
     def _ask(self, scenario_name: str, seconds: float) -> dict[str, Any] | None:
         assert self._process.stdin
@@ -98,14 +98,14 @@ class Worker:
         self._process.stdin.write(json.dumps({"scenario": scenario_name, "seconds": seconds}))
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        told: dict[str, Any] | None = json.loads(self._process.stdout.readline())
-        return told
+        result: dict[str, Any] | None = json.loads(self._process.stdout.readline())
+        return result
 
 
 def _run_scenario(name: str, workers: list[Worker], args: argparse.Namespace) -> dict[str, Any]:
     """Every round's CPU seconds by subject, and for the loop how they grew."""
     scenario: Scenario = SCENARIOS[name]
-    seen = {worker.name: told["seen"] for worker in workers if (told := worker.rehearse(name))}
+    seen = {worker.name: result["seen"] for worker in workers if (result := worker.rehearse(name))}
     is_loop = name == "loop"
     if not is_loop:  # its result is a list of times
         check_seen(scenario, seen)
@@ -116,10 +116,10 @@ def _run_scenario(name: str, workers: list[Worker], args: argparse.Namespace) ->
         first = number % len(able)
         cpu: dict[str, float] = {}
         for worker in [*able[first:], *able[:first]]:
-            told = worker.measure(name, args.seconds)
-            cpu[worker.name] = told["cpu"]
+            result = worker.measure(name, args.seconds)
+            cpu[worker.name] = result["cpu"]
             if is_loop:
-                growth[worker.name].append(told["seen"])
+                growth[worker.name].append(result["seen"])
         rounds.append(cpu)
     marks = {
         subject: [statistics.median(step) for step in zip(*runs, strict=True)]
@@ -130,14 +130,14 @@ def _run_scenario(name: str, workers: list[Worker], args: argparse.Namespace) ->
 
 
 def _run_start_up(pythons: dict[str, str], stub: Stub, rounds: int) -> dict[str, Any]:
-    told = [
+    result = [
         {name: start_up.measure(name, pythons[name], stub.url) for name in start_up.SUBJECTS}
         for _ in range(rounds + 1)
     ][1:]  # the first one writes bytecode
     return {
-        "import": {"rounds": [{n: one[n]["import"] for n in one} for one in told]},
-        "first_byte": {"rounds": [{n: one[n]["first_byte"] for n in one} for one in told]},
-        "sdk_is_loaded_by_import": told[0]["ours"]["sdk_is_loaded"],
+        "import": {"rounds": [{n: one[n]["import"] for n in one} for one in result]},
+        "first_byte": {"rounds": [{n: one[n]["first_byte"] for n in one} for one in result]},
+        "sdk_is_loaded_by_import": result[0]["ours"]["sdk_is_loaded"],
     }
 
 

@@ -28,9 +28,9 @@ class _Arrived:
         self.turn = 0
 
     def take(self) -> bytes:
-        told = {"checksums": self.checksums, "last": self.last.decode("utf-8")}
+        seen = {"checksums": self.checksums, "last": self.last.decode("utf-8")}
         self.checksums, self.last, self.turn = [], b"", 0
-        return json.dumps(told).encode()
+        return json.dumps(seen).encode()
 
 
 class _Connection(asyncio.Protocol):

@@ -43,8 +43,8 @@ def _serve(subject: Subject) -> None:
         if name not in prepared:
             prepared = {name: SCENARIOS[name].prepare(subject)}  # one at a time: little memory
         work = prepared[name]
-        told = None if work is None else measure(work, asked["seconds"])
-        print(json.dumps(told), flush=True)
+        result = None if work is None else measure(work, asked["seconds"])
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

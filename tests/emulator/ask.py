@@ -60,7 +60,7 @@ class Ask:
 
     @property
     def thinks(self) -> bool:
-        """The model thinks before it answers: it can, and nobody switched it off."""
+        """Whether the model thinks first: it can, and thinking is not switched off."""
         return (
             self.model.thinks and self.config.get("thinkingConfig", {}).get("thinkingBudget") != 0
         )

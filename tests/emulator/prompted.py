@@ -36,19 +36,19 @@ def read_prompted(ask: Ask) -> Ask | None:
     instructions = [text for text in _texts(ask) if _is_prompt(text)]
     if not instructions:
         return None
-    told = "\n".join(instructions)
+    prompt_text = "\n".join(instructions)
     body: JsonObject = {key: value for key, value in ask.body.items() if key != "systemInstruction"}
     body["contents"] = [
         content | {"parts": [*_parts(content, instructions)]} for content in ask.contents
     ]
-    if "Answer with one JSON value" in told:
-        schema = _SCHEMA.search(told)
+    if "Answer with one JSON value" in prompt_text:
+        schema = _SCHEMA.search(prompt_text)
         output: JsonObject = {"responseMimeType": "application/json"}
         output |= {"responseJsonSchema": json.loads(schema[1])} if schema else {}
         body["generationConfig"] = ask.config | output
-    if tools := [*_declarations(told)]:
+    if tools := [*_declarations(prompt_text)]:
         body["tools"] = [{"functionDeclarations": tools}]
-        body["toolConfig"] = {"functionCallingConfig": _calling_config(told)}
+        body["toolConfig"] = {"functionCallingConfig": _calling_config(prompt_text)}
     return replace(ask, body=body)
 
 
@@ -115,10 +115,10 @@ def _loads(text: str) -> Any:
 # the prompt
 
 
-def _calling_config(told: str) -> JsonObject:
-    if "Do not call a tool now" in told:
+def _calling_config(prompt_text: str) -> JsonObject:
+    if "Do not call a tool now" in prompt_text:
         return {"mode": "NONE"}
-    if not (now := _NOW.search(told)):
+    if not (now := _NOW.search(prompt_text)):
         return {"mode": "AUTO"}
     if now[2]:
         return {"mode": "ANY", "allowedFunctionNames": now[2].split(", ")}
@@ -129,8 +129,8 @@ def _forced(name: str) -> JsonObject:
     return {"mode": "ANY", "allowedFunctionNames": [name]}
 
 
-def _declarations(told: str) -> Iterator[JsonObject]:
-    for tool in _TOOL.finditer(told):
+def _declarations(prompt_text: str) -> Iterator[JsonObject]:
+    for tool in _TOOL.finditer(prompt_text):
         _, _, arguments = tool["rest"].partition("Arguments:\n")
         schema = _read_arguments(arguments.splitlines())
         yield {"name": tool["name"]} | ({"parametersJsonSchema": schema} if schema else {})

@@ -125,7 +125,7 @@ class Emulator:
 
     @property
     def pending_replies(self) -> int:
-        """How many scripted replies nobody has asked for yet."""
+        """How many scripted replies have not been used yet."""
         return len(self._replies)
 
     def reply(
@@ -200,7 +200,7 @@ class Emulator:
             except Refusal as refusal:
                 self.refusals.append(refusal)
                 return whole(refusal.code, refusal.body)
-            except Exception as failure:  # noqa: BLE001 - told when the `with` block ends
+            except Exception as failure:  # noqa: BLE001 - raised when the `with` block ends
                 self._failures.append(failure)
                 return whole(500, error_body(500, f"The emulator itself failed: {failure!r}"))
 

@@ -17,7 +17,7 @@ Answerer = Callable[[str, str, Mapping[str, str], bytes], Outgoing]
 
 
 class SocketServer:
-    """Serves on a free port of 127.0.0.1 until stopped; then cuts whoever is still connected."""
+    """Serves on a free port of 127.0.0.1 until stopped; then drops all connections."""
 
     def __init__(self, answer: Answerer) -> None:
         self.closing = threading.Event()
@@ -74,7 +74,7 @@ class _HttpServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no news; anything else is a bug of the emulator."""
+        """Ignore clients that hang up; anything else is a bug of the emulator."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True  # each step leaves when it is written
 
     def version_string(self) -> str:
-        return "Gemini-Emulator"  # cassettes quote it, so that nobody takes them for evidence
+        return "Gemini-Emulator"  # cassettes quote it, so that they are not mistaken for evidence
 
     def answer(self, body: bytes) -> Outgoing:
         raise NotImplementedError

@@ -45,16 +45,16 @@ class World:
         settings: dict[str, Any] = {
             "session_kwargs": {"read_timeout_seconds": timedelta(seconds=self.timeout_seconds)}
         }
-        mended: dict[str, Any] = {"tool_interceptors": [mcp_interceptor]}
+        options: dict[str, Any] = {"tool_interceptors": [mcp_interceptor]}
         if self.transport == "http":
             with serving(self.program) as url:
                 settings |= {"transport": "http", "url": url}
-                yield await MultiServerMCPClient({"world": settings}, **mended).get_tools()  # type: ignore[dict-item]
+                yield await MultiServerMCPClient({"world": settings}, **options).get_tools()  # type: ignore[dict-item]
             return
         settings |= {"transport": "stdio", "command": sys.executable, "args": [str(self.program)]}
         client = MultiServerMCPClient({"world": settings})  # type: ignore[dict-item]
         async with client.session("world") as session:
-            yield await load_mcp_tools(session, server_name="world", **mended)
+            yield await load_mcp_tools(session, server_name="world", **options)
 
 
 @contextmanager

@@ -279,7 +279,7 @@ def test_a_long_prompt_is_cached_for_the_next_request(
 
 
 @pytest.mark.parametrize(
-    ("fault", "status", "told"),
+    ("fault", "status", "expected"),
     [
         pytest.param(faults.too_many_requests(), 429, b'"retryDelay": "26s"', id="429-minute"),
         pytest.param(faults.too_many_requests(per="day"), 429, b"PerDay", id="429-day"),
@@ -294,12 +294,12 @@ def test_a_long_prompt_is_cached_for_the_next_request(
 )
 @pytest.mark.parametrize("path", [PATH, STREAM_PATH])
 def test_rejections_replace_the_response(
-    emulator: Emulator, path: str, fault: Fault, status: int, told: bytes
+    emulator: Emulator, path: str, fault: Fault, status: int, expected: bytes
 ) -> None:
     emulator.reply(fault=fault)
     response = Reader(emulator).post(path)
     assert response.status == status
-    assert told in response.read()
+    assert expected in response.read()
 
 
 def test_the_429_states_quota_and_delay_as_gemini_does(

@@ -51,9 +51,11 @@ def test_the_emulator_rejects_what_gemini_rejected(exchange: Exchange) -> None:
         return
     with pytest.raises(Refusal) as refusal:
         check(exchange)
-    told = refusal.value.body["error"]
-    assert (told["code"], told["status"]) == (recorded["code"], recorded["status"])
-    assert told["message"].partition(" Call ")[0] == recorded["message"].partition(" Call ")[0]
+    error_body = refusal.value.body["error"]
+    assert (error_body["code"], error_body["status"]) == (recorded["code"], recorded["status"])
+    assert (
+        error_body["message"].partition(" Call ")[0] == recorded["message"].partition(" Call ")[0]
+    )
 
 
 # Ways to spoil a request; each says whether there was something to spoil.

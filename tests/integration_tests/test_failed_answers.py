@@ -1,4 +1,4 @@
-"""Malformed and empty answers: asked for once more with a word about it, raised, or returned."""
+"""Malformed and empty answers: requested once more with feedback, raised, or returned."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def ask(chat: Any, way: str) -> Any:
 async def test_the_request_is_sent_once_more_with_feedback(
     emulator: Emulator, make_model: MakeModel, kind: str, way: str
 ) -> None:
-    scripted, _, told = FAILURES[kind]
+    scripted, _, cause = FAILURES[kind]
     emulator.reply(**scripted)
     emulator.reply("Sunny.")
     answer = await ask(make_model(max_retries=1), way)
@@ -71,7 +71,7 @@ async def test_the_request_is_sent_once_more_with_feedback(
     assert first.body["contents"] == [{"role": "user", "parts": content["parts"][:1]}]
     assert content["parts"][1:] == [
         {
-            "text": f"Your last answer could not be used ({told}). Answer in words, or call a "
+            "text": f"Your last answer could not be used ({cause}). Answer in words, or call a "
             "declared function with arguments that fit its schema."
         }
     ]
@@ -95,10 +95,10 @@ async def test_both_answers_are_counted(
 async def test_a_second_failure_is_raised_with_its_reason(
     emulator: Emulator, make_model: MakeModel, kind: str, way: str
 ) -> None:
-    scripted, error, told = FAILURES[kind]
+    scripted, error, cause = FAILURES[kind]
     emulator.reply(**scripted)
     emulator.reply(**scripted)
-    with pytest.raises(error, match=told.split("(")[0]) as raised:
+    with pytest.raises(error, match=cause.split("(")[0]) as raised:
         await ask(make_model(max_retries=6), way)
     assert len(emulator.requests) == 2
     assert raised.value.finish_reason == scripted.get("finish_reason", "STOP")  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Faults on the way to the API: redirects, silence, lost connections, nobody there, proxies."""
+"""Faults on the way to the API: redirects, silence, lost connections, dead servers, proxies."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ async def test_a_server_that_accepts_no_connection_counts_as_unreachable(
 
 @contextmanager
 def _socket_that(answers: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
-    """An address where nobody listens, or where each request gets these bytes; its requests."""
+    """An address where no server listens, or where each request gets these bytes; its requests."""
     heard: list[bytes] = []
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{listener.getsockname()[1]}"

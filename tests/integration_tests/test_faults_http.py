@@ -350,7 +350,7 @@ async def test_no_retries_means_one_request(
     assert len(emulator.requests) == 1
 
 
-# What comes with status 200 and is no answer.
+# Unusable responses with status 200.
 
 
 @rotated(

@@ -1,7 +1,7 @@
 """Every fault inside a stream: ends that are none, errors among the events, odd but harmless forms.
 
 Once a chunk has reached the caller nothing is repeated, and what had arrived is on the error. The
-harmless forms are met by whole replies too, where most of them cannot be told.
+harmless forms are also tested with whole responses, where most of them cannot be noticed.
 """
 
 from __future__ import annotations

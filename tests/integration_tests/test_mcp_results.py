@@ -1,4 +1,4 @@
-"""Agents with tools of real MCP server processes: what the model is told of each result."""
+"""Agents with tools of real MCP server processes: what the model gets for each result."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ async def test_the_loop_sends_the_model_the_same(play: Play, way: str) -> None:
             outcome = await asyncio.to_thread(loop.invoke, "Go.")
         else:
             outcome = await loop.ainvoke("Go.")
-    told = [part["functionResponse"]["response"] for part in answers(play, 1)]
-    assert told == [{key: output} for key, output in OUTCOMES]
+    received = [part["functionResponse"]["response"] for part in answers(play, 1)]
+    assert received == [{key: output} for key, output in OUTCOMES]
     assert outcome.messages[-1].text == "Done."
 
 
@@ -109,9 +109,9 @@ async def test_the_loop_goes_on_without_a_server_that_is_slow_and_dies(
 
 
 def _word(part: JsonObject) -> str:
-    """How what the model was told begins."""
-    [told] = part["functionResponse"]["response"].values()
-    return str(told).partition(" within")[0].partition(" during")[0]
+    """Return the beginning of what the model received."""
+    [received] = part["functionResponse"]["response"].values()
+    return str(received).partition(" within")[0].partition(" during")[0]
 
 
 @each_transport
@@ -153,7 +153,7 @@ async def test_a_server_that_dies_is_reported_to_the_model_which_continues(
     play.calls(("die", {}))
     play.calls(("say", {"text": "Still there?"}))
     play.says("The server is gone.")
-    # A pipe tells that nobody is there any more; HTTP is waited for.
+    # A pipe shows that the server is gone; HTTP has to wait for it.
     seconds = 60 if transport == "stdio" else 3
     async with World(WORLD, transport, timeout_seconds=seconds).tools() as tools:
         messages = await run(play, tools)
@@ -203,13 +203,13 @@ async def test_classic_agents_and_graphs_send_the_same(play: Play) -> None:
         assert (await executor.ainvoke({"input": "Go."}))["output"] == "Done."
         graph = tool_node_graph(play.model(), tools)
         await graph.ainvoke({"messages": [HumanMessage("Go.")]})
-    told = [
+    received = [
         [part["functionResponse"]["response"] for part in answers(play, step)] for step in (1, 3, 5)
     ]
     oslo = {"output": [{"name": "Oslo", "people": 1}]}
     words = "Error executing tool fail: No luck."
     # The classic executor knows no failed results.
-    assert told == [[oslo, {key: words}] for key in ("error", "output", "error")]
+    assert received == [[oslo, {key: words}] for key in ("error", "output", "error")]
 
 
 MAILS = {"name": "mails", "kind": "queue"}

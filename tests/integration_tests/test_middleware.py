@@ -109,8 +109,8 @@ async def test_a_tool_that_raises_is_reported_as_an_error(play: Play, way: str) 
 
     play.calls(("get_weather", OSLO))
     play.says("I do not know.")
-    told = ToolErrorMiddleware(lambda error, _: f"It broke: {error!r}")
-    messages = await _run(create_agent(play.model(), tools=[broken], middleware=[told]), way)
+    reporting = ToolErrorMiddleware(lambda error, _: f"It broke: {error!r}")
+    messages = await _run(create_agent(play.model(), tools=[broken], middleware=[reporting]), way)
     (call_id,) = play.ids(messages)
     assert play.sent[1] == request(
         user(QUESTION),

@@ -1,4 +1,4 @@
-"""The notebooks, as somebody without a key and without a network runs them."""
+"""The notebooks, run as by a user without a key or a network."""
 
 from __future__ import annotations
 

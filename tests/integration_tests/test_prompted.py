@@ -341,8 +341,8 @@ async def test_a_response_with_only_invalid_calls_is_requested_once_more(
     emulator.reply(OSLO)
     message = await ask(make_model(model=GEMMA, max_retries=1).bind_tools([get_weather]), way)
     assert [each["args"] for each in message.tool_calls] == [{"city": "Oslo"}]
-    told = emulator.last.body["contents"][-1]["parts"][0]["text"]
-    assert "do not fit get_weather. 'city' is a required property." in told
+    feedback = emulator.last.body["contents"][-1]["parts"][0]["text"]
+    assert "do not fit get_weather. 'city' is a required property." in feedback
 
 
 ORDER = {

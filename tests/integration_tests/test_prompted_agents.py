@@ -156,9 +156,11 @@ def test_an_agent_continues_after_an_invalid_call(emulator: Emulator, gemma: Cha
     assert state["messages"][-1].content == "Sunny."
     results = _sent(emulator)[1][-1]["parts"]
     assert results[0] == {"text": "TOOL_RESULT: get_weather #1\nSunny in Oslo\nEND_TOOL_RESULT\n"}
-    told = results[1]["text"]
-    assert told.startswith("TOOL_RESULT: get_wether #2 failed\nThere is no tool named 'get_wether'")
-    assert "could not be executed" in told
+    prompt_text = results[1]["text"]
+    assert prompt_text.startswith(
+        "TOOL_RESULT: get_wether #2 failed\nThere is no tool named 'get_wether'"
+    )
+    assert "could not be executed" in prompt_text
 
 
 def test_an_agent_returns_structured_output_by_a_tool(
@@ -169,8 +171,8 @@ def test_an_agent_returns_structured_output_by_a_tool(
     agent: Any = create_agent(gemma, tools=[get_weather], response_format=Report)
     state = agent.invoke({"messages": [HumanMessage(QUESTION)]})
     assert state["structured_response"] == Report(city="Oslo")
-    told = prompt_of(gemma, get_weather, Report, tool_choice="any")
-    assert all(contents[0]["parts"][0] == told for contents in _sent(emulator))
+    prompt_text = prompt_of(gemma, get_weather, Report, tool_choice="any")
+    assert all(contents[0]["parts"][0] == prompt_text for contents in _sent(emulator))
 
 
 def test_an_agent_works_without_a_script(gemma: ChatGemini) -> None:

@@ -59,12 +59,12 @@ class Failure:
     """An exchange that has to raise, and what the error has to tell."""
 
     kind: type[errors.GeminiToolsError]
-    told: tuple[str, ...]
+    described: tuple[str, ...]
     attributes: JsonObject
 
     def check(self, error: errors.GeminiToolsError) -> None:
         text = " ".join(str(error).split())
-        for words in self.told:
+        for words in self.described:
             assert " ".join(words.split()) in text
         assert {name: getattr(error, name) for name in self.attributes} == self.attributes
 
@@ -84,12 +84,12 @@ def failure_of(exchange: Exchange) -> Failure | None:
         explanation = recorded.last("promptFeedback").get("blockReasonMessage", "")
         return Failure(errors.BlockedError, (recorded.block_reason, explanation), {})
     reason, message = recorded.last("finishReason"), recorded.last("finishMessage")
-    told = (str(reason), str(message or ""))
+    described = (str(reason), str(message or ""))
     attributes = {"finish_reason": reason, "finish_message": message}
     if reason in CALL_FAILURES and not recorded.calls:
-        return Failure(errors.MalformedToolCallError, told, attributes)
+        return Failure(errors.MalformedToolCallError, described, attributes)
     if recorded.is_empty and reason not in MAY_BE_EMPTY:
-        return Failure(errors.BlockedError, told, attributes)
+        return Failure(errors.BlockedError, described, attributes)
     return None
 
 
@@ -194,15 +194,15 @@ def check_message(message: AIMessage, recorded: Recorded) -> None:
     assert message.text == recorded.text
     check_calls(message, recorded)
     check_usage(message, recorded)
-    told = dict(message.response_metadata)
-    assert told["finish_reason"] == recorded.last("finishReason")
-    assert told.get("finish_message") == recorded.last("finishMessage")
+    described = dict(message.response_metadata)
+    assert described["finish_reason"] == recorded.last("finishReason")
+    assert described.get("finish_message") == recorded.last("finishMessage")
     if version := recorded.last("modelVersion"):
-        assert told["model_name"] == version
-    assert told.get("response_id") == recorded.last("responseId")
-    assert told.get("empty_response", False) == recorded.is_empty
+        assert described["model_name"] == version
+    assert described.get("response_id") == recorded.last("responseId")
+    assert described.get("empty_response", False) == recorded.is_empty
     for key, value in recorded.metadata.items():
-        assert without_places(told[snake(key)]) == without_places(value), key
+        assert without_places(described[snake(key)]) == without_places(value), key
     check_citations(message, recorded)
     if is_plain(recorded):
         assert isinstance(message.content, str)  # what classic agents and parsers rely on

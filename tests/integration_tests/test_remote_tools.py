@@ -116,7 +116,7 @@ CALLS: tuple[tuple[str, JsonObject], ...] = (
     ("find", {"name": "Nobody"}),
     ("add", {}),
 )
-TOLD: tuple[JsonObject, ...] = (
+RESULTS: tuple[JsonObject, ...] = (
     {"output": "3.5"},
     {"output": {"name": "Ada", "config": {"deep": True}}},
     {"error": "There is no such person."},
@@ -130,7 +130,7 @@ def play_calls(play: Play) -> None:
     play.says("Done.")
 
 
-def told(play: Play, step: int = 1) -> tuple[JsonObject, ...]:
+def results_sent(play: Play, step: int = 1) -> tuple[JsonObject, ...]:
     """What the model was answered in a request, counted from 1."""
     parts = play.sent[step]["contents"][-1]["parts"]
     assert [part["functionResponse"]["name"] for part in parts] == [name for name, _ in CALLS]
@@ -143,7 +143,7 @@ def test_an_agent_calls_tools_of_another_process(play: Play, worker: Any) -> Non
     with worker() as ask:
         agent: Any = create_agent(play.model(), tools_of(ask))
         state = agent.invoke(GO)
-    assert told(play) == TOLD
+    assert results_sent(play) == RESULTS
     assert state["messages"][-1].text == "Done."
 
 
@@ -153,7 +153,7 @@ async def test_an_async_agent_calls_a_sync_registry(play: Play, worker: Any) -> 
     with worker() as ask:
         agent: Any = create_agent(play.model(), tools_of(ask))
         await agent.ainvoke(GO)
-    assert told(play) == TOLD
+    assert results_sent(play) == RESULTS
 
 
 async def test_an_async_agent_calls_an_async_registry(play: Play) -> None:
@@ -167,7 +167,7 @@ async def test_an_async_agent_calls_an_async_registry(play: Play) -> None:
         agent: Any = create_agent(play.model(), tools)
         async for _ in agent.astream(GO, stream_mode="messages"):
             pass
-    assert told(play) == TOLD
+    assert results_sent(play) == RESULTS
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
@@ -179,7 +179,7 @@ async def test_the_loop_calls_tools_of_another_process(play: Play, way: str) -> 
             outcome = await asyncio.to_thread(loop.invoke, "Go.")
         else:
             outcome = await loop.ainvoke("Go.")
-    assert told(play) == TOLD
+    assert results_sent(play) == RESULTS
     assert outcome.messages[-1].text == "Done."
 
 
@@ -191,7 +191,7 @@ def test_a_sync_loop_calls_an_async_registry(play: Play) -> None:
             return result_of(await asyncio.to_thread(ask, {"name": name, "args": args}))
 
         ToolLoop(play.model(), tools_from_specs(ask(LIST)["specs"], call)).invoke("Go.")
-    assert told(play) == TOLD
+    assert results_sent(play) == RESULTS
 
 
 def test_the_classic_executor_calls_tools_of_another_process(play: Play) -> None:
@@ -200,15 +200,15 @@ def test_the_classic_executor_calls_tools_of_another_process(play: Play) -> None
         executor = classic_executor(play.model(), tools_of(ask))
         output = executor.invoke({"input": "Go."})["output"]
     assert output == "Done."
-    words = [{"output": next(iter(value.values()))} for value in TOLD]
-    assert told(play) == tuple(words)
+    words = [{"output": next(iter(value.values()))} for value in RESULTS]
+    assert results_sent(play) == tuple(words)
 
 
 def test_a_graph_with_a_tool_node_calls_tools_of_another_process(play: Play) -> None:
     play_calls(play)
     with stdio_worker() as ask:
         tool_node_graph(play.model(), tools_of(ask)).invoke(GO)
-    assert told(play) == TOLD
+    assert results_sent(play) == RESULTS
 
 
 @each_worker

@@ -75,7 +75,7 @@ def held(emulator: Emulator) -> Iterator[Held]:
 
 
 def new_model(emulator: Emulator, **settings: Any) -> ChatGemini:
-    """A model that nobody but the test holds."""
+    """A model that only the test refers to."""
     named = {"model": "gemini-3-flash-preview", "api_key": API_KEY, "base_url": emulator.url}
     return ChatGemini(**named | {"max_retries": 0} | settings)
 
@@ -173,7 +173,7 @@ def test_loops_that_are_gone_leave_nothing_open(emulator: Emulator, held: Held) 
 
 
 def test_loops_that_were_closed_without_an_end_are_let_go(emulator: Emulator) -> None:
-    """Nobody could close their sockets; they go when the loop is collected, with a warning."""
+    """Their sockets cannot be closed; they go when the loop is collected, with a warning."""
     chat = new_model(emulator)
     asyncio.run(ask(chat, "ainvoke"))
     held = Held()

@@ -136,13 +136,13 @@ def _quoted(secret: str) -> dict[str, Fault]:
 
 
 class Everything(BaseCallbackHandler):
-    """Keeps whatever callbacks are told."""
+    """Keeps everything that callbacks receive."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.received: list[Any] = []
 
     def _keep(self, *args: Any, **kwargs: Any) -> None:
-        self.told.append((args, kwargs))
+        self.received.append((args, kwargs))
 
     on_chat_model_start = on_llm_new_token = on_llm_end = on_llm_error = on_retry = _keep
     on_chain_start = on_chain_end = on_chain_error = on_custom_event = _keep
@@ -224,7 +224,7 @@ async def test_a_secret_is_sent_in_its_header_and_nowhere_else(
         search(caller, request.path, request.query, left, request.raw)
     records = {record.name.partition(".")[0] for record in caplog.records}
     assert {"langchain_gemini_tools", library} <= records  # they were listened to
-    assert handler.told
+    assert handler.received
     assert runs.runs
     search(
         caller,
@@ -242,7 +242,7 @@ async def test_a_secret_is_sent_in_its_header_and_nowhere_else(
         answer.model_dump(),
         caplog.text,
         [vars(record) for record in caplog.records],
-        handler.told,
+        handler.received,
         runs.runs,
     )
 
@@ -272,7 +272,7 @@ async def test_a_failure_shows_no_secret_anywhere(
     # What a server writes into its headers, httpcore repeats at DEBUG.
     is_header = name in {"header", "content-type"}
     logged = [r for r in caplog.records if not (is_header and r.name.startswith("httpcore"))]
-    search(caller, [record.getMessage() for record in logged], handler.told, runs.runs)
+    search(caller, [record.getMessage() for record in logged], handler.received, runs.runs)
 
 
 @every_caller
@@ -295,7 +295,7 @@ async def test_a_call_that_is_given_up_shows_no_secret(
 async def test_an_unexpected_failure_shows_no_secret(
     make_model: MakeModel, caller: Caller, way: str
 ) -> None:
-    """Such as one of the user's own transport. Where it was is told, in words."""
+    """Such as one of the user's own transport. Where it was raised is kept as text."""
     httpx = importlib.import_module(LIBRARIES[0])
 
     def fail(request: Any) -> Any:
@@ -371,8 +371,8 @@ def test_a_rejected_argument_is_reported_without_the_key_next_to_it(
     with pytest.raises(ValidationError, match=re.escape(words)) as raised:
         make(**settings)
     error = raised.value
-    told = (error.errors(), error.json(), pickle.dumps(error.errors()))
-    search(Caller({}, {}, [MY_KEY]), *told, error.args, error.__cause__, error.__context__)
+    received = (error.errors(), error.json(), pickle.dumps(error.errors()))
+    search(Caller({}, {}, [MY_KEY]), *received, error.args, error.__cause__, error.__context__)
     if make is ChatGemini:
         search(Caller({}, {}, [MY_KEY]), *shown(error))
 
@@ -380,9 +380,13 @@ def test_a_rejected_argument_is_reported_without_the_key_next_to_it(
 def test_a_rejected_number_is_shown() -> None:
     with pytest.raises(ValidationError) as raised:
         ChatGemini(model="gemini-3-flash-preview", temperature=7)
-    (told,) = raised.value.errors()
-    assert (told["type"], told["loc"], told["input"]) == ("less_than_equal", ("temperature",), 7)
-    assert told["ctx"] == {"le": 2.0}
+    (received,) = raised.value.errors()
+    assert (received["type"], received["loc"], received["input"]) == (
+        "less_than_equal",
+        ("temperature",),
+        7,
+    )
+    assert received["ctx"] == {"le": 2.0}
 
 
 ODD = {
@@ -400,13 +404,15 @@ async def test_a_key_with_an_invalid_character_is_rejected_with_its_position(
     emulator: Emulator, make_model: MakeModel, odd: str, named: str, place: int
 ) -> None:
     key = API_KEY[:place] + odd + API_KEY[place:]
-    told = rf"character {place + 1} of {len(key)} is {re.escape(named)}, which cannot be sent"
-    with pytest.raises(ValidationError, match=rf"google_api_key\n.*{told}") as refused:
+    received = rf"character {place + 1} of {len(key)} is {re.escape(named)}, which cannot be sent"
+    with pytest.raises(ValidationError, match=rf"google_api_key\n.*{received}") as refused:
         make_model(api_key=key)
     search(CALLERS["developer"], refused.value, repr(refused.value))
     chat = make_model().model_copy(update={"api_key": key})  # as from the environment, unchecked
     for way in WAYS:
-        with pytest.raises(errors.InvalidOptionError, match=f"google_api_key .*{told}") as raised:
+        with pytest.raises(
+            errors.InvalidOptionError, match=f"google_api_key .*{received}"
+        ) as raised:
             await ask(chat, way)
         search(CALLERS["developer"], *shown(raised.value), pickle.dumps(raised.value))
     assert emulator.requests == []

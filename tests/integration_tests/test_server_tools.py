@@ -247,12 +247,12 @@ def test_a_model_that_rejects_server_parts_gets_them_as_text(
     older.invoke(history)
     assert emulator.refusals == []
     bare = [{key: part[key] for key in part if key != "thoughtSignature"} for part in CODE]
-    told = [
+    described = [
         {"text": json.dumps({kind: part[kind]}, ensure_ascii=False)}
         for kind, part in zip(("toolCall", "toolResponse"), SEARCH, strict=True)
     ]
     assert emulator.last.body == {
-        "contents": [user("Search."), model(*told, *bare, "Found."), user("Go on.")]
+        "contents": [user("Search."), model(*described, *bare, "Found."), user("Go on.")]
     }
     assert [repair.kind for repair in older.preview(history).repairs] == [
         "foreign_signatures",

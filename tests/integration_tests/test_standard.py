@@ -199,7 +199,7 @@ class TestJsonSchemaOn25(_Suite):
 
 
 class TestByPrompt(_Suite):
-    """Gemma 3 calls tools by prompt: every item about tools, structured output and streams.
+    """Gemma 3 has prompted tools: every item about tools, structured output and streams.
 
     Off is what the model itself cannot do: it reads text and pictures only, and does not think.
     """

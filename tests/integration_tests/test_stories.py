@@ -80,11 +80,11 @@ FINAL: dict[str, tuple[dict[str, Any], type[Exception]]] = {
 MESSAGES: TypeAdapter[list[Any]] = TypeAdapter(list[AnyMessage])
 SERIALIZER = JsonPlusSerializer()
 STORES: dict[str, Any] = {
-    "dicts": lambda told: messages_from_dict(json.loads(json.dumps(messages_to_dict(told)))),
-    "dumps": lambda told: [loads(dumps(message), allowed_objects="all") for message in told],
-    "pydantic": lambda told: MESSAGES.validate_json(MESSAGES.dump_json(told)),
-    "pickle": lambda told: pickle.loads(pickle.dumps(told)),
-    "checkpoint": lambda told: SERIALIZER.loads_typed(SERIALIZER.dumps_typed(told)),
+    "dicts": lambda history: messages_from_dict(json.loads(json.dumps(messages_to_dict(history)))),
+    "dumps": lambda history: [loads(dumps(message), allowed_objects="all") for message in history],
+    "pydantic": lambda history: MESSAGES.validate_json(MESSAGES.dump_json(history)),
+    "pickle": lambda history: pickle.loads(pickle.dumps(history)),
+    "checkpoint": lambda history: SERIALIZER.loads_typed(SERIALIZER.dumps_typed(history)),
     "deepcopy": copy.deepcopy,
 }
 
@@ -134,7 +134,7 @@ class Story(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "history") and bool(self._open_calls()))
     @rule(data=st.data(), fails=st.booleans(), shape=st.sampled_from(["text", "json", "blocks"]))
     def a_tool_returns(self, data: st.DataObject, *, fails: bool, shape: str) -> None:
-        """Any open call, in any order; perhaps late, after somebody spoke."""
+        """Any open call, in any order; perhaps late, after another message."""
         call = data.draw(st.sampled_from(self._open_calls()))
         found = self._new("result")
         content: Any = {
@@ -214,7 +214,7 @@ class Story(RuleBasedStateMachine):
     def a_model_fails(self, model: str, way: str, name: str) -> None:
         reply, kind = FINAL[name]
         if name == "cut short" and "stream" not in way:
-            return  # a whole reply has its length told
+            return  # a whole reply has its length history
         self.emulator.reply(**reply)
         with pytest.raises(kind):
             self._ask(model, way, max_retries=0)

@@ -44,7 +44,7 @@ def server() -> Iterator[ReplayServer]:
 def test_pieces_of_arguments_add_up_to_one_call(server: ReplayServer, version: str) -> None:
     with make_model(server, version) as model:
         message = add_up(list(model.stream("hi")))
-    assert told(message.content_blocks) == [("One moment.",), *CALLS]
+    assert summaries_of(message.content_blocks) == [("One moment.",), *CALLS]
     assert [(call["name"], call["args"], call["id"]) for call in message.tool_calls] == CALLS
 
 
@@ -58,7 +58,7 @@ def test_pieces_of_arguments_are_shown_as_pieces(server: ReplayServer) -> None:
 def test_events_contain_the_same_calls(server: ReplayServer) -> None:
     with make_model(server, "v0") as model:
         message = model.stream_events("hi", version="v3").output
-    assert told(message.content_blocks) == [("One moment.",), *CALLS]
+    assert summaries_of(message.content_blocks) == [("One moment.",), *CALLS]
 
 
 def make_model(server: ReplayServer, version: str) -> ChatGemini:
@@ -71,7 +71,7 @@ def make_model(server: ReplayServer, version: str) -> ChatGemini:
     )
 
 
-def told(blocks: list[Any]) -> list[tuple[Any, ...]]:
+def summaries_of(blocks: list[Any]) -> list[tuple[Any, ...]]:
     return [
         (block["text"],) if block["type"] == "text" else (block["name"], block["args"], block["id"])
         for block in blocks

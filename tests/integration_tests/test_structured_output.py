@@ -63,13 +63,13 @@ SPECIFICATIONS: dict[str, dict[str, Any]] = {
 
 
 class Seen(BaseCallbackHandler):
-    """What a tracer is told of the format."""
+    """What a tracer receives about the format."""
 
     def __init__(self) -> None:
         self.formats: list[Any] = []
 
-    def on_chat_model_start(self, *_: Any, **told: Any) -> None:
-        self.formats.append(told["options"]["ls_structured_output_format"])
+    def on_chat_model_start(self, *_: Any, **shown: Any) -> None:
+        self.formats.append(shown["options"]["ls_structured_output_format"])
 
 
 @pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
@@ -81,9 +81,9 @@ def test_a_typed_dict_may_omit_keys_and_contain_itself(
     chain = make_model().with_structured_output(schema, method)
     assert chain.invoke(QUESTION, {"callbacks": [seen]})["name"] == "Oslo"
     assert list(chain.stream(QUESTION))[-1]["name"] == "Oslo"
-    (told,) = seen.formats
-    assert told["schema"]["title"] == schema.__name__
-    assert told["kwargs"] == {"method": method}
+    (shown,) = seen.formats
+    assert shown["schema"]["title"] == schema.__name__
+    assert shown["kwargs"] == {"method": method}
 
 
 @pytest.mark.parametrize("title", [{}, {"title": "City"}], ids=["without a title", "with a title"])
@@ -98,8 +98,8 @@ def test_an_object_may_be_null(
     assert chain.invoke(QUESTION) == {"name": "Oslo"}
     sent = emulator.last.body["generationConfig"]["responseJsonSchema"]
     assert sent["type"] == ["object", "null"]
-    (told,) = seen.formats
-    assert told["schema"]["title"] == title.get("title", "answer")
+    (shown,) = seen.formats
+    assert shown["schema"]["title"] == title.get("title", "answer")
 
 
 @pytest.mark.parametrize("method", ["json_schema", "json_mode"])
@@ -161,17 +161,17 @@ WITHOUT_A_CALL: dict[str, tuple[dict[str, Any], str]] = {
 async def test_an_answer_without_the_forced_call_is_an_error(
     make_model: MakeModel, emulator: Emulator, kind: str, schema: Any, way: str
 ) -> None:
-    scripted, told = WITHOUT_A_CALL[kind]
+    scripted, shown = WITHOUT_A_CALL[kind]
     model = make_model(on_malformed="return")
     emulator.reply(**scripted)
-    with pytest.raises(OutputParserException, match=told) as raised:
+    with pytest.raises(OutputParserException, match=shown) as raised:
         await answers(model.with_structured_output(schema), way)
     assert raised.value.llm_output == ("A fine city." if kind == "a text" else "")
     emulator.reply(**scripted)
     answer = _added(await answers(model.with_structured_output(schema, include_raw=True), way))
     assert set(answer) == {"raw", "parsed", "parsing_error"}
     assert answer["parsed"] is None
-    assert told in str(answer["parsing_error"])
+    assert shown in str(answer["parsing_error"])
 
 
 def test_a_stream_with_raw_gives_the_answer_as_it_comes(make_model: MakeModel) -> None:

@@ -37,9 +37,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-pytestmark = pytest.mark.skipif(
-    not BROWSER, reason="there is no Chromium here to look at a trace with (Debian: chromium)"
-)
+pytestmark = pytest.mark.skipif(not BROWSER, reason="Chromium is not installed (Debian: chromium)")
 
 
 def _dom(path: Path, profile: Path) -> str:

@@ -218,7 +218,7 @@ def test_a_call_without_tools_loads_nothing_about_tools() -> None:
 
 
 def _rarely_needed(loaded: set[str]) -> set[str]:
-    """What takes long to load, and is for tools, schemas and tools by prompt only."""
+    """What takes long to load, and serves only tools, schemas and prompted tools."""
     ours = (
         "prompted.prompt",
         "structured_output",

@@ -506,7 +506,7 @@ def test_a_model_survives_serialisation() -> None:
     assert restored.preview("Hi").body == chat.preview("Hi").body
 
 
-# What tracing is told
+# What tracers receive
 
 
 def test_tracers_get_the_model_and_sampling_of_the_call() -> None:

@@ -1,6 +1,6 @@
 """What rendering, reading and binding cost, counted in lines of ours that are run.
 
-A count does not depend on the machine's mood, and it grows with every loop that somebody adds. It
+A count does not depend on the machine's mood, and it grows with every loop that is added. It
 sees no work inside of C functions; `make bench` does. Passes of the garbage collector are counted,
 too: each of them may go through everything that is alive.
 """

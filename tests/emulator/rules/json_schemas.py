@@ -1,7 +1,7 @@
 """JSON Schemas: `parametersJsonSchema` and `responseJsonSchema`.
 
 The reference: "While the full JSON Schema may be sent, not all features are supported." So keywords
-are not counted here; what is refused is what it states as a rule, and what is no schema at all.
+are not counted here; rejected are violations of its stated rules, and values that are not schemas.
 https://ai.google.dev/api/caching#FunctionDeclaration
 """
 
@@ -27,7 +27,7 @@ _MAX_DEPTH = 32
 def check_json_schema(schema: Any, owner: str, *, is_parameters: bool) -> None:
     """Refuse what the API cannot read; `owner` is the function's name."""
     if not isinstance(schema, dict):
-        raise invalid(f"{owner}: the schema is no object")
+        raise invalid(f"{owner}: the schema is not an object")
     if is_parameters and _resolve(schema, schema, owner).get("type") != "object":
         raise invalid(f"{owner}: the schema of parameters is not of type object")
     _check(schema, schema, owner, depth=0)
@@ -105,7 +105,7 @@ def _check_values(schema: JsonObject, owner: str) -> None:
     kinds = schema.get("type", [])
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if not isinstance(kind, str) or kind not in _TYPES:
-            raise invalid(f"{owner}: there is no type {kind!r} in JSON Schema")
+            raise invalid(f"{owner}: JSON Schema has no type {kind!r}")
     if not all(isinstance(name, str) for name in schema.get("required", [])):
         raise invalid(f"{owner}: required holds names, not {schema['required']!r}")
     for value in schema.get("enum", []):

@@ -20,7 +20,7 @@ _SERVER_PARTS = ("toolCall", "toolResponse")
 
 
 def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None:
-    """Refuse calls of the current turn without their signature, and signatures of somebody else."""
+    """Reject calls of the current turn without their signature, and foreign signatures."""
     if ask.model.thinks:
         for turn in ask.turns:
             for _, _, part in turn.parts:

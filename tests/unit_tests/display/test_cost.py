@@ -57,7 +57,7 @@ def test_an_unknown_model_has_no_price(model: str) -> None:
 @pytest.mark.parametrize("provider", ["ollama", "vllm", "somebody"])
 def test_the_price_depends_on_the_provider(provider: str) -> None:
     assert _cost("gpt-4o", "openai").dollars is not None
-    assert _cost("gpt-4o", None).dollars is not None  # nobody says who runs it
+    assert _cost("gpt-4o", None).dollars is not None  # the provider is not known
     assert _cost("gpt-4o", provider) == Cost(None)
 
 

@@ -144,7 +144,7 @@ def test_json_schemas_may_say_much(schema: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
-        pytest.param("object", "no object", id="not-an-object"),
+        pytest.param("object", "not an object", id="not-an-object"),
         pytest.param({"type": "string"}, "not of type object", id="not-of-type-object"),
         pytest.param(
             {"type": "object", "properties": {"a": {"type": "strnig"}}},

@@ -298,10 +298,10 @@ def test_a_mismatch_is_explained_with_its_place(args: Any, misfit: str | None) -
 
 def test_many_mismatches_are_counted_and_long_ones_shortened() -> None:
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
-    told = find_mismatch({f"k{number}": "x" * 500 for number in range(9)}, schema)
-    assert told is not None
-    assert told.endswith(" And 4 more.")
-    assert len(told) < 1500
+    mismatch = find_mismatch({f"k{number}": "x" * 500 for number in range(9)}, schema)
+    assert mismatch is not None
+    assert mismatch.endswith(" And 4 more.")
+    assert len(mismatch) < 1500
 
 
 def test_a_tool_without_a_schema_accepts_no_arguments() -> None:

@@ -67,10 +67,10 @@ def test_an_invalid_call_is_shown_as_it_was_written(args: str | None, line: str)
 
 def test_the_reason_of_an_invalid_call_survives_without_its_error() -> None:
     lost = invalid_tool_call(name="f", args="", id="1", error=None)
-    told = invalid_tool_call(name="f", args="", id="2", error="Too long.")
+    explained = invalid_tool_call(name="f", args="", id="2", error="Too long.")
     message = AIMessage("", additional_kwargs={REASONS: {"1": "No such tool."}})
     assert invalid_call_reason(message, lost) == "No such tool."
-    assert invalid_call_reason(message, told) == "Too long."
+    assert invalid_call_reason(message, explained) == "Too long."
     assert (
         invalid_call_reason(AIMessage(""), lost) == "This is not a valid call. It was not executed."
     )

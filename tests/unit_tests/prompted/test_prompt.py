@@ -92,7 +92,7 @@ def test_a_prompt_contains_tools_rules_an_example_and_the_choice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "sentence"),
     [
         (
             Choice("AUTO", ("now",)),
@@ -116,8 +116,8 @@ def test_a_prompt_contains_tools_rules_an_example_and_the_choice() -> None:
     ],
     ids=["auto of some", "any", "any of some", "forced", "none"],
 )
-def test_the_choice_is_at_the_end(choice: Choice, told: str) -> None:
-    assert render_tool_prompt(TOOLS, choice).endswith(f"# What to do now\n\n{told}\n")
+def test_the_choice_is_at_the_end(choice: Choice, sentence: str) -> None:
+    assert render_tool_prompt(TOOLS, choice).endswith(f"# What to do now\n\n{sentence}\n")
 
 
 def test_the_example_is_a_call_that_may_be_made() -> None:
@@ -153,11 +153,11 @@ def test_a_template_with_wrong_placeholders_is_rejected(template: str, message: 
 
 def test_a_model_shows_its_prompt_and_what_it_costs() -> None:
     model = ChatGemini(model="gemma-3-27b-it", tool_prompt=f"{TOOL_PROMPT}Auf Deutsch, bitte.")
-    told = model.render_prompt([now, get_weather], tool_choice="none")
+    sentence = model.render_prompt([now, get_weather], tool_choice="none")
     choice = "Do not call a tool now: answer in words."
-    assert told.endswith(f"# What to do now\n\n{choice}\nAuf Deutsch, bitte.")
+    assert sentence.endswith(f"# What to do now\n\n{choice}\nAuf Deutsch, bitte.")
     overhead = model.prompt_overhead([now, get_weather], tool_choice="none")
-    assert overhead.tokens == len(told) // 4
+    assert overhead.tokens == len(sentence) // 4
     assert overhead.by_tool == {"now": 12, "get_weather": 52}
     assert str(overhead) == (
         f"Prompted tools: about {overhead.tokens} tokens in every request\n"

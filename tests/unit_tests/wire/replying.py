@@ -46,8 +46,8 @@ def reply(parts: Sequence[Any], **candidate: Any) -> Json:
 def event(*parts: Any) -> Json:
     """One event in the middle of a stream."""
     content = {"role": "model", "parts": [*parts]}
-    told = {"usageMetadata": USAGE, "responseId": "r1"}
-    return {"candidates": [{"content": content, "index": 0}], **told}
+    metadata = {"usageMetadata": USAGE, "responseId": "r1"}
+    return {"candidates": [{"content": content, "index": 0}], **metadata}
 
 
 def parse(body: Json, context: ResponseContext = CONTEXT) -> AIMessage:

@@ -71,7 +71,7 @@ def test_a_block_without_a_part_is_rejected_with_its_type(block: Json) -> None:
     assert f"no part for a {str(block.get('type'))!r} block in a human message" in str(error.value)
 
 
-def told(block: Json) -> Json:
+def as_json_text(block: Json) -> Json:
     return {"text": json.dumps(block)}
 
 
@@ -104,9 +104,9 @@ CODED = {"type": "bash_code_execution_tool_result", "tool_use_id": "a", "content
             [{"text": "hm", "thought": True}, "So."],
             id="anthropic thinking",
         ),
-        pytest.param([SEARCHED, "So."], [told(SEARCHED), "So."], id="openai search"),
-        pytest.param([FETCHED, "So."], [told(FETCHED), "So."], id="anthropic fetch"),
-        pytest.param([CODED, "So."], [told(CODED), "So."], id="anthropic code"),
+        pytest.param([SEARCHED, "So."], [as_json_text(SEARCHED), "So."], id="openai search"),
+        pytest.param([FETCHED, "So."], [as_json_text(FETCHED), "So."], id="anthropic fetch"),
+        pytest.param([CODED, "So."], [as_json_text(CODED), "So."], id="anthropic code"),
         pytest.param(
             [{"type": "reasoning_content", "reasoning_content": {"text": "hm", "signature": "x"}}],
             [{"text": "hm", "thought": True}],
@@ -130,26 +130,28 @@ CODED = {"type": "bash_code_execution_tool_result", "tool_use_id": "a", "content
         ),
         pytest.param(
             [{"type": "image_generation_call", "id": "i", "status": "failed"}],
-            [told({"type": "image_generation_call", "id": "i", "status": "failed"})],
+            [as_json_text({"type": "image_generation_call", "id": "i", "status": "failed"})],
             id="openai image that failed",
         ),
         pytest.param(
             [{"type": "compaction", "content": "We said hello."}, "So."],
-            [told({"type": "compaction", "content": "We said hello."}), "So."],
+            [as_json_text({"type": "compaction", "content": "We said hello."}), "So."],
             id="a block that nobody knows",
         ),
         pytest.param(
             [{"type": "audio", "id": "audio_1", "transcript": "Hello."}],
-            [told({"type": "audio", "id": "audio_1", "transcript": "Hello."})],
+            [as_json_text({"type": "audio", "id": "audio_1", "transcript": "Hello."})],
             id="sound that another vendor keeps",
         ),
         pytest.param(
             [{"type": "image", "base64": "AAAA" * 1000}],
-            [told({"type": "image", "base64": "(4000 characters)"})],
+            [as_json_text({"type": "image", "base64": "(4000 characters)"})],
             id="a picture whose type nobody knows",
         ),
         pytest.param(
-            [{"type": "non_standard", "value": {"seen": 1}}], [told({"seen": 1})], id="wrapped"
+            [{"type": "non_standard", "value": {"seen": 1}}],
+            [as_json_text({"seen": 1})],
+            id="wrapped",
         ),
         pytest.param(
             [
@@ -158,7 +160,7 @@ CODED = {"type": "bash_code_execution_tool_result", "tool_use_id": "a", "content
                     "content": [{"url": "https://a.b", "encrypted_content": "x" * 9}],
                 }
             ],
-            [told({"type": "web_search_tool_result", "content": [{"url": "https://a.b"}]})],
+            [as_json_text({"type": "web_search_tool_result", "content": [{"url": "https://a.b"}]})],
             id="what is sealed",
         ),
     ],

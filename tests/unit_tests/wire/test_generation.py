@@ -228,10 +228,10 @@ def test_safety_settings_are_the_apis_list(settings: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("effort", "told"), [("none", "always thinks"), ("xhigh", "use 'none', 'minimal'")]
+    ("effort", "message"), [("none", "always thinks"), ("xhigh", "use 'none', 'minimal'")]
 )
-def test_an_effort_that_gemini_3_does_not_know_is_rejected(effort: str, told: str) -> None:
-    with pytest.raises(InvalidOptionError, match=told):
+def test_an_effort_that_gemini_3_does_not_know_is_rejected(effort: str, message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
         sent([HumanMessage("Hello")], GEMINI_3, reasoning_effort=effort)
 
 

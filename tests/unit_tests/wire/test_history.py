@@ -431,7 +431,7 @@ def test_system_messages_join_the_instruction(
     assert sent(messages).get("systemInstruction") == expected
 
 
-# What is told
+# What is reported
 
 
 def test_repairs_can_be_disabled_and_the_error_has_the_position() -> None:

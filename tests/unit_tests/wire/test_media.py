@@ -45,7 +45,7 @@ def linked(uri: str, mime_type: str | None = None, **fields: Any) -> Json:
         pytest.param(
             {"type": "file", "url": "https://example.com/report"},
             linked("https://example.com/report"),
-            id="v1 file whose type nobody told",
+            id="v1 file without a type",
         ),
         pytest.param(
             {"type": "video", "file_id": "https://files/abc", "mime_type": "video/mp4"},

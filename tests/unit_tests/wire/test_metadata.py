@@ -279,9 +279,9 @@ def test_an_empty_field_changes_nothing() -> None:
         telling("C", groundingMetadata={"searchEntryPoint": {"renderedContent": "<b>"}}),
         reply([text("")], groundingMetadata={}, safetyRatings=[]),
     ]
-    told = stream(events).response_metadata
-    assert told["safety_ratings"] == [{"category": "X"}]
-    assert told["grounding_metadata"] == {
+    given = stream(events).response_metadata
+    assert given["safety_ratings"] == [{"category": "X"}]
+    assert given["grounding_metadata"] == {
         "web_search_queries": found["webSearchQueries"],
         "search_entry_point": {"rendered_content": "<b>"},
     }
@@ -304,7 +304,7 @@ def test_an_empty_field_changes_nothing() -> None:
         pytest.param(
             {"promptTokenCount": 9},
             {"input_tokens": 9, "output_tokens": 0, "total_tokens": 9},
-            id="the total is the sum where it is not told",
+            id="the total is the sum if it is not given",
         ),
         pytest.param(
             {
@@ -387,19 +387,19 @@ def test_a_count_with_too_many_digits_is_ignored() -> None:
     assert parse(body).usage_metadata == {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 
 
-@pytest.mark.parametrize(("told", "count"), [(3, 3), ("3", 3), (0, 0)])
-def test_a_token_count_may_be_text(told: Any, count: int) -> None:
-    assert parse_count({"totalTokens": told}) == count
+@pytest.mark.parametrize(("given", "count"), [(3, 3), ("3", 3), (0, 0)])
+def test_a_token_count_may_be_text(given: Any, count: int) -> None:
+    assert parse_count({"totalTokens": given}) == count
 
 
 def test_a_missing_count_is_zero() -> None:
     assert parse_count({}) == 0  # proto JSON leaves a zero out
 
 
-@pytest.mark.parametrize("told", [None, "three", [3], {}, True, -1, "9" * 5000])
-def test_an_invalid_count_is_an_error(told: Any) -> None:
+@pytest.mark.parametrize("given", [None, "three", [3], {}, True, -1, "9" * 5000])
+def test_an_invalid_count_is_an_error(given: Any) -> None:
     with pytest.raises(UnreadableResponseError, match="`totalTokens`"):
-        parse_count({"totalTokens": told})
+        parse_count({"totalTokens": given})
 
 
 def test_a_stream_reports_the_last_value_of_each_count_once() -> None:
@@ -446,11 +446,11 @@ SECOND = "Åland is fine."
 @pytest.mark.parametrize("words", ["Åland → the", "the weather 🌤 is fine.", SECOND])
 def test_a_citation_points_to_its_words(words: str, drift: int) -> None:
     start, end, said = in_bytes(words, drift=drift)
-    told = grounding(max(start, 0), end, said)
+    given = grounding(max(start, 0), end, said)
     for message in (
-        parse(reply([text(ANSWER)], groundingMetadata=told)),
+        parse(reply([text(ANSWER)], groundingMetadata=given)),
         stream(
-            [event(text(ANSWER[:9])), event(text(ANSWER[9:])), reply([], groundingMetadata=told)]
+            [event(text(ANSWER[:9])), event(text(ANSWER[9:])), reply([], groundingMetadata=given)]
         ),
     ):
         block: Any = message.content_blocks[0]

@@ -113,8 +113,8 @@ def test_parts_go_back_as_they_came(parts: list[Json], way: str) -> None:
 
 def another(parts: list[Json]) -> Json:
     """The same said in another answer, where calls have other ids."""
-    told = reply(json.loads(json.dumps(parts).replace('"id": "', '"id": "2_')))
-    return {**told, "responseId": "r2"}
+    reported = reply(json.loads(json.dumps(parts).replace('"id": "', '"id": "2_')))
+    return {**reported, "responseId": "r2"}
 
 
 def content_of(part: Json) -> Json:
@@ -230,11 +230,11 @@ def test_a_log_that_does_not_match_is_ignored(log: Any) -> None:
     message = parse(reply([text("I look."), call("a", sign="QQ==")]))
     message.additional_kwargs[LOG] = log
     assert echoed(message) == [text("I look."), call("a", sign="QQ==")]
-    told = ChatGemini(model=GEMINI_3).preview([ASK, message, result("a", "x")]).repairs
-    assert [repair.kind for repair in told] == ["changed_message"]
+    reported = ChatGemini(model=GEMINI_3).preview([ASK, message, result("a", "x")]).repairs
+    assert [repair.kind for repair in reported] == ["changed_message"]
 
 
-def told(message: AIMessage) -> list[str]:
+def reported(message: AIMessage) -> list[str]:
     return [repair.kind for repair in ChatGemini(model=GEMINI_3).preview([ASK, message]).repairs]
 
 
@@ -252,8 +252,8 @@ def test_a_signature_is_not_put_on_what_stands_in_its_place(
     message = parse(reply(parts))
     changed = message.model_copy(update={"content": content})
     assert echoed(changed) == sent
-    assert "changed_message" in told(changed)
-    assert "changed_message" not in told(message)
+    assert "changed_message" in reported(changed)
+    assert "changed_message" not in reported(message)
 
 
 def test_logs_from_before_kinds_were_noted_still_fit() -> None:

@@ -342,7 +342,7 @@ def test_every_array_has_items(array: JsonSchema, sent: JsonSchema) -> None:
                 "maxProperties": 3,
                 "description": "Required keys: c.",
             },
-            id="required names that are not described are told",
+            id="required names without a schema are described",
         ),
         pytest.param(
             {"type": "object", "properties": {"type": {"type": "string"}, "items": True}},
@@ -537,7 +537,7 @@ def test_words_that_a_person_wrote_are_kept() -> None:
                     {"type": "INTEGER"},
                 ]
             },
-            id="a second choice is told",
+            id="a second choice is described",
         ),
     ],
 )

@@ -48,8 +48,8 @@ def test_a_required_property_that_closes_a_loop_is_sent_as_optional_and_describe
     None
 ):
     given = {"anyOf": [NODE, NULL], "description": "The rest."}
-    told = "The rest. Always give this."
-    sent = node({"anyOf": [NODE, NULL], "description": told}, required=False)
+    described = "The rest. Always give this."
+    sent = node({"anyOf": [NODE, NULL], "description": described}, required=False)
     assert definitions_sent(Node=node(given)) == {"Node": sent}
 
 

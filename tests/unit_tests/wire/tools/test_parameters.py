@@ -133,8 +133,8 @@ def test_a_renamed_parameter_of_a_choice_leads_back_and_is_reported() -> None:
     schema = {"type": "object", **SCHEMAS["a choice of objects"]}
     bound = bind_tools([{"name": "find", "description": "Finds.", "parameters": schema}])
     assert renamed_parameters_of(bound) == {"find": {"user-id": ID}}
-    told = [(item.code, item.parameter) for item in find_problems(bound, GEMINI_3)]
-    assert told == [("renamed", "user-id")]
+    reported = [(item.code, item.parameter) for item in find_problems(bound, GEMINI_3)]
+    assert reported == [("renamed", "user-id")]
 
 
 @pytest.mark.parametrize("order", [["user-id", ID], [ID, "user-id"]])
