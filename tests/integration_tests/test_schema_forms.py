@@ -238,7 +238,7 @@ def test_a_tool_is_taken_in_both_forms_with_the_same_names(
 
 
 @each_tool
-def test_vertex_takes_both_forms_as_well(given: Any) -> None:
+def test_vertex_accepts_both_forms_as_well(given: Any) -> None:
     for form in ("json_schema", "openapi"):
         tools: Any = render_tools(bind_tools([given]), form=form)
         check(ask(tools=json.loads(json.dumps(tools)), backend="vertex"))

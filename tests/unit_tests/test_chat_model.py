@@ -606,7 +606,7 @@ def test_an_instance_instead_of_its_class_is_rejected_as_a_schema(given: Any, me
 
 
 @pytest.mark.parametrize("given", [Town(name="Oslo"), Sights()], ids=["with a name", "without"])
-def test_an_instance_in_place_of_its_class_is_refused_as_a_tool(given: Any) -> None:
+def test_an_instance_instead_of_its_class_is_rejected_as_a_tool(given: Any) -> None:
     with pytest.raises(InvalidToolError, match=f"Pass the class {type(given).__name__} itself"):
         ChatGemini(model=GEMINI_3).bind_tools([given])
 
