@@ -101,7 +101,7 @@ class RemoteTool(BaseTool):
             result.close()  # nothing has run yet
         raise NotImplementedError(
             f"Tool {self.name!r} is run by an async function and cannot be called synchronously. "
-            "Use ainvoke or astream, or give `tools_from_specs` a sync function."
+            "Use ainvoke or astream, or pass a sync function to `tools_from_specs`."
         )
 
     async def _arun(self, /, **arguments: Any) -> Any:
@@ -122,7 +122,7 @@ def _read_functions(spec: object, position: int) -> Sequence[Tool]:
     is_spec = isinstance(spec, Mapping) or hasattr(spec, "model_dump")
     if not is_spec or isinstance(spec, (BaseTool, type)):
         raise InvalidToolError(
-            f"specs[{position}] is not a specification: {spec!r:.80}. Give a dict. Functions and "
+            f"specs[{position}] is not a specification: {spec!r:.80}. Pass a dict. Functions and "
             "LangChain tools do not need this function; bind them directly."
         )
     try:

@@ -92,10 +92,12 @@ class ContentsWriter:
             position: Index of the model's last message.
 
         Raises:
-            InvalidInputError: There is nothing to send.
+            InvalidInputError: The history has no content to send.
         """
         if not self._recent:
-            raise InvalidInputError("There is nothing to send: only system messages were given.")
+            raise InvalidInputError(
+                "There is nothing to send: only system messages were given. Add a user message."
+            )
         if self._recent[-1]["role"] == "model":
             explanation = f"The history ends with the model; {history.CONTINUE!r} was added."
             self.repairs.append(history.Repair("ends_with_model", position, explanation))

@@ -228,7 +228,7 @@ def _budget(effort: str) -> int:
     if effort not in _BUDGETS:
         raise InvalidOptionError(
             f"reasoning_effort={effort!r} is not valid; use {', '.join(map(repr, _BUDGETS))}, or "
-            " thinking_config={'thinking_level': ...} for a newer level."
+            "thinking_config={'thinking_level': ...} for a newer level."
         )
     return _BUDGETS[effort]
 

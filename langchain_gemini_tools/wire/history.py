@@ -314,7 +314,7 @@ def _orphaned(position: int, result: ToolMessage) -> Repair:
     return Repair(
         "orphan_result",
         position,
-        f"There is no open call {result.tool_call_id!r} before this tool message; "
+        f"No open call {result.tool_call_id!r} precedes this tool message; "
         "its result was sent as user text.",
     )
 

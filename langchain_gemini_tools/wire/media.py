@@ -249,7 +249,7 @@ def _render_inline(kind: str, data: str | bytes | bytearray, mime_type: str | No
     if not mime_type:
         example = _EXAMPLES.get(_KINDS.get(kind, ""), "application/pdf")
         raise InvalidInputError(
-            f"A block of type {kind!r} has no MIME type, and its data do not reveal one. "
+            f"A block of type {kind!r} has no MIME type, and its data does not reveal one. "
             f'Add "mime_type", for example "{example}".'
         )
     return {"inlineData": {"mimeType": _plain_type(mime_type), "data": data}}

@@ -156,7 +156,7 @@ def parse_count(response: gemini.JsonObject) -> int:
     """Return the number of tokens in a response of `:countTokens`.
 
     Raises:
-        UnreadableResponseError: There is no valid count in it.
+        UnreadableResponseError: The response has no valid count.
     """
     total = response.get("totalTokens", 0)  # the API omits a zero
     count = _parse_count(total)

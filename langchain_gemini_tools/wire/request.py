@@ -246,8 +246,8 @@ def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None
     has_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
     if body.get("tools") and not invocation.capabilities.calls_functions:
         raise InvalidOptionError(
-            f"{invocation.model} does not accept tools. Functions are called by prompt unless "
-            "tool_calling='native'; use a Gemini model for built-in tools."
+            f"{invocation.model} does not accept tools. Functions are described in the prompt "
+            "unless tool_calling='native'; use a Gemini model for built-in tools."
         )
     if has_json and body.get("tools"):
         _check_json_beside_tools(body["tools"], invocation)

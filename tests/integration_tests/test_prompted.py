@@ -120,7 +120,7 @@ def test_tool_calling_can_be_set_per_call(make_model: MakeModel) -> None:
     assert "tools" not in chat.preview("Hi", **tools, model=GEMMA).body
     with pytest.raises(InvalidOptionError, match=r"tool_calling='text' is not valid: .*'auto'"):
         chat.preview("Hi", **tools, tool_calling="text")
-    with pytest.raises(InvalidOptionError, match="Functions are called by prompt unless"):
+    with pytest.raises(InvalidOptionError, match="Functions are described in the prompt"):
         chat.preview("Hi", **tools, model=GEMMA, tool_calling="native")
 
 

@@ -67,7 +67,7 @@ def test_one_of_each_is_counted_as_one() -> None:
 @pytest.mark.parametrize(
     ("given", "name", "words"),
     [
-        pytest.param(5, "5", "5 is not a tool. Give a function", id="no tool"),
+        pytest.param(5, "5", "5 is not a tool. Pass a function", id="no tool"),
         pytest.param(
             {"name": "odd", "parameters": {"type": "string"}},
             "odd",

@@ -223,8 +223,10 @@ _ROWS = (
         is_checked_by_lint=True,
         wording="Contains: {}.",
     ),
-    Keyword("minContains", "assertion", group="contains", wording="At least so many of them: {}."),
-    Keyword("maxContains", "assertion", group="contains", wording="At most so many of them: {}."),
+    Keyword(
+        "minContains", "assertion", group="contains", wording="At least this many of them: {}."
+    ),
+    Keyword("maxContains", "assertion", group="contains", wording="At most this many of them: {}."),
     Keyword(
         "unevaluatedItems",
         "applicator",

@@ -129,7 +129,7 @@ def loosen_loops(schema: JsonSchema) -> JsonSchema:
     references, keep what the user required.
 
     Returns:
-        A copy, or the schema itself where there is no such loop. What no finite value matches
+        A copy, or the schema itself if it has no such loop. What no finite value matches
         stays: the lint reports it.
     """
     if not schema.get("$defs"):

@@ -63,7 +63,7 @@ def bind_tool(tool: object) -> Sequence[Tool]:
     if callable(tool) and not isinstance(tool, (type, Runnable)) and get_origin(tool) is None:
         return [_bind_function(read_function(tool))]
     raise InvalidToolError(
-        f"{tool!r} is not a tool. Give a function, a LangChain tool, a Pydantic class, a TypedDict "
+        f"{tool!r} is not a tool. Pass a function, a LangChain tool, a Pydantic class, a TypedDict "
         "or a dict. To use a runnable, call `.as_tool(name=..., description=...)` on it."
     )
 

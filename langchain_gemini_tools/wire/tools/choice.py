@@ -103,13 +103,13 @@ def render_validated(choice: ToolChoice) -> dict[str, Any] | None:
 def _combine(choice: ToolChoice, config: ToolChoice) -> ToolChoice:
     if choice.mode and config.mode and choice.mode != config.mode:
         raise InvalidOptionError(
-            f"tool_choice means {choice.mode}, but tool_config says {config.mode}. Give only one "
+            f"tool_choice means {choice.mode}, but tool_config says {config.mode}. Use only one "
             "of them."
         )
     if choice.names and config.names and set(choice.names) != set(config.names):
         raise InvalidOptionError(
-            f"tool_choice allows {list(choice.names)}, but tool_config {list(config.names)}. Give "
-            "only one of them."
+            f"tool_choice allows {list(choice.names)}, but tool_config allows "
+            f"{list(config.names)}. Use only one of them."
         )
     return ToolChoice(
         mode=choice.mode or config.mode,

@@ -127,7 +127,10 @@ def _set_findings(tools: Sequence[Tool], capabilities: Capabilities) -> Iterator
         message = "two of them have the same name after renaming; rename one of them."
         yield Finding("error", "duplicate_name", None, None, message)
     if len(functions) > MAX_FUNCTIONS:
-        message = f"Gemini accepts {MAX_FUNCTIONS} functions, but {len(functions)} are bound."
+        message = (
+            f"Gemini accepts at most {MAX_FUNCTIONS} functions, but {len(functions)} are bound. "
+            "Bind fewer."
+        )
         yield Finding("error", "too_many", None, None, message)
     yield from _builtin_findings(tools, list(functions), capabilities)
 

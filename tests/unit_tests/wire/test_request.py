@@ -209,7 +209,7 @@ def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
         pytest.param(
             "gemma-3-27b-it",
             {"tools": [search], "tool_calling": "native"},
-            "does not accept tools. Functions are called by prompt unless",
+            "does not accept tools. Functions are described in the prompt",
             id="tools for Gemma",
         ),
         pytest.param(GEMINI_3, {"labels": {"a": "b"}}, "require Vertex AI", id="labels"),

@@ -190,7 +190,7 @@ def test_choice_and_config_add_up() -> None:
 )
 def test_choice_and_config_that_contradict_are_rejected(choice: Any, calling: Any) -> None:
     config = {"function_calling_config": calling}
-    with pytest.raises(InvalidOptionError, match="Give only one of them"):
+    with pytest.raises(InvalidOptionError, match="Use only one of them"):
         resolve_tool_choice(choice, BOUND, GEMINI_3, config)
 
 

@@ -344,7 +344,7 @@ def test_more_functions_than_the_api_accepts_are_counted() -> None:
     errors = [
         item for item in found(*(tool(f"f{n}") for n in range(513))) if item.code == "too_many"
     ]
-    message = "Gemini accepts 512 functions, but 513 are bound."
+    message = "Gemini accepts at most 512 functions, but 513 are bound. Bind fewer."
     assert errors == [Finding("error", "too_many", None, None, message)]
 
 

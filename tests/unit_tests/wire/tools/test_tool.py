@@ -135,7 +135,7 @@ def test_a_tools_extras_may_define_a_builtin_tool() -> None:
     [None, 5, "weather", object(), int, [WEATHER], list[int], int | None, Annotated[int, 5]],
 )
 def test_what_is_not_a_tool_is_rejected(given: Any) -> None:
-    with pytest.raises(InvalidToolError, match=r"is not a tool\. Give a function, a LangChain"):
+    with pytest.raises(InvalidToolError, match=r"is not a tool\. Pass a function, a LangChain"):
         bind_tools([given])
 
 
@@ -210,7 +210,7 @@ def test_two_different_tools_of_one_name_are_rejected() -> None:
 def test_more_functions_than_gemini_accepts_are_rejected() -> None:
     bound = bind_tools({"name": f"f{n}"} for n in range(513))
     reject_unusable_tools(bound[:512], GEMINI_3)
-    with pytest.raises(InvalidToolError, match="accepts 512 functions, but 513 are bound"):
+    with pytest.raises(InvalidToolError, match="accepts at most 512 functions, but 513 are bound"):
         reject_unusable_tools(bound, GEMINI_3)
 
 
