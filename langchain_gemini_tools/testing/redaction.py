@@ -187,12 +187,12 @@ def _is_credential(name: str, uri: str) -> bool:
 
 def _is_words(value: str) -> bool:
     """Whether a value is words, such as `san-francisco`. Keys have digits or mixed case."""
-    words = [word for word in re.split(r"[\W_]+", value) if word]
-    return bool(words) and all(
+    found = [word for word in re.split(r"[\W_]+", value) if word]
+    return bool(found) and all(
         word.isalpha()
         and len(word) <= _MAX_WORD
         and word in (word.lower(), word.upper(), word.title())
-        for word in words
+        for word in found
     )
 
 
