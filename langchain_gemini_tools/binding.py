@@ -7,7 +7,7 @@ method would be looked up on the model and called without them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -15,6 +15,7 @@ from langchain_core.runnables import Runnable, RunnableBinding
 from langchain_core.runnables.base import RunnableBindingBase
 from pydantic import ConfigDict
 
+from langchain_gemini_tools.options import override
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.wire.invocation import ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest
@@ -145,18 +146,20 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             options["stop"] = stop
         return model.preview(model_input, **options)
 
-    def bind(self, **kwargs: Any) -> Self:
+    # `with_fallbacks` finds by the annotation which methods return a runnable: not by `Self`.
+
+    def bind(self, **kwargs: Any) -> GeminiBinding:
         """Bind more options; they override those that are bound already.
 
         Args:
             **kwargs: Options of the call.
         """
         model, _ = self.unwrap({})
-        return self._with_options({**self.kwargs, **model.bind(**kwargs).kwargs})
+        return self._with_options(override(self.kwargs, model.bind(**kwargs).kwargs))
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: ToolChoiceOption = None, **kwargs: Any
-    ) -> Self:
+    ) -> GeminiBinding:
         """Bind tools in place of those that are bound, and keep the other options.
 
         Args:
@@ -167,7 +170,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         model, options = self.unwrap({})
         if "tools" in options:
             options = {key: value for key, value in options.items() if key not in _TOOL_OPTIONS}
-        options |= kwargs
+        options = override(options, kwargs)
         if tool_choice is not None:
             options["tool_choice"] = tool_choice
         return self._with_options(model.bind_tools(tools, **options).kwargs)
@@ -232,7 +235,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             inner = inner.bound
         return inner, options
 
-    def _with_options(self, options: Mapping[str, Any]) -> Self:
+    def _with_options(self, options: Mapping[str, Any]) -> GeminiBinding:
         return type(self)(
             bound=self.bound,
             kwargs=options,

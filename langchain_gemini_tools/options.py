@@ -252,6 +252,20 @@ def spelled_as_fields(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
+def override(bound: Mapping[str, Any], nearer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return bound options with others on top, which apply under every name of an option.
+
+    Of two names for one option and of two alternatives only the nearer one stays, so that a call
+    can override it in turn.
+    """
+    names = {FIELDS_BY_SYNONYM.get(key, key): value for key, value in nearer.items()}
+    replaced = set(names).union(
+        *(_ALTERNATIVES_IN_A_LEVEL.get(name, ()) for name in names if names[name] is not None)
+    )
+    kept = {key: bound[key] for key in bound if FIELDS_BY_SYNONYM.get(key, key) not in replaced}
+    return {**kept, **nearer}
+
+
 def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return options under the names of their fields, with the values that the fields would have.
 

@@ -26,7 +26,7 @@ LAYERS = {
     "retry": set(),
     "client": set(),
     "wire": set(),
-    "binding": {"chat_model", "prompted", "structured_output", "wire"},
+    "binding": {"chat_model", "options", "prompted", "structured_output", "wire"},
     "structured_output": {"binding", "chat_model", "options", "prompted", "wire"},
     "prompted": {"wire"},
     "media_fetch": {"wire"},

@@ -141,6 +141,48 @@ def test_options_are_bound_one_after_the_other() -> None:
     assert request.body["generationConfig"] == {"temperature": 0.7, "topK": 1}
 
 
+OBJECT: Json = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "last"),
+    [
+        ({"max_output_tokens": 7}, {"max_tokens": 5}, {"max_output_tokens": 9}),
+        ({"stop": ["a"]}, {"stop_sequences": ["b"]}, {"stop": ["c"]}),
+        ({"thinking_budget": 5}, {"reasoning_effort": "low"}, {"thinking_budget": 7}),
+        ({"reasoning_effort": "low"}, {"thinking_budget": 7}, {"thinking_level": "high"}),
+        (
+            {"response_format": {"type": "json_object"}},
+            {"response_schema": OBJECT},
+            {"response_format": {"type": "text"}},
+        ),
+    ],
+)
+def test_the_option_that_is_set_last_applies_under_every_name(
+    first: Json, second: Json, last: Json
+) -> None:
+    model = ChatGemini(model=GEMINI_2)
+    twice = model.bind(**first).bind(**second)
+    expected = model.preview("Hi", **last).body
+    assert twice.bind(**last).preview("Hi").body == expected
+    assert twice.preview("Hi", **last).body == expected
+    with_tools = model.bind(**first).bind_tools([search], **second).bind_tools([search], **last)
+    assert with_tools.preview("Hi").body == model.bind_tools([search], **last).preview("Hi").body
+
+
+def test_options_that_belong_together_may_be_bound_apart() -> None:
+    model = ChatGemini(model=GEMINI_2)
+    bound = model.bind(response_schema=OBJECT).bind(response_mime_type="application/json")
+    assert bound.preview("Hi").body["generationConfig"] == {
+        "responseMimeType": "application/json",
+        "responseJsonSchema": OBJECT,
+    }
+    bound = model.bind(generation_config={"temperature": 0.1, "topK": 3}).bind(temperature=0.2)
+    again = bound.bind(generation_config={"temperature": 0.3})
+    assert bound.preview("Hi").body["generationConfig"] == {"temperature": 0.2, "topK": 3}
+    assert again.preview("Hi").body["generationConfig"] == {"temperature": 0.3}
+
+
 def test_tools_replace_bound_tools_and_their_choice() -> None:
     bound = ChatGemini(model=GEMINI_3).bind_tools([search], tool_choice="search", temperature=0.5)
     request = bound.bind_tools([find]).preview("Hi")
@@ -287,3 +329,21 @@ def test_a_binding_may_have_alternatives() -> None:
     chosen = first.configurable_alternatives(ConfigurableField(id="which"), other=second)
     chosen.invoke("Hi", {"configurable": {"which": "other"}})
     assert api.sent[-1][1]["generationConfig"] == {"temperature": 0.2}
+
+
+@pytest.mark.parametrize(
+    "bind",
+    [
+        pytest.param(lambda chain: chain.bind_tools([search]), id="bind_tools"),
+        pytest.param(lambda chain: chain.with_structured_output(City), id="structured"),
+    ],
+)
+def test_fallbacks_of_bindings_are_bound_as_well(bind: Any) -> None:
+    model = ChatGemini(model=GEMINI_3)
+    chain = bind(model.bind(temperature=0.1).with_fallbacks([model.bind(temperature=0.2)]))
+    bodies = [each.preview("Hi").body for each in chain.runnables]
+    assert [body["generationConfig"] for body in bodies] == [
+        {"temperature": 0.1},
+        {"temperature": 0.2},
+    ]
+    assert all("tools" in body for body in bodies)
