@@ -201,7 +201,11 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         return model.prompt_overhead(bound if tools is None else tools, exact=exact, **options)
 
     def get_num_tokens(self, text: str) -> int:
-        """Count the tokens of a text with the API. Bound tools are not counted."""
+        """Count the tokens of a text with the API. Bound tools are not counted.
+
+        Args:
+            text: The text of one user message.
+        """
         model, options = self.unwrap({})
         others = {key: value for key, value in options.items() if key not in _TOOL_OPTIONS}
         return model.get_num_tokens_from_messages([HumanMessage(text)], **others) if text else 0

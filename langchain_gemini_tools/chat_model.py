@@ -455,7 +455,11 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     # Tokens
 
     def get_num_tokens(self, text: str) -> int:
-        """Count the tokens of a text with the API."""
+        """Count the tokens of a text with the API.
+
+        Args:
+            text: The text of one user message.
+        """
         return self.get_num_tokens_from_messages([HumanMessage(text)]) if text else 0
 
     def get_num_tokens_from_messages(

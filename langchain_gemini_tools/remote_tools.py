@@ -168,6 +168,8 @@ async def mcp_interceptor(
 ) -> MCPToolCallResult:
     """Call a tool of an MCP server so that the model gets the whole outcome.
 
+    Pass it to the client, which calls it for each tool call.
+
     `langchain-mcp-adapters` alone ends the run when a server dies, splits a list into separate
     texts, and rejects audio. With this interceptor a server that cannot be reached, dies, is too
     slow or breaks its own schema gives an error result that says so; structured content reaches the

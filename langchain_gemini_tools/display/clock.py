@@ -69,13 +69,21 @@ class RunClock(BaseCallbackHandler):
         self._tool_calls: OrderedDict[str, deque[Span]] = OrderedDict()
 
     def message_span(self, message_id: str | None) -> Span | None:
-        """Return the span of the model call that produced the message with this id."""
+        """Return the span of the model call that produced a message; None if it was not measured.
+
+        Args:
+            message_id: The message's `id`.
+        """
         with self._lock:
             spans = self._messages.get(message_id or "")
             return spans[-1] if spans else None
 
     def tool_call_spans(self, tool_call_id: str | None) -> list[Span]:
-        """Return the spans of the tool calls with this id, oldest first; ids may repeat."""
+        """Return the spans of the tool calls with an id, oldest first; ids may repeat.
+
+        Args:
+            tool_call_id: The id in the model's message.
+        """
         with self._lock:
             return list(self._tool_calls.get(tool_call_id or "", ()))
 

@@ -127,6 +127,10 @@ class ToolLoop(Runnable[LoopInput, Any]):
             these arguments and cannot set them. The values are redacted in error messages for the
             model; the error in the call's record has them.
         hold_back: How many characters of a turn `stream` holds back; see above.
+
+    Raises:
+        InvalidToolError: A tool cannot be run, or an argument that must be injected has no value.
+        InvalidOptionError: An option is not valid, or the model cannot bind tools.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only options
@@ -208,6 +212,11 @@ class ToolLoop(Runnable[LoopInput, Any]):
     ) -> Iterator[str]:
         """Yield the text of the answer as it arrives.
 
+        Args:
+            input: Text, a message, a list of messages, a dict with `messages`, or a prompt value.
+            config: LangChain's config.
+            **kwargs: Options for the model.
+
         Raises:
             IncompleteRunError: The run ended without a complete answer.
         """
@@ -222,13 +231,22 @@ class ToolLoop(Runnable[LoopInput, Any]):
     def events(
         self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[LoopEvent]:
-        """Yield every step as it happens; the last event has the result."""
+        """Yield every step as it happens; the last event has the result.
+
+        Args:
+            input: Text, a message, a list of messages, a dict with `messages`, or a prompt value.
+            config: LangChain's config.
+            **kwargs: Options for the model.
+
+        Raises:
+            IncompleteRunError: `max_turns` was reached, and `on_limit` is "raise".
+        """
         return self._emit(input, config, lambda event: [event], kwargs)
 
     def aevents(
         self, input: LoopInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[LoopEvent]:
-        """Yield every step as it happens; the last event has the result."""
+        """Yield every step as it happens; see `events`."""
         return self._aemit(input, config, lambda event: [event], kwargs)
 
     def text(self) -> ToolLoopText:
@@ -359,7 +377,11 @@ class ToolLoop(Runnable[LoopInput, Any]):
 
 
 class ToolLoopText(Runnable[LoopInput, str]):
-    """A loop whose output is the text of the answer. Made by `ToolLoop.text`."""
+    """A loop whose output is the text of the answer. Made by `ToolLoop.text`.
+
+    Its methods accept the same input as those of `ToolLoop`, and raise `IncompleteRunError` if the
+    run ends without a complete answer.
+    """
 
     def __init__(self, loop: ToolLoop) -> None:
         self.loop = loop

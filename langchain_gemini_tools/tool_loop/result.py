@@ -159,6 +159,9 @@ def result_of(error: BaseException) -> ToolLoopResult | None:
     """Return the result so far of the run that an exception ended, or None if there is none.
 
     Pass its `messages` to another run to continue where this one stopped.
+
+    Args:
+        error: The exception, or one that was raised because of it.
     """
     waiting, seen = [error], set[int]()
     while waiting:
