@@ -15,7 +15,7 @@ from langchain_gemini_tools.errors import GeminiInvalidRequestError, GeminiRateL
 from langchain_gemini_tools.testing import StaleCassetteError, cassette
 from tests.emulator import ACCESS_TOKEN, Emulator, faults
 from tests.emulator.memory import Memory
-from tests.integration_tests.asking import QUESTION, ask
+from tests.integration_tests.invoking import QUESTION, ask
 from tests.integration_tests.taping import FILE, edit_file, gemini
 from tests.rotation import WAYS
 

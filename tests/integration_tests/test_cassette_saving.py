@@ -26,7 +26,7 @@ from langchain_gemini_tools.testing import (
     cassette,
 )
 from tests.emulator import API_KEY, Emulator, faults
-from tests.integration_tests.asking import QUESTION, ask, raw
+from tests.integration_tests.invoking import QUESTION, ask, raw
 from tests.integration_tests.taping import FILE, gemini, interactions
 from tests.rotation import WAYS
 

@@ -15,7 +15,7 @@ from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
 from tests.emulator import ACCESS_TOKEN
-from tests.integration_tests.asking import ask
+from tests.integration_tests.invoking import ask
 from tests.integration_tests.play import get_weather
 from tests.rotation import STREAMS, WAYS, rotated
 

@@ -20,7 +20,7 @@ from langchain_core import exceptions as core
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.client import transport
 from tests.emulator import API_KEY, Emulator, faults
-from tests.integration_tests.asking import TWICE, ask, raw, retries_told
+from tests.integration_tests.invoking import TWICE, ask, logged_retries, raw
 from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ async def test_a_lost_connection_is_retried_and_then_raised(
     assert isinstance(raised.value, core.ModelConnectionError)
     assert (raised.value.code, raised.value.partial) == (None, None)
     assert (len(emulator.requests), emulator.pending_replies) == (3, 0)
-    assert retries_told(caplog) == TWICE
+    assert logged_retries(caplog) == TWICE
 
 
 @rotated(way=WAYS)
@@ -287,7 +287,7 @@ async def test_a_server_that_accepts_no_connection_counts_as_unreachable(
         chat = make_model(base_url=f"http://127.0.0.1:{full.getsockname()[1]}", max_retries=2)
         with pytest.raises(errors.GeminiConnectionError, match=r"No connection.*within 0\.2 s"):
             await ask(chat, way)
-    assert retries_told(caplog) == TWICE
+    assert logged_retries(caplog) == TWICE
 
 
 @contextmanager
@@ -351,7 +351,7 @@ async def test_an_unreachable_server_is_retried_and_then_raised(
     assert isinstance(raised.value, core.ModelConnectionError)
     assert "\n" not in str(raised.value)
     assert raised.value.code is None
-    assert retries_told(caplog) == TWICE
+    assert logged_retries(caplog) == TWICE
     assert len(heard) == (3 if answers else 0)
     if "https" in settings["base_url"]:
         assert API_KEY.encode() not in b"".join(heard)
@@ -363,4 +363,4 @@ async def test_an_invalid_address_is_rejected_at_once(
 ) -> None:
     with pytest.raises(errors.InvalidOptionError):
         await ask(make_model(max_retries=2, base_url=base_url), way)
-    assert retries_told(caplog) == []
+    assert logged_retries(caplog) == []

@@ -17,7 +17,7 @@ from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
 from tests.emulator import API_KEY, faults
-from tests.integration_tests.asking import TWICE, ask, raw, retries_told
+from tests.integration_tests.invoking import TWICE, ask, logged_retries, raw
 from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ async def test_a_rejection_becomes_its_error(
     assert error.partial is None
     assert getattr(error, "__notes__", []) == case.notes
     assert (len(emulator.requests), emulator.pending_replies) == (case.requests, 0)
-    assert retries_told(caplog) == (TWICE if case.is_retried else [])
+    assert logged_retries(caplog) == (TWICE if case.is_retried else [])
     assert API_KEY not in caplog.text
     twin = pickle.loads(pickle.dumps(error))
     assert (type(twin), str(twin), twin.code) == (type(error), case.line, case.code)

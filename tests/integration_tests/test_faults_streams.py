@@ -19,7 +19,7 @@ from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
 from tests.emulator import faults
-from tests.integration_tests.asking import QUESTION, TWICE, ask, retries_told
+from tests.integration_tests.invoking import QUESTION, TWICE, ask, logged_retries
 from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ async def test_a_broken_stream_becomes_its_error(
     assert "".join(chunk.text for chunk in seen) == case.seen
     assert (error.partial.text if error.partial else "") == case.seen
     assert (len(emulator.requests), emulator.pending_replies) == (case.requests, 0)
-    assert retries_told(caplog) == (TWICE if case.requests == 3 else [])
+    assert logged_retries(caplog) == (TWICE if case.requests == 3 else [])
     twin = pickle.loads(pickle.dumps(error))
     assert (type(twin), str(twin), twin.partial) == (type(error), str(error), error.partial)
 

@@ -18,7 +18,7 @@ from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.emulator.rules import check
 from tests.integration_tests.mcp_servers import FILESYSTEM, GIT, SERVERS, TIME, Server
 from tests.integration_tests.test_recorded_declarations import comparable
-from tests.unit_tests.emulator.asking import ask
+from tests.unit_tests.emulator.requests import ask
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from langchain_gemini_tools.errors import (
     TruncatedStreamError,
     UnknownToolError,
 )
-from tests.integration_tests.asking import QUESTION, ask
+from tests.integration_tests.invoking import QUESTION, ask
 from tests.integration_tests.play import call, get_weather, model, request, result, text, user
 from tests.rotation import STREAMS, WAYS
 

@@ -18,7 +18,7 @@ from langchain_gemini_tools.facts import credentials
 from langchain_gemini_tools.facts.credentials import Pattern
 from langchain_gemini_tools.testing import cassette
 from tests.emulator import faults
-from tests.integration_tests.asking import raw
+from tests.integration_tests.invoking import raw
 from tests.integration_tests.taping import FILE, interactions
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import pytest
 
 from langchain_gemini_tools import ChatGemini, errors
 from tests.emulator import API_KEY, faults
-from tests.integration_tests.asking import QUESTION, ask
+from tests.integration_tests.invoking import QUESTION, ask
 from tests.rotation import WAYS
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.emulator.rules import check
 from tests.integration_tests.test_recorded_declarations import each_declaration
-from tests.unit_tests.emulator.asking import ask
+from tests.unit_tests.emulator.requests import ask
 
 if TYPE_CHECKING:
     from tests.conftest import MakeModel

@@ -28,7 +28,7 @@ from rich.traceback import Traceback
 
 from langchain_gemini_tools import ChatGemini, errors
 from tests.emulator import ACCESS_TOKEN, API_KEY, faults
-from tests.integration_tests.asking import QUESTION, ask, raw
+from tests.integration_tests.invoking import QUESTION, ask, raw
 from tests.rotation import LIBRARIES, WAYS, rotated
 
 if TYPE_CHECKING:

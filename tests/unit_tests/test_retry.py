@@ -23,7 +23,7 @@ BUSY = map_api_error(503, {"error": {"message": "busy"}})
 RPC = "type.googleapis.com/google.rpc."
 
 
-def asking(delay: str, quota_id: str = "PerMinute") -> GeminiAPIError:
+def error_with_delay(delay: str, quota_id: str = "PerMinute") -> GeminiAPIError:
     details = [
         {"@type": RPC + "RetryInfo", "retryDelay": delay},
         {"@type": RPC + "QuotaFailure", "violations": [{"quotaId": quota_id}]},
@@ -148,7 +148,7 @@ async def test_max_retries_counts_requests_after_the_first(
     [
         map_api_error(400, {"error": {"message": "wrong"}}),
         GeminiTimeoutError("late"),
-        asking("1s", "RequestsPerDay"),
+        error_with_delay("1s", "RequestsPerDay"),
         ValueError("a bug"),
     ],
     ids=["invalid", "timeout", "daily-quota", "no-model-error"],
@@ -163,14 +163,14 @@ async def test_final_errors_are_raised_at_once(way: str, error: Exception) -> No
 
 @both_ways
 async def test_the_delay_that_the_api_asks_for_is_used(way: str) -> None:
-    scripted = Scripted([asking("26s"), asking("0.1s"), "ok"])
+    scripted = Scripted([error_with_delay("26s"), error_with_delay("0.1s"), "ok"])
     assert await called(scripted, way) == "ok"
     assert scripted.slept == [26.0, 2.0]
 
 
 @both_ways
 async def test_a_delay_over_the_limit_ends_the_retries(way: str) -> None:
-    scripted = Scripted([asking("90s"), "never"])
+    scripted = Scripted([error_with_delay("90s"), "never"])
     with pytest.raises(GeminiAPIError, match=r"\[retry after 90 s\]") as raised:
         await called(scripted, way)
     assert "the API asks for a delay of 90 s" in "".join(raised.value.__notes__)

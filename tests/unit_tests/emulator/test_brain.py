@@ -7,7 +7,7 @@ import pytest
 
 from tests.emulator.arguments import places_in
 from tests.emulator.brain import think
-from tests.unit_tests.emulator.asking import GEMINI_2, WEATHER, ask, call, model, response, user
+from tests.unit_tests.emulator.requests import GEMINI_2, WEATHER, ask, call, model, response, user
 
 MAGIC = {
     "name": "magic_function",

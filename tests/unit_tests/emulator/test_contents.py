@@ -6,7 +6,7 @@ import pytest
 
 from tests.emulator.ask import Ask
 from tests.emulator.rules import check
-from tests.unit_tests.emulator.asking import (
+from tests.unit_tests.emulator.requests import (
     CATCH_ALL,
     GEMINI_2,
     GEMINI_3,

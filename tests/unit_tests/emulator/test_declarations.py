@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.emulator.rules import check
-from tests.unit_tests.emulator.asking import CATCH_ALL, GET_WEATHER, ask, refusal_of, refused
+from tests.unit_tests.emulator.requests import CATCH_ALL, GET_WEATHER, ask, refusal_of, refused
 
 NAME_RULE = (
     "Invalid function name. Must start with a letter or an underscore. Must be alphameric "

@@ -9,7 +9,7 @@ import pytest
 from tests.emulator.answer import Answer
 from tests.emulator.memory import Memory
 from tests.emulator.script import Reply, merge_events
-from tests.unit_tests.emulator.asking import GEMINI_2, ask, call
+from tests.unit_tests.emulator.requests import GEMINI_2, ask, call
 
 if TYPE_CHECKING:
     from tests.emulator.ask import Ask

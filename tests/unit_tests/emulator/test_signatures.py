@@ -8,7 +8,7 @@ import pytest
 from tests.emulator.answer import Answer, render_body, with_ids_and_signatures
 from tests.emulator.memory import SKIP_VALUES, Memory
 from tests.emulator.rules import check
-from tests.unit_tests.emulator.asking import (
+from tests.unit_tests.emulator.requests import (
     CATCH_ALL,
     GEMINI_2,
     GEMINI_3,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.emulator.rules import check
-from tests.unit_tests.emulator.asking import (
+from tests.unit_tests.emulator.requests import (
     CATCH_ALL,
     GEMINI_2,
     GEMINI_3,

@@ -24,7 +24,7 @@ from langchain_gemini_tools.facts.finish_reasons import (
     is_from_gemini,
     lookup,
 )
-from tests.unit_tests.wire.replying import parse, reply, text
+from tests.unit_tests.wire.responses import parse, reply, text
 
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 GEMINI = {name: row for name, row in FINISH_REASONS.items() if row.vendor == "gemini"}

@@ -20,7 +20,7 @@ from langchain_gemini_tools.facts.json_values import (
     encode_json,
     normalize_json,
 )
-from tests.unit_tests.wire.asking import calling, contents, result, tool_call
+from tests.unit_tests.wire.requests import calling, contents, result, tool_call
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 LEAVES = (

@@ -15,7 +15,7 @@ from langchain_gemini_tools.errors import (
     InvalidInputError,
     UnsupportedBlockError,
 )
-from tests.unit_tests.wire.asking import GEMINI_3, Json, contents, model, user
+from tests.unit_tests.wire.requests import GEMINI_3, Json, contents, model, user
 
 ASK = HumanMessage("Look!")
 

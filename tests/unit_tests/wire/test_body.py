@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidInputError
-from tests.unit_tests.wire.asking import (
+from tests.unit_tests.wire.requests import (
     GEMINI_2,
     GEMINI_3,
     SKIP,

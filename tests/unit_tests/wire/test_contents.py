@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockError
-from tests.unit_tests.wire.asking import (
+from tests.unit_tests.wire.requests import (
     GEMINI_2,
     GEMINI_3,
     SKIP,
@@ -27,8 +27,8 @@ from tests.unit_tests.wire.asking import (
     tool_call,
     user,
 )
-from tests.unit_tests.wire.replying import call as replied_call
-from tests.unit_tests.wire.replying import parse, reply, text
+from tests.unit_tests.wire.responses import call as replied_call
+from tests.unit_tests.wire.responses import parse, reply, text
 
 ASK = HumanMessage("Look!")
 

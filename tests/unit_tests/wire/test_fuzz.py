@@ -44,8 +44,8 @@ from langchain_gemini_tools.errors import GeminiToolsError, InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from tests.emulator.refusal import Refusal
-from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, sent
-from tests.unit_tests.wire.replying import call, reply, text
+from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, sent
+from tests.unit_tests.wire.responses import call, reply, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

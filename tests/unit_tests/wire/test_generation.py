@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from langchain_gemini_tools.errors import InvalidOptionError
-from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, sent
+from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, sent
 
 GEMINI_2_0 = "gemini-2.0-flash"
 JSON = "application/json"

@@ -17,7 +17,7 @@ from langchain_core.messages import (
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidHistoryError
-from tests.unit_tests.wire.asking import (
+from tests.unit_tests.wire.requests import (
     GEMINI_2,
     GEMINI_3,
     NOT_EXECUTED,

@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
-from tests.unit_tests.wire.asking import GEMINI_3, Json, contents, user
+from tests.unit_tests.wire.requests import GEMINI_3, Json, contents, user
 
 PNG = "iVBORw0KGgo="
 WAV = "UklGRiQAAABXQVZF"

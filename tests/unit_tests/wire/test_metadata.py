@@ -13,7 +13,7 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.wire.metadata import parse_count, parse_grounding
-from tests.unit_tests.wire.replying import (
+from tests.unit_tests.wire.responses import (
     CONTEXT,
     MODEL,
     USAGE,

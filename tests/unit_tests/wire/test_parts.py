@@ -6,7 +6,7 @@ import pytest
 
 from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
 from langchain_gemini_tools.wire.response import ResponseContext
-from tests.unit_tests.wire.replying import (
+from tests.unit_tests.wire.responses import (
     ANSWER,
     CONTEXT,
     Json,

@@ -15,7 +15,7 @@ from langchain_core.messages import (
 )
 
 from langchain_gemini_tools import ChatGemini
-from tests.unit_tests.wire.asking import (
+from tests.unit_tests.wire.requests import (
     GEMINI_2,
     GEMINI_3,
     SKIP,
@@ -24,7 +24,7 @@ from tests.unit_tests.wire.asking import (
     repairs,
     result,
 )
-from tests.unit_tests.wire.replying import call, one_by_one, parse, reply, stream, text
+from tests.unit_tests.wire.responses import call, one_by_one, parse, reply, stream, text
 from tests.unit_tests.wire.test_response import PARTS
 
 if TYPE_CHECKING:

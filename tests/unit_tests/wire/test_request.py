@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidInputError, InvalidOptionError
-from tests.unit_tests.wire.asking import GEMINI_2, GEMINI_3, Json, calling, sent, tool_call, user
+from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, calling, sent, tool_call, user
 
 ASK = HumanMessage("Look!")
 

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, messages_from_dic
 
 from langchain_gemini_tools.errors import GeminiToolsError, UnreadableResponseError
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
-from tests.unit_tests.wire.replying import (
+from tests.unit_tests.wire.responses import (
     ANSWER,
     CONTEXT,
     MODEL,

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_gemini_tools.wire.tool_results import split_result
-from tests.unit_tests.wire.asking import (
+from tests.unit_tests.wire.requests import (
     GEMINI_2,
     GEMINI_3,
     Json,

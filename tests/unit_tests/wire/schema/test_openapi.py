@@ -18,7 +18,7 @@ from langchain_gemini_tools.wire.schema.openapi import (
 )
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.emulator.rules import check
-from tests.unit_tests.emulator.asking import ask
+from tests.unit_tests.emulator.requests import ask
 from tests.unit_tests.wire.schema.test_meaning import (
     DOCUMENTS,
     NAMES,

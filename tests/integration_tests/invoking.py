@@ -1,4 +1,4 @@
-"""One question, asked in each of the four ways, and what the caller had seen when it failed."""
+"""One question, sent in each of the four ways, and what the caller had seen when it failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUESTION = "Weather in Oslo?"
 
 
 async def ask(chat: Any, way: str, seen: list[Any] | None = None) -> Any:
-    """The answer; chunks are added up, and put into `seen` as they come."""
+    """Return the message; chunks are added up, and appended to `seen` as they arrive."""
     seen = [] if seen is None else seen
     match way:
         case "invoke":
@@ -36,8 +36,8 @@ async def ask(chat: Any, way: str, seen: list[Any] | None = None) -> Any:
 TWICE = ["Retry 1 of 2", "Retry 2 of 2"]
 
 
-def retries_told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The retries that were logged, without delay and reason."""
+def logged_retries(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the retries that were logged, without delay and reason."""
     return [
         record.getMessage().partition(" in ")[0]
         for record in caplog.records
@@ -46,5 +46,5 @@ def retries_told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def raw(status: int, body: Any, **headers: str) -> Fault:
-    """A response as it is, however the reply was asked for."""
+    """Return a fault that sends this response, whatever was requested."""
     return lambda _: whole(status, body).with_headers(**headers)
