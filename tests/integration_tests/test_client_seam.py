@@ -32,6 +32,7 @@ from langchain_gemini_tools.errors import (
     GeminiTimeoutError,
     GeminiToolsError,
 )
+from tests.rotation import rotated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,7 +191,8 @@ BACKENDS: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
 
 LIBRARIES = [name for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
 
-every_way = pytest.mark.parametrize("way", ["send", "asend", "stream", "astream"])
+CLIENT_WAYS = ["send", "asend", "stream", "astream"]
+every_way = pytest.mark.parametrize("way", CLIENT_WAYS)
 streaming_way = pytest.mark.parametrize("way", ["stream", "astream"])
 
 
@@ -215,9 +217,7 @@ async def called(
     return [reply async for reply in stream_here]
 
 
-@every_way
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("library", LIBRARIES)
+@rotated(way=CLIENT_WAYS, backend=list(BACKENDS))
 async def test_both_bodies_pass_the_sdk_untouched(way: str, backend: str, library: str) -> None:
     settings, path, credentials = BACKENDS[backend]
     seen: list[Any] = []
@@ -307,20 +307,17 @@ def test_one_request_is_sent_even_if_the_response_calls_a_function_or_continues(
     assert len(server.requests) == 1
 
 
-@streaming_way
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(events(*REPLIES), id="crlf"),
-        pytest.param(events(*REPLIES).replace(b"\r\n", b"\n"), id="lf"),
-        pytest.param(events(*REPLIES).replace(b"data: ", b"data:"), id="no-space"),
-        pytest.param(
-            b": hello\r\n\r\n" + events(REPLIES[0]) + b":\r\n" + events(REPLIES[1]), id="comments"
-        ),
-        pytest.param(b"event: message\r\nid: 1\r\n" + events(*REPLIES), id="other-fields"),
-    ],
-)
 @pytest.mark.parametrize("size", [1, 7, 100_000], ids=lambda size: f"pieces-of-{size}")
+@rotated(
+    body={
+        "crlf": events(*REPLIES),
+        "lf": events(*REPLIES).replace(b"\r\n", b"\n"),
+        "no-space": events(*REPLIES).replace(b"data: ", b"data:"),
+        "comments": b": hello\r\n\r\n" + events(REPLIES[0]) + b":\r\n" + events(REPLIES[1]),
+        "other-fields": b"event: message\r\nid: 1\r\n" + events(*REPLIES),
+    },
+    way=["stream", "astream"],
+)
 async def test_events_are_read_however_they_are_written_and_cut(
     way: str, body: bytes, size: int
 ) -> None:

@@ -21,6 +21,7 @@ from langchain_gemini_tools.errors import (
 )
 from tests.emulator import faults
 from tests.integration_tests.play import get_weather
+from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
     from tests.conftest import MakeModel
@@ -40,7 +41,6 @@ FAILURES: dict[str, tuple[dict[str, Any], type[GeminiToolsError], str]] = {
         "Who?",
     ),
 }
-WAYS = ["invoke", "ainvoke", "stream", "astream"]
 
 
 async def ask(chat: Any, way: str) -> Any:
@@ -56,8 +56,7 @@ async def ask(chat: Any, way: str) -> Any:
     return functools.reduce(operator.add, chunks)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", FAILURES)
+@rotated(way=WAYS, kind=list(FAILURES))
 async def test_the_request_is_sent_once_more_with_feedback(
     emulator: Emulator, make_model: MakeModel, kind: str, way: str
 ) -> None:
@@ -77,8 +76,7 @@ async def test_the_request_is_sent_once_more_with_feedback(
     ]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", FAILURES)
+@rotated(way=WAYS, kind=list(FAILURES))
 async def test_both_answers_are_counted(
     emulator: Emulator, make_model: MakeModel, kind: str, way: str
 ) -> None:
@@ -90,8 +88,7 @@ async def test_both_answers_are_counted(
     assert counted == {"input_tokens": 20, "total_tokens": 24}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", FAILURES)
+@rotated(way=WAYS, kind=list(FAILURES))
 async def test_a_second_failure_is_raised_with_its_reason(
     emulator: Emulator, make_model: MakeModel, kind: str, way: str
 ) -> None:
@@ -104,8 +101,7 @@ async def test_a_second_failure_is_raised_with_its_reason(
     assert raised.value.finish_reason == scripted.get("finish_reason", "STOP")  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", FAILURES)
+@rotated(way=WAYS, kind=list(FAILURES))
 async def test_raise_asks_no_second_time(
     emulator: Emulator, make_model: MakeModel, kind: str, way: str
 ) -> None:
@@ -116,8 +112,7 @@ async def test_raise_asks_no_second_time(
     assert len(emulator.requests) == 1
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", FAILURES)
+@rotated(way=WAYS, kind=list(FAILURES))
 async def test_return_hands_it_over_with_its_reason(
     emulator: Emulator, make_model: MakeModel, kind: str, way: str
 ) -> None:

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from tests.integration_tests.play import get_weather, model, user
 from tests.integration_tests.test_prompted import prompt_of
 from tests.integration_tests.test_ways_agree import WAYS
+from tests.rotation import rotated
 
 if TYPE_CHECKING:
     from langchain_gemini_tools import ChatGemini
@@ -189,16 +190,16 @@ def test_an_agent_works_without_a_script(gemma: ChatGemini) -> None:
     assert state["structured_response"] == Report(city="Oslo")
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "Hello.",
-        f"{OSLO}\n{ROME}",
-        f"Well.\n{OSLO}\nAnd.\n{ROME}\nTOOL_CALL: nope({{}})",
-        f"TOOL_CALL: nope({{}})\nTOOL_CALL: no({{}})\n{OSLO}\nWell.\n{ROME}",
-    ],
-    ids=["text", "calls", "text between calls", "invalid calls first"],
+@rotated(
+    way=list(WAYS),
+    answer={
+        "text": "Hello.",
+        "calls": f"{OSLO}\n{ROME}",
+        "text between calls": f"Well.\n{OSLO}\nAnd.\n{ROME}\nTOOL_CALL: nope({{}})",
+        "invalid calls first": (
+            f"TOOL_CALL: nope({{}})\nTOOL_CALL: no({{}})\n{OSLO}\nWell.\n{ROME}"
+        ),
+    },
 )
 async def test_every_way_of_calling_gives_the_same_message(
     emulator: Emulator, make_model: MakeModel, way: str, answer: str

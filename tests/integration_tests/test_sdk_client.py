@@ -25,6 +25,7 @@ from google.genai import errors as sdk_errors
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
+from tests.rotation import rotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,8 +190,7 @@ SERVICES: dict[str, tuple[str, str, Json, Json | bytes, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("line", SERVICES)
+@rotated(line=list(SERVICES), way=WAYS)
 def test_requests_pass_through_with_the_models_key_and_settings(
     line: str, way: str, library: str
 ) -> None:
@@ -221,7 +221,7 @@ def test_requests_pass_through_with_the_models_key_and_settings(
 UPLOAD = "POST /upload/v1beta/files"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 def test_a_file_is_uploaded_in_two_steps(way: str, library: str) -> None:
     answers = {
         UPLOAD: Answer(),
@@ -257,7 +257,7 @@ def test_a_file_is_uploaded_in_two_steps(way: str, library: str) -> None:
         assert {name for name, value in sent.headers.items() if KEY in value} <= {"x-goog-api-key"}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 def test_a_stream_of_the_sdk_passes_through(way: str, library: str) -> None:
     line = "POST /v1beta/models/m:streamGenerateContent"
     part = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hi"}]}}]}
@@ -311,7 +311,7 @@ def test_version_and_address_are_the_models() -> None:
         chat.close()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 def test_the_model_and_its_client_share_connections_and_calls(way: str, library: str) -> None:
     generate = "POST /v1beta/models/gemini-3-flash-preview:generateContent"
     part = {"content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": "STOP"}
@@ -328,8 +328,7 @@ def test_the_model_and_its_client_share_connections_and_calls(way: str, library:
 # Errors.
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("method", ["get", "download"])
+@rotated(way=WAYS, method=["get", "download"])
 @pytest.mark.parametrize("kind", ["json", "text"])
 def test_errors_are_the_sdks_without_secrets(
     kind: str, method: str, way: str, library: str
@@ -354,7 +353,7 @@ def test_errors_are_the_sdks_without_secrets(
     assert KEY not in shown + error.response.text
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 def test_a_connection_that_fails_quotes_no_key(way: str, library: str) -> None:
     hx = importlib.import_module(library)
 
@@ -387,7 +386,7 @@ def test_a_client_without_a_key_is_an_error_of_ours() -> None:
 # Redirects and cookies.
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 def test_a_download_follows_redirects_on_the_same_server(way: str, library: str) -> None:
     moved = Answer(status=302, headers={"location": "/download/abc?alt=media"})
     answers = {"GET /v1beta/files/abc:download": moved, "GET /download/abc": Answer(MEDIA)}
@@ -399,8 +398,7 @@ def test_a_download_follows_redirects_on_the_same_server(way: str, library: str)
     assert [sent.headers["x-goog-api-key"] for sent in stub.requests] == [KEY, KEY]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("method", ["download", "delete"])
+@rotated(way=WAYS, method=["download", "delete"])
 def test_no_redirect_sends_the_key_to_another_server(method: str, way: str, library: str) -> None:
     with serving({}) as elsewhere:
         moved = Answer(status=307, headers={"location": f"{elsewhere.url}/x?signature=1"})
@@ -417,7 +415,7 @@ def test_no_redirect_sends_the_key_to_another_server(method: str, way: str, libr
     assert len(stub.requests) == 1
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rotated(way=WAYS)
 def test_a_redirect_in_a_circle_ends(way: str, library: str) -> None:
     path = "/v1beta/files/abc"
     with serving({f"GET {path}": Answer(status=302, headers={"location": path})}) as stub:

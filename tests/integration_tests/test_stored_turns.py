@@ -34,6 +34,7 @@ from tests.integration_tests.play import (
     text,
     user,
 )
+from tests.rotation import rotated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -205,22 +206,17 @@ def _through_pickle(messages: list[Any]) -> Any:
     return pickle.loads(pickle.dumps(messages))
 
 
-STORES = pytest.mark.parametrize(
-    "store",
-    [
-        _through_dicts,
-        _through_dumps,
-        _through_dumpd,
-        _through_pydantic,
-        _through_msgpack,
-        _through_pickle,
-    ],
-)
+STORES = {
+    "dicts": _through_dicts,
+    "dumps": _through_dumps,
+    "dumpd": _through_dumpd,
+    "pydantic": _through_pydantic,
+    "msgpack": _through_msgpack,
+    "pickle": _through_pickle,
+}
 
 
-@STORES
-@pytest.mark.parametrize("version", ["v0", "v1"])
-@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+@rotated(store=STORES, version=["v0", "v1"], is_streamed={"whole": False, "streamed": True})
 def test_messages_stored_between_two_results_go_on_as_if_they_had_not_been(
     play: Play, store: Any, version: str, is_streamed: bool
 ) -> None:

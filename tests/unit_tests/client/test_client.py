@@ -34,6 +34,7 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.json_values import MAX_DEPTH
+from tests.rotation import rotated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -313,20 +314,15 @@ def test_each_status_becomes_its_error(way: str) -> None:
     assert KEY not in "".join(traceback.format_exception(error)) + repr(pickle.dumps(error))
 
 
-@every_way
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(
-            lambda _: hx.Response(403, json={"error": {"message": f"{KEY} is bad"}}), id="rejected"
-        ),
-        pytest.param(
-            lambda _: hx.Response(200, json={"error": {"message": f"{KEY} is bad"}}), id="at-200"
-        ),
-        pytest.param(lambda _: hx.Response(200, text=f"<p>{KEY}</p>"), id="unreadable"),
-        pytest.param(lambda _: _raise(hx.ReadTimeout("late")), id="late"),
-        pytest.param(lambda _: _raise(hx.ConnectError("gone")), id="gone"),
-    ],
+@rotated(
+    answer={
+        "rejected": lambda _: hx.Response(403, json={"error": {"message": f"{KEY} is bad"}}),
+        "at-200": lambda _: hx.Response(200, json={"error": {"message": f"{KEY} is bad"}}),
+        "unreadable": lambda _: hx.Response(200, text=f"<p>{KEY}</p>"),
+        "late": lambda _: _raise(hx.ReadTimeout("late")),
+        "gone": lambda _: _raise(hx.ConnectError("gone")),
+    },
+    way=WAYS,
 )
 def test_a_traceback_that_shows_locals_shows_no_key(way: str, answer: Any) -> None:
     with pytest.raises(GeminiToolsError) as raised:
@@ -339,8 +335,7 @@ def _raise(error: Exception) -> Any:
     raise error
 
 
-@every_way
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@rotated(status=[301, 302, 307, 308], way=WAYS)
 def test_redirects_are_not_followed(way: str, status: int) -> None:
     asked: list[str] = []
 
@@ -412,22 +407,22 @@ def test_a_list_of_responses_is_read_like_events(way: str) -> None:
     assert run(answering(b""), way) == []
 
 
-@every_way
-@pytest.mark.parametrize(
-    ("failure", "error"),
-    [
-        (hx.ConnectError("refused"), GeminiConnectionError),
-        (hx.RemoteProtocolError("gone"), GeminiConnectionError),
-        (hx.ProxyError("407"), GeminiConnectionError),
-        (OSError("no route"), GeminiConnectionError),
-        (hx.ReadTimeout("slow"), GeminiTimeoutError),
-        (hx.LocalProtocolError(f"Illegal header value b'{KEY}'"), InvalidOptionError),
-    ],
-    ids=lambda value: getattr(value, "__name__", type(value).__name__),
-)
+FAILURES = [
+    (hx.ConnectError("refused"), GeminiConnectionError),
+    (hx.RemoteProtocolError("gone"), GeminiConnectionError),
+    (hx.ProxyError("407"), GeminiConnectionError),
+    (OSError("no route"), GeminiConnectionError),
+    (hx.ReadTimeout("slow"), GeminiTimeoutError),
+    (hx.LocalProtocolError(f"Illegal header value b'{KEY}'"), InvalidOptionError),
+]
+
+
+@rotated(case={type(failure).__name__: (failure, error) for failure, error in FAILURES}, way=WAYS)
 def test_connection_failures_become_errors_of_ours(
-    way: str, failure: Any, error: type[Exception]
+    way: str, case: tuple[Exception, type[Exception]]
 ) -> None:
+    failure, error = case
+
     def answer(request: Any) -> Any:
         raise failure
 
@@ -450,23 +445,21 @@ def test_a_key_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(client, "send") == {}
 
 
-@pytest.mark.parametrize(
-    ("settings", "model"),
-    [
-        pytest.param({"api_key": SecretStr(KEY)}, "a?b", id="model"),
-        pytest.param({"api_key": SecretStr(KEY)}, "", id="no-model"),
-        pytest.param({"api_key": SecretStr(KEY), "base_url": "nonsense"}, "m", id="base-url"),
-        pytest.param({"api_key": SecretStr(KEY), "base_url": "http://["}, "m", id="no-url"),
-        pytest.param({"api_key": SecretStr(KEY), "project": "p"}, "m", id="project"),
-        pytest.param({"api_key": SecretStr("ключ-к-API")}, "m", id="key"),
-        pytest.param({"api_key": SecretStr(KEY), "client_args": {"foo": 1}}, "m", id="args"),
-        pytest.param(
-            {"api_key": SecretStr(KEY), "client_args": {"verify": "/no/such"}}, "m", id="verify"
-        ),
-    ],
+@rotated(
+    case={
+        "model": ({"api_key": SecretStr(KEY)}, "a?b"),
+        "no-model": ({"api_key": SecretStr(KEY)}, ""),
+        "base-url": ({"api_key": SecretStr(KEY), "base_url": "nonsense"}, "m"),
+        "no-url": ({"api_key": SecretStr(KEY), "base_url": "http://["}, "m"),
+        "project": ({"api_key": SecretStr(KEY), "project": "p"}, "m"),
+        "key": ({"api_key": SecretStr("ключ-к-API")}, "m"),
+        "args": ({"api_key": SecretStr(KEY), "client_args": {"foo": 1}}, "m"),
+        "verify": ({"api_key": SecretStr(KEY), "client_args": {"verify": "/no/such"}}, "m"),
+    },
+    way=WAYS,
 )
-@every_way
-def test_invalid_settings_are_rejected(way: str, settings: Any, model: str) -> None:
+def test_invalid_settings_are_rejected(way: str, case: tuple[dict[str, Any], str]) -> None:
+    settings, model = case
     with pytest.raises(InvalidOptionError) as raised:
         run(GeminiClient(ClientSettings(**settings)), way, model)
     assert KEY not in "".join(traceback.format_exception(raised.value))
