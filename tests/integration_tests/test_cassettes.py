@@ -9,6 +9,7 @@ import pytest
 from langchain_gemini_tools.testing import cassette
 from langchain_gemini_tools.testing.audit import audit
 from langchain_gemini_tools.testing.files import DEVELOPER_API
+from tests.rotation import rotated
 from tests.scenarios import FOLDER, SCENARIOS, Actor, Scenario, record, seen, stage
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ async def replayed(found: Scenario, way: str) -> Any:
 
 
 @pytest.mark.block_network
-@pytest.mark.parametrize("way", ["sync", "async"])
-@every_scenario
+@rotated(found=SCENARIOS, way=["sync", "async"])
 async def test_every_cassette_replays_with_the_network_blocked(
     found: Scenario, way: str, library: str
 ) -> None:

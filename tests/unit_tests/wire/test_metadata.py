@@ -420,6 +420,18 @@ def test_a_stream_reports_the_last_value_of_each_count_once() -> None:
     }
 
 
+def test_a_count_that_is_null_later_keeps_its_value() -> None:
+    counts = {"promptTokenCount": 7, "candidatesTokenCount": 1, "totalTokenCount": 8}
+    message = stream(
+        [
+            {**event(text("a")), "usageMetadata": counts},
+            {**reply([]), "usageMetadata": counts | {"promptTokenCount": None}},
+        ]
+    )
+    assert message.usage_metadata == {"input_tokens": 7, "output_tokens": 1, "total_tokens": 8}
+    assert message.response_metadata["raw_usage"] == counts
+
+
 # Citations
 
 ANSWER = "Åland → the weather 🌤 is fine. Åland is fine."
