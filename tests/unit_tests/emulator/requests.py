@@ -1,4 +1,4 @@
-"""Short ways to put a request before the rules."""
+"""Helpers that check a request against the rules of the emulator."""
 
 from __future__ import annotations
 

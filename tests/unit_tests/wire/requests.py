@@ -1,4 +1,4 @@
-"""What a list of messages becomes on the wire, and whether the API's rules let it pass."""
+"""Helpers that render messages, and check the request against the rules of the emulator."""
 
 from __future__ import annotations
 

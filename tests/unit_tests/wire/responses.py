@@ -1,4 +1,4 @@
-"""Replies as the API writes them, and what a user sees of them: whole, and streamed."""
+"""Responses as the API writes them, parsed as a whole and as a stream."""
 
 from __future__ import annotations
 
