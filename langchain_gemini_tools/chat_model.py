@@ -343,6 +343,22 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         joined = cast("RunnableConfig", {**(config or {}), **kwargs})
         return GeminiBinding(bound=self, config=joined)
 
+    def with_listeners(self, **listeners: Any) -> GeminiBinding:
+        """Bind listeners to every call.
+
+        Args:
+            **listeners: `on_start`, `on_end` and `on_error`: functions that receive the run.
+        """
+        return cast("GeminiBinding", self.bind().with_listeners(**listeners))
+
+    def with_types(self, **types: Any) -> GeminiBinding:
+        """Bind the types that schemas of chains show.
+
+        Args:
+            **types: `input_type` and `output_type`.
+        """
+        return cast("GeminiBinding", self.bind().with_types(**types))
+
     def bind_tools(
         self,
         tools: Sequence[Any],

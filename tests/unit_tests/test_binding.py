@@ -347,3 +347,19 @@ def test_fallbacks_of_bindings_are_bound_as_well(bind: Any) -> None:
         {"temperature": 0.2},
     ]
     assert all("tools" in body for body in bodies)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(lambda model: model.with_config(tags=["a"]), id="with_config"),
+        pytest.param(lambda model: model.with_listeners(on_start=print), id="with_listeners"),
+        pytest.param(lambda model: model.with_types(output_type=AIMessage), id="with_types"),
+    ],
+)
+def test_what_is_bound_to_a_wrapped_model_is_in_its_previews(wrap: Any) -> None:
+    model = ChatGemini(model=GEMINI_3)
+    bound = wrap(model).bind(temperature=0.5).bind_tools([search])
+    assert (
+        bound.preview("Hi").body == model.bind_tools([search], temperature=0.5).preview("Hi").body
+    )
