@@ -1,9 +1,8 @@
 """Cover a matrix by rotation: each case once, while the other dimensions rotate over the cases.
 
 A fault that shows up for one way of calling, on one HTTP library, shows up for the others too, or
-it is found by another case of the same test. Measured on the fault tests: the rotated subset kills
-the same mutants as the full product (`python -m tests.mutation`). Set `FULL_MATRIX=1` for the full
-product.
+it is found by another case of the same test. CONTRIBUTING.md has the figures of a
+mutation run (`python -m tests.mutation`). Set `FULL_MATRIX=1` for the full product.
 """
 
 from __future__ import annotations
