@@ -66,6 +66,17 @@ class StructuredOutput(RunnableSequence[LanguageModelInput, Parsed]):
         raw = self.first.steps__["raw"] if isinstance(self.first, RunnableParallel) else self.first
         return cast("GeminiBinding", raw)
 
+    def bind(self, **kwargs: Any) -> StructuredOutput[Parsed]:
+        """Bind more options to the model; see `ChatGemini.bind`.
+
+        Args:
+            **kwargs: Options of the call.
+        """
+        binding: Runnable[Any, Any] = self.binding.bind(**kwargs)
+        if isinstance(self.first, RunnableParallel):
+            binding = RunnableParallel(raw=binding)
+        return type(self)(first=binding, middle=self.middle, last=self.last, name=self.name)
+
     def preview(
         self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
     ) -> RenderedRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib.util
 import json
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.exceptions import OutputParserException
 from langchain_core.load import dumpd, load
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import (
@@ -240,6 +242,18 @@ def test_structured_output_keeps_its_binding(method: Any, include_raw: bool) -> 
     assert ("tools" in request.body) == (method == "function_calling")
     assert chain.get_num_tokens_from_messages([HumanMessage("Hi")]) == 7
     assert api.sent[-1][1]["generateContentRequest"].keys() == {"model", *request.body}
+
+
+@pytest.mark.parametrize("include_raw", [False, True])
+def test_options_may_be_bound_to_a_structured_output(include_raw: bool) -> None:
+    api = Api()
+    structured = api.model.with_structured_output(City, "json_schema", include_raw=include_raw)
+    bound = structured.bind(temperature=0.5).bind(temperature=0.7)
+    assert bound.preview("Hi").body["generationConfig"]["temperature"] == 0.7
+    assert "temperature" not in structured.preview("Hi").body["generationConfig"]
+    with contextlib.suppress(OutputParserException):
+        bound.invoke("Hi")
+    assert api.sent[-1][1] == bound.preview("Hi").body
 
 
 def test_bound_tools_exclude_a_forced_call_and_not_json_output() -> None:
