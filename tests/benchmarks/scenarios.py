@@ -50,8 +50,8 @@ SCENARIOS: dict[str, Scenario] = {
     "bind_new": Scenario(
         "bind 10 new functions",
         lambda s: s.bind_new("functions", 10),
-        {"peer": 0.75},
-        {"floor": 1.05},
+        {"peer": 1.3},
+        {"floor": 1.2},
         sends=False,
     ),
     "bind_again": Scenario(
