@@ -33,6 +33,9 @@ else:
 Method = Literal["function_calling", "json_schema", "json_mode"]
 Parsed = TypeVar("Parsed")
 
+_BOUND: Any = ...
+"""The default of an argument for which None has a meaning: what is bound applies."""
+
 _TOOL_OPTIONS = frozenset({"tools", "tool_choice", "tool_config"})
 
 
@@ -129,20 +132,20 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         return stored
 
     def preview(
-        self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
+        self, model_input: LanguageModelInput, stop: list[str] | None = _BOUND, **kwargs: Any
     ) -> RenderedRequest:
         """Return the request that `invoke` would send, bound options included.
 
         Args:
             model_input: What `invoke` accepts.
-            stop: Stop sequences.
+            stop: Stop sequences; None cancels bound ones, as it does for `invoke`.
             **kwargs: Options of the call.
 
         Raises:
             InvalidInputError: The messages, the tools or the options cannot be sent.
         """
         model, options = self.unwrap(kwargs)
-        if stop is not None:
+        if stop is not _BOUND:
             options["stop"] = stop
         return model.preview(model_input, **options)
 

@@ -77,11 +77,9 @@ class StructuredOutput(RunnableSequence[LanguageModelInput, Parsed]):
             binding = RunnableParallel(raw=binding)
         return type(self)(first=binding, middle=self.middle, last=self.last, name=self.name)
 
-    def preview(
-        self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
-    ) -> RenderedRequest:
+    def preview(self, model_input: LanguageModelInput, **kwargs: Any) -> RenderedRequest:
         """Return the request that `invoke` would send; see `ChatGemini.preview`."""
-        return self.binding.preview(model_input, stop, **kwargs)
+        return self.binding.preview(model_input, **kwargs)
 
     def get_num_tokens_from_messages(
         self, messages: Sequence[BaseMessage], tools: Sequence[Any] | None = None, **kwargs: Any

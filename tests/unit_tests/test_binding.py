@@ -135,6 +135,14 @@ def test_a_call_overrides_bound_options_in_a_preview() -> None:
     }
 
 
+@pytest.mark.parametrize("options", [{}, {"stop": None}, {"stop": ["b"]}])
+def test_bound_stop_sequences_are_previewed_as_they_are_sent(options: Json) -> None:
+    api = Api()
+    bound = api.model.bind(stop=["a"])
+    bound.invoke("Hi", **options)
+    assert api.sent[-1][1] == bound.preview("Hi", **options).body
+
+
 def test_options_are_bound_one_after_the_other() -> None:
     model = ChatGemini(model=GEMINI_3)
     bound = model.bind(temperature=0.5).bind_tools([search]).bind(temperature=0.7, top_k=1)
