@@ -90,7 +90,7 @@ class StructuredOutput(RunnableSequence[LanguageModelInput, Parsed]):
 
 def structured_output(
     model: ChatGemini | GeminiBinding,
-    schema: Any,
+    schema: object,
     method: Method | None,
     *,
     include_raw: bool,
@@ -115,7 +115,7 @@ def structured_output(
 
 def _force_call(
     model: ChatGemini | GeminiBinding,
-    schema: Any,
+    schema: object,
     tool: Tool,
     kwargs: Mapping[str, Any],
 ) -> tuple[GeminiBinding, Runnable[AIMessage, Any]]:
@@ -133,7 +133,7 @@ def _force_call(
 
 def _request_json(
     model: ChatGemini | GeminiBinding,
-    schema: Any,
+    schema: object,
     method: Method,
     kwargs: Mapping[str, Any],
 ) -> tuple[GeminiBinding, Runnable[AIMessage, Any]]:
@@ -145,7 +145,7 @@ def _request_json(
     return binding, json_parser(schema, form if is_prompted else None)
 
 
-def _as_function(schema: Any, method: str | None) -> Tool | None:
+def _as_function(schema: object, method: str | None) -> Tool | None:
     """Return the schema as a tool, or `None` if JSON output is requested or necessary.
 
     Raises:
@@ -193,7 +193,7 @@ def _without_json_output(
     return {}
 
 
-def _shown_format(method: str, schema: Any, read: dict[str, Any]) -> dict[str, Any]:
+def _shown_format(method: str, schema: object, read: dict[str, Any]) -> dict[str, Any]:
     """Return what tracers show: the schema, or our reading of it if core cannot read it."""
     bare = {"title": str(read.get("title") or "answer"), "type": "object", "properties": {}}
     shown = next((form for form in (schema, read) if _is_readable(form)), bare)
@@ -363,9 +363,9 @@ def _sum(pieces: list[Any]) -> Any:
     return pieces[0] if len(pieces) == 1 else add_ai_message_chunks(*pieces)
 
 
-def _outcome(parsed: Any, error: Exception | None = None) -> AddableDict:
+def _outcome(parsed: object, error: Exception | None = None) -> AddableDict:
     return AddableDict(parsed=parsed, parsing_error=error)
 
 
-def _is_pydantic(schema: Any) -> bool:
+def _is_pydantic(schema: object) -> bool:
     return isinstance(schema, type) and is_basemodel_subclass(schema)

@@ -46,7 +46,7 @@ _NOT_FINITE = re.compile(rb"g.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
 """NaN and the infinities in the format of `marshal`, which writes a "g" before each float."""
 
 
-def encode_json(value: Any, *, is_large: bool = False) -> bytes:
+def encode_json(value: object, *, is_large: bool = False) -> bytes:
     """Encode a value as the JSON that is sent.
 
     Args:
@@ -75,7 +75,7 @@ def _may_contain_nan(value: Any) -> bool:
         return True
 
 
-def dump_json(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
+def dump_json(value: object, separators: tuple[str, str] = (",", ":")) -> str:
     """Return the JSON text of a value.
 
     Args:
@@ -99,7 +99,7 @@ def dump_json(value: Any, separators: tuple[str, str] = (",", ":")) -> str:
         ) from error
 
 
-def _dump(value: Any, separators: tuple[str, str]) -> str:
+def _dump(value: object, separators: tuple[str, str]) -> str:
     dump = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=separators)
     try:
         try:
@@ -115,7 +115,7 @@ def _dump(value: Any, separators: tuple[str, str]) -> str:
         return dump(_clean(value))
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> Any:
     match value:
         case Enum():
             return value.value
@@ -148,7 +148,7 @@ def _jsonable(value: Any) -> Any:
     )
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: object) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
@@ -160,7 +160,7 @@ def _clean(value: Any) -> Any:
     return _clean(_jsonable(value))
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     """Return the text of a key; numbers and constants are spelled as in JSON."""
     clean = _clean(key)
     if isinstance(clean, (dict, list)):

@@ -165,7 +165,7 @@ def dump_yaml(data: JsonObject) -> str:
     class Dumper(base):  # type: ignore[misc]
         """Writes strings with line breaks as blocks, and a list that occurs twice, twice."""
 
-        def ignore_aliases(self, _: Any) -> bool:
+        def ignore_aliases(self, _: object) -> bool:
             return True
 
     def represent_text(dumper: Any, text: str) -> Any:
@@ -259,7 +259,7 @@ def render_body(raw: bytes) -> JsonObject | None:
         return {"base64": base64.b64encode(raw).decode()}
 
 
-def parse_body(form: Any) -> bytes:
+def parse_body(form: object) -> bytes:
     """Return the bytes of a body in a file, also of one that vcrpy wrote.
 
     Raises:
@@ -288,7 +288,7 @@ def parse_body(form: Any) -> bytes:
     )
 
 
-def joined_text(form: Any) -> str:
+def joined_text(form: object) -> str:
     """Return the texts of a body joined together, because streams may split them anywhere."""
     match form:
         case {"json": value}:
@@ -300,11 +300,11 @@ def joined_text(form: Any) -> str:
     return ""
 
 
-def _texts_of_event(event: Any) -> Iterable[str]:
+def _texts_of_event(event: object) -> Iterable[str]:
     return _WRITTEN_TEXT.findall(event) if isinstance(event, str) else _texts(event)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     match value:
         case dict():
             for key, item in value.items():
@@ -345,12 +345,12 @@ def _render_event(block: bytes) -> Any:
     return block.decode()
 
 
-def _parse_event(event: Any) -> bytes:
+def _parse_event(event: object) -> bytes:
     text = event.encode() if isinstance(event, str) else b"data: " + _encode_json(event)
     return text + b"\r\n\r\n"
 
 
-def _encode_json(value: Any) -> bytes:
+def _encode_json(value: object) -> bytes:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode()
@@ -383,7 +383,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _depth(value: Any) -> int:
+def _depth(value: object) -> int:
     depth, level = 0, [value]
     while level:
         depth += 1

@@ -45,16 +45,16 @@ def matchers(secrets: Collection[str] = ()) -> list[Matcher]:
     def method(now: Any, recorded: Any) -> None:
         _agree(recorded.method.upper(), now.method.upper())  # aiohttp may use lower case
 
-    def address(now: Any, recorded: Any) -> None:
+    def address(now: object, recorded: object) -> None:
         _agree(address_of(recorded, redactor), address_of(now, redactor))
 
-    def query(now: Any, recorded: Any) -> None:
+    def query(now: object, recorded: object) -> None:
         old = _query(recorded, redactor)
         new = _as_recorded(_query(now, redactor), dict(old))
         hint = _HINT if "[redacted-" in repr(old) else ""
         _agree(repr(old), repr(new), hint)
 
-    def gemini_body(now: Any, recorded: Any) -> None:
+    def gemini_body(now: object, recorded: object) -> None:
         found = list(differences(normal_body(recorded, secrets), normal_body(now, secrets)))
         if found:
             raise AssertionError("\n".join(found))
@@ -127,7 +127,7 @@ def _normal_body(raw: bytes, secrets: tuple[str, ...]) -> Any:
     return redactor.value(renumber_call_ids(value))
 
 
-def renumber_call_ids(body: Any, kept: Collection[str] = ()) -> Any:
+def renumber_call_ids(body: object, kept: Collection[str] = ()) -> Any:
     """Replace the ids of tool calls by numbers, in the order in which they appear.
 
     Args:
@@ -146,7 +146,7 @@ def has_client_form(call_id: str) -> bool:
     return bool(_UUID.fullmatch(call_id))
 
 
-def tool_call_ids(value: Any) -> Iterator[str]:
+def tool_call_ids(value: object) -> Iterator[str]:
     """Yield the ids of the tool calls in a body, and of the responses to them."""
     match value:
         case dict():
@@ -163,7 +163,7 @@ def tool_call_ids(value: Any) -> Iterator[str]:
                 yield from tool_call_ids(item)
 
 
-def _renamed(value: Any, names: dict[str, str]) -> Any:
+def _renamed(value: object, names: dict[str, str]) -> Any:
     match value:
         case str():
             for call_id, name in names.items():
@@ -190,7 +190,7 @@ def _new_id(call: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 # What differs.
 
 
-def differences(recorded: Any, now: Any, place: str = "body") -> Iterator[str]:
+def differences(recorded: object, now: object, place: str = "body") -> Iterator[str]:
     """Describe each value that differs, by its place: `body.contents[0].parts[0].text: ...`."""
     match recorded, now:
         case dict(), dict():
@@ -226,7 +226,7 @@ def _around_the_difference(recorded: str, now: str) -> tuple[str, str]:
     return f"...{recorded[start:]}", f"...{now[start:]}"
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     return _short(json.dumps(value, ensure_ascii=False))
 
 

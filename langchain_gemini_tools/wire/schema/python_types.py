@@ -39,7 +39,7 @@ _argument_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = WeakKeyDictionary()
 
 
-def is_described_class(value: Any) -> bool:
+def is_described_class(value: object) -> bool:
     """Return whether a value is a class whose fields describe the arguments of a tool."""
     return isinstance(value, type) and (
         issubclass(value, (BaseModel, BaseModelV1))
@@ -48,7 +48,7 @@ def is_described_class(value: Any) -> bool:
     )
 
 
-def instance_error(value: Any) -> InvalidToolError:
+def instance_error(value: object) -> InvalidToolError:
     """Return the error for an instance of a class that is described by its fields."""
     name = type(value).__name__
     return InvalidToolError(
@@ -167,7 +167,7 @@ def _has_mark(field: FieldInfo) -> bool:
     return _is_langchains(typing.get_origin(field.annotation) or field.annotation)
 
 
-def _is_langchains(kind: Any) -> bool:
+def _is_langchains(kind: object) -> bool:
     return isinstance(kind, type) and any(
         base.__module__.startswith("langchain_core.tools") for base in kind.__mro__
     )
@@ -216,7 +216,7 @@ def _for_pydantic(annotation: Any) -> Any:
     return typing.Union[replaced] if origin is types.UnionType else origin[replaced]  # noqa: UP007
 
 
-def _is_optional(name: str, hint: Any, cls: Any) -> bool:
+def _is_optional(name: str, hint: object, cls: Any) -> bool:
     # The class itself does not know where annotations are strings.
     match typing.get_origin(hint):
         case typing.NotRequired:
@@ -226,13 +226,13 @@ def _is_optional(name: str, hint: Any, cls: Any) -> bool:
     return name in cls.__optional_keys__
 
 
-def _bare(hint: Any) -> Any:
+def _bare(hint: object) -> Any:
     while typing.get_origin(hint) in {typing.NotRequired, typing.Required}:
         hint = typing.get_args(hint)[0]
     return hint
 
 
-def _typed_dicts_in(annotation: Any, seen: set[Any]) -> set[Any]:
+def _typed_dicts_in(annotation: object, seen: set[Any]) -> set[Any]:
     if is_typeddict(annotation) and annotation not in seen:
         seen.add(annotation)
         for hint in typing.get_type_hints(annotation, include_extras=True).values():
@@ -262,7 +262,7 @@ def _add_descriptions(definition: JsonSchema, cls: type) -> None:
             field.setdefault("description", argument["description"])
 
 
-def _annotations(hint: Any) -> tuple[Any, ...]:
+def _annotations(hint: object) -> tuple[Any, ...]:
     return tuple(getattr(_bare(hint), "__metadata__", ()))
 
 

@@ -82,7 +82,7 @@ def _read_target(document: JsonSchema, given: Mapping[str, Any], reference: str)
     return f"#/$defs/{name}"
 
 
-def _read(schema: Any, place: str = "") -> JsonSchema | bool:
+def _read(schema: object, place: str = "") -> JsonSchema | bool:
     """Read one schema at any depth; `place` is the parameter that it describes, for errors."""
     if isinstance(schema, bool):
         return schema
@@ -142,7 +142,7 @@ def _read_keyword(read: JsonSchema, keyword: Keyword, value: Any, place: str) ->
         read[keyword.name] = plain_json(value)
 
 
-def _read_other_drafts(read: JsonSchema, name: str, value: Any, place: str) -> None:
+def _read_other_drafts(read: JsonSchema, name: str, value: object, place: str) -> None:
     """Read what JSON Schema 2020-12 writes in another way, or does not know."""
     match name, value:
         case "additionalItems", _:
@@ -171,19 +171,19 @@ def _read_dependencies(read: JsonSchema, value: Mapping[str, Any]) -> None:
             read.setdefault("dependentSchemas", {})[name] = _read(item)
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: object) -> bool:
     return isinstance(value, Mapping) or value == []  # PHP writes an empty object so
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, (list, tuple, set, frozenset))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, (str, Enum))
 
 
@@ -207,7 +207,7 @@ _ACCEPTED_BY = {
 }
 
 
-def _check_value(keyword: Keyword, value: Any, place: str) -> None:
+def _check_value(keyword: Keyword, value: object, place: str) -> None:
     accepted = _ACCEPTED_BY[keyword.name]
     if accepted and not accepted[1](value):
         schemas = " of schemas" if keyword.nesting == "list" else ""
@@ -246,7 +246,7 @@ def _read_type(read: JsonSchema, value: Any, place: str) -> None:
         read["type"] = names if isinstance(value, list) else names[0]
 
 
-def _read_default(read: JsonSchema, value: Any) -> None:
+def _read_default(read: JsonSchema, value: object) -> None:
     try:
         read["default"] = plain_json(value)
     except InvalidToolError:
@@ -256,7 +256,7 @@ def _read_default(read: JsonSchema, value: Any) -> None:
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-def plain_json(value: Any) -> Any:
+def plain_json(value: object) -> Any:
     """Return a deep copy of a value as plain JSON; enums, dates, models etc. in their JSON form.
 
     Raises:
@@ -275,7 +275,7 @@ def plain_json(value: Any) -> Any:
             return _jsonable(value)
 
 
-def _jsonable(value: Any) -> Any:
+def _jsonable(value: object) -> Any:
     try:
         return to_jsonable_python(value, inf_nan_mode="constants")
     except (PydanticSerializationError, ValueError) as error:
@@ -291,19 +291,19 @@ class KnownSchema(dict[str, Any]):
         return _text(self)
 
 
-def schema_text(schema: Any) -> str | None:
+def schema_text(schema: object) -> str | None:
     """Return a schema's JSON; None where it contains more than JSON, such as a default object."""
     return schema.text if isinstance(schema, KnownSchema) else _text(schema)
 
 
-def _text(schema: Any) -> str | None:
+def _text(schema: object) -> str | None:
     try:
         return json.dumps(schema)
     except (TypeError, ValueError):
         return None
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Return whether JSON can express every number in a value."""
     match value:
         case float():

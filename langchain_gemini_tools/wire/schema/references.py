@@ -63,7 +63,7 @@ def _keys(path: str) -> list[str]:
     return [unquote(key).replace("~1", "/").replace("~0", "~") for key in path.split("/")[1:]]
 
 
-def _step(node: Any, key: str, reference: str) -> Any:
+def _step(node: object, key: str, reference: str) -> Any:
     if isinstance(node, Mapping):
         for spelling in (key, f"${key}"):  # Gemini's Schema message has `#/defs/...`
             if spelling in node:
@@ -157,7 +157,7 @@ def _is_inside(pointer: str, path: str) -> bool:
     return pointer == path or pointer.startswith(f"{path}/")
 
 
-def references(schema: Any) -> list[JsonSchema]:
+def references(schema: object) -> list[JsonSchema]:
     """Return the references in a schema, at any depth, definitions left out."""
     parts = subschemas(schema, with_definitions=False)
     return [part for part in parts if isinstance(part.get("$ref"), str)]
@@ -202,7 +202,7 @@ def endless_definitions(document: Mapping[str, Any]) -> list[str]:
     return [name for name in definitions if name not in ends]
 
 
-def _can_end(schema: Any, ends: set[str]) -> bool:
+def _can_end(schema: object, ends: set[str]) -> bool:
     """Return whether a value of this schema can end, given the definitions whose values can."""
     if not isinstance(schema, dict):
         return True

@@ -37,7 +37,7 @@ def describe(schema: JsonSchema, sentence: str) -> None:
         schema["description"] = f"{description} {sentence}".lstrip()
 
 
-def type_of(value: Any) -> str:
+def type_of(value: object) -> str:
     """Return JSON Schema's name for the type of a value."""
     return "null" if value is None else _TYPE_NAMES.get(type(value), "array")
 
@@ -318,7 +318,7 @@ def _common_values(first: list[Any], second: list[Any]) -> list[Any] | None:
     return [item for item in first if any(_same_json(item, other) for other in second)] or None
 
 
-def _same_json(first: Any, second: Any) -> bool:
+def _same_json(first: object, second: object) -> bool:
     """Compare as JSON does: 1 is 1.0, but never true."""
     return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
 

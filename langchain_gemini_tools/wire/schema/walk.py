@@ -44,7 +44,7 @@ class Child(NamedTuple):
 _NESTED = {name: row for name, row in KEYWORDS.items() if row.nesting != "none"}
 
 
-def children(schema: Any) -> list[Child]:
+def children(schema: object) -> list[Child]:
     """Return the schemas directly inside a schema, in its own order."""
     found: list[Child] = []
     if isinstance(schema, dict):
@@ -54,7 +54,7 @@ def children(schema: Any) -> list[Child]:
     return found
 
 
-def _children(keyword: Keyword, value: Any) -> list[Child]:
+def _children(keyword: Keyword, value: object) -> list[Child]:
     if keyword.nesting == "schema":
         return [Child(value, keyword)]
     if keyword.nesting == "list" and isinstance(value, list):
@@ -86,7 +86,7 @@ def map_value(keyword: Keyword, value: Any, change: Callable[[Child], Any]) -> A
     return value
 
 
-def subschemas(schema: Any, *, with_definitions: bool = True) -> list[JsonSchema]:
+def subschemas(schema: object, *, with_definitions: bool = True) -> list[JsonSchema]:
     """Return a schema and every schema inside it, at any depth; booleans are left out.
 
     Args:
@@ -108,7 +108,7 @@ def subschemas(schema: Any, *, with_definitions: bool = True) -> list[JsonSchema
     return found
 
 
-def _schemas(keyword: Keyword, value: Any) -> Iterable[Any]:
+def _schemas(keyword: Keyword, value: object) -> Iterable[Any]:
     if keyword.nesting == "schema":
         return (value,)
     if keyword.nesting == "list":
@@ -116,7 +116,7 @@ def _schemas(keyword: Keyword, value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else ()
 
 
-def pointers(schema: Any, start: str = "") -> Iterator[tuple[str, JsonSchema]]:
+def pointers(schema: object, start: str = "") -> Iterator[tuple[str, JsonSchema]]:
     """Iterate over the same schemas, each with its JSON pointer."""
     if isinstance(schema, dict):
         yield start, schema
@@ -127,7 +127,7 @@ def pointers(schema: Any, start: str = "") -> Iterator[tuple[str, JsonSchema]]:
         yield from pointers(child.schema, pointer)
 
 
-def same_value(schema: Any, definitions: Mapping[str, Any]) -> Iterator[JsonSchema]:
+def same_value(schema: object, definitions: Mapping[str, Any]) -> Iterator[JsonSchema]:
     """Iterate over a cleaned schema and every schema inside it that describes the same value.
 
     Args:
@@ -138,7 +138,7 @@ def same_value(schema: Any, definitions: Mapping[str, Any]) -> Iterator[JsonSche
 
 
 def _same_value(
-    schema: Any, definitions: Mapping[str, Any], followed: set[str]
+    schema: object, definitions: Mapping[str, Any], followed: set[str]
 ) -> Iterator[JsonSchema]:
     if not isinstance(schema, dict):
         return
@@ -199,7 +199,7 @@ class _PartWalk:
     definitions: Mapping[str, Any]
     paths: dict[str, str] = field(default_factory=dict)
 
-    def enter(self, schema: Any, path: str, depth: int) -> Iterator[Part]:
+    def enter(self, schema: object, path: str, depth: int) -> Iterator[Part]:
         """Start with a schema that describes another value than the one around it."""
         if isinstance(schema, dict):
             described = _described_keys(schema, self.definitions)

@@ -57,7 +57,7 @@ class ToolChoice:
 
 
 def resolve_tool_choice(
-    choice: Any, tools: Sequence[Tool], capabilities: Capabilities, tool_config: Any = None
+    choice: object, tools: Sequence[Tool], capabilities: Capabilities, tool_config: object = None
 ) -> ToolChoice:
     """Resolve `tool_choice` and `tool_config` for the bound tools.
 
@@ -118,7 +118,7 @@ def _combine(choice: ToolChoice, config: ToolChoice) -> ToolChoice:
     )
 
 
-def _read(choice: Any, tools: Sequence[Tool]) -> ToolChoice:
+def _read(choice: object, tools: Sequence[Tool]) -> ToolChoice:
     choice = _plain(choice)
     match choice:
         case None | False | "" | []:
@@ -136,7 +136,7 @@ def _read(choice: Any, tools: Sequence[Tool]) -> ToolChoice:
     raise _invalid(choice)
 
 
-def _invalid(choice: Any) -> InvalidOptionError:
+def _invalid(choice: object) -> InvalidOptionError:
     return InvalidOptionError(
         f"tool_choice={choice!r} is not valid. Use 'auto', 'any', 'none', 'validated', the name of "
         "a bound tool, a list of names, or a dict in the form of OpenAI, Anthropic or Gemini."
@@ -232,7 +232,7 @@ def _read_calling_config(config: Mapping[str, Any], tools: Sequence[Tool]) -> To
     )
 
 
-def _read_mode(mode: Any) -> ToolChoice:
+def _read_mode(mode: object) -> ToolChoice:
     word = str(getattr(mode, "value", mode or "mode_unspecified")).lower()
     if word not in _MODES:
         raise InvalidOptionError(

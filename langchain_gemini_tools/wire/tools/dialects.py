@@ -111,7 +111,7 @@ def may_specify(fields: Collection[str]) -> bool:
     return not {*_PARAMETERS, *_WRAPPERS}.isdisjoint(fields)
 
 
-def _is_schema(value: Any) -> bool:
+def _is_schema(value: object) -> bool:
     return isinstance(value, Mapping) and (
         value.get("type") in _JSON_TYPES or not _SCHEMA_KEYWORDS.isdisjoint(value)
     )
@@ -176,7 +176,7 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": dict(properties)}
 
 
-def _is_mapping_of_names(value: Any) -> bool:
+def _is_mapping_of_names(value: object) -> bool:
     """Return whether this maps the names of arguments to schemas, without an object schema around.
 
     An argument may be called `items`, and a schema may contain nothing but `items`. At least one
@@ -190,7 +190,7 @@ def _is_mapping_of_names(value: Any) -> bool:
     )
 
 
-def _describes(value: Any) -> bool:
+def _describes(value: object) -> bool:
     return isinstance(value, Mapping) and (
         isinstance(value.get("type"), (str, list))
         or isinstance(value.get("description"), str)
@@ -198,7 +198,7 @@ def _describes(value: Any) -> bool:
     )
 
 
-def _read_definition(definition: Any) -> Any:
+def _read_definition(definition: object) -> Any:
     """Cohere's `{"type": "str", "required": true}`; Oracle calls the flag `isRequired`."""
     if not isinstance(definition, Mapping):
         return definition  # rejected later, with its name, like every invalid schema
@@ -222,7 +222,7 @@ def _python_type(annotation: str) -> dict[str, Any]:
     return schema
 
 
-def _unwrap(schema: Any) -> Any:
+def _unwrap(schema: object) -> Any:
     """Return the schema inside Amazon's `{"json": ...}`, a string, or a list of arguments."""
     if isinstance(schema, str):
         return json.loads(schema)
