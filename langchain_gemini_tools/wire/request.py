@@ -131,27 +131,50 @@ def render_request(
     Raises:
         InvalidInputError: The API would reject the input, or it cannot be sent.
     """
-    tools, choice = invocation.tools, invocation.tool_choice
-    capabilities = invocation.capabilities
+    renamed = renamed_parameters_of(invocation.tools)
     system, others = split_system(messages)
-    renamed = renamed_parameters_of(tools)
-    context = RenderContext(
-        capabilities,
+    instruction = render_system(system)
+    opening: list[gemini.Part] = []
+    accepts_instruction = invocation.capabilities.accepts_system_instruction
+    if instruction and (invocation.merges_system or not accepts_instruction):
+        opening, instruction = instruction["parts"], None
+    is_large = any(map(_is_large, messages))
+    contents = ContentsWriter(
+        opening, signs_calls=invocation.capabilities.checks_call_signatures, is_large=is_large
+    )
+    render_contents(others, _render_context(invocation, renamed), contents, rewrite_turn)
+    body = _render_body(instruction, contents, invocation)
+    _check_combinations(body, invocation)
+    check_repairs(contents.repairs, invocation)
+    return RenderedRequest(
+        encoded=encode_body(body, is_large=is_large),
+        repairs=contents.repairs,
+        context=_response_context(invocation.tools, renamed, invocation),
+        invocation=invocation,
+    )
+
+
+def _render_context(
+    invocation: Invocation, renamed: Mapping[str, Mapping[str, str]]
+) -> RenderContext:
+    """Return what rendering the messages needs to know about the model and its tools."""
+    tools = invocation.tools
+    return RenderContext(
+        invocation.capabilities,
         invocation.model,
         vertexai=invocation.vertexai,
         parameter_names=renamed,
         declared=function_names(tools) if any(tool.is_run_by_user for tool in tools) else None,
         accepts_server_parts=invocation.circulates_server_tools,
     )
-    instruction = render_system(system)
-    opening: list[gemini.Part] = []
-    if instruction and (invocation.merges_system or not capabilities.accepts_system_instruction):
-        opening, instruction = instruction["parts"], None
-    is_large = any(map(_is_large, messages))
-    contents = ContentsWriter(
-        opening, signs_calls=capabilities.checks_call_signatures, is_large=is_large
-    )
-    render_contents(others, context, contents, rewrite_turn)
+
+
+def _render_body(
+    instruction: gemini.SystemInstruction | None, contents: ContentsWriter, invocation: Invocation
+) -> dict[str, Any]:
+    """Return the fields of the body that have a value, with `extra_body` merged into them."""
+    tools, choice = invocation.tools, invocation.tool_choice
+    capabilities = invocation.capabilities
     body = {
         "systemInstruction": instruction,
         "contents": contents,
@@ -171,15 +194,7 @@ def render_request(
         "labels": invocation.labels,
     }
     present = {key: value for key, value in body.items() if value}
-    present = _merge(present, plain(invocation.extra_body or {}))
-    _check_combinations(present, invocation)
-    check_repairs(contents.repairs, invocation)
-    return RenderedRequest(
-        encoded=encode_body(present, is_large=is_large),
-        repairs=contents.repairs,
-        context=_response_context(tools, renamed, invocation),
-        invocation=invocation,
-    )
+    return _merge(present, plain(invocation.extra_body or {}))
 
 
 def _response_context(
