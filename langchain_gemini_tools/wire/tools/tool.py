@@ -140,6 +140,11 @@ class Tool(Mapping[str, Any]):
         plain: gemini.JsonObject = json.loads(self.text)
         return plain
 
+    @cached_property
+    def shown(self) -> gemini.JsonObject:
+        """`to_dict()` for tracers, made once: an agent shows the same tools at every step."""
+        return self.to_dict()
+
     def _openai_dict(self) -> gemini.JsonObject:
         described = {
             "name": self.name,
@@ -210,7 +215,7 @@ def plain_tools(options: Mapping[str, Any]) -> dict[str, Any]:
     tools = options.get("tools")
     if not isinstance(tools, (list, tuple)):
         return dict(options)
-    plain = [tool.to_dict() if isinstance(tool, Tool) else tool for tool in tools]
+    plain = [tool.shown if isinstance(tool, Tool) else tool for tool in tools]
     return {**options, "tools": plain}
 
 
