@@ -11,7 +11,8 @@
   * ResponseError                    the API responded with 200, but the response is not usable
     * BlockedError                   the prompt or the response was blocked
     * EmptyResponseError             the response has no content; retryable
-    * MalformedToolCallError         the model wrote a tool call that cannot be read; retryable
+    * MalformedToolCallError         the model wrote a tool call that is not valid; retryable
+    * TruncatedResponseError         the response has tool calls, but did not end
     * TruncatedStreamError           the stream ended too early; retryable
     * UnreadableResponseError        the response is not JSON of this API; retryable
   * GeminiAPIError                   the API rejected the request, failed, or was not reached
@@ -84,6 +85,7 @@ __all__ = [
     "MalformedToolCallError",
     "MediaFetchError",
     "ResponseError",
+    "TruncatedResponseError",
     "TruncatedStreamError",
     "UnknownToolError",
     "UnreadableResponseError",
@@ -169,7 +171,11 @@ class ResponseError(GeminiToolsError, ModelError):
 
 
 class BlockedError(ResponseError):
-    """The prompt or the response was blocked."""
+    """The prompt or the response was blocked.
+
+    A blocked response without tool calls is returned, if it has text: `finish_reason` says why it
+    stopped.
+    """
 
 
 class EmptyResponseError(ResponseError):
@@ -186,6 +192,14 @@ class MalformedToolCallError(ResponseError):
 
 FEEDBACK_ERRORS = (MalformedToolCallError, EmptyResponseError)
 """Mistakes of the model. Repeating the request does not help; sending it with feedback may."""
+
+
+class TruncatedResponseError(ResponseError):
+    """The response has tool calls, but stopped before its end, or does not say how it ended.
+
+    More calls may have followed, so none is released for execution. Increase `max_output_tokens`
+    if the reason is MAX_TOKENS. A truncated response without tool calls is returned.
+    """
 
 
 class TruncatedStreamError(ResponseError, ModelConnectionError):

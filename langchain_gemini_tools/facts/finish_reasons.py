@@ -25,6 +25,9 @@ Outcome = Literal["complete", "truncated", "blocked", "bad_call", "unspecified",
 - `unknown`: the response gives a reason that is not in the table.
 """
 
+UNEXPECTED_TOOL_CALL = "UNEXPECTED_TOOL_CALL"
+"""The model called a function that was not declared, or while calls were disabled."""
+
 Vendor = Literal["gemini", "other"]
 
 
@@ -36,19 +39,18 @@ class FinishReason:
     outcome: Outcome
     explanation: str
     vendor: Vendor = "gemini"
-    is_unusable: bool = False
-    """Whether the response is malformed as a whole, so that nothing in it can be used."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the response may count as complete.
+        """Whether the response is complete. Only then may its tool calls be executed.
 
-        A response without a reason may. A reason that is not in the table may if it is another
-        vendor's; Gemini adds reasons for responses that went wrong.
+        Without a reason, or with one that is not in the table, a response of Gemini is not: Gemini
+        always gives a reason, and adds reasons for responses that went wrong. Other vendors have
+        their own words, and some give none.
         """
-        if self.outcome == "unknown":
+        if self.outcome in {"unknown", "unspecified"}:
             return self.vendor == "other"
-        return self.outcome in {"complete", "unspecified"}
+        return self.outcome == "complete"
 
 
 def _rows(
@@ -56,9 +58,8 @@ def _rows(
     explanation: str,
     *names: str,
     vendor: Vendor = "gemini",
-    is_unusable: bool = False,
 ) -> list[FinishReason]:
-    return [FinishReason(name, outcome, explanation, vendor, is_unusable) for name in names]
+    return [FinishReason(name, outcome, explanation, vendor) for name in names]
 
 
 _TABLE = [
@@ -90,9 +91,8 @@ _TABLE = [
         "bad_call",
         "The model wrote a malformed tool call.",
         *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"),
-        is_unusable=True,
     ),
-    *_rows("bad_call", "The model called a tool that was not available.", "UNEXPECTED_TOOL_CALL"),
+    *_rows("bad_call", "The model called a tool that was not available.", UNEXPECTED_TOOL_CALL),
     *_rows("bad_call", "The model made too many tool calls.", "TOO_MANY_TOOL_CALLS"),
     *_rows("bad_call", "A thought signature was missing.", "MISSING_THOUGHT_SIGNATURE"),
     # OpenAI, Anthropic, Bedrock, Mistral, Cohere, Ollama, Hugging Face

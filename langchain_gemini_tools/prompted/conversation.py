@@ -28,6 +28,7 @@ from langchain_gemini_tools.wire.history import (
     Turn,
     unanswered_call,
 )
+from langchain_gemini_tools.wire.replay import NOT_RELEASED
 from langchain_gemini_tools.wire.tool_results import split_result
 
 if TYPE_CHECKING:
@@ -176,7 +177,8 @@ def _render_invalid_call(call: InvalidToolCall) -> str:
     text = call.get("args") or ""
     if text.startswith(UNUSABLE):
         return f"{MARKER} {text.removeprefix(UNUSABLE).removeprefix(MARKER).strip()}"
-    return f"{MARKER} {protocol_name(call.get('name') or UNKNOWN_TOOL)}({text})"
+    args = text.removeprefix(NOT_RELEASED)
+    return f"{MARKER} {protocol_name(call.get('name') or UNKNOWN_TOOL)}({args})"
 
 
 def _is_left_out(block: Block) -> bool:

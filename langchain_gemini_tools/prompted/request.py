@@ -47,8 +47,14 @@ from langchain_gemini_tools.prompted.response import (
 )
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS, render_output_format
 from langchain_gemini_tools.wire.history import split_system
+from langchain_gemini_tools.wire.replay import NOT_RELEASED
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
-from langchain_gemini_tools.wire.response import StreamParser, invalidate_calls
+from langchain_gemini_tools.wire.response import (
+    StreamParser,
+    find_unreleasable_calls,
+    invalidate_call_chunks,
+    invalidate_calls,
+)
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 from langchain_gemini_tools.wire.tools.tool import CHARACTERS_PER_TOKEN
 
@@ -231,6 +237,8 @@ class PromptedRequest(RenderedRequest):
         failures: list[ResponseError] = []
         for generation in result.generations:
             message, calls = parse_message(_ai_message(generation.message), self.tools)
+            if self.context.returns_failures and find_unreleasable_calls(message):
+                message = invalidate_calls(message, NOT_RELEASED)
             _log_response(message, calls)
             message.usage_metadata = None if generations else usage
             if failure := self.failure(calls, message):
@@ -258,6 +266,9 @@ class PromptedRequest(RenderedRequest):
         """
         if self.context.returns_failures:
             return None
+        if partial.tool_calls and (error := find_unreleasable_calls(partial)):
+            error.partial = invalidate_calls(partial)
+            return error
         reason = partial.response_metadata.get("finish_reason")
         explanation = find_failure(calls, self.tools.choice)
         is_required = self.tools.choice.mode == "ANY"
@@ -281,7 +292,8 @@ class PromptedRequest(RenderedRequest):
         raw_text = failure.partial.response_metadata.get(RAW_TEXT) if failure.partial else None
         if not raw_text or not isinstance(failure, MalformedToolCallError):
             return super().with_feedback(failure)
-        text = f"Your last message could not be used. {failure.finish_message} Write it again."
+        cause = failure.finish_message or failure.finish_reason
+        text = f"Your last message could not be used. {cause} Write it again."
         more: list[gemini.Content] = [
             {"role": "model", "parts": [{"text": raw_text}]},
             {"role": "user", "parts": [{"text": text}]},
@@ -297,14 +309,23 @@ class PromptedStreamParser(StreamParser):
         super().__init__(request.context)
         self._request = request
         self._parser = ChunkParser(request.tools)
+        self._calls: list[AIMessageChunk] = []
+        """Chunks with calls, which wait until it is known whether they may be executed."""
 
     def feed(self, response: gemini.Response) -> list[ChatGenerationChunk]:
         """Return the chunks that an event adds, without the protocol."""
-        return [
-            ChatGenerationChunk(message=chunk)
-            for generation in super().feed(response)
+        return self._parse(super().feed(response))
+
+    def _parse(self, generations: Sequence[ChatGenerationChunk]) -> list[ChatGenerationChunk]:
+        chunks = [
+            chunk
+            for generation in generations
             for chunk in self._parser.feed(_ai_chunk(generation.message))
         ]
+        if self._request.context.returns_failures:
+            self._calls += [chunk for chunk in chunks if chunk.tool_call_chunks]
+            chunks = [chunk for chunk in chunks if not chunk.tool_call_chunks]
+        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
 
     def finish(self) -> list[ChatGenerationChunk]:
         """Return the last chunks, including those that were held back.
@@ -313,14 +334,23 @@ class PromptedStreamParser(StreamParser):
             ResponseError: The response is not usable.
         """
         has_started = self._parser.has_started
-        [last] = super().finish()
-        chunks = self._parser.finish(_ai_chunk(last.message))
+        *native, last = super().finish()
+        first = [_ai_chunk(chunk.message) for chunk in self._parse(native)]
+        chunks = [*first, *self._calls, *self._parser.finish(_ai_chunk(last.message))]
         _log_response(chunks[-1], self._parser.calls)
         if not has_started:
             partial = _ai_message(message_chunk_to_message(join_chunks(chunks)))
             if failure := self._request.failure(self._parser.calls, partial):
                 raise failure
+        if error := find_unreleasable_calls(chunks[-1]):
+            if not self._request.context.returns_failures and self._has_calls:
+                raise error
+            chunks = [*map(invalidate_call_chunks, chunks)]
         return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+
+    @property
+    def _has_calls(self) -> bool:
+        return any(call.is_valid for call in self._parser.calls)
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:

@@ -126,9 +126,9 @@ class Run:
         if is_over and (self._is_final_turn or not self._returns_directly(message)):
             yield from self._skip_calls(message)
             return
-        self.calls = self._new_turn(message.tool_calls, message.invalid_tool_calls)
-        if reason := _why_not_run(message):
-            self.calls.skip_all(reason)
+        self.calls = self._new_turn(
+            message.tool_calls, message.invalid_tool_calls, _why_not_run(message)
+        )
 
     def finish_calls(self) -> Iterator[events.LoopEvent]:
         """Add the results of this turn's tool calls and decide the next step."""
@@ -194,12 +194,15 @@ class Run:
                 calls = [call for call in message.tool_calls if call["id"] not in answered]
                 invalid = [c for c in message.invalid_tool_calls if c["id"] not in answered]
                 if calls or invalid:
-                    self.calls = self._new_turn(calls, invalid)
-                    if reason := _why_not_run(message):
-                        self.calls.skip_all(reason)
+                    self.calls = self._new_turn(calls, invalid, _why_not_run(message))
             return
 
-    def _new_turn(self, calls: Sequence[ToolCall], invalid: Sequence[InvalidToolCall]) -> Turn:
+    def _new_turn(
+        self,
+        calls: Sequence[ToolCall],
+        invalid: Sequence[InvalidToolCall],
+        why_not_run: str | None = None,
+    ) -> Turn:
         turn = Turn(
             number=self.turns,
             settings=self.settings,
@@ -208,7 +211,7 @@ class Run:
             since=self._since,
             may_start=self._may_start,
         )
-        turn.add_calls(calls, invalid)
+        turn.add_calls(calls, invalid, why_not_run)
         return turn
 
     def _close_calls(self) -> list[ToolCallRecord]:
@@ -281,7 +284,7 @@ def _why_not_run(message: AIMessage) -> str | None:
             f"Not executed: the message was truncated ({finish.name}); its calls may be incomplete."
         )
     details = message.response_metadata.get("finish_message") or finish.explanation
-    return f"Not executed: the model stopped with {finish.name}: {details}"
+    return f"Not executed: the model stopped with {finish.name or 'no reason'}: {details}"
 
 
 def _with_call_ids(received: BaseMessage) -> AIMessage:

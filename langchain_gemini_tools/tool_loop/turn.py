@@ -109,8 +109,19 @@ class Turn:
     is_paused: bool = False
     _events: list[events.LoopEvent] = field(default_factory=list)
 
-    def add_calls(self, calls: Sequence[ToolCall], unreadable: Sequence[InvalidToolCall]) -> None:
-        """Add the tool calls; those that cannot be run end at once with an error."""
+    def add_calls(
+        self,
+        calls: Sequence[ToolCall],
+        unreadable: Sequence[InvalidToolCall],
+        why_not_run: str | None = None,
+    ) -> None:
+        """Add the tool calls; those that cannot be run end at once with an error.
+
+        Args:
+            calls: The valid calls.
+            unreadable: The invalid calls.
+            why_not_run: Why none of them may be run, if that is so.
+        """
         for call in calls:
             slot = Slot(call, self.settings.box.tools.get(call["name"]))
             self.slots.append(slot)
@@ -122,7 +133,10 @@ class Turn:
         for invalid in unreadable:
             slot = Slot(as_tool_call(invalid))
             self.slots.append(slot)
-            self._end_with_error(slot, "skipped", tool_messages.render_unreadable(invalid))
+            reason = why_not_run or tool_messages.render_unreadable(invalid)
+            self._end_with_error(slot, "skipped", reason)
+        if why_not_run:
+            self.skip_all(why_not_run)
 
     def skip_all(self, reason: str) -> None:
         """End every open tool call with the reason why it is not run."""

@@ -38,6 +38,7 @@ from langchain_core.messages import (
 )
 
 from langchain_gemini_tools.errors import InvalidHistoryError
+from langchain_gemini_tools.wire.replay import NOT_RELEASED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -193,7 +194,7 @@ def calls_of(message: AIMessage) -> list[PairedCall]:
     ]
     for invalid in message.invalid_tool_calls:
         if invalid.get("id") and invalid.get("name"):
-            args = {"invalid_arguments": invalid.get("args") or ""}
+            args = _invalid_arguments(invalid.get("args") or "")
             calls.append(PairedCall(invalid["id"] or "", invalid["name"] or "", args))
     if isinstance(message.content, list) and (found := list(_block_calls(message))):
         known = {call.id for call in calls}
@@ -228,6 +229,13 @@ def _block_calls(message: AIMessage) -> Iterator[PairedCall]:
                 yield PairedCall(call_id, name, _object(rest.get("arguments")))
             case {"type": "function_call", "id": str(call_id), "name": str(name), "args": args}:
                 yield PairedCall(call_id, name, _object(args))
+
+
+def _invalid_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of an invalid call: those of a valid one that was not released."""
+    if text.startswith(NOT_RELEASED):
+        return _object(text.removeprefix(NOT_RELEASED))
+    return {"invalid_arguments": text}
 
 
 def _object(args: Any) -> dict[str, Any]:

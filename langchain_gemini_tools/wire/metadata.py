@@ -16,6 +16,7 @@ from langchain_gemini_tools.errors import (
     BlockedError,
     EmptyResponseError,
     MalformedToolCallError,
+    TruncatedResponseError,
     TruncatedStreamError,
     UnreadableResponseError,
 )
@@ -24,6 +25,7 @@ from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.facts.spelling import snake
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.wire import shapes as gemini
 
 _RENAMED = {"modelVersion": "model_name"}
@@ -98,8 +100,7 @@ class MetadataParser:
         """Raise if the candidate is not a usable response.
 
         Args:
-            has_calls: Whether it has a tool call. Executors report unknown tools to the model, so
-                a call of one is usable.
+            has_calls: Whether it has a tool call; see `find_unreleasable`.
             is_empty: Whether it contains nothing but thoughts and empty texts.
             rejects_empty: Whether a complete but empty response is an error.
         """
@@ -111,14 +112,22 @@ class MetadataParser:
             raise EmptyResponseError("The response is empty: no candidates and no reason given.")
         if is_empty and self._block_reason:
             raise BlockedError(f"The prompt was blocked: {self._block_reason}.", **details)
-        if finish.outcome == "bad_call" and (finish.is_unusable or not has_calls):
+        if has_calls and (error := self.find_unreleasable()):
+            raise error
+        if finish.outcome == "bad_call":
             raise MalformedToolCallError(
                 f"The model did not make a valid tool call ({cause}).", **details
             )
-        if is_empty and finish.is_complete and rejects_empty:
+        if is_empty and rejects_empty and finish.outcome in {"complete", "unspecified"}:
             raise EmptyResponseError(f"The response is empty ({cause}).", **details)
         if is_empty and finish.outcome in {"blocked", "unknown"}:
             raise BlockedError(f"The response was withheld ({cause}).", **details)
+
+    def find_unreleasable(self) -> ResponseError | None:
+        """Return why tool calls of this response must not be executed; `None` if they may be."""
+        return find_unreleasable(
+            self.finish_reason, self._fields.get("finishMessage"), self._block_reason
+        )
 
     @property
     def _block_reason(self) -> str | None:
@@ -127,6 +136,41 @@ class MetadataParser:
             return None
         explanation = feedback.get("blockReasonMessage")
         return f"{feedback['blockReason']}" + (f" ({explanation})" if explanation else "")
+
+
+def find_unreleasable(
+    reason: str | None, message: str | None = None, block_reason: str | None = None
+) -> ResponseError | None:
+    """Return the error for tool calls in a response that is not complete; `None` if it is.
+
+    Args:
+        reason: The finish reason.
+        message: The API's explanation of the finish reason.
+        block_reason: Why the prompt was blocked, if it was.
+    """
+    finish = lookup(reason, "gemini")
+    if finish.is_complete and not block_reason:
+        return None
+    cause = f"{reason}: {message}" if message else reason or "no finish reason"
+    details: gemini.JsonObject = {"finish_reason": reason, "finish_message": message}
+    if block_reason:
+        return BlockedError(
+            f"The prompt was blocked: {block_reason}. Its response has tool calls, which must not "
+            "be executed.",
+            **details,
+        )
+    if finish.outcome == "bad_call":
+        return MalformedToolCallError(
+            f"The model did not make a valid tool call ({cause}).", **details
+        )
+    if finish.outcome in {"blocked", "unknown"}:
+        text = f"The response was withheld ({cause}). Its tool calls must not be executed."
+        return BlockedError(text, **details)
+    return TruncatedResponseError(
+        f"The response is not complete ({cause}). More tool calls may have followed, so none of "
+        "them must be executed.",
+        **details,
+    )
 
 
 def _updated(key: str, before: object, now: object) -> object:

@@ -68,6 +68,11 @@ class Piece:
         return self.block is None and self.call is None
 
     @property
+    def is_whole_call(self) -> bool:
+        """Whether this is a call with all its arguments."""
+        return self.call is not None and self.call.args is not None
+
+    @property
     def is_shown(self) -> bool:
         """Whether the user sees this; thoughts and empty texts are not shown."""
         if self.block is None:
@@ -120,6 +125,11 @@ class PartParser:
     def call_count(self) -> int:
         """How many tool calls have begun."""
         return len(self._call_ids)
+
+    @property
+    def has_open_call(self) -> bool:
+        """Whether the arguments of a call have not ended."""
+        return self._partial is not None
 
     def parse(self, part: gemini.JsonObject) -> Piece | None:
         """Return the piece that a part adds, or `None` if it adds nothing to the message."""
@@ -308,12 +318,22 @@ def assemble(pieces: Sequence[Piece]) -> Assembly:
     whole = Assembly(content=text)
     if blocks := merge_blocks(pieces):
         # In a stream, what precedes the first block is a chunk with a string, even an empty one.
-        starts_with_block = pieces[0].block is not None
+        starts_with_block = _first_streamed(pieces).block is not None
         whole.content = [*blocks] if starts_with_block else [text, *blocks]
     _add_calls(whole, merge_calls(pieces))
     if signatures := call_signatures(pieces):
         whole.additional_kwargs[CALL_SIGNATURES] = signatures
     return whole
+
+
+def _first_streamed(pieces: Sequence[Piece]) -> Piece:
+    """Return the piece that a stream shows first: whole calls, and what follows them, wait."""
+    is_held = False
+    for piece in pieces:
+        is_held |= piece.is_whole_call
+        if piece.call is None or not is_held:
+            return piece
+    return pieces[0]
 
 
 def text_of(pieces: Iterable[Piece]) -> str:

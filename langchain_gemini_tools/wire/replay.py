@@ -33,6 +33,9 @@ VERTEXAI = "vertexai"
 SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 """Documented bypass for calls that never had a signature (another vendor's, or hand-made)."""
 
+NOT_RELEASED = "not executed]: "
+"""Prefix of the arguments of a call that must not be executed. LangChain parses the arguments of
+invalid calls again when it merges chunks; an unmatched bracket keeps them invalid."""
 OWN_ID = "lc_part_"
 """Prefix of block ids that the API did not assign; they are not sent."""
 

@@ -16,6 +16,7 @@ from langchain_gemini_tools.errors import (
     InvalidHistoryError,
     InvalidOptionError,
 )
+from langchain_gemini_tools.facts.finish_reasons import UNEXPECTED_TOOL_CALL
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json
 from langchain_gemini_tools.wire.body import ContentsWriter, encode_body
 from langchain_gemini_tools.wire.contents import RenderContext, render_contents, render_system
@@ -32,6 +33,7 @@ from langchain_gemini_tools.wire.tools.names import (
     function_names,
     name_places,
     names_by_wire_name,
+    render_name,
 )
 from langchain_gemini_tools.wire.tools.tool import renamed_parameters_of, render_tools
 
@@ -86,12 +88,14 @@ class RenderedRequest:
 
     def with_feedback(self, failure: ResponseError) -> RenderedRequest:
         """Return the same request, with a description of what was wrong with the response."""
-        cause = failure.finish_message or failure.finish_reason or "it was empty"
         feedback: gemini.Part = {
-            "text": f"Your last answer could not be used ({cause}). Answer in words, or call a "
-            "declared function with arguments that fit its schema."
+            "text": f"Your last answer could not be used ({_cause(failure)}). Answer in words, or "
+            "call a declared function with arguments that fit its schema."
         }
         *before, last = self.body["contents"]
+        if any("functionResponse" in part for part in last["parts"]):
+            # Tool results and user text are separate contents; see `ContentsWriter`.
+            return self.second_try([*before, last, {"role": "user", "parts": [feedback]}], failure)
         again: gemini.Content = {"role": "user", "parts": [*last["parts"], feedback]}
         return self.second_try([*before, again], failure)
 
@@ -114,6 +118,16 @@ class RenderedRequest:
             if places := name_places(str(error), tools, *names):
                 error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
             raise
+
+
+def _cause(failure: ResponseError) -> str:
+    """Return what was wrong with a response, for the model."""
+    calls = failure.partial.invalid_tool_calls if failure.partial else []
+    if failure.finish_reason == UNEXPECTED_TOOL_CALL and calls:
+        names = list(dict.fromkeys(render_name(call["name"] or "a function") for call in calls))
+        verb = "is" if len(names) == 1 else "are"
+        return f"{', '.join(names)} {verb} not available now"
+    return failure.finish_message or failure.finish_reason or "it was empty"
 
 
 def render_request(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -22,7 +22,7 @@ from langchain_gemini_tools.errors import (
     ResponseError,
     UnreadableResponseError,
 )
-from langchain_gemini_tools.wire.metadata import MetadataParser, parse_usage
+from langchain_gemini_tools.wire.metadata import MetadataParser, find_unreleasable, parse_usage
 from langchain_gemini_tools.wire.parts import (
     PartParser,
     Piece,
@@ -33,7 +33,7 @@ from langchain_gemini_tools.wire.parts import (
     merge_calls,
     text_of,
 )
-from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, VERTEXAI
+from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, NOT_RELEASED, VERTEXAI
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,7 +67,8 @@ class ResponseContext:
     runs_remote_tools: bool = False
     """Whether the API may call MCP servers itself."""
     returns_failures: bool = False
-    """Whether malformed responses are returned instead of raised."""
+    """Whether malformed responses, and those with calls that must not be executed, are returned
+    instead of raised."""
     rejects_empty: bool = False
     """Whether a response that is complete but empty is an error."""
     prior_usage: UsageMetadata | None = None
@@ -104,10 +105,16 @@ class _CandidateParser:
                 rejects_empty=self._context.rejects_empty,
             )
         except ResponseError as error:
-            if self._context.returns_failures and isinstance(error, FEEDBACK_ERRORS):
+            is_returned = isinstance(error, FEEDBACK_ERRORS) or self.parts.call_count
+            if self._context.returns_failures and is_returned:
                 return
             error.partial = self.partial()
             raise
+
+    @property
+    def releases_calls(self) -> bool:
+        """Whether the tool calls may be executed: only those of a complete response."""
+        return not self.parts.has_open_call and self.metadata.find_unreleasable() is None
 
     def is_empty(self) -> bool:
         return not any(piece.is_shown for piece in self._pieces)
@@ -119,6 +126,17 @@ class _CandidateParser:
         return {**author, **self.metadata.metadata(text_of(self._pieces)), **flag}
 
     def message(self) -> AIMessage:
+        """Return the message; its calls are invalid if they must not be executed."""
+        message = self._whole_message()
+        if message.tool_calls and not self.releases_calls:
+            return invalidate_calls(message, NOT_RELEASED)
+        return message
+
+    def partial(self) -> AIMessage:
+        """Return the message so far, with calls that cannot be executed."""
+        return invalidate_calls(self._whole_message())
+
+    def _whole_message(self) -> AIMessage:
         whole = assemble(self._pieces)
         return AIMessage(
             content=whole.content,
@@ -134,17 +152,18 @@ class _CandidateParser:
         usage, prior = parse_usage(self.metadata.usage), self._context.prior_usage
         return add_usage(usage, prior) if usage and prior else usage or prior
 
-    def partial(self) -> AIMessage:
-        """Return the message so far, with calls that cannot be executed."""
-        return invalidate_calls(self.message())
 
+def invalidate_calls(message: AIMessage, prefix: str = "") -> AIMessage:
+    """Turn the tool calls of a failed response into invalid ones, in place.
 
-def invalidate_calls(message: AIMessage) -> AIMessage:
-    """Turn the tool calls of a failed response into invalid ones, in place."""
+    Args:
+        message: The message of the response.
+        prefix: What to put before the arguments.
+    """
     message.invalid_tool_calls += [
         invalid_tool_call(
             name=call["name"],
-            args=json.dumps(call["args"]),
+            args=prefix + json.dumps(call["args"]),
             id=call["id"],
             error="Not executed: the response with this call failed.",
         )
@@ -152,6 +171,30 @@ def invalidate_calls(message: AIMessage) -> AIMessage:
     ]
     message.tool_calls = []
     return message
+
+
+def find_unreleasable_calls(message: AIMessage) -> ResponseError | None:
+    """Return why tool calls of a message of ours must not be executed; `None` if they may be."""
+    keys = ("finish_reason", "finish_message", "block_reason")
+    return find_unreleasable(*map(message.response_metadata.get, keys))
+
+
+def invalidate_call_chunks(chunk: AIMessageChunk) -> AIMessageChunk:
+    """Return a chunk whose tool calls stay invalid when it is merged with others."""
+    if not chunk.tool_calls:
+        return chunk
+    calls = [
+        tool_call_chunk(
+            name=call["name"],
+            args=f"{NOT_RELEASED}{call['args']}",
+            id=call["id"],
+            index=call["index"],
+        )
+        for call in chunk.tool_call_chunks
+    ]
+    return AIMessageChunk(
+        content=chunk.content, tool_call_chunks=calls, additional_kwargs=chunk.additional_kwargs
+    )
 
 
 def parse_response(response: gemini.Response, context: ResponseContext) -> ChatResult:
@@ -185,12 +228,20 @@ def parse_response(response: gemini.Response, context: ResponseContext) -> ChatR
 class StreamParser:
     """Parses the events of one stream into chunks. `feed` each event, then `finish` once.
 
-    Chunks have content, calls and call signatures as they arrive. What must not be added up (usage,
-    finish reason, model name, order of parts) is on the chunk that `finish` returns.
+    Chunks have content and the pieces of streamed arguments as they arrive. Whole calls wait until
+    the response has ended well, so that a response with calls that must not be executed can be
+    requested again. After pieces of arguments, such a response raises before its last chunk:
+    executors only see the merged message. If failures are returned, all calls wait.
+
+    What must not be added up (usage, finish reason, model name, order of parts) is on the last
+    chunk.
     """
 
     def __init__(self, context: ResponseContext) -> None:
         self._candidate = _CandidateParser(context)
+        self._held: list[Piece] = []
+        """Calls that are not released yet."""
+        self._holds_fragments = context.returns_failures
 
     def feed(self, response: gemini.Response) -> list[ChatGenerationChunk]:
         """Return the chunks of an event: none, one, or several if text is followed by blocks."""
@@ -201,12 +252,20 @@ class StreamParser:
                     "The stream contains a second candidate, but one was requested."
                 )
         pieces = self._candidate.feed(response, candidates[0] if candidates else None)
+        pieces = [piece for piece in pieces if piece.call is None or not self._hold(piece)]
         if len(pieces) == 1:
             return [_render_piece(pieces[0])]
         return [_render_chunk(run) for run in _runs(pieces)]
 
+    def _hold(self, piece: Piece) -> bool:
+        """Hold a call back, if it is a whole one or follows one that is held back."""
+        if not (piece.is_whole_call or self._held or self._holds_fragments):
+            return False
+        self._held.append(piece)
+        return True
+
     def finish(self) -> list[ChatGenerationChunk]:
-        """Return the last chunk, with everything that applies to the whole message.
+        """Return the calls, then the last chunk, which applies to the whole message.
 
         Raises:
             ResponseError: What arrived is not a usable response; it is in the error's `partial`.
@@ -221,7 +280,12 @@ class StreamParser:
             usage_metadata=self._candidate.usage(),
             chunk_position="last",
         )
-        return [ChatGenerationChunk(message=last)]
+        return [*self._render_held(), ChatGenerationChunk(message=last)]
+
+    def _render_held(self) -> list[ChatGenerationChunk]:
+        if self._candidate.releases_calls:
+            return [_render_chunk(run) for run in _runs(self._held)]
+        return [_render_unreleased(self._held)] if self._held else []
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:
@@ -250,17 +314,14 @@ def _runs(pieces: Iterable[Piece]) -> list[list[Piece]]:
 
 
 def _is_fragment(piece: Piece) -> bool:
-    return piece.call is not None and piece.call.args is None
+    return piece.call is not None and not piece.is_whole_call
 
 
 def _render_piece(piece: Piece) -> ChatGenerationChunk:
     """Render a chunk of one piece, as nearly all are."""
     if piece.is_plain_text:
         return ChatGenerationChunk(message=_whole_chunk(piece.text, [], {}))
-    if piece.call is None or piece.call.args is None:
-        return _render_chunk([piece])
-    signed = {CALL_SIGNATURES: {piece.call.id: piece.signature}} if piece.signature else {}
-    return ChatGenerationChunk(message=_whole_chunk("", [piece.call], signed))
+    return _render_chunk([piece])
 
 
 def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
@@ -271,6 +332,20 @@ def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
     # Either all pieces of a run are fragments, or none is.
     render = _fragment_chunk if _is_fragment(pieces[0]) else _whole_chunk
     return ChatGenerationChunk(message=render(content, merge_calls(pieces), kept))
+
+
+def _render_unreleased(pieces: Sequence[Piece]) -> ChatGenerationChunk:
+    """Render a chunk with calls that must not be executed; merged, they are invalid calls."""
+    calls = [
+        replace(call, fragment=NOT_RELEASED + _arguments_text(call)) for call in merge_calls(pieces)
+    ]
+    signatures = call_signatures(pieces)
+    kept = {CALL_SIGNATURES: signatures} if signatures else {}
+    return ChatGenerationChunk(message=_fragment_chunk("", calls, kept))
+
+
+def _arguments_text(call: ToolCallPiece) -> str:
+    return call.fragment if call.args is None else json.dumps(call.args)
 
 
 def _whole_chunk(

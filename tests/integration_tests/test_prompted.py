@@ -20,6 +20,7 @@ from langchain_gemini_tools.errors import (
     InvalidInputError,
     InvalidOptionError,
     MalformedToolCallError,
+    TruncatedResponseError,
     TruncatedStreamError,
     UnknownToolError,
 )
@@ -202,9 +203,11 @@ async def test_a_call_that_is_cut_is_not_completed(
     emulator: Emulator, gemma: ChatGemini, way: str
 ) -> None:
     emulator.reply(f'{OSLO}\nTOOL_CALL: get_weather({{"city": "Ro', finish_reason="MAX_TOKENS")
-    message = await ask(gemma.bind_tools([get_weather]), way)
-    assert [each["args"] for each in message.tool_calls] == [{"city": "Oslo"}]
-    [cut] = message.invalid_tool_calls
+    chat = gemma.bind(on_malformed="return").bind_tools([get_weather])
+    message = await ask(chat, way)
+    assert message.tool_calls == []
+    cut, whole = sorted(message.invalid_tool_calls, key=lambda each: each["args"], reverse=True)
+    assert whole["args"] == 'not executed]: {"city": "Oslo"}'
     assert (cut["name"], cut["args"]) == (
         "get_weather",
         'unusable call]: get_weather({"city": "Ro',
@@ -212,6 +215,19 @@ async def test_a_call_that_is_cut_is_not_completed(
     reason = message.additional_kwargs["invalid_tool_call_reasons"][cut["id"]]
     assert reason.startswith("The text ended in the middle of this call of 'get_weather'")
     assert message.response_metadata["finish_reason"] == "MAX_TOKENS"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_calls_of_a_truncated_text_are_not_released(
+    emulator: Emulator, gemma: ChatGemini, way: str
+) -> None:
+    emulator.reply(f'{OSLO}\nTOOL_CALL: get_weather({{"city": "Ro', finish_reason="MAX_TOKENS")
+    with pytest.raises(TruncatedResponseError, match="MAX_TOKENS") as raised:
+        await ask(gemma.bind_tools([get_weather]), way)
+    assert raised.value.partial is not None
+    assert raised.value.partial.tool_calls == []
+    assert len(raised.value.partial.invalid_tool_calls) == 2
+    assert len(emulator.requests) == 1
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -460,15 +476,17 @@ async def test_a_response_that_is_truncated_before_it_starts_is_returned(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_native_call_of_an_undeclared_function_is_kept(
+async def test_a_native_call_of_an_undeclared_function_is_not_released(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
-    """As on the native path: executors report unknown names themselves."""
+    """As on the native path: the model is asked once more."""
     emulator.reply(calls=[("get_weather", {"city": "Oslo"})], finish_reason="UNEXPECTED_TOOL_CALL")
+    emulator.reply("It is sunny.")
     chat = make_model(tool_calling="prompted", max_retries=3)
     message = await ask(chat.bind_tools([get_weather]), way)
-    assert [each["args"] for each in message.tool_calls] == [{"city": "Oslo"}]
-    assert message.response_metadata["finish_reason"] == "UNEXPECTED_TOOL_CALL"
+    assert (message.content, message.tool_calls) == ("It is sunny.", [])
+    feedback = emulator.last.body["contents"][-1]["parts"][-1]["text"]
+    assert "(get_weather is not available now)" in feedback
 
 
 def test_a_conversation_without_tools_is_unchanged(emulator: Emulator, gemma: ChatGemini) -> None:

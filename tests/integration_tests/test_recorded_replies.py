@@ -86,7 +86,7 @@ def failure_of(exchange: Exchange) -> Failure | None:
     reason, message = recorded.last("finishReason"), recorded.last("finishMessage")
     described = (str(reason), str(message or ""))
     attributes = {"finish_reason": reason, "finish_message": message}
-    if reason in CALL_FAILURES and not recorded.calls:
+    if reason in CALL_FAILURES:  # five recorded ones have calls, which must not be executed
         return Failure(errors.MalformedToolCallError, described, attributes)
     if recorded.is_empty and reason not in MAY_BE_EMPTY:
         return Failure(errors.BlockedError, described, attributes)

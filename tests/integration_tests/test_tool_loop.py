@@ -234,7 +234,8 @@ def test_the_calls_of_an_unexpected_tool_call_turn_are_not_run(play: Play) -> No
         finish_message="No such tool.",
     )
     play.says("I could not.")
-    outcome = _loop(play, [delete]).invoke("Delete x.")
+    loop = ToolLoop(play.model(on_malformed="return"), [delete])
+    outcome = loop.invoke("Delete x.")
     assert ran == []
     (answer,) = [m for m in outcome.messages if isinstance(m, ToolMessage)]
     words = "Not executed: the model stopped with UNEXPECTED_TOOL_CALL: No such tool."

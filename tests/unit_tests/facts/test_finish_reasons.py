@@ -46,10 +46,10 @@ def test_every_row_is_found_by_its_name_and_explains_itself_in_a_sentence() -> N
         assert row.explanation.endswith(".")
 
 
-def test_only_complete_and_unspecified_reasons_count_as_complete() -> None:
+def test_only_stop_counts_as_complete_for_gemini() -> None:
     complete = {name for name, row in FINISH_REASONS.items() if row.is_complete}
-    assert complete & GEMINI.keys() == {"STOP", "FINISH_REASON_UNSPECIFIED"}
-    assert {FINISH_REASONS[name].outcome for name in complete} == {"complete", "unspecified"}
+    assert complete & GEMINI.keys() == {"STOP"}
+    assert {FINISH_REASONS[name].outcome for name in complete} == {"complete"}
 
 
 def test_a_reason_that_is_not_in_the_table_is_complete_only_for_other_vendors() -> None:
@@ -62,9 +62,10 @@ def test_a_reason_that_is_not_in_the_table_is_complete_only_for_other_vendors() 
     assert theirs.is_complete
 
 
-def test_a_missing_reason_is_unspecified() -> None:
-    assert lookup(None).outcome == "unspecified"
-    assert lookup(None, "gemini").is_complete
+def test_a_missing_reason_is_unspecified_and_complete_only_for_other_vendors() -> None:
+    assert lookup(None).outcome == lookup(None, "gemini").outcome == "unspecified"
+    assert lookup(None).is_complete
+    assert not lookup(None, "gemini").is_complete
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_a_new_row_is_all_that_the_parser_needs(monkeypatch: pytest.MonkeyPatch)
     add(FinishReason("SOLAR_FLARE", "truncated", "The sun cut the response."))
     assert parse(body).response_metadata["empty_response"] is True
 
-    add(FinishReason("SOLAR_FLARE", "bad_call", "The sun hit the call.", is_unusable=True))
+    add(FinishReason("SOLAR_FLARE", "bad_call", "The sun hit the call."))
     with pytest.raises(MalformedToolCallError, match="SOLAR_FLARE"):
         parse(reply([text("Hello")], finishReason="SOLAR_FLARE"))
 

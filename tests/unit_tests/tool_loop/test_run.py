@@ -208,7 +208,8 @@ def test_a_model_that_does_not_answer_at_the_limit_has_not_answered(last: AIMess
         ("It is.", {"finish_reason": "UNEXPECTED_TOOL_CALL"}, "incomplete"),
         ("It is.", {"finish_reason": "OTHER"}, "blocked"),
         ("It is.", {"stop_reason": "model_context_window_exceeded"}, "truncated"),
-        ("It is.", {"finish_reason": "FINISH_REASON_UNSPECIFIED"}, "answered"),
+        ("It is.", {"finish_reason": "FINISH_REASON_UNSPECIFIED"}, "incomplete"),
+        ("It is.", {"model_provider": "google_genai"}, "incomplete"),
         ([{"type": "image", "base64": "aGk=", "mime_type": "image/png"}], {}, "answered"),
     ],
 )

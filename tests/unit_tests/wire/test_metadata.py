@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -9,10 +10,13 @@ from langchain_gemini_tools.errors import (
     EmptyResponseError,
     MalformedToolCallError,
     ResponseError,
+    TruncatedResponseError,
     TruncatedStreamError,
     UnreadableResponseError,
 )
+from langchain_gemini_tools.facts.finish_reasons import FINISH_REASONS
 from langchain_gemini_tools.wire.metadata import parse_count, parse_grounding
+from langchain_gemini_tools.wire.response import StreamParser
 from tests.unit_tests.wire.responses import (
     CONTEXT,
     MODEL,
@@ -21,11 +25,15 @@ from tests.unit_tests.wire.responses import (
     call,
     chunks,
     event,
+    one_by_one,
     parse,
     reply,
     stream,
     text,
 )
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
 
 ANSWERS = ["STOP", "MAX_TOKENS", "CONTINUATION", "FINISH_REASON_UNSPECIFIED"]
 WITHHELD = [
@@ -105,11 +113,91 @@ def test_calls_beside_a_failed_call_are_kept_but_cannot_be_executed(reason: str)
     assert (found["id"], found["args"]) == ("a", '{"city": "Oslo"}')
 
 
-@pytest.mark.parametrize("reason", REFUSED)
-def test_a_call_that_the_api_rejected_is_returned_with_the_reason(reason: str) -> None:
-    message = parse(ended(reason, call("a", "unheard_of", sign="U0lH")))
-    assert [found["name"] for found in message.tool_calls] == ["unheard_of"]
-    assert message.response_metadata["finish_reason"] == reason
+UNRELEASED: dict[str | None, type[ResponseError]] = {
+    **dict.fromkeys(FAILED + REFUSED, MalformedToolCallError),
+    **dict.fromkeys(WITHHELD, BlockedError),
+    **dict.fromkeys(["MAX_TOKENS", "CONTINUATION"], TruncatedResponseError),
+    **dict.fromkeys(["FINISH_REASON_UNSPECIFIED", None], TruncatedResponseError),
+}
+
+
+def test_every_reason_of_gemini_but_stop_keeps_calls_from_being_executed() -> None:
+    reasons = {name for name, row in FINISH_REASONS.items() if row.vendor == "gemini"}
+    assert reasons - UNRELEASED.keys() == {"STOP"}
+
+
+@pytest.mark.parametrize("reason", UNRELEASED)
+def test_a_response_with_calls_that_is_not_complete_is_an_error(reason: str | None) -> None:
+    body = reply([call("a", city="Oslo", sign="U0lH")], finishReason=reason)
+    for read in (parse, lambda body: stream([body])) if reason else (parse,):
+        with pytest.raises(UNRELEASED[reason], match=reason or "no finish reason") as error:
+            read(body)
+        assert error.value.finish_reason == reason
+        partial = error.value.partial
+        assert partial is not None
+        assert partial.tool_calls == []
+        assert [found["args"] for found in partial.invalid_tool_calls] == ['{"city": "Oslo"}']
+
+
+RETURNING = replace(CONTEXT, returns_failures=True)
+
+
+@pytest.mark.parametrize("reason", UNRELEASED)
+def test_returned_calls_of_an_incomplete_response_are_invalid(reason: str | None) -> None:
+    parts = [call("a", city="Oslo", sign="U0lH"), text("So"), call("b")]
+    whole = parse(reply(parts, finishReason=reason), RETURNING)
+    messages: list[AIMessage] = [whole]
+    if reason:  # a stream without a reason was cut
+        messages.append(stream(one_by_one(parts, finishReason=reason), RETURNING))
+    for message in messages:
+        assert (message.content, message.tool_calls) == ("So", [])
+        assert message.response_metadata.get("finish_reason") == reason
+        assert [(found["id"], found["args"]) for found in message.invalid_tool_calls] == [
+            ("a", 'not executed]: {"city": "Oslo"}'),
+            ("b", "not executed]: {}"),
+        ]
+        assert message.additional_kwargs == whole.additional_kwargs
+
+
+def test_calls_of_a_blocked_prompt_are_an_error() -> None:
+    body = reply([call("a")]) | {"promptFeedback": {"blockReason": "SAFETY"}}
+    for read in (parse, lambda body: stream([body])):
+        with pytest.raises(BlockedError, match="The prompt was blocked: SAFETY"):
+            read(body)
+
+
+def test_a_returned_call_of_streamed_arguments_is_invalid_too() -> None:
+    begun = {"name": "search", "id": "a", "willContinue": True}
+    begun["partialArgs"] = [{"jsonPath": "$.n", "numberValue": 1}]
+    ended_call = {"functionCall": {"id": "a"}}
+    for reason, parts in (
+        ("SAFETY", [{"functionCall": begun}, ended_call]),
+        ("STOP", [{"functionCall": begun}]),  # cut
+    ):
+        message = stream(one_by_one(parts, finishReason=reason), RETURNING)
+        assert message.tool_calls == []
+        (found,) = message.invalid_tool_calls
+        assert str(found["args"]).startswith('not executed]: {"n":1')
+
+
+def test_pieces_of_arguments_are_streamed_and_the_end_decides() -> None:
+    begun = {"name": "search", "id": "a", "willContinue": True}
+    begun["partialArgs"] = [{"jsonPath": "$.n", "numberValue": 1}]
+    parser = StreamParser(CONTEXT)
+    assert len(parser.feed(event({"functionCall": begun}))) == 1
+    parser.feed(reply([{"functionCall": {"id": "a"}}], finishReason="SAFETY"))
+    with pytest.raises(BlockedError, match="SAFETY"):
+        parser.finish()
+
+
+def test_whole_calls_wait_for_the_end_and_text_does_not() -> None:
+    parser = StreamParser(CONTEXT)
+    assert parser.feed(event(call("a"))) == []
+    assert [chunk.text for chunk in parser.feed(event(text("So")))] == ["So"]
+    assert parser.feed(reply([call("b")])) == []
+    calls, last = parser.finish()
+    assert [found["id"] for found in calls.message.tool_calls] == ["a", "b"]  # type: ignore[attr-defined]
+    assert last.message.response_metadata["finish_reason"] == "STOP"
 
 
 @pytest.mark.parametrize(
