@@ -1,7 +1,9 @@
 """Contents in the order that the API requires, and their JSON.
 
-The API requires that the user has the first and the last turn and that turns alternate.
-`ContentsWriter` sees to that, and encodes a content soon after the next one has begun: objects that
+The API requires that the user has the first and the last turn and that turns alternate. A turn of
+the user may be several contents: the function responses, the files that belong to them, and what
+the user says. Gemini 3.5 does not respond to function responses beside text in one content, and
+3.6 rejects it. `ContentsWriter` sees to all that, and encodes a content soon after the next one has begun: objects that
 stay alive are traversed by the garbage collector again and again, which costs more than everything
 else for a long history.
 
@@ -31,6 +33,8 @@ _MIN_FILE_LENGTH = 100_000
 """Length of base64 from which a marker is worth it."""
 _SLICE = 50_000
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_"
+
+ContentKind = Literal["message", "results", "files"]
 
 Pieces = list[bytes | str]
 """JSON in pieces; the strings are the base64 of large files."""
@@ -65,21 +69,35 @@ class ContentsWriter:
         """The model's contents since the last user text whose first call has no signature."""
         self._has_call = False
         """Whether the last content has a function call."""
+        self._kind: ContentKind = "message"
+        """What the last content consists of."""
 
-    def add(self, role: Literal["user", "model"], parts: list[gemini.Part]) -> None:
-        """Add parts to the turn of this role; adjacent parts of one role are one turn."""
+    def add(
+        self,
+        role: Literal["user", "model"],
+        parts: list[gemini.Part],
+        kind: ContentKind = "message",
+    ) -> None:
+        """Add parts to the turn of this role; adjacent parts of one role and kind are one content.
+
+        Args:
+            role: Whose turn it is.
+            parts: The parts; the list is used.
+            kind: What they are; a turn of the user may have all kinds.
+        """
         if not parts:
             return
         recent = self._recent
         if not recent:
             self._begin(role)
-        if recent and recent[-1]["role"] == role:
+        if recent and recent[-1]["role"] == role and self._kind == kind:
             recent[-1]["parts"] += parts
         else:
             if len(recent) >= _BATCH and not self._unsigned:
                 self._encode()
             recent.append({"role": role, "parts": parts})
             self._has_call = False
+            self._kind = kind
         if role == "model":
             self._look_for_call(parts)
         elif self._unsigned and any("functionResponse" not in part for part in parts):

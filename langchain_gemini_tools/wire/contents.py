@@ -1,7 +1,8 @@
 """Messages -> contents: system, human, ai, tool -> functionResponse.
 
 `history.py` decides which message belongs to which turn; here each turn becomes one content of the
-model and one of the user, which `body.py` collects. Parts are never merged: each keeps its own
+model and up to three of the user (function responses, their files, the user's messages), which
+`body.py` collects. Parts are never merged: each keeps its own
 thought signature.
 """
 
@@ -147,8 +148,8 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
                 )
                 media += more
             responses.append(response)
-    contents.add("user", responses)
-    contents.add("user", media)
+    contents.add("user", responses, "results")
+    contents.add("user", media, "files")
     for position, given in turn.inputs:
         contents.add("user", _render_input(position, given, contents.repairs))
 
