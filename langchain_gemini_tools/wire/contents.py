@@ -2,8 +2,7 @@
 
 `history.py` decides which message belongs to which turn; here each turn becomes one content of the
 model and up to three of the user (function responses, their files, the user's messages), which
-`body.py` collects. Parts are never merged: each keeps its own
-thought signature.
+`body.py` collects. Parts are never merged: each keeps its own thought signature.
 """
 
 from __future__ import annotations

@@ -104,6 +104,12 @@ class Ask:
         return turns
 
     @property
+    def mixes_responses(self) -> bool:
+        """The last content has something beside its function responses."""
+        parts = self.contents[-1].get("parts", []) if self.contents else []
+        return len({"functionResponse" in part for part in parts}) == 2
+
+    @property
     def current_turn(self) -> list[Turn]:
         """The steps since the user last said something."""
         return self.turns[self.current_turn_start :]

@@ -290,10 +290,8 @@ def test_a_turn_that_was_interrupted_goes_on_after_the_next_question(play: Play)
     assert play.sent[1] == request(
         user("Weather in Oslo?"),
         model(call("get_weather", OSLO, call_id, play.signature(1))),
-        user(
-            result("get_weather", "This call was not executed.", call_id, key="error"),
-            "Never mind.",
-        ),
+        user(result("get_weather", "This call was not executed.", call_id, key="error")),
+        user("Never mind."),
     )
 
 

@@ -157,3 +157,14 @@ def test_thoughts_are_shown_when_asked_for_and_counted_always() -> None:
 )
 def test_places_are_found(prompt: str, places: list[str]) -> None:
     assert places_in(prompt) == places
+
+
+@pytest.mark.parametrize(
+    ("name", "is_answered"), [("gemini-2.5-flash", True), ("gemini-3.5-flash", False)]
+)
+def test_gemini_3_says_nothing_to_function_responses_beside_text(
+    name: str, is_answered: bool
+) -> None:
+    mixed = ask(user("a"), model(call()), user(response(), "And?"), model=name)
+    assert bool(think(mixed).parts) is is_answered
+    assert think(ask(user("a"), model(call()), user(response()), user("And?"), model=name)).parts

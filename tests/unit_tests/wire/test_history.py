@@ -72,7 +72,12 @@ EMPTY = "(empty message)"
         ),
         pytest.param(
             [ASK, calling(tool_call("a")), HumanMessage("Never mind.")],
-            [user("Look!"), model(call("a")), user(response("a", NOT_EXECUTED), "Never mind.")],
+            [
+                user("Look!"),
+                model(call("a")),
+                user(response("a", NOT_EXECUTED)),
+                user("Never mind."),
+            ],
             [("unanswered_call", 1)],
             id="a call, interrupted",
         ),
@@ -96,7 +101,7 @@ EMPTY = "(empty message)"
         ),
         pytest.param(
             [ASK, calling(tool_call("a")), HumanMessage("Well?"), result("a", "x")],
-            [user("Look!"), model(call("a")), user(response("a", "x"), "Well?")],
+            [user("Look!"), model(call("a")), user(response("a", "x")), user("Well?")],
             [("late_result", 3)],
             id="the user speaks between call and result",
         ),
@@ -111,7 +116,8 @@ EMPTY = "(empty message)"
             [
                 user("Look!"),
                 model(call("a")),
-                user(response("a", "x"), "Well?"),
+                user(response("a", "x")),
+                user("Well?"),
                 model("Wait."),
                 user(CONTINUE),
             ],
@@ -123,7 +129,8 @@ EMPTY = "(empty message)"
             [
                 user("Look!"),
                 model(call("a")),
-                user(response("a", "x"), "Call a returned:", "again"),
+                user(response("a", "x")),
+                user("Call a returned:", "again"),
             ],
             [("orphan_result", 3)],
             id="a second result",
@@ -140,9 +147,11 @@ EMPTY = "(empty message)"
             [
                 user("Look!"),
                 model(call("a", q=1)),
-                user(response("a", NOT_EXECUTED), "Well?"),
+                user(response("a", NOT_EXECUTED)),
+                user("Well?"),
                 model(call("a", q=2)),
-                user(response("a", "x"), "Call a returned:", "again"),
+                user(response("a", "x")),
+                user("Call a returned:", "again"),
             ],
             [("unanswered_call", 1), ("orphan_result", 5)],
             id="a second result is not given to an older call of that id",
@@ -367,9 +376,10 @@ def test_what_stands_beside_anthropics_results_follows_them() -> None:
             {"type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": True},
         ]
     )
-    assert contents([ASK, AIMessage([block]), back])[-1] == user(
-        {"functionResponse": {"id": "a", "name": "search", "response": {"error": "no"}}}, "Here."
-    )
+    assert contents([ASK, AIMessage([block]), back])[-2:] == [
+        user({"functionResponse": {"id": "a", "name": "search", "response": {"error": "no"}}}),
+        user("Here."),
+    ]
 
 
 def invalid(call_id: str | None, name: str | None, args: str) -> Json:
