@@ -17,15 +17,21 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_gemini_tools.errors import InvalidOptionError, MediaFetchError
 from langchain_gemini_tools.wire.invocation import FetchLimits
-from langchain_gemini_tools.wire.media import declared_type, type_of, url_to_fetch, with_bytes
+from langchain_gemini_tools.wire.media import (
+    declared_type,
+    type_of,
+    unfetched,
+    url_to_fetch,
+    with_bytes,
+)
 from langchain_gemini_tools.wire.media import redacted_url as shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 
     Block = str | dict[str, Any]
 
@@ -90,7 +96,7 @@ def fetch_media(
         cache: Files that were fetched before.
 
     Raises:
-        MediaFetchError: A file was not fetched.
+        MediaFetchError: A file was not fetched, and it is not in a tool result.
     """
     if not (urls := _urls_to_fetch(messages)):
         return messages
@@ -100,7 +106,7 @@ def fetch_media(
     return _with_files(messages, files)
 
 
-def _run(fetching: Coroutine[Any, Any, dict[str, _File]]) -> dict[str, _File]:
+def _run(fetching: Coroutine[Any, Any, _Fetched]) -> _Fetched:
     """Run in a new event loop.
 
     `asyncio.run` would wait for all threads of the loop at its end, and a name lookup may go on for
@@ -123,26 +129,46 @@ async def afetch_media(
     return _with_files(messages, await _fetch_all(urls, limits, cache))
 
 
-_DeclaredTypes = dict[str, str | None]
-"""URL -> the MIME type that its block declares."""
+@dataclass
+class _Wanted:
+    """A file to fetch."""
+
+    declared: str | None
+    """The MIME type that its block declares."""
+    is_required: bool
+    """Whether it is in a message of the user; what a tool returned may be missing."""
 
 
-def _urls_to_fetch(messages: Sequence[BaseMessage]) -> _DeclaredTypes:
-    return {
-        url: declared_type(block)
-        for message in messages
-        if not isinstance(message, SystemMessage) and isinstance(message.content, list)
-        for block in _blocks(message.content)
-        if (url := url_to_fetch(block))
-    }
+_WantedFiles = dict[str, _Wanted]
+_Fetched = dict[str, _File | MediaFetchError]
+"""By URL; an error for a file that is not required and was not fetched."""
 
 
-def _blocks(content: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Yield all blocks, also those inside Anthropic's tool results and LangChain's wrappers."""
+def _urls_to_fetch(messages: Sequence[BaseMessage]) -> _WantedFiles:
+    wanted: _WantedFiles = {}
+    for message in messages:
+        if isinstance(message, SystemMessage) or not isinstance(message.content, list):
+            continue
+        for block, is_result in _blocks(
+            message.content, is_result=isinstance(message, ToolMessage)
+        ):
+            if url := url_to_fetch(block):
+                is_required = not is_result or (url in wanted and wanted[url].is_required)
+                wanted[url] = _Wanted(declared_type(block), is_required)
+    return wanted
+
+
+def _blocks(content: Sequence[Any], *, is_result: bool) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield all blocks, and whether they belong to a tool result.
+
+    Those inside Anthropic's tool results and LangChain's wrappers are yielded, too.
+    """
     for block in content:
         if isinstance(block, dict):
-            yield block
-            yield from _blocks(_inside(block))
+            yield block, is_result
+            yield from _blocks(
+                _inside(block), is_result=is_result or block.get("type") == "tool_result"
+            )
 
 
 def _inside(block: Mapping[str, Any]) -> list[Any]:
@@ -152,12 +178,14 @@ def _inside(block: Mapping[str, Any]) -> list[Any]:
     return inner if isinstance(inner, list) else []
 
 
-def _with_files(messages: Sequence[BaseMessage], files: Mapping[str, _File]) -> list[BaseMessage]:
+def _with_files(messages: Sequence[BaseMessage], files: _Fetched) -> list[BaseMessage]:
     def replace_block(block: Any) -> Any:
         if not isinstance(block, dict):
             return block
         if (url := url_to_fetch(block)) and url in files:
-            return with_bytes(block, files[url].data, files[url].mime_type)
+            if isinstance(file := files[url], MediaFetchError):
+                return unfetched(str(file))
+            return with_bytes(block, file.data, file.mime_type)
         if not (inner := _inside(block)):
             return block
         changed = [replace_block(item) for item in inner]
@@ -172,38 +200,67 @@ def _with_files(messages: Sequence[BaseMessage], files: Mapping[str, _File]) -> 
     ]
 
 
-async def _fetch_all(
-    urls: _DeclaredTypes, limits: FetchLimits, cache: FetchedMedia
-) -> dict[str, _File]:
-    files = {
-        url: file for url, declared in urls.items() if (file := cache.find(url, declared, limits))
+async def _fetch_all(urls: _WantedFiles, limits: FetchLimits, cache: FetchedMedia) -> _Fetched:
+    known = {
+        url: file
+        for url, wanted in urls.items()
+        if (file := cache.find(url, wanted.declared, limits))
     }
-    missing = {url: declared for url, declared in urls.items() if url not in files}
-    budget = _Budget(limits.max_bytes, sum(len(file.data) for file in files.values()))
-    if missing:
-        # In a thread, because making a client reads certificates from files.
-        client = await asyncio.to_thread(_guarded_client, limits)
-        try:
-            async with asyncio.timeout(limits.timeout_seconds), asyncio.TaskGroup() as group:
-                tasks = {
-                    url: group.create_task(_fetch(client, url, declared, budget))
-                    for url, declared in missing.items()
-                }
-        except TimeoutError:
-            names = ", ".join(map(shown, missing))
-            verb = "was" if len(missing) == 1 else "were"
-            raise MediaFetchError(
-                f"{names} {verb} not fetched within {limits.timeout_seconds:g} s. "
-                "Increase FetchLimits.timeout_seconds, or send the bytes."
-            ) from None
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        finally:
-            await client.aclose()
-        for url, task in tasks.items():
-            files[url] = task.result()
-            cache.keep(url, missing[url], limits, files[url])
-    return files
+    missing = {url: wanted for url, wanted in urls.items() if url not in known}
+    if not missing:
+        return {**known}
+    budget = _Budget(limits.max_bytes, sum(len(file.data) for file in known.values()))
+    # In a thread, because making a client reads certificates from files.
+    client = await asyncio.to_thread(_guarded_client, limits)
+    try:
+        fetched = await _fetch_missing(client, missing, limits, budget)
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    finally:
+        await client.aclose()
+    for url, found in fetched.items():
+        if isinstance(found, _File):
+            cache.keep(url, missing[url].declared, limits, found)
+    return {**known, **fetched}
+
+
+async def _fetch_missing(
+    client: Any, missing: _WantedFiles, limits: FetchLimits, budget: _Budget
+) -> _Fetched:
+    tasks: dict[str, asyncio.Task[_File | MediaFetchError]] = {}
+    try:
+        async with asyncio.timeout(limits.timeout_seconds), asyncio.TaskGroup() as group:
+            for url, wanted in missing.items():
+                tasks[url] = group.create_task(_fetch_wanted(client, url, wanted, budget))
+    except TimeoutError:
+        late = [url for url, task in tasks.items() if task.cancelled()]
+        if any(missing[url].is_required for url in late):
+            raise _timed_out(missing, limits) from None
+        return {
+            url: _timed_out([url], limits) if task.cancelled() else task.result()
+            for url, task in tasks.items()
+        }
+    return {url: task.result() for url, task in tasks.items()}
+
+
+async def _fetch_wanted(
+    client: Any, url: str, wanted: _Wanted, budget: _Budget
+) -> _File | MediaFetchError:
+    try:
+        return await _fetch(client, url, wanted.declared, budget)
+    except MediaFetchError as error:
+        if wanted.is_required:
+            raise
+        return error
+
+
+def _timed_out(urls: Collection[str], limits: FetchLimits) -> MediaFetchError:
+    names = ", ".join(map(shown, urls))
+    verb = "was" if len(urls) == 1 else "were"
+    return MediaFetchError(
+        f"{names} {verb} not fetched within {limits.timeout_seconds:g} s. "
+        "Increase FetchLimits.timeout_seconds, or send the bytes."
+    )
 
 
 class _Budget:

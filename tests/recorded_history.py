@@ -88,7 +88,8 @@ class Conversation:
     def add(self, content: JsonObject) -> None:
         if content["role"] == "model":
             reply = self._parse(content)
-            self._open_calls += [(call["name"], call["id"] or "") for call in reply.tool_calls]
+            calls = [*reply.tool_calls, *reply.invalid_tool_calls]
+            self._open_calls += [(call["name"] or "", call["id"] or "") for call in calls]
             self.messages.append(reply)
             return
         blocks: list[JsonObject] = []

@@ -27,9 +27,10 @@ from langchain_gemini_tools.wire.history import (
     Repair,
     Turn,
     unanswered_call,
+    unsendable_file,
 )
 from langchain_gemini_tools.wire.replay import NOT_RELEASED
-from langchain_gemini_tools.wire.tool_results import split_result
+from langchain_gemini_tools.wire.tool_results import render_split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,12 +63,19 @@ def render_turn(turn: Turn, repairs: list[Repair]) -> Turn:
     for position, message, calls in turn.messages:
         complete = _with_block_calls(message, calls)
         messages.append(ModelMessage(position, render_ai_message(complete), []))
+        positions = {id(call.result): call.result_position for call in calls}
         for name, result in _results(position, complete, calls, repairs):
-            inputs.append((position, render_tool_message(result, name, len(inputs) + 1)))
-    inputs += [
-        (position, _render_orphan(message) if isinstance(message, ToolMessage) else message)
-        for position, message in turn.inputs
-    ]
+            text, problems = render_tool_message(result, name, len(inputs) + 1)
+            found_at = positions.get(id(result), position)
+            repairs += [unsendable_file(found_at, problem) for problem in problems]
+            inputs.append((position, text))
+    for position, given in turn.inputs:
+        if isinstance(given, ToolMessage):
+            text, problems = _render_orphan(given)
+            repairs += [unsendable_file(position, problem) for problem in problems]
+            inputs.append((position, text))
+        else:
+            inputs.append((position, given))
     return Turn(messages, inputs)
 
 
@@ -112,7 +120,7 @@ def _error_result(reason: str, result: ToolMessage | None = None) -> ToolMessage
     return ToolMessage(text, tool_call_id="", status="error")
 
 
-def _render_orphan(message: ToolMessage) -> HumanMessage:
+def _render_orphan(message: ToolMessage) -> tuple[HumanMessage, list[str]]:
     """Render a result whose call is missing."""
     name = message.name or message.additional_kwargs.get("name") or UNKNOWN_TOOL
     return render_tool_message(message, str(name))
@@ -141,8 +149,12 @@ def render_ai_message(message: AIMessage) -> AIMessage:
     return AIMessage(content=content, response_metadata=message.response_metadata)
 
 
-def render_tool_message(message: ToolMessage, name: str, number: int | None = None) -> HumanMessage:
+def render_tool_message(
+    message: ToolMessage, name: str, number: int | None = None
+) -> tuple[HumanMessage, list[str]]:
     """Render a tool's result as text of the user, with its media inside.
+
+    Return it with the reasons why files of the result are not in it.
 
     Args:
         message: The result.
@@ -152,17 +164,16 @@ def render_tool_message(message: ToolMessage, name: str, number: int | None = No
     start = f"{RESULT_MARKER} {protocol_name(name)}"
     start += f" #{number}" if number else ""
     start += " failed" if message.status == "error" else ""
-    result = split_result(message.content)
+    result = render_split(message.content)
     text = "\n".join(filter(None, [start, escape_protocol(result.text)]))
-    if not result.media:
-        return HumanMessage(f"{text}\n{RESULT_END}\n")
-    return HumanMessage(
-        [
-            {"type": "text", "text": text},
-            *result.media,
-            {"type": "text", "text": f"{RESULT_END}\n"},
-        ]
-    )
+    if not result.files:
+        return HumanMessage(f"{text}\n{RESULT_END}\n"), result.problems
+    content: list[Block] = [
+        {"type": "text", "text": text},
+        *({"type": block_types.GEMINI_PART, "part": part} for part in result.files),
+        {"type": "text", "text": f"{RESULT_END}\n"},
+    ]
+    return HumanMessage(content), result.problems
 
 
 def invalid_call_reason(message: AIMessage, call: InvalidToolCall) -> str:

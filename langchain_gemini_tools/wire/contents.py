@@ -33,6 +33,7 @@ from langchain_gemini_tools.wire.tool_results import (
     render_orphan_result,
     render_response,
     render_result,
+    render_split,
 )
 from langchain_gemini_tools.wire.tools.names import render_name
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.body import ContentsWriter
     from langchain_gemini_tools.wire.history import ModelMessage, PairedCall, Repair, Turn
+    from langchain_gemini_tools.wire.tool_results import RenderedResult
 
     TurnRewriter = Callable[[Turn, list[Repair]], Turn]
 
@@ -138,11 +140,12 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
                 error = {"error": history.NOT_EXECUTED}
                 response = render_response(sent["id"], sent["name"], error)
             else:
+                content = _render_content(calls[number].result_position, result, contents.repairs)
                 response, more = render_result(
                     result,
-                    call_id=sent["id"],
-                    name=sent["name"],
-                    capabilities=context.capabilities,
+                    content,
+                    sent,
+                    context.capabilities,
                     is_whole=context.is_computer_use(calls[number]),
                 )
                 media += more
@@ -158,7 +161,7 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
 
 def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) -> list[gemini.Part]:
     if isinstance(message, ToolMessage):
-        return render_orphan_result(message)
+        return render_orphan_result(message, _render_content(position, message, repairs))
     blocks = blocks_of(message.content)
     parts = [part for block in blocks if (part := render_input_block(block, "human"))]
     if not parts:
@@ -166,6 +169,12 @@ def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) ->
         repairs.append(history.Repair("empty_input", position, explanation))
         parts = [{"text": history.EMPTY_MESSAGE}]
     return parts
+
+
+def _render_content(position: int, result: ToolMessage, repairs: list[Repair]) -> RenderedResult:
+    rendered = render_split(result.content)
+    repairs += [history.unsendable_file(position, problem) for problem in rendered.problems]
+    return rendered
 
 
 # The model

@@ -10,6 +10,7 @@ written by another vendor are repaired; every change is reported as a `Repair`.
 | a result that follows other messages than results | the result, moved to its call |
 | a call without an id, or with the id of another call | the call and its result with a new id |
 | a result without a call, or a second result | user text that names the call |
+| a file in a result that cannot be sent | text that says why |
 | a history that starts or ends with the model | a short user text before or after it |
 | an empty user message | a short text in its place |
 | an empty AI message | nothing |
@@ -76,6 +77,7 @@ class PairedCall:
     name: str
     args: dict[str, Any]
     result: ToolMessage | None = None
+    result_position: int = 0
 
 
 class ModelMessage(NamedTuple):
@@ -258,7 +260,7 @@ def _place_result(
     """Give a result to the nearest preceding call with its id, unless that has a result."""
     if found := open_calls.pop(result.tool_call_id):
         call, turn = found
-        call.result = result
+        call.result, call.result_position = result, position
         turn.has_results = True
         if turn is not current or turn.inputs:
             repairs.append(_moved(position, result))
@@ -335,6 +337,12 @@ def unanswered_call(position: int, call: PairedCall) -> Repair:
         f"Call {call.id!r} of {call.name!r} has no tool message; "
         f"the error {NOT_EXECUTED!r} was sent as its result.",
     )
+
+
+def unsendable_file(position: int, problem: str) -> Repair:
+    """Return the repair of a file in a tool result that cannot be sent."""
+    explanation = f"A file of this tool result was replaced by text: {problem}"
+    return Repair("unsendable_file", position, explanation)
 
 
 def unsigned(position: int, model: str) -> Repair:

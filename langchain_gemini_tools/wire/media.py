@@ -32,6 +32,14 @@ _PRIVATE_NAMES = re.compile(
 _FOREIGN_FILE = re.compile(r"file[-_]\w+")
 """File ids of OpenAI and Anthropic; those of the Files API are paths."""
 
+_ACCEPTED_TYPES = re.compile(
+    r"(image|audio|video|text)/.+|application/(pdf|x-javascript|x-python)", re.IGNORECASE
+)
+"""https://ai.google.dev/gemini-api/docs/file-input-methods"""
+
+_UNFETCHED = "unfetched"
+"""Key of a media block: why its file could not be downloaded."""
+
 _TYPES_BY_SUFFIX = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -104,6 +112,8 @@ def has_media(block: Block) -> bool:
     """Return whether a block has a media type and contains bytes, text or a location."""
     if block.get("type") not in block_types.MEDIA:
         return False
+    if _UNFETCHED in block:
+        return True
     source = _source_of(block)
     return any(source.get(key) for key in ("base64", "url", "text", "file_id"))
 
@@ -146,12 +156,35 @@ def type_of(data: bytes) -> str | None:
     return _type_of_bytes(base64.b64encode(data[:24]).decode("ascii"))
 
 
+def unfetched(reason: str) -> Block:
+    """Return a block in place of a file that could not be downloaded.
+
+    Args:
+        reason: A sentence that says why.
+    """
+    return {"type": "media", _UNFETCHED: reason}
+
+
+def why_rejected(part: gemini.Part) -> str | None:
+    """Return why the API would reject a rendered file, as far as that is known; else `None`."""
+    data: Block = {**(part.get("inlineData") or part.get("fileData") or {})}
+    mime_type, uri = _text(data.get("mimeType")), _text(data.get("fileUri"))
+    shown = f"The file {redacted_url(uri)!r}" if uri else "A file"
+    if mime_type and not _ACCEPTED_TYPES.fullmatch(mime_type):
+        return f"{shown} has the type {mime_type}, which the model does not accept."
+    if uri and not mime_type and _is_fetchable(uri):
+        return f"{shown} has no known type."
+    return None
+
+
 def render_media(block: Block) -> gemini.Part:
     """Render a media block as `inlineData`, `fileData` or, for plain text files, `text`.
 
     Raises:
         InvalidInputError: The block has no data, location or MIME type.
     """
+    if reason := _text(block.get(_UNFETCHED)):
+        raise InvalidInputError(reason)
     part = _render_source(block, _source_of(block))
     options = {**block, **extras_of(block)}
     for key, wire_key in _PART_OPTIONS.items():

@@ -1,6 +1,8 @@
 """Tool messages -> functionResponse parts.
 
 `split_result` separates the text of a result from its media, for native and prompted calling alike.
+A file that cannot be sent does not stop the conversation: the result says so in its text. The user
+cannot change what a tool returned, and a checkpointer would send it again in every later turn.
 """
 
 from __future__ import annotations
@@ -8,9 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts.blocks import TEXTS, Block, Content
 from langchain_gemini_tools.facts.json_values import AS_TEXT, decode_result, dump_json
-from langchain_gemini_tools.wire.media import has_media, plain_text_of, render_media
+from langchain_gemini_tools.wire.media import (
+    has_media,
+    plain_text_of,
+    render_media,
+    why_rejected,
+)
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage
@@ -48,6 +56,47 @@ class SplitResult:
         return decode_result(self.content) if isinstance(self.content, str) else self.content
 
 
+@dataclass(frozen=True)
+class RenderedResult(SplitResult):
+    """A split result whose media are rendered; problems with files are in its content."""
+
+    files: list[gemini.Part]
+    """The parts of the media that can be sent."""
+    problems: list[str]
+    """Why other media cannot be sent."""
+
+
+def render_split(content: Content) -> RenderedResult:
+    """Split the content of a tool message, and render its media.
+
+    Args:
+        content: The content of the message.
+    """
+    split = split_result(content)
+    files: list[gemini.Part] = []
+    problems: list[str] = []
+    for block in split.media:
+        try:
+            part = render_media(block)
+        except InvalidInputError as error:
+            problems.append(_first_sentence(str(error)))
+            continue
+        if reason := why_rejected(part):
+            problems.append(reason)
+        else:
+            files.append(part)
+    text = split.content
+    if problems:
+        notes = [f"(Not attached: {problem})" for problem in problems]
+        text = "\n".join([*([split.text] if split.text else []), *notes])
+    return RenderedResult(text, split.media, files, problems)
+
+
+def _first_sentence(text: str) -> str:
+    """Return what is wrong, without the advice for developers that follows it."""
+    return text.partition(". ")[0].rstrip(".") + "."
+
+
 def split_result(content: Content) -> SplitResult:
     """Split the content of a tool message into text and media blocks.
 
@@ -81,33 +130,32 @@ def split_result(content: Content) -> SplitResult:
 
 def render_result(
     result: ToolMessage,
-    *,
-    call_id: str,
-    name: str,
+    rendered: RenderedResult,
+    call: gemini.FunctionCall,
     capabilities: Capabilities,
+    *,
     is_whole: bool = False,
 ) -> tuple[gemini.Part, list[gemini.Part]]:
     """Render a tool message as a functionResponse, and the media that must follow all responses.
 
     Args:
         result: The tool message.
-        call_id: The id of its call, as sent.
-        name: The name in that call, as sent.
+        rendered: Its content.
+        call: Its call, as sent.
         capabilities: Whether the model accepts media inside a response.
         is_whole: Whether an object is the whole response: computer use reads its `url` there.
     """
-    split = split_result(result.content)
-    value = split.value
+    call_id, name, value = call["id"], call["name"], rendered.value
     key = "error" if result.status == "error" else "output"
-    if not split.media:
+    if not rendered.files:
         return render_response(call_id, name, {key: value}), []
     inside: list[gemini.Part] = []
     after: list[gemini.Part] = []
-    for part in map(render_media, split.media):
+    for part in rendered.files:
         fits = capabilities.accepts_media_in_function_response and _is_inline_result(part)
         (inside if fits else after).append(part)
     if value == "":
-        value = f"{len(split.media)} file(s), {'attached' if inside else 'see below'}."
+        value = f"{len(rendered.files)} file(s), {'attached' if inside else 'see below'}."
     is_bare = is_whole and isinstance(value, dict) and key == "output"
     response = render_response(call_id, name, value if is_bare else {key: value})
     if inside:
@@ -117,16 +165,20 @@ def render_result(
     return response, after
 
 
-def render_orphan_result(result: ToolMessage) -> list[gemini.Part]:
-    """Render a tool message without its call: user text that names the call, then media."""
-    split = split_result(result.content)
+def render_orphan_result(result: ToolMessage, rendered: RenderedResult) -> list[gemini.Part]:
+    """Render a tool message without its call: user text that names the call, then media.
+
+    Args:
+        result: The tool message.
+        rendered: Its content.
+    """
     name = result.name or result.additional_kwargs.get("name")
     outcome = "failed" if result.status == "error" else "returned"
     intro = f"Call {result.tool_call_id}{f' of tool {name}' if name else ''} {outcome}:"
     parts: list[gemini.Part] = [{"text": intro}]
-    if split.text:
-        parts.append({"text": split.text})
-    return [*parts, *map(render_media, split.media)]
+    if rendered.text:
+        parts.append({"text": rendered.text})
+    return [*parts, *rendered.files]
 
 
 def render_response(call_id: str, name: str, response: gemini.JsonObject) -> gemini.Part:

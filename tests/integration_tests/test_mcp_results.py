@@ -35,7 +35,9 @@ async def run(play: Play, tools: list[BaseTool]) -> list[Any]:
 
 def answers(play: Play, step: int) -> list[JsonObject]:
     """The parts with which calls were answered in a request, counted from 1."""
-    return list(play.sent[step]["contents"][-1]["parts"])
+    contents = play.sent[step]["contents"]
+    last = max(number for number, content in enumerate(contents) if content["role"] == "model")
+    return [part for content in contents[last + 1 :] for part in content["parts"]]
 
 
 KINDS: tuple[tuple[str, JsonObject], ...] = (

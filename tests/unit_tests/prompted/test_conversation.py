@@ -16,6 +16,7 @@ from langchain_gemini_tools.prompted.conversation import (
 )
 from langchain_gemini_tools.prompted.parser.scanner import parse_text
 from langchain_gemini_tools.prompted.parser.spellings import escape_protocol
+from langchain_gemini_tools.wire.media import render_media
 
 OSLO = tool_call(name="get_weather", args={"city": "Øslo"}, id="1")
 ROME = tool_call(name="get_weather", args={"city": 'a "b"\n'}, id="2")
@@ -107,14 +108,16 @@ def test_the_reason_of_an_invalid_call_survives_without_its_error() -> None:
     ids=["text", "an error", "nothing", "blocks", "rows", "an odd type"],
 )
 def test_a_result_is_rendered_between_two_lines(message: ToolMessage, text: str) -> None:
-    assert render_tool_message(message, "get_weather", 2) == HumanMessage(text)
+    assert render_tool_message(message, "get_weather", 2) == (HumanMessage(text), [])
 
 
 def test_media_of_a_result_are_sent_inside_it() -> None:
     result = ToolMessage([{"type": "text", "text": "Seen:"}, IMAGE], tool_call_id="1")
-    assert render_tool_message(result, "camera", 1).content == [
+    rendered, problems = render_tool_message(result, "camera", 1)
+    assert problems == []
+    assert rendered.content == [
         {"type": "text", "text": "TOOL_RESULT: camera #1\nSeen:"},
-        IMAGE,
+        {"type": "gemini_part", "part": render_media(IMAGE)},
         {"type": "text", "text": "END_TOOL_RESULT\n"},
     ]
 

@@ -215,7 +215,7 @@ def test_the_prompt_calls_and_results_agree_on_a_name() -> None:
         f"Call {name} now: your answer has to hold a TOOL_CALL: line with it.",
     ]
     assert render_ai_message(AIMessage("", tool_calls=[call])).content == f"TOOL_CALL: {name}({{}})"
-    result = render_tool_message(ToolMessage("Done", tool_call_id="1"), HOSTILE, 1)
+    result, _ = render_tool_message(ToolMessage("Done", tool_call_id="1"), HOSTILE, 1)
     assert result.content == f"TOOL_RESULT: {name} #1\nDone\nEND_TOOL_RESULT\n"
 
 
