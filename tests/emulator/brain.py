@@ -35,7 +35,11 @@ def think(ask: Ask) -> Answer:
         # ones of Gemini 3, of which no recording has such a content. Recorded on 2.5: an answer.
         return _with_thoughts(Answer([]), ask)
     if twin := read_prompted(ask):
-        return _with_limits(write_prompted(think(twin)), ask)
+        return _with_limits(write_prompted(_think(twin)), ask)
+    return _think(ask)
+
+
+def _think(ask: Ask) -> Answer:
     if calls := _calls(ask):
         called = [{"functionCall": call} for call in calls]
         says_so = ask.backend == "gemini" and ask.model.thinks

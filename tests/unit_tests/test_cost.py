@@ -237,13 +237,13 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
 }
 
 BUDGETS = {
-    "render: tool turns": 176,
-    "render: results without a call": 240,
-    "render: one turn of many calls": 78,
+    "render: tool turns": 185,
+    "render: results without a call": 250,
+    "render: one turn of many calls": 88,
     "render: texts in a row": 42,
     "render: blocks in a message": 18,
     "stream: texts": 77,
-    "stream: calls": 113,
+    "stream: calls": 120,
     "stream: thoughts and texts": 115,
     "stream: arguments in pieces": 151,
     "read: texts": 19,
