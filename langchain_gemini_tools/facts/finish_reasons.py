@@ -26,7 +26,7 @@ Outcome = Literal["complete", "truncated", "blocked", "bad_call", "unspecified",
 """
 
 UNEXPECTED_TOOL_CALL = "UNEXPECTED_TOOL_CALL"
-"""The model called a function that was not declared, or while calls were disabled."""
+"""The model called a function that was not declared."""
 
 Vendor = Literal["gemini", "other"]
 

@@ -35,7 +35,7 @@ _FOREIGN_FILE = re.compile(r"file[-_]\w+")
 _ACCEPTED_TYPES = re.compile(
     r"(image|audio|video|text)/.+|application/(pdf|x-javascript|x-python)", re.IGNORECASE
 )
-"""https://ai.google.dev/gemini-api/docs/file-input-methods"""
+"""What the emulator of our tests accepts; not compared with the API type by type."""
 
 _UNFETCHED = "unfetched"
 """Key of a media block: why its file could not be downloaded."""

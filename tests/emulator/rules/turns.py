@@ -40,8 +40,8 @@ def check_turns(ask: Ask) -> None:
         else:
             _check_user_turn(turn, before, ask)
     if ask.mixes_responses and ask.model.generation >= (3, 6):
-        # Reported for gemini-3.6-flash (vellum-ai/vellum-assistant, pull request 39495): only what
-        # follows the function responses in another content counts as the user's turn.
+        # Reported once, for gemini-3.6-flash (vellum-ai/vellum-assistant, pull request 39495): only
+        # what follows the function responses in another content counts as the user's turn.
         raise Refusal(_ENDS_WITH_MODEL, why="function responses and other parts in one content")
     if turns[-1].is_model:
         raise invalid("The last turn is the model's: there is nothing to answer")
