@@ -3,7 +3,7 @@
 The API requires that the user has the first and the last turn and that turns alternate. A turn of
 the user may be several contents: the function responses, the files that belong to them, and what
 the user says. Users report that Gemini 3.5 does not respond to function responses beside text in
-one content, and one that 3.6 rejects it. `ContentsWriter` sees to all that.
+one content. `ContentsWriter` sees to all that.
 
 It encodes a content soon after the next one has begun: objects that stay alive are traversed by the
 garbage collector again and again, which costs more than everything else for a long history.

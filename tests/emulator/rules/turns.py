@@ -25,8 +25,6 @@ _COUNT = (
     "call parts of the function call turn."
 )
 
-_ENDS_WITH_MODEL = "Requests ending with a model turn are not supported."
-
 
 def check_turns(ask: Ask) -> None:
     """Refuse a conversation that is out of order. Neighbours of one role count as one turn."""
@@ -39,10 +37,6 @@ def check_turns(ask: Ask) -> None:
             _check_model_turn(turn, before, after, ask)
         else:
             _check_user_turn(turn, before, ask)
-    if ask.mixes_responses and ask.model.generation >= (3, 6):
-        # Reported once, for gemini-3.6-flash (vellum-ai/vellum-assistant, pull request 39495): only
-        # what follows the function responses in another content counts as the user's turn.
-        raise Refusal(_ENDS_WITH_MODEL, why="function responses and other parts in one content")
     if turns[-1].is_model:
         raise invalid("The last turn is the model's: there is nothing to answer")
 

@@ -139,11 +139,3 @@ def test_2_0_accepts_a_call_without_a_result() -> None:
 def test_server_side_mcp_answers_in_the_models_turn() -> None:
     tools = [{"mcpServers": [{"name": "weather"}]}]
     check(ask(user("a"), model(call(), response(), "b"), user("c"), model=GEMINI_2, tools=tools))
-
-
-@pytest.mark.parametrize("name", ["gemini-3.6-flash", "gemini-3.8-flash", "gemini-flash-latest"])
-def test_function_responses_beside_text_are_refused_from_3_6_on(name: str) -> None:
-    mixed = ask(user("a"), model(call()), user(response(), "And?"), model=name)
-    expected = refused("Requests ending with a model turn are not supported.")
-    assert refusal_of(mixed).body == expected
-    check(ask(user("a"), model(call()), user(response()), user("And?"), model=name))
