@@ -236,6 +236,8 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
     "render bound tools": rendering_bound,
 }
 
+# Turns with results cost a little more since results, their files and the user's words are separate
+# contents, and streamed calls since they wait for the finish reason.
 BUDGETS = {
     "render: tool turns": 185,
     "render: results without a call": 250,
