@@ -10,14 +10,14 @@ loop events and approval verdicts in `tool_loop`, `FetchLimits` in `media_fetch`
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools._version import __version__
-
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.display import BatchProgress, RunClock, trace
     from langchain_gemini_tools.remote_tools import mcp_interceptor, tools_from_specs
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
     from langchain_gemini_tools.tool_report import check_tools
+
+__version__ = "0.1.0"
 
 __all__ = [
     "BatchProgress",

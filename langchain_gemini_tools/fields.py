@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from langchain_gemini_tools._version import __version__
+from langchain_gemini_tools import __version__
 from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.client.sdk import find_invalid_character
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError

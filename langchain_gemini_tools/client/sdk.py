@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from langchain_gemini_tools._version import __version__
+from langchain_gemini_tools import __version__
 from langchain_gemini_tools.client.pool import HttpPool
 from langchain_gemini_tools.client.transport import make_sdk_clients
 from langchain_gemini_tools.errors import (

@@ -16,11 +16,10 @@ from langchain_gemini_tools.fields import GeminiFields
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 NAME = "langchain_gemini_tools"
 
-BOTTOM = {"_version", "errors", "facts"}
+BOTTOM = {"errors", "facts"}
 """The bottom layer: every module may import it, and it imports nothing else of ours."""
 
 LAYERS = {
-    "_version": set(),
     "errors": set(),
     "facts": set(),
     "retry": set(),
@@ -171,7 +170,7 @@ def test_showing_a_run_loads_no_other_layer_and_rich_only_when_it_draws() -> Non
         "trace([HumanMessage('Hello')], RunClock()).to_html()"
     )
     ours = {name.split(".")[1] for name in loaded if name.startswith(f"{NAME}.")}
-    assert ours == {"_version", "display", "facts"}
+    assert ours == {"display", "facts"}
     assert not {"rich", "google.genai", "IPython"} & loaded
 
 
