@@ -69,15 +69,12 @@ def replay(path: Path, own_folder: Path) -> Any:
 
 
 def clean(notebook: Any) -> Any:
-    """The notebook without what differs from run to run and from machine to machine.
-
-    Times become `– ms`, as `trace` writes unknown ones, and the bars of their shares are emptied.
-    """
+    """The notebook without what differs from machine to machine."""
     notebook.metadata = dict(_METADATA)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [_without_times(output) for output in _joined(cell.outputs)]
+            cell.outputs = _joined(cell.outputs)
     return notebook
 
 
@@ -93,26 +90,17 @@ def _joined(outputs: list[Any]) -> list[Any]:
     return joined
 
 
-def _without_times(value: Any) -> Any:
-    if isinstance(value, str):
-        return _BAR.sub(r"\g<1>width:0", _TIME.sub("– ms", value))
-    if isinstance(value, dict):
-        for key, item in value.items():
-            value[key] = _without_times(item)
-    return value
-
-
 def seen(notebook: Any) -> list[Any]:
-    """What a reader sees of each cell. Prices differ from year to year, so they are left out."""
+    """What a reader sees of each cell, without times and prices, which differ."""
     return [
-        [cell.source, *(_without_costs(dict(output)) for output in cell.get("outputs", []))]
+        [cell.source, *(_without_numbers(dict(output)) for output in cell.get("outputs", []))]
         for cell in notebook.cells
     ]
 
 
-def _without_costs(value: Any) -> Any:
+def _without_numbers(value: Any) -> Any:
     if isinstance(value, str):
-        return _COST.sub("$N", value)
+        return _BAR.sub(r"\g<1>", _COST.sub("$N", _TIME.sub("N ms", value)))
     if isinstance(value, dict):
-        return {key: _without_costs(item) for key, item in value.items()}
+        return {key: _without_numbers(item) for key, item in value.items()}
     return value
