@@ -39,7 +39,7 @@ test: $(STAMP)  ## every test; no key, no network
 # What depends on a version of a dependency: what we call in it and what it returns. Left out, because
 # `make test` covers it and it depends on our own code only: the recorded traffic (half of all tests),
 # property tests, fault matrices, prompted calling end to end, notebooks, README, and the emulator itself.
-LOWEST = tests/unit_tests --ignore tests/unit_tests/emulator $(addprefix tests/integration_tests/test_, \
+LOWEST = tests/unit_tests --ignore tests/unit_tests/testing/fake $(addprefix tests/integration_tests/test_, \
 	agent_executor.py cassette_plugin.py cassette_replay.py cassette_saving.py cassettes.py \
 	client_seam.py create_agent.py create_agent_formats.py langgraph.py mcp_results.py mcp_servers.py \
 	media_fetch.py middleware.py model_lifetime.py redaction.py sdk_client.py standard.py \

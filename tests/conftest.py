@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from langchain_gemini_tools import ChatGemini
-from tests.emulator import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

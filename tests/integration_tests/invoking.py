@@ -7,12 +7,12 @@ import functools
 import operator
 from typing import TYPE_CHECKING, Any
 
-from tests.emulator.outgoing import whole
+from langchain_gemini_tools.testing.fake.outgoing import whole
 
 if TYPE_CHECKING:
     import pytest
 
-    from tests.emulator.script import Fault
+    from langchain_gemini_tools.testing.fake.script import Fault
 
 QUESTION = "Weather in Oslo?"
 

@@ -14,10 +14,10 @@ from google import genai
 from google.genai import errors, types
 from google.oauth2.credentials import Credentials
 
-from tests.emulator import ACCESS_TOKEN, API_KEY, Emulator, faults
+from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY, Emulator, faults
 
 if TYPE_CHECKING:
-    from tests.emulator.script import Fault
+    from langchain_gemini_tools.testing.fake.script import Fault
 
 MODEL = "gemini-3-flash-preview"
 PATH = f"/v1/models/{MODEL}:generateContent"

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.emulator import rules
-from tests.emulator.ask import Ask
-from tests.emulator.brain import think
-from tests.emulator.memory import Memory
-from tests.emulator.refusal import Refusal
-from tests.emulator.rules.door import check_model
-from tests.emulator.rules.payload import read_message
-from tests.emulator.script import Reply
+from langchain_gemini_tools.testing.fake import rules
+from langchain_gemini_tools.testing.fake.ask import Ask
+from langchain_gemini_tools.testing.fake.brain import think
+from langchain_gemini_tools.testing.fake.memory import Memory
+from langchain_gemini_tools.testing.fake.refusal import Refusal
+from langchain_gemini_tools.testing.fake.rules.door import check_model
+from langchain_gemini_tools.testing.fake.rules.payload import read_message
+from langchain_gemini_tools.testing.fake.script import Reply
 from tests.recordings import each_exchange, require_recordings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.emulator.models import Backend
+    from langchain_gemini_tools.testing.fake.models import Backend
     from tests.recordings import Exchange
 
 OUTSIDE_THE_REQUEST = {

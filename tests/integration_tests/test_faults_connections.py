@@ -19,15 +19,15 @@ from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.client import transport
-from tests.emulator import API_KEY, Emulator, faults
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
 from tests.integration_tests.invoking import TWICE, ask, logged_retries, raw
 from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
+    from langchain_gemini_tools.testing.fake.script import Fault
     from tests.conftest import MakeModel
-    from tests.emulator.script import Fault
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

@@ -16,14 +16,14 @@ from google.genai import errors as sdk
 from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
-from tests.emulator import API_KEY, faults
+from langchain_gemini_tools.testing.fake import API_KEY, faults
 from tests.integration_tests.invoking import TWICE, ask, logged_retries, raw
 from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
+    from langchain_gemini_tools.testing.fake.script import Fault
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
-    from tests.emulator.script import Fault
 
 RPC = "type.googleapis.com/google.rpc."
 pytestmark = pytest.mark.usefixtures("no_pauses")

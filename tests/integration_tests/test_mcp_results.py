@@ -18,8 +18,8 @@ from tests.integration_tests.play import Play, result
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 JsonObject = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.emulator import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 from tests.notebooks import CASSETTES, NOTEBOOKS, NotebookError, execute, read, replay, seen
 from tests.record_notebooks import SCRIPTS
 

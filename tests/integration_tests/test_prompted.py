@@ -30,8 +30,8 @@ from tests.rotation import STREAMS, WAYS
 
 if TYPE_CHECKING:
     from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 GEMMA = "gemma-3-27b-it"
 OSLO = 'TOOL_CALL: get_weather({"city": "Oslo"})'

@@ -24,8 +24,8 @@ from tests.rotation import rotated
 
 if TYPE_CHECKING:
     from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 QUESTION = "Weather in Oslo and Rome?"
 OSLO = 'TOOL_CALL: get_weather({"city": "Oslo"})'

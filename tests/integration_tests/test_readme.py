@@ -13,7 +13,7 @@ import pytest
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.arguments import ChatGeminiArguments
 from langchain_gemini_tools.demo import recording
-from tests.emulator.server import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake.server import API_KEY, Emulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

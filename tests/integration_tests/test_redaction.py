@@ -17,15 +17,15 @@ from langchain_gemini_tools import errors, trace
 from langchain_gemini_tools.facts import credentials
 from langchain_gemini_tools.facts.credentials import Pattern
 from langchain_gemini_tools.testing import cassette
-from tests.emulator import faults
+from langchain_gemini_tools.testing.fake import faults
 from tests.integration_tests.invoking import raw
 from tests.integration_tests.taping import FILE, interactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 pytestmark = pytest.mark.usefixtures("own_folder", "no_pauses")
 

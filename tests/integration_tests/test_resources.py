@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools import ChatGemini, errors
-from tests.emulator import API_KEY, faults
+from langchain_gemini_tools.testing.fake import API_KEY, faults
 from tests.integration_tests.invoking import QUESTION, ask
 from tests.rotation import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.emulator import Emulator
+    from langchain_gemini_tools.testing.fake import Emulator
 
 OPEN_FILES = Path("/proc/self/fd")
 pytestmark = [

@@ -27,7 +27,7 @@ from pydantic import SecretStr, ValidationError
 from rich.traceback import Traceback
 
 from langchain_gemini_tools import ChatGemini, errors
-from tests.emulator import ACCESS_TOKEN, API_KEY, faults
+from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY, faults
 from tests.integration_tests.invoking import QUESTION, ask, raw
 from tests.rotation import LIBRARIES, WAYS, rotated
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from langchain_core.tracers.schemas import Run
 
+    from langchain_gemini_tools.testing.fake import Emulator
+    from langchain_gemini_tools.testing.fake.script import Fault
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
-    from tests.emulator.script import Fault
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

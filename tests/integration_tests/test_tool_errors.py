@@ -11,8 +11,8 @@ from langchain_gemini_tools.errors import GeminiInvalidRequestError
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 FIND = {
     "name": "find",

@@ -11,14 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model
 
+from langchain_gemini_tools.testing.fake.rules import check
 from langchain_gemini_tools.wire.schema.clean import clean_parameters, clean_schema
 from langchain_gemini_tools.wire.schema.openapi import (
     render_openapi_parameters,
     render_openapi_schema,
 )
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
-from tests.emulator.rules import check
-from tests.unit_tests.emulator.requests import ask
+from tests.unit_tests.testing.fake.requests import ask
 from tests.unit_tests.wire.schema.test_meaning import (
     DOCUMENTS,
     NAMES,

@@ -8,11 +8,11 @@ import pytest
 from pydantic import BaseModel
 
 from langchain_gemini_tools import check_tools
+from langchain_gemini_tools.testing.fake.refusal import Refusal
+from langchain_gemini_tools.testing.fake.rules.json_schemas import check_json_schema
 from langchain_gemini_tools.wire.schema.clean import clean_schema
 from langchain_gemini_tools.wire.schema.render import loosen_loops
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
-from tests.emulator.refusal import Refusal
-from tests.emulator.rules.json_schemas import check_json_schema
 
 NODE = {"$ref": "#/$defs/Node"}
 NULL = {"type": "null"}

@@ -1,0 +1,155 @@
+"""The HTTP server under the emulator: threads, keep-alive, and responses sent step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from langchain_gemini_tools.testing.fake.outgoing import Cut, Outgoing, Pause
+
+Answerer = Callable[[str, str, Mapping[str, str], bytes], Outgoing]
+"""Method, target, headers and body in; what goes out."""
+
+
+class SocketServer:
+    """Serves on a free port of 127.0.0.1 until stopped; then drops all connections."""
+
+    def __init__(self, answer: Answerer) -> None:
+        self.closing = threading.Event()
+        self._connections: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        outer = self
+
+        class Handler(_Handler):
+            def setup(self) -> None:
+                super().setup()
+                with outer._lock:
+                    outer._connections.add(self.connection)
+
+            def finish(self) -> None:
+                with outer._lock:
+                    outer._connections.discard(self.connection)
+                with contextlib.suppress(OSError):
+                    super().finish()
+
+            def answer(self, body: bytes) -> Outgoing:
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                return answer(self.command, self.path, headers, body)
+
+            def wait(self, seconds: float) -> None:
+                outer.closing.wait(seconds)
+
+        self._http = _HttpServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
+
+    @property
+    def port(self) -> int:
+        return int(self._http.server_address[1])
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening, wake those who pause, cut the rest."""
+        self.closing.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+        with self._lock:
+            for connection in self._connections:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+class _HttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore clients that hang up; anything else is a bug of the emulator."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # each step leaves when it is written
+
+    def version_string(self) -> str:
+        return "Gemini-Emulator"  # cassettes quote it, so that they are not mistaken for evidence
+
+    def answer(self, body: bytes) -> Outgoing:
+        raise NotImplementedError
+
+    def wait(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Say nothing: `Emulator.requests` is the log."""
+
+    def _serve(self) -> None:
+        body = self._read_body()
+        outgoing = self.answer(body)
+        for step in outgoing.before:
+            if not self._take(step, is_chunked=False):
+                return
+        self._send_head(outgoing)
+        for step in outgoing.steps:
+            if not self._take(step, is_chunked=outgoing.is_chunked):
+                return
+        if outgoing.is_chunked:
+            self._write(b"0\r\n\r\n")
+
+    def _send_head(self, outgoing: Outgoing) -> None:
+        self.send_response(outgoing.status)
+        for name, value in outgoing.headers.items():
+            self.send_header(name, value)
+        if outgoing.is_chunked:
+            self.send_header("transfer-encoding", "chunked")
+        elif "content-length" not in outgoing.headers:
+            self.send_header("content-length", str(len(outgoing.payload)))
+        self.end_headers()
+        self.wfile.flush()
+
+    def _take(self, step: bytes | Pause | Cut, *, is_chunked: bool) -> bool:
+        """One step; False when the connection is gone."""
+        match step:
+            case Pause(seconds):
+                self.wait(seconds)
+            case Cut():
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                return False
+            case bytes():
+                framed = f"{len(step):x}\r\n".encode() + step + b"\r\n" if is_chunked else step
+                self._write(framed if step else b"")
+        return True
+
+    def _write(self, data: bytes) -> None:
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    def _read_body(self) -> bytes:
+        if self.headers.get("transfer-encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("content-length") or 0))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
