@@ -43,7 +43,7 @@ class Server:
         if self.is_python:
             module = self.package.replace("-", "_")
             if importlib.util.find_spec(module) is None:
-                pytest.skip(f"{self.package} is not installed: pip install -e '.[dev]'")
+                pytest.skip(f"{self.package} is not installed: make install")
             return [sys.executable, "-m", module, *self.arguments]
         if missing := _why_not_npm(self.package):
             pytest.skip(missing)
