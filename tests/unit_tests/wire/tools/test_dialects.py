@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import importlib.util
 import json
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
@@ -15,9 +16,13 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 import langchain_gemini_tools
+from langchain_gemini_tools import ChatGemini, check_tools
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tools import dialects
 from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS, BuiltinTool
 from langchain_gemini_tools.wire.tools.tool import bind_tools
+
+hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
 
 DESCRIPTION = "The weather of a city."
 SCHEMA: dict[str, Any] = {
@@ -331,6 +336,54 @@ def test_nulls_inside_of_an_sdk_declaration_are_kept() -> None:
 def test_what_cannot_be_read_is_rejected_with_its_name(given: Any, reason: str) -> None:
     with pytest.raises(InvalidToolError, match=reason):
         bind_tools([given])
+
+
+ACME = dialects.Dialect(
+    "Acme",
+    wrappers=("acmeSkill",),
+    parameters=("inputs", "acme_inputs"),
+    responses=("acme_output",),
+    read=lambda inputs: {name: {"type": kind} for name, kind in inputs.items()},
+)
+ACME_SKILL = {
+    "acmeSkill": {
+        "name": "get_weather",
+        "description": DESCRIPTION,
+        "inputs": {"city": "string", "days": "integer"},
+        "acme_output": {"type": "object", "properties": {"celsius": {"type": "number"}}},
+    }
+}
+
+
+def test_a_row_is_all_that_a_dialect_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidToolError, match="'acmeSkill'"):
+        bind_tools([ACME_SKILL])
+    monkeypatch.setattr(dialects, "DIALECTS", (*dialects.DIALECTS, ACME))
+    inputs = {"city": {"type": "string"}, "days": {"type": "integer"}}
+    declaration = {
+        **NAMED,
+        "parametersJsonSchema": {"type": "object", "properties": inputs},
+        "responseJsonSchema": RESPONSE,
+    }
+    requests = []
+
+    def respond(request: Any) -> Any:
+        requests.append(json.loads(request.content))
+        call = {"functionCall": {"name": "get_weather", "args": {"city": "Oslo", "days": 2}}}
+        candidate = {"content": {"role": "model", "parts": [call]}, "finishReason": "STOP"}
+        return hx.Response(200, json={"candidates": [candidate]})
+
+    transport = {"transport": hx.MockTransport(respond)}
+    model = ChatGemini(model="gemini-3-flash-preview", api_key="unreal", client_args=transport)
+    message = model.bind_tools([ACME_SKILL], tool_choice="get_weather").invoke("Weather in Oslo?")
+    assert requests[0]["tools"] == [{"functionDeclarations": [declaration]}]
+    assert [(call["name"], call["args"]) for call in message.tool_calls] == [
+        ("get_weather", {"city": "Oslo", "days": 2})
+    ]
+    assert check_tools([ACME_SKILL]).ok
+    structured = model.with_structured_output(ACME_SKILL)
+    assert structured.invoke("Weather in Oslo?") == {"city": "Oslo", "days": 2}
+    assert requests[1]["tools"] == requests[0]["tools"]
 
 
 @pytest.mark.parametrize("key", ["toolSpec", "tool_specification", "parameter_definitions"])
