@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
+    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -75,6 +76,15 @@ class Option(NamedTuple):
 CALL = Option()
 GENERATION = Option("generationConfig")
 BODY = Option("body")
+
+
+def _read_tier(tier: Any) -> Any:
+    """Read the SDK's enum and the API's longer spelling, `SERVICE_TIER_FLEX`."""
+    value = getattr(tier, "value", tier)
+    if not isinstance(value, str):
+        return value
+    word = value.lower().removeprefix("service_tier_")
+    return None if word == "unspecified" else word
 
 
 class FoundKey(SecretStr):
@@ -272,6 +282,13 @@ class GeminiFields(BaseChatModel):
     )
     labels: Annotated[dict[str, str] | None, BODY] = Field(
         default=None, description="Labels for billing, on Vertex AI."
+    )
+    service_tier: Annotated[
+        Literal["flex", "priority", "standard"] | None, BeforeValidator(_read_tier), BODY
+    ] = Field(
+        default=None,
+        description="Price and speed of the request: `flex` is cheaper and may wait, `priority` is "
+        "faster and costs more. The tier that was used is in `response_metadata`.",
     )
     model_kwargs: dict[str, Any] = Field(
         default_factory=dict,
