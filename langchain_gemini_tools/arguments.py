@@ -104,6 +104,7 @@ class ChatGeminiArguments(TypedDict, total=False):
     safety_settings: Mapping[Any, Any] | Sequence[Any] | BaseModel | None
     cached_content: str | None
     labels: dict[str, str] | None
+    service_tier: Literal["flex", "priority", "standard"] | None
     model_kwargs: dict[str, Any]
     extra_body: dict[str, Any] | None
 

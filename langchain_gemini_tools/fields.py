@@ -1,17 +1,19 @@
 """The fields of `ChatGemini`: names, defaults, descriptions, validation, copies and pickles.
 
-How fields join with the options of one call is in `options.py`.
+A field that is marked as an `Option` can be set for one call, too; `options.py` joins them. To add
+an option of the API that is sent as it is, add its field here and its type to `arguments.py`.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
+    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -63,6 +65,28 @@ _SECRET_ARGUMENTS = frozenset(
 """Arguments of an HTTP client that are credentials, or objects that may contain them."""
 
 
+class Option(NamedTuple):
+    """Marks a field that `bind` and each call may set as well."""
+
+    sent_in: Literal["generationConfig", "body"] | None = None
+    """The object that has the option, under its own name in camelCase. None: it is rendered by a
+    module of `wire`, or it is not sent."""
+
+
+CALL = Option()
+GENERATION = Option("generationConfig")
+BODY = Option("body")
+
+
+def _read_tier(tier: Any) -> Any:
+    """Read the SDK's enum and the API's longer spelling, `SERVICE_TIER_FLEX`."""
+    value = getattr(tier, "value", tier)
+    if not isinstance(value, str):
+        return value
+    word = value.lower().removeprefix("service_tier_")
+    return None if word == "unspecified" else word
+
+
 class FoundKey(SecretStr):
     """A key from the environment, in contrast to one that was passed."""
 
@@ -94,7 +118,9 @@ class GeminiFields(BaseChatModel):
         defer_build=True,  # only `ChatGemini` is validated
     )
 
-    model: str = Field(description="Name of the model, such as `gemini-3-flash-preview`.")
+    model: Annotated[str, CALL] = Field(
+        description="Name of the model, such as `gemini-3-flash-preview`."
+    )
     model_family: str | None = Field(
         default=None,
         description="Name of a model whose rules apply, if `model` does not show its family "
@@ -152,20 +178,20 @@ class GeminiFields(BaseChatModel):
         repr=False,
         description="Arguments for the async HTTP client, added to `client_args`.",
     )
-    timeout: float | None = Field(
+    timeout: Annotated[float | None, CALL] = Field(
         default=600.0,
         description="Seconds for a whole request, or between two events of a stream. `None` "
         "disables the limit.",
     )
-    stream_timeout: float | None = Field(
+    stream_timeout: Annotated[float | None, CALL] = Field(
         default=3600.0,
         description="Seconds that a stream may keep its reader waiting in total. `None` disables "
         "the limit.",
     )
-    max_retries: int = Field(
+    max_retries: Annotated[int, CALL] = Field(
         default=6, ge=0, description="How often a failed request is retried; 0 sends one request."
     )
-    max_retry_delay: float = Field(
+    max_retry_delay: Annotated[float, CALL] = Field(
         default=60.0,
         ge=0,
         description="Seconds. If the API asks for a longer delay before a retry, the call fails "
@@ -174,115 +200,124 @@ class GeminiFields(BaseChatModel):
 
     # Sampling
 
-    temperature: float | None = Field(
+    temperature: Annotated[float | None, GENERATION] = Field(
         default=None, ge=0.0, le=2.0, description="Randomness of sampling, from 0 to 2."
     )
-    top_p: float | None = Field(
+    top_p: Annotated[float | None, GENERATION] = Field(
         default=None, ge=0.0, le=1.0, description="Sample from tokens up to this probability."
     )
-    top_k: int | None = Field(
+    top_k: Annotated[int | None, GENERATION] = Field(
         default=None, gt=0, description="Sample from this many of the likeliest tokens."
     )
-    max_output_tokens: int | None = Field(
+    max_output_tokens: Annotated[int | None, GENERATION] = Field(
         alias="max_tokens",
         default=None,
         description="Maximum number of tokens in a response, thinking included.",
     )
-    n: int = Field(default=1, ge=1, description="Number of candidates, on models before Gemini 3.")
-    stop: list[str] | None = Field(
+    n: Annotated[int, CALL] = Field(
+        default=1, ge=1, description="Number of candidates, on models before Gemini 3."
+    )
+    stop: Annotated[list[str] | None, CALL] = Field(
         default=None, description="Texts at which the response ends, at most five."
     )
-    seed: int | None = Field(default=None, description="Seed for sampling.")
-    presence_penalty: float | None = Field(
+    seed: Annotated[int | None, GENERATION] = Field(default=None, description="Seed for sampling.")
+    presence_penalty: Annotated[float | None, GENERATION] = Field(
         default=None, description="Penalty for tokens that have occurred."
     )
-    frequency_penalty: float | None = Field(
+    frequency_penalty: Annotated[float | None, GENERATION] = Field(
         default=None, description="Penalty for tokens by how often they have occurred."
     )
-    response_logprobs: bool | None = Field(
+    response_logprobs: Annotated[bool | None, GENERATION] = Field(
         default=None, description="Return log probabilities of the tokens."
     )
-    logprobs: int | None = Field(
+    logprobs: Annotated[int | None, GENERATION] = Field(
         default=None, description="Number of likeliest tokens to return log probabilities for."
     )
 
     # Thinking
 
-    reasoning_effort: str | None = Field(
+    reasoning_effort: Annotated[str | None, CALL] = Field(
         default=None,
         description="`none`, `minimal`, `low`, `medium` or `high`. Converted to a token budget on "
         "models before Gemini 3.",
     )
-    thinking_budget: int | None = Field(
+    thinking_budget: Annotated[int | None, CALL] = Field(
         default=None, description="Tokens for thinking; 0 for none, -1 for no limit."
     )
-    include_thoughts: bool | None = Field(
+    include_thoughts: Annotated[bool | None, CALL] = Field(
         default=None, description="Return summaries of the model's thoughts."
     )
-    thinking_config: Any = Field(
+    thinking_config: Annotated[Any, CALL] = Field(
         default=None, description="`thinkingConfig` as the API or the SDK defines it."
     )
 
     # Output and context
 
-    response_mime_type: str | None = Field(
+    response_mime_type: Annotated[str | None, GENERATION] = Field(
         default=None, description="`application/json` for JSON output."
     )
-    response_schema: Any = Field(
+    response_schema: Annotated[Any, CALL] = Field(
         default=None, description="A Pydantic class, TypedDict or JSON schema for JSON output."
     )
-    response_modalities: list[Any] | None = Field(
+    response_modalities: Annotated[list[Any] | None, GENERATION] = Field(
         default=None, description="What the model returns: `TEXT`, `IMAGE`, `AUDIO`."
     )
-    media_resolution: Any = Field(
+    media_resolution: Annotated[Any, CALL] = Field(
         default=None, description="Resolution at which media is read: `low`, `medium`, `high`."
     )
-    image_config: Any = Field(
+    image_config: Annotated[Any, GENERATION] = Field(
         default=None, description="`imageConfig` as the API or the SDK defines it."
     )
-    speech_config: Any = Field(
+    speech_config: Annotated[Any, GENERATION] = Field(
         default=None, description="`speechConfig` as the API or the SDK defines it."
     )
-    audio_timestamp: bool | None = Field(
+    audio_timestamp: Annotated[bool | None, GENERATION] = Field(
         default=None, description="Let the model refer to times in audio, on Vertex AI."
     )
-    safety_settings: Any = Field(
+    safety_settings: Annotated[Any, CALL] = Field(
         default=None, description="A dict of categories and thresholds, or the API's own list."
     )
-    cached_content: str | None = Field(
+    cached_content: Annotated[str | None, CALL] = Field(
         default=None, description="Name of a context cache, `cachedContents/…`."
     )
-    labels: dict[str, str] | None = Field(
+    labels: Annotated[dict[str, str] | None, BODY] = Field(
         default=None, description="Labels for billing, on Vertex AI."
+    )
+    service_tier: Annotated[
+        Literal["flex", "priority", "standard"] | None, BeforeValidator(_read_tier), BODY
+    ] = Field(
+        default=None,
+        description="Price and speed of the request: `flex` is cheaper and may wait, `priority` is "
+        "faster and costs more. The tier that was used is in `response_metadata`.",
     )
     model_kwargs: dict[str, Any] = Field(
         default_factory=dict,
         description="More options for every call, under the names of these fields.",
     )
-    extra_body: dict[str, Any] | None = Field(
+    extra_body: Annotated[dict[str, Any] | None, CALL] = Field(
         default=None, description="Request fields that this package does not know."
     )
 
     # Behavior
 
-    fetch_urls: bool | FetchLimits = Field(
+    fetch_urls: Annotated[bool | FetchLimits, CALL] = Field(
         default=False,
         description="Download media that messages name by URL, within `FetchLimits`. By default "
         "URLs are sent to the API, which accepts `gs://`, its own files, YouTube and public "
         "addresses.",
     )
-    tool_schema: Literal["json_schema", "openapi"] | None = Field(
+    tool_schema: Annotated[Literal["json_schema", "openapi"] | None, CALL] = Field(
         default=None,
         description="Send schemas of tools as JSON Schema, or as the API's older Schema message. "
         "Defaults to JSON Schema if the model accepts it.",
     )
-    tool_calling: Literal["auto", "native", "prompted"] = Field(
+    tool_calling: Annotated[Literal["auto", "native", "prompted"], CALL] = Field(
         default="auto",
         description="Declare tools to the API, or describe them in the prompt. By default they are "
         "prompted only if the model has no function calling (Gemma 3). Messages, tool calls and "
         "results look the same either way.",
     )
-    tool_prompt: str | None = Field(
+    tool_prompt: Annotated[str | None, CALL] = Field(
         default=None,
         description="Template that describes prompted tools, with `$tools`, `$choice` and "
         "optionally `$example`; see `TOOL_PROMPT`.",
@@ -290,14 +325,14 @@ class GeminiFields(BaseChatModel):
     streaming: bool | None = Field(
         default=None, description="Let `invoke` read the response as a stream."
     )
-    convert_system_message_to_human: bool = Field(
+    convert_system_message_to_human: Annotated[bool, CALL] = Field(
         default=False, description="Send system messages as the first user text."
     )
-    on_broken_history: Literal["repair", "raise"] = Field(
+    on_broken_history: Annotated[Literal["repair", "raise"], CALL] = Field(
         default="repair",
         description="Repair messages that the API would reject (`preview` shows how), or raise.",
     )
-    on_malformed: Literal["retry", "raise", "return"] = Field(
+    on_malformed: Annotated[Literal["retry", "raise", "return"], CALL] = Field(
         default="retry",
         description="What to do with a malformed tool call, a call of an unavailable tool or an "
         "empty response. `retry` requests it once more with feedback, and then raises; if "

@@ -8,19 +8,21 @@ What the options mean on the wire is decided in `wire/`.
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.models import capabilities_of, profile_of
+from langchain_gemini_tools.facts.spelling import camel
 from langchain_gemini_tools.fields import (
     FIELDS_BY_SYNONYM,
     GeminiFields,
+    Option,
     OwnProfile,
     unknown_option,
 )
-from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, OwnLevel, unpack_config
+from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, unpack_config
 from langchain_gemini_tools.wire.invocation import FetchLimits, Invocation
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.tool import bind_tools
@@ -31,37 +33,34 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
-_CALL_OPTIONS = frozenset(
+_OPTIONS = {
+    name: mark
+    for name, field in GeminiFields.model_fields.items()
+    for mark in field.metadata
+    if isinstance(mark, Option)
+}
+OPTION_FIELDS = tuple(_OPTIONS)
+"""The fields that a call may set as well."""
+
+_CALL_ONLY = frozenset(
     {
-        "model",
-        "timeout",
-        "stream_timeout",
-        "max_retries",
-        "max_retry_delay",
         "tools",
         "tool_choice",
         "tool_config",
-        "tool_schema",
-        "tool_calling",
-        "tool_prompt",
-        "safety_settings",
-        "cached_content",
         "continuation_token",
-        "labels",
-        "extra_body",
-        "fetch_urls",
-        "convert_system_message_to_human",
-        "on_broken_history",
-        "on_malformed",
+        "response_format",
+        "generation_config",
     }
 )
-"""What a call may set in addition to `GENERATION_OPTIONS`."""
+"""Options that are not fields."""
+
+_KNOWN_OPTIONS = _CALL_ONLY | _OPTIONS.keys()
+_PLAIN = frozenset(name for name in _OPTIONS if _OPTIONS[name].sent_in == "generationConfig")
+_GENERATION_OPTIONS = RENDERED_OPTIONS | _PLAIN
+_BODY_OPTIONS = tuple(name for name in _OPTIONS if _OPTIONS[name].sent_in == "body")
 
 _IGNORED = {"stream", "parallel_tool_calls", "strict"}
 """Keywords that LangChain and agents pass along, and that are not options of Gemini."""
-
-_KNOWN_OPTIONS = GENERATION_OPTIONS | _CALL_OPTIONS
-OPTION_FIELDS = tuple(name for name in GeminiFields.model_fields if name in _KNOWN_OPTIONS)
 
 _CHECKED = frozenset(
     name for name in OPTION_FIELDS if GeminiFields.model_fields[name].annotation is not Any
@@ -70,14 +69,8 @@ _CHECKED = frozenset(
 
 _DEFAULTS = {
     name: GeminiFields.model_fields[name].default
-    for name in (
-        "n",
-        "max_retry_delay",
-        "fetch_urls",
-        "tool_calling",
-        "on_broken_history",
-        "on_malformed",
-    )
+    for name in _OPTIONS.keys() - {"model", "max_retries"}  # which the model's own fields replace
+    if type(None) not in get_args(GeminiFields.model_fields[name].annotation)
 }
 """What None means for a field that cannot be None."""
 
@@ -135,11 +128,11 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         schema_form=given.get("tool_schema") or best,
         is_prompted=is_prompted,
         tool_prompt=given.get("tool_prompt"),
-        generation={name: given[name] for name in GENERATION_OPTIONS if name in given},
+        generation={name: given[name] for name in given if name in _GENERATION_OPTIONS},
         safety_settings=given.get("safety_settings"),
         cached_content=given.get("cached_content"),
         continuation_token=given.get("continuation_token"),
-        labels=given.get("labels"),
+        body={camel(name): given[name] for name in _BODY_OPTIONS},
         extra_body=given.get("extra_body"),
         merges_system=given["convert_system_message_to_human"],
         repairs_history=given["on_broken_history"] == "repair",
@@ -236,7 +229,7 @@ def _without_cancelled(options: Mapping[str, Any], *nearer: Mapping[str, Any]) -
 
 def _with_config_unpacked(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields with the content of `thinking_config`, which the other fields override."""
-    unpacked = unpack_config("thinking_config", fields.pop("thinking_config", None) or {})
+    unpacked = unpack_config("thinking_config", fields.pop("thinking_config", None) or {}, _PLAIN)
     is_set = {name: value for name, value in fields.items() if value is not None}
     return {**fields, **unpacked, **is_set}
 
@@ -248,7 +241,7 @@ def spelled_as_fields(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options under the names of their fields, unchecked."""
     named = {FIELDS_BY_SYNONYM.get(key, key): value for key, value in kwargs.items()}
     if (config := named.pop("generation_config", None)) is not None:
-        named = {**unpack_config("generation_config", config), **named}
+        named = {**unpack_config("generation_config", config, _PLAIN), **named}
     return named
 
 
@@ -277,7 +270,7 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         name = FIELDS_BY_SYNONYM.get(key, key)
         if name in _JOINED:
             is_config = name in _CONFIGS and value is not None
-            level = unpack_config(name, value) if is_config else {name: value}
+            level = unpack_config(name, value, _PLAIN) if is_config else {name: value}
             level = {each: _checked(each, given) for each, given in level.items()}
             _join(options, level, _ALTERNATIVES_IN_A_LEVEL)
         elif name in _CHECKED:

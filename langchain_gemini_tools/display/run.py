@@ -262,6 +262,7 @@ def _read_turn(message: AIMessage, number: int) -> TracedTurn:
         str(metadata.get("model_name") or ""),
         metadata.get("model_provider"),
         uses_server_tools=any(block.is_server_tool for block in [*blocks, *sources]),
+        service_tier=metadata.get("service_tier"),
     )
     return TracedTurn(number, message, blocks, sources, calls, cost)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -15,49 +15,32 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 
-_PLAIN = {
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "max_output_tokens": "maxOutputTokens",
-    "seed": "seed",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-    "response_mime_type": "responseMimeType",
-    "response_modalities": "responseModalities",
-    "image_config": "imageConfig",
-    "speech_config": "speechConfig",
-    "response_logprobs": "responseLogprobs",
-    "logprobs": "logprobs",
-    "audio_timestamp": "audioTimestamp",
-}
-"""Options that only change their spelling."""
-
 _JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean")
 
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
 """Thinking effort for models that accept only a budget; Google's mapping of OpenAI's levels."""
 
-GENERATION_OPTIONS = frozenset(_PLAIN) | {
-    "n",
-    "stop",
-    "response_schema",
-    "response_format",
-    "media_resolution",
-    "thinking_budget",
-    "reasoning_effort",
-    "include_thoughts",
-    "thinking_config",
-    "generation_config",
-}
-"""Names that `render_generation_config` accepts."""
+RENDERED_OPTIONS = frozenset(
+    {
+        "n",
+        "stop",
+        "response_schema",
+        "response_format",
+        "media_resolution",
+        "thinking_budget",
+        "reasoning_effort",
+        "include_thoughts",
+        "thinking_config",
+        "generation_config",
+    }
+)
+"""Options with a form of their own in generationConfig. All others only change their spelling."""
 
 OUTPUT_FORMATS = frozenset({"response_mime_type", "response_schema", "response_format"})
 """Options that set the format of the output."""
 
 _OWN_NAMES = {
-    "generation_config": {wire: name for name, wire in _PLAIN.items()}
-    | {
+    "generation_config": {
         "stopSequences": "stop",
         "candidateCount": "n",
         "mediaResolution": "media_resolution",
@@ -71,7 +54,7 @@ _OWN_NAMES = {
         "includeThoughts": "include_thoughts",
     },
 }
-"""Fields of the API's two configs -> names of our options."""
+"""Fields of the API's two configs -> names of our options, where more than the spelling differs."""
 
 
 class OwnLevel(str):
@@ -80,12 +63,13 @@ class OwnLevel(str):
     __slots__ = ()
 
 
-def unpack_config(name: str, config: Any) -> gemini.JsonObject:
+def unpack_config(name: str, config: Any, plain_options: Collection[str]) -> gemini.JsonObject:
     """Return the options that a config contains; unknown fields stay in the config.
 
     Args:
         name: `generation_config` or `thinking_config`.
         config: A dict in either spelling, or the SDK's type.
+        plain_options: The options of generationConfig that only change their spelling.
 
     Raises:
         InvalidOptionError: It is neither a dict nor an SDK type.
@@ -97,12 +81,15 @@ def unpack_config(name: str, config: Any) -> gemini.JsonObject:
         )
     options: gemini.JsonObject = {}
     rest: gemini.JsonObject = {}
+    own_names = _OWN_NAMES[name]
+    if name == "generation_config":
+        own_names = {camel(option): option for option in plain_options} | own_names
     for key, value in _camel(fields).items():
-        match _OWN_NAMES[name].get(key):
+        match own_names.get(key):
             case None:
                 rest[key] = value
             case "thinking_config" if value is not None:
-                options |= unpack_config("thinking_config", value)
+                options |= unpack_config("thinking_config", value, plain_options)
             case "reasoning_effort" if isinstance(value, str):
                 options["reasoning_effort"] = OwnLevel(value)
             case own:
@@ -119,7 +106,9 @@ def render_generation_config(
         InvalidOptionError: The API would reject a value or a combination.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    config = {wire: plain(given[name]) for name, wire in _PLAIN.items() if name in given}
+    config = {
+        camel(name): plain(value) for name, value in given.items() if name not in RENDERED_OPTIONS
+    }
     if stop := given.get("stop"):
         config["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)
     if given.get("n", 1) != 1:

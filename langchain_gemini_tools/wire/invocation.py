@@ -76,7 +76,8 @@ class Invocation:
     cached_content: str | None = None
     continuation_token: str | None = None
     """From the metadata of a response that ended with CONTINUATION: continue that response."""
-    labels: Mapping[str, str] | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """Options that are fields of the body, in the spelling of the wire."""
     extra_body: Mapping[str, Any] | None = None
     """Fields that this package does not know, merged into the body."""
 

@@ -80,6 +80,8 @@ class MetadataParser:
                 fields["block_reason"] = reason
         if self.usage:
             fields["raw_usage"] = self.usage
+        if tier := parse_service_tier(self.usage):
+            fields["service_tier"] = tier
         if not reads_signatures_of(self._model, str(fields.get("model_name", ""))):
             # The requested name is an alias of another line of models: both count as the author.
             fields["requested_model"] = self._model
@@ -241,6 +243,25 @@ def parse_usage(usage: gemini.JsonObject) -> UsageMetadata | None:
     if output_details:
         counts["output_token_details"] = cast("OutputTokenDetails", output_details)
     return counts
+
+
+_TRAFFIC_TIERS = {
+    "ON_DEMAND": "standard",
+    "ON_DEMAND_FLEX": "flex",
+    "ON_DEMAND_PRIORITY": "priority",
+}
+"""Vertex AI reports the tier as the type of traffic."""
+
+
+def parse_service_tier(usage: gemini.JsonObject) -> str | None:
+    """Return the tier that a response was billed by; `None` if it does not say.
+
+    The Developer API writes `standard`, in results of batches also `SERVICE_TIER_STANDARD`.
+    """
+    tier = usage.get("serviceTier")
+    if isinstance(tier, str) and tier:
+        return tier.lower().removeprefix("service_tier_")
+    return _TRAFFIC_TIERS.get(str(usage.get("trafficType")))
 
 
 def _modalities(details: object) -> dict[str, int]:

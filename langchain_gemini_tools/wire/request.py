@@ -205,7 +205,7 @@ def _render_body(
         "safetySettings": render_safety_settings(invocation.safety_settings),
         "cachedContent": invocation.cached_content,
         "continuationToken": invocation.continuation_token,
-        "labels": invocation.labels,
+        **plain(invocation.body),
     }
     present = {key: value for key, value in body.items() if value}
     return _merge(present, plain(invocation.extra_body or {}))
@@ -285,7 +285,7 @@ def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None
             "With cached_content, tools and system messages must be part of the cache: "
             "create it with them, and omit them here."
         )
-    if invocation.labels and not invocation.vertexai:
+    if body.get("labels") and not invocation.vertexai:
         raise InvalidOptionError("labels require Vertex AI. Omit them, or use vertexai=True.")
 
 

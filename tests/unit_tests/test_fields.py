@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 from langchain_core.language_models import BaseChatModel
 
+import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.arguments import ChatGeminiArguments
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM
@@ -67,3 +73,49 @@ def test_a_subclass_has_the_same_arguments() -> None:
     options: dict[str, Any] = {"model": "m", "more": 1, "max_completion_tokens": 9}
     assert (Mine(**options).max_output_tokens, Mine(**options).more) == (9, 1)
     assert inspect.signature(Mine).parameters.keys() > {"api_key", "max_tokens", "more"}
+
+
+NEW_FIELDS = """
+    moon_phase: Annotated[str | None, BODY] = Field(default=None, description="The moon.")
+    tide_level: Annotated[int | None, GENERATION] = Field(default=None, ge=0, description="Tide.")
+"""
+USE = """
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.errors import InvalidOptionError
+
+fields = {"moon_phase": "full", "tide_level": 3}
+sent = {"moonPhase": "full", "generationConfig": {"tideLevel": 3}}
+
+def body(model, **options):
+    shown = model.preview("Hi", **options).body
+    return {key: shown[key] for key in shown if key != "contents"}
+
+model = ChatGemini(model="gemini-3-flash-preview")
+assert body(model) == {}
+assert body(ChatGemini(model="gemini-3-flash-preview", **fields)) == sent
+assert body(ChatGemini(model="gemini-3-flash-preview", model_kwargs=fields)) == sent
+assert body(model.bind(**fields)) == sent
+assert body(model, **fields) == sent
+assert body(model, moon_phase="full", generation_config={"tideLevel": 3}) == sent
+try:
+    model.preview("Hi", tide_level=-1)
+except InvalidOptionError as error:
+    assert "tide_level" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+def test_a_field_is_all_that_an_option_needs(tmp_path: Path) -> None:
+    """The type in `arguments.py` is for editors; the tests above hold it to the field."""
+    package = Path(langchain_gemini_tools.__file__).parent
+    without_caches = shutil.ignore_patterns("__pycache__")
+    copied = shutil.copytree(package, tmp_path / package.name, ignore=without_caches)
+    source = (copied / "fields.py").read_text()
+    (copied / "fields.py").write_text(
+        re.sub(r"(?=\n    model_kwargs: )", lambda _: NEW_FIELDS.rstrip(), source, count=1)
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", USE], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.stderr == ""

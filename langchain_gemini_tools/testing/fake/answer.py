@@ -217,10 +217,19 @@ def _usage(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> Jso
         "totalTokenCount": total,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}],
     }
-    details = {"trafficType": "ON_DEMAND"} if ask.backend == "vertex" else {}
-    usage |= details or {"serviceTier": "standard"}
+    usage |= _tier(ask)
     usage |= answer.usage or {}
     return {name: count for name, count in usage.items() if count is not None}
+
+
+def _tier(ask: Ask) -> JsonObject:
+    """The tier that was used. Recorded: "standard". Documented: the one that was asked for."""
+    tier = str(ask.body.get("serviceTier", "standard")).lower()
+    if ask.backend == "gemini":
+        return {"serviceTier": "standard" if tier == "unspecified" else tier}
+    # From the SDK's types
+    traffic = {"flex": "ON_DEMAND_FLEX", "priority": "ON_DEMAND_PRIORITY"}
+    return {"trafficType": traffic.get(tier, "ON_DEMAND")}
 
 
 def prompt_tokens(ask: Ask) -> int:

@@ -27,11 +27,13 @@ from langchain_gemini_tools.wire.schema.python_types import (
     without_arguments,
 )
 from langchain_gemini_tools.wire.schema.read import schema_text
-from langchain_gemini_tools.wire.tools.builtin import is_builtin, render_builtin, unknown_tool
 from langchain_gemini_tools.wire.tools.dialects import (
     Specification,
+    is_builtin,
     may_specify,
     read_specification,
+    render_builtin,
+    unknown_tool,
 )
 from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
 from langchain_gemini_tools.facts.spelling import camel
 from langchain_gemini_tools.wire import shapes as gemini
-from langchain_gemini_tools.wire.tools.builtin import camel_keys
+from langchain_gemini_tools.wire.tools.dialects import camel_keys
 from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name, render_name
 
 if TYPE_CHECKING:

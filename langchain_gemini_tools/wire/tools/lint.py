@@ -16,15 +16,14 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.schema.keywords import Keyword, keywords_in
 from langchain_gemini_tools.wire.schema.references import endless_definitions
-from langchain_gemini_tools.wire.schema.render import loosen_loops
+from langchain_gemini_tools.wire.schema.render import loosen_loops, parameter_names
 from langchain_gemini_tools.wire.schema.walk import definition_paths, parts
-from langchain_gemini_tools.wire.tools.builtin import builtin_tool
+from langchain_gemini_tools.wire.tools.dialects import builtin_tool
 from langchain_gemini_tools.wire.tools.names import (
     function_names,
     names_by_wire_name,
     render_parameter_name,
 )
-from langchain_gemini_tools.wire.tools.parameters import parameter_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

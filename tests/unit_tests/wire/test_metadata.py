@@ -520,6 +520,24 @@ def test_a_count_that_is_null_later_keeps_its_value() -> None:
     assert message.response_metadata["raw_usage"] == counts
 
 
+@pytest.mark.parametrize(
+    ("usage", "tier"),
+    [
+        ({"serviceTier": "standard"}, "standard"),
+        ({"serviceTier": "SERVICE_TIER_STANDARD"}, "standard"),
+        ({"serviceTier": "flex", "trafficType": "ON_DEMAND"}, "flex"),
+        ({"trafficType": "ON_DEMAND"}, "standard"),
+        ({"trafficType": "ON_DEMAND_PRIORITY"}, "priority"),
+        ({"trafficType": "PROVISIONED_THROUGHPUT"}, None),
+        ({"serviceTier": None}, None),
+    ],
+)
+def test_the_tier_that_was_used_is_in_the_metadata(usage: Json, tier: str | None) -> None:
+    whole = {**reply([text("a")]), "usageMetadata": {**USAGE, **usage}}
+    for message in (parse(whole), stream([event(text("a")), whole])):
+        assert message.response_metadata.get("service_tier") == tier
+
+
 # Citations
 
 ANSWER = "Åland → the weather 🌤 is fine. Åland is fine."

@@ -52,6 +52,8 @@ ENUMS: dict[str, frozenset[str]] = {
     "ThinkingConfig.ThinkingLevel": frozenset(
         {"THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH"}
     ),
+    # Documented and in the SDK's types, in lower case; a wrong value is refused like every enum's.
+    "ServiceTier": frozenset({"UNSPECIFIED", "FLEX", "STANDARD", "PRIORITY"}),
     "ExecutableCode.Language": frozenset({"LANGUAGE_UNSPECIFIED", "PYTHON"}),
 }
 
@@ -65,7 +67,7 @@ MESSAGES: dict[str, dict[str, Field]] = {
         safetySettings="[]SafetySetting",
         generationConfig="GenerationConfig",
         cachedContent="string",
-        serviceTier="name",
+        serviceTier="enum:ServiceTier",
         store="bool @gemini",
         labels="{}string @vertex",
         modelArmorConfig="Value @vertex",
