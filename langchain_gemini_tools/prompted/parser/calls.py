@@ -14,8 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.parser import spellings
-from langchain_gemini_tools.prompted.parser.source import Words
+from langchain_gemini_tools.prompted.parser import words
 from langchain_gemini_tools.prompted.parser.values import (
     CutError,
     UnreadableError,
@@ -28,12 +27,13 @@ from langchain_gemini_tools.prompted.parser.values import (
     shorten,
     skip_space,
 )
+from langchain_gemini_tools.prompted.parser.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from langchain_gemini_tools.prompted.parser.source import Reading, Source
     from langchain_gemini_tools.prompted.parser.values import Json
+    from langchain_gemini_tools.prompted.parser.words import Reading, Source
 
 
 _NAME = re.compile(r"[\w.:\\\-/]*")
@@ -43,7 +43,7 @@ _TAG_NAME = re.compile(r"[^<>\s{}]*")
 _WORD = re.compile(r"[\w$\-]*")
 _MAX_WRAPPERS = 4
 _DIGITS = "-0123456789"
-_OUTER_KEYS = spellings.NAME_KEYS | spellings.WRAPPER_KEYS
+_OUTER_KEYS = words.NAME_KEYS | words.WRAPPER_KEYS
 
 CALL_RULE = "after the marker, write the tool's name and its arguments in parentheses"
 _NAMED_RULE = "every argument needs its name"
@@ -72,7 +72,7 @@ class ToolNames:
         self.listed = list(names)
         self._names = frozenset(self.listed)
         self.words = Words(self.listed)
-        self.callables = Words([*self.listed, *spellings.PREFIXES, spellings.PRINT])
+        self.callables = Words([*self.listed, *words.PREFIXES, words.PRINT])
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -163,7 +163,7 @@ class ToolCallReader:
         end = self._source.offset
         self.begun_at = None
         if name not in self._names:
-            if self._is_explaining and name in spellings.PLACEHOLDERS:
+            if self._is_explaining and name in words.PLACEHOLDERS:
                 raise NotACallError
             reason = _render_undeclared(name, self._names.listed)
             self.found.append(FoundToolCall(start, end, name, reason=reason))
@@ -219,14 +219,14 @@ class ToolCallReader:
             if char == "{" and key in _OUTER_KEYS:
                 inner = yield from self._read_members()
                 has_inner = True
-            elif char == "[" and key in spellings.WRAPPER_KEYS:
+            elif char == "[" and key in words.WRAPPER_KEYS:
                 yield from self._read_list()
                 has_inner = True
-            elif key in spellings.NAME_KEYS and name is None:
+            elif key in words.NAME_KEYS and name is None:
                 name = yield from self._read_name()
-            elif key in spellings.ARGUMENT_KEYS:
+            elif key in words.ARGUMENT_KEYS:
                 args = yield from parse_value(source)
-            elif key in spellings.SIDE_KEYS or self.is_marked:
+            elif key in words.SIDE_KEYS or self.is_marked:
                 yield from parse_value(source)
             else:
                 raise NotACallError
@@ -236,7 +236,7 @@ class ToolCallReader:
             return inner
         if name is None:
             raise self._error('the object has no "name"')
-        has_arguments = not keys.isdisjoint(spellings.ARGUMENT_KEYS)
+        has_arguments = not keys.isdisjoint(words.ARGUMENT_KEYS)
         if not (has_arguments or self.is_marked or self._depth):
             raise NotACallError
         return name, {} if args in (None, "") else args
@@ -261,11 +261,11 @@ class ToolCallReader:
         )
         if not name:
             raise self._error(CALL_RULE)
-        is_print = name == spellings.PRINT and name not in self._names
+        is_print = name == words.PRINT and name not in self._names
         if not is_print:
             self.name = name
         if self.is_marked:
-            if name.lower() in spellings.NOTHING and (yield from self._is_nothing(name)):
+            if name.lower() in words.NOTHING and (yield from self._is_nothing(name)):
                 return
             char = yield from skip_space(source)
         else:
@@ -309,7 +309,7 @@ class ToolCallReader:
         source = self._source
         word = yield from source.match(self._names.callables)
         source.at += len(word)
-        if word in spellings.PREFIXES and word not in self._names:
+        if word in words.PREFIXES and word not in self._names:
             word = yield from source.match(self._names.callables)
             source.at += len(word)
         return word
@@ -377,7 +377,7 @@ def _bare_name(name: str, names: ToolNames) -> str:
     if name in names:
         return name
     name = name.replace("\\_", "_").rstrip(":")
-    for prefix in spellings.PREFIXES:
+    for prefix in words.PREFIXES:
         name = name.removeprefix(prefix)
     return name
 
@@ -441,7 +441,7 @@ def _render_cut(name: str | None) -> str:
 
 
 def _render_format(name: str | None) -> str:
-    return f'{spellings.MARKER} {shorten(name or "tool_name")}({{"argument": "value"}})'
+    return f'{words.MARKER} {shorten(name or "tool_name")}({{"argument": "value"}})'
 
 
 def _render_names(wanted: str, names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.parser import spellings
+from langchain_gemini_tools.prompted.parser import words
 from langchain_gemini_tools.prompted.parser.calls import NotACallError
 from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from langchain_gemini_tools.prompted.parser.calls import FoundToolCall, ToolCallReader
-    from langchain_gemini_tools.prompted.parser.source import Reading, Source
     from langchain_gemini_tools.prompted.parser.values import Json
+    from langchain_gemini_tools.prompted.parser.words import Reading, Source
 
 LINE_ENDS = ("", "\n", "\r")
 TO_LINE_END = re.compile(r"[^\n]*")
@@ -158,14 +158,14 @@ class LineMemory:
     @property
     def mentions_example(self) -> bool:
         """Whether a call in the current line would be an example."""
-        return self.introduces_example or spellings.mentions_example(self.tail)
+        return self.introduces_example or words.mentions_example(self.tail)
 
     def _keep(self, text: str) -> None:
         self.tail = (self.tail + text[-_MAX_TAIL:])[-_MAX_TAIL:]
 
     def _end_line(self) -> None:
         if self.tail.strip():
-            self.introduces_example = spellings.introduces_example(self.tail)
+            self.introduces_example = words.introduces_example(self.tail)
             self._has_example = False
         elif not self._is_example_line:
             self.is_inside_json = False
@@ -271,8 +271,8 @@ class Output:
             yield from source.run(_BLANKS)
             if (
                 (yield from source.peek()) in LINE_ENDS
-                or (yield from source.match(spellings.MARKERS))
-                or (yield from source.match(spellings.FENCES))
+                or (yield from source.match(words.MARKERS))
+                or (yield from source.match(words.FENCES))
             ):
                 return
 

@@ -11,7 +11,7 @@ in other ways too, and they write about the protocol. These rules decide what is
     calls fit in one.
 2.  The marker inside a line counts if a sentence ended before it (`Let me see. TOOL_CALL: f()`)
     and the line ends after the calls. Otherwise the sentence only mentions it.
-3.  Tags around calls (`<tool_call>`, `[TOOL_CALLS]`, `<function=f>`; all in `spellings.TAGS`) count
+3.  Tags around calls (`<tool_call>`, `[TOOL_CALLS]`, `<function=f>`; all in `words.TAGS`) count
     anywhere in a line if an object, a list or a declared name follows. Like the marker, they and a
     fence of the language `tool_code` or `tool_call` mean calls.
 4.  Without any of these, a line counts if it consists only of calls of *declared* tools: an object
@@ -23,7 +23,7 @@ in other ways too, and they write about the protocol. These rules decide what is
     undeclared names included. The lines of a larger JSON value are text up to the next blank line.
 5.  **Examples are not calls.** Text in backticks, in a block quote, in `<think>` tags or in a fence
     of another kind is text. So is any call right after a line that introduces an example: it ends
-    with a colon or is a heading, and mentions one (`spellings.mentions_example`). This applies up
+    with a colon or is a heading, and mentions one (`words.mentions_example`). This applies up
     to the next text, or to a blank line after the example.
 6.  A call that the end of the text cuts off is a `BrokenToolCall` with `is_cut`, never completed. A
     broken call ends with its line or, while its brackets are open, before a blank line, a marker or
@@ -31,7 +31,7 @@ in other ways too, and they write about the protocol. These rules decide what is
 
 Text is passed on unchanged, except for white space next to calls (`output.PieceWriter`), markers
 and what precedes them, fences and tags around calls, punctuation right after calls, and leaked
-special tokens (`spellings.TOKENS`, with the role after them) outside of backticks and fences.
+special tokens (`words.TOKENS`, with the role after them) outside of backticks and fences.
 
 Text that turns out not to be a call becomes text and is not parsed again: every character is read
 once, so the time is linear in the length of any text.
@@ -42,7 +42,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.parser import spellings
+from langchain_gemini_tools.prompted.parser import words
 from langchain_gemini_tools.prompted.parser.calls import (
     CALL_RULE,
     NotACallError,
@@ -56,17 +56,17 @@ from langchain_gemini_tools.prompted.parser.output import (
     PieceWriter,
     join_texts,
 )
-from langchain_gemini_tools.prompted.parser.source import Source, Words
 from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
+from langchain_gemini_tools.prompted.parser.words import Source, Words
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from langchain_gemini_tools.prompted.parser.output import Piece
-    from langchain_gemini_tools.prompted.parser.source import Reading
+    from langchain_gemini_tools.prompted.parser.words import Reading
 
 
-_TOKENS = Words(spellings.TOKENS)
+_TOKENS = Words(words.TOKENS)
 _TOKEN_ENDS = (*LINE_ENDS, "<")
 _BULLET = frozenset("-*+\u2022#0123456789.) \t_")
 _MAX_BULLET = 8
@@ -102,7 +102,7 @@ class Scanner:
         self._source = source
         self._output = Output(source, writer)
         self._names = ToolNames(names)
-        firsts = (word[:1] for word in (*spellings.PREFIXES, spellings.PRINT, *names))
+        firsts = (word[:1] for word in (*words.PREFIXES, words.PRINT, *names))
         self._first_characters = _BULLET.union("`~{[<tTfFaAmMoOrR", firsts)
 
     def scan(self) -> Reading[None]:
@@ -120,13 +120,13 @@ class Scanner:
         char = yield from source.peek()
         if char not in self._first_characters:
             yield from self._scan_prose(is_example=char == ">")
-        elif (yield from source.match(spellings.MARKERS)):
+        elif (yield from source.match(words.MARKERS)):
             yield from self._scan_marked()
-        elif (yield from source.match(spellings.FENCES)):
+        elif (yield from source.match(words.FENCES)):
             yield from self._scan_fence(is_marked=False)
-        elif opener := (yield from source.match(spellings.INLINE)):
+        elif opener := (yield from source.match(words.INLINE)):
             yield from self._scan_inline(opener)
-        elif char in _BULLET or (yield from source.match(spellings.LABELS)):
+        elif char in _BULLET or (yield from source.match(words.LABELS)):
             is_marked = yield from self._skip_bullet()
             yield from (self._scan_marked() if is_marked else self._scan_prose())
         elif (yield from self._may_be_calls(char, indent)):
@@ -137,7 +137,7 @@ class Scanner:
     def _may_be_calls(self, char: str, indent: str) -> Reading[bool]:
         """Return whether calls without the marker may start here; skip other spellings of it."""
         source = self._source
-        loose = yield from source.match(spellings.LOOSE_MARKERS)
+        loose = yield from source.match(words.LOOSE_MARKERS)
         if loose:
             source.at += len(loose)
             yield from source.run(_BLANKS)
@@ -155,16 +155,16 @@ class Scanner:
             if (yield from source.peek()) not in _BULLET:
                 break
             source.at += 1
-        label = yield from source.match(spellings.LABELS)
+        label = yield from source.match(words.LABELS)
         source.at += len(label)
         yield from source.run(_AFTER_LABEL)
-        return bool((yield from source.match(spellings.MARKERS)))
+        return bool((yield from source.match(words.MARKERS)))
 
     def _scan_marked(self) -> Reading[None]:
         """Read the marker and what follows it."""
         reader = self._make_reader(is_marked=True)
         is_line_over = yield from self._skip_marker()
-        if (yield from self._source.match(spellings.FENCES)):
+        if (yield from self._source.match(words.FENCES)):
             yield from self._scan_fence(is_marked=True)
             return
         is_call = yield from self._output.attempt(
@@ -201,8 +201,8 @@ class Scanner:
         """Skip the marker, even if repeated, and space; return whether the line ends there."""
         source = self._source
         space = ""
-        while (yield from source.match(spellings.MARKERS)):
-            source.at += len(spellings.MARKER)
+        while (yield from source.match(words.MARKERS)):
+            source.at += len(words.MARKER)
             space = yield from source.run(_AFTER_MARKER)
         return "\n" in space
 
@@ -239,7 +239,7 @@ class Scanner:
                 yield from self._source.match(_TOKENS)
             ):
                 return
-            if (yield from self._source.match(spellings.MARKERS)):
+            if (yield from self._source.match(words.MARKERS)):
                 yield from self._skip_marker()
             elif reader.is_marked:
                 raise NotACallError
@@ -249,11 +249,11 @@ class Scanner:
         source = self._source
         char = source.chunk[source.at]
         fence = yield from source.run(_FENCE_RUN[char])
-        is_bare = yield from source.match(spellings.MARKERS)
+        is_bare = yield from source.match(words.MARKERS)
         language = "" if is_bare else (yield from source.run(_LANGUAGE)).lower()
-        is_marked = is_marked or language in spellings.CALL_LANGUAGES
-        is_loose = language in spellings.LOOSE_LANGUAGES
-        if is_marked and not is_loose and language not in spellings.CALL_LANGUAGES:
+        is_marked = is_marked or language in words.CALL_LANGUAGES
+        is_loose = language in words.LOOSE_LANGUAGES
+        if is_marked and not is_loose and language not in words.CALL_LANGUAGES:
             # If the line continues, this is a word of prose and not a language.
             is_marked = (yield from source.peek()) in LINE_ENDS
         if self._output.lines.introduces_example or not (is_marked or is_loose):
@@ -286,7 +286,7 @@ class Scanner:
                 source.at += len(token)
                 continue
             reader.is_marked = is_marked
-            if (yield from source.match(spellings.MARKERS)):
+            if (yield from source.match(words.MARKERS)):
                 reader.is_marked = True
                 yield from self._skip_marker()
             yield from reader.read_construct()
@@ -321,19 +321,19 @@ class Scanner:
     def _scan_inline(self, opener: str) -> Reading[None]:
         """Read a tag with its calls, drop a leaked token, or write a thought as text."""
         source = self._source
-        if opener in spellings.TOKENS:
+        if opener in words.TOKENS:
             self._output.flush()
             yield from self._drop_token(opener)
             return
-        if opener in spellings.THOUGHTS:
-            yield from self._write_thought(Words((spellings.THOUGHTS[opener],)))
+        if opener in words.THOUGHTS:
+            yield from self._write_thought(Words((words.THOUGHTS[opener],)))
             return
         reader = self._make_reader(is_marked=True)
         source.at += len(opener)
         body = (
             reader.read_function_tag()
-            if opener == spellings.FUNCTION_TAG
-            else self._read_tagged(reader, Words((spellings.TAGS[opener],)))
+            if opener == words.FUNCTION_TAG
+            else self._read_tagged(reader, Words((words.TAGS[opener],)))
         )
         is_call = yield from self._output.attempt(reader, body)
         is_example = is_call and self._output.lines.mentions_example
@@ -371,14 +371,14 @@ class Scanner:
         source = self._source
         source.at += len(token)
         follower = yield from source.peek()
-        if token == spellings.END_OR_STRIKE and follower not in _TOKEN_ENDS:
+        if token == words.END_OR_STRIKE and follower not in _TOKEN_ENDS:
             self._output.flush()
             yield from self._scan_prose()
             return
         source.take()
-        if token not in spellings.ROLE_TOKENS:
+        if token not in words.ROLE_TOKENS:
             return
-        role = yield from source.match(spellings.ROLES)
+        role = yield from source.match(words.ROLES)
         source.at += len(role)
         follower = yield from source.peek()
         if follower not in _TOKEN_ENDS:
@@ -406,11 +406,11 @@ class Scanner:
                 continue
             if char == "T":
                 if self._output.lines.has_ended_sentence and (
-                    yield from source.match(spellings.MARKERS)
+                    yield from source.match(words.MARKERS)
                 ):
                     yield from self._scan_inner_marker()
                     return
-            elif (yield from source.match(spellings.INLINE)):
+            elif (yield from source.match(words.INLINE)):
                 return
             source.at += 1
 
@@ -434,7 +434,7 @@ class ToolCallParser:
     """
 
     def __init__(self, tool_names: Collection[str]) -> None:
-        self._source = Source(stops=spellings.MARKERS)
+        self._source = Source(stops=words.MARKERS)
         self._writer = PieceWriter()
         self._scan = Scanner(self._source, self._writer, tool_names).scan()
 

@@ -12,12 +12,12 @@ import math
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_gemini_tools.prompted.parser.source import Source, Words
+from langchain_gemini_tools.prompted.parser.words import Source, Words
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from langchain_gemini_tools.prompted.parser.source import Reading
+    from langchain_gemini_tools.prompted.parser.words import Reading
 
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
