@@ -9,7 +9,6 @@ anything unexpected means that the text is not a call.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,13 +23,12 @@ from langchain_gemini_tools.prompted.parser.values import (
     parse_string,
     parse_value,
     parse_whole,
-    shorten,
     skip_space,
 )
 from langchain_gemini_tools.prompted.parser.words import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from langchain_gemini_tools.prompted.parser.values import Json
     from langchain_gemini_tools.prompted.parser.words import Reading, Source
@@ -137,15 +135,15 @@ class ToolCallReader:
         """Add an intended call from `start` to here that cannot be parsed."""
         name = None if self.begun_at is None else self.name
         reason = (
-            _render_undeclared(name, self._names.listed)
+            words.render_undeclared(name, self._names.listed)
             if name and name not in self._names
-            else _render_unreadable(name, detail, self._names.listed)
+            else words.render_unreadable(name, detail, self._names.listed)
         )
         self.found.append(FoundToolCall(start, self._source.offset, name, reason=reason))
 
     def add_cut(self, start: int) -> None:
         """Add a call that starts at `start` and that the end of the text cut off."""
-        reason = _render_cut(self.name)
+        reason = words.render_cut(self.name)
         self.found.append(
             FoundToolCall(start, self._source.offset, self.name, reason=reason, is_cut=True)
         )
@@ -165,13 +163,13 @@ class ToolCallReader:
         if name not in self._names:
             if self._is_explaining and name in words.PLACEHOLDERS:
                 raise NotACallError
-            reason = _render_undeclared(name, self._names.listed)
+            reason = words.render_undeclared(name, self._names.listed)
             self.found.append(FoundToolCall(start, end, name, reason=reason))
             return
         try:
             self.found.append(FoundToolCall(start, end, name, _parse_arguments(args)))
         except UnreadableError as error:
-            reason = _render_unreadable(name, str(error), self._names.listed)
+            reason = words.render_unreadable(name, str(error), self._names.listed)
             self.found.append(FoundToolCall(start, end, name, reason=reason))
 
     def _read_list(self) -> Reading[None]:
@@ -402,51 +400,3 @@ _KINDS = {
     bool: "a boolean",
     type(None): "null",
 }
-
-
-# Why a call was not executed: sentences that the model can act on
-
-_MAX_LISTED = 30
-
-
-def _render_undeclared(name: str, names: Sequence[str]) -> str:
-    """Explain that the tool does not exist, and list the tools, similar names first."""
-    if not names:
-        return f"There is no tool named {shorten(name)!r}: no tools can be called. Answer in words."
-    return (
-        f"There is no tool named {shorten(name)!r}. The tools are: {_render_names(name, names)}. "
-        f"Use one of these names: {_render_format(None)}"
-    )
-
-
-def _render_unreadable(name: str | None, detail: str, names: Sequence[str]) -> str:
-    """Explain why a call cannot be parsed."""
-    if name is None:
-        tools = f" The tools are: {_render_names('', names)}." if names else ""
-        how = f"Write it in one line: {_render_format(None)}"
-        return f"This call cannot be read: {detail}.{tools} {how}"
-    return (
-        f"The call of {shorten(name)!r} cannot be read: {detail}. "
-        f"Write it in one line, with the arguments as one JSON object: {_render_format(name)}"
-    )
-
-
-def _render_cut(name: str | None) -> str:
-    """Explain that the end of the text cut the call off."""
-    of = f" of {shorten(name)!r}" if name else ""
-    return (
-        f"The text ended in the middle of this call{of}, so it was not executed. "
-        f"Write the whole call again, shorter if it was too long: {_render_format(name)}"
-    )
-
-
-def _render_format(name: str | None) -> str:
-    return f'{words.MARKER} {shorten(name or "tool_name")}({{"argument": "value"}})'
-
-
-def _render_names(wanted: str, names: Sequence[str]) -> str:
-    similar = difflib.get_close_matches(wanted[:100], names, n=3, cutoff=0.5) if wanted else []
-    ordered = [*similar, *(name for name in names if name not in similar)]
-    listed = ", ".join(ordered[:_MAX_LISTED])
-    left_out = len(ordered) - _MAX_LISTED
-    return f"{listed} and {left_out} more" if left_out > 0 else listed

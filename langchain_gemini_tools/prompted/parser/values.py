@@ -12,7 +12,7 @@ import math
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_gemini_tools.prompted.parser.words import Source, Words
+from langchain_gemini_tools.prompted.parser.words import Source, Words, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -198,11 +198,6 @@ def parse_string(source: Source) -> Reading[str]:
         else:
             source.at += 1
             parts.append(quote)
-
-
-def shorten(text: str) -> str:
-    """Shorten a text for a message."""
-    return text if len(text) <= 60 else text[:60] + "..."
 
 
 class _Container:

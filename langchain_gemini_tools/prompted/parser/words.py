@@ -18,8 +18,9 @@ that is searched for.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -272,3 +273,56 @@ def escape_protocol(text: str) -> str:
     """
     text = _TAG_OR_TOKEN.sub(lambda token: f"{token[0][0]} {token[0][1:]}", text)
     return _PROTOCOL.sub(lambda mark: ".".join(filter(None, mark.groups())), text)
+
+
+# Why a call was not executed: sentences that the model can act on
+
+_MAX_LISTED = 30
+
+
+def render_undeclared(name: str, names: Sequence[str]) -> str:
+    """Explain that the tool does not exist, and list the tools, similar names first."""
+    if not names:
+        return f"There is no tool named {shorten(name)!r}: no tools can be called. Answer in words."
+    return (
+        f"There is no tool named {shorten(name)!r}. The tools are: {_render_names(name, names)}. "
+        f"Use one of these names: {_render_format(None)}"
+    )
+
+
+def render_unreadable(name: str | None, detail: str, names: Sequence[str]) -> str:
+    """Explain why a call cannot be parsed."""
+    if name is None:
+        tools = f" The tools are: {_render_names('', names)}." if names else ""
+        how = f"Write it in one line: {_render_format(None)}"
+        return f"This call cannot be read: {detail}.{tools} {how}"
+    return (
+        f"The call of {shorten(name)!r} cannot be read: {detail}. "
+        f"Write it in one line, with the arguments as one JSON object: {_render_format(name)}"
+    )
+
+
+def render_cut(name: str | None) -> str:
+    """Explain that the end of the text cut the call off."""
+    of = f" of {shorten(name)!r}" if name else ""
+    return (
+        f"The text ended in the middle of this call{of}, so it was not executed. "
+        f"Write the whole call again, shorter if it was too long: {_render_format(name)}"
+    )
+
+
+def _render_format(name: str | None) -> str:
+    return f'{MARKER} {shorten(name or "tool_name")}({{"argument": "value"}})'
+
+
+def _render_names(wanted: str, names: Sequence[str]) -> str:
+    similar = difflib.get_close_matches(wanted[:100], names, n=3, cutoff=0.5) if wanted else []
+    ordered = [*similar, *(name for name in names if name not in similar)]
+    listed = ", ".join(ordered[:_MAX_LISTED])
+    left_out = len(ordered) - _MAX_LISTED
+    return f"{listed} and {left_out} more" if left_out > 0 else listed
+
+
+def shorten(text: str) -> str:
+    """Shorten a text for a message."""
+    return text if len(text) <= 60 else text[:60] + "..."
