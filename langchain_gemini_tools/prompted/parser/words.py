@@ -159,8 +159,10 @@ FENCES = Words(("```", "~~~"))
 
 LOOSE_MARKERS = Words(
     [
-        *(f"tool{gap}call{plural}{colon}"
-          for gap in ("_", " ", "-", "") for plural in ("", "s") for colon in (":", " :")),
+        *(f"{kind}{gap}call{plural}{colon}"
+          for kind in ("tool", "function") for gap in ("_", " ", "-", "")
+          for plural in ("", "s") for colon in (":", " :")),
+        "call: ",
         "functools",
     ],
     is_any_case=True,
@@ -171,6 +173,9 @@ LABELS = Words(
     ("action:", "ai:", "answer:", "assistant:", "model:", "output:", "response:"), is_any_case=True
 )
 """Speaker labels that models put before the marker."""
+ACTION = "action:"
+ACTION_INPUT = Words(("action input:", "action_input:", "input:"), is_any_case=True)
+"""The lines of a ReAct agent: `Action: get_weather`, then `Action Input: {"city": "Oslo"}`."""
 
 NOTHING = frozenset({"none", "null", "nothing", "no", "n/a", "na"})
 """Words after the marker that mean "no call"."""
@@ -188,10 +193,13 @@ TAGS = {
     "<functioncall>": "</functioncall>",
     "<|tool_call|>": "<|/tool_call|>",
     "[TOOL_CALLS]": "[/TOOL_CALLS]",
+    "<tool_code>": "</tool_code>",
+    "<call_record>": "</call_record>",
 }
-"""The tags that Qwen, Hermes, Phi and Mistral were trained to put around calls."""
+"""The tags that Qwen, Hermes, Phi, Mistral and Gemini were trained to put around calls."""
 FUNCTION_TAG = "<function="
 FUNCTION_TAG_END = "</function>"
+INVOKE_TAG = "<invoke name="
 
 END_OR_STRIKE = "</s>"
 """The end-of-text token of Llama 2 and Mistral; in HTML, the end of struck-out text."""
@@ -202,21 +210,23 @@ TOKENS = frozenset({
     "<bos>", "<eos>", "<pad>", "<end_of_turn>", "<end_of_utterance>", END_OR_STRIKE,
     "<|im_end|>", "<|endoftext|>", "<|begin_of_text|>", "<|end_of_text|>", "<|end_header_id|>",
     "<|eot_id|>", "<|eom_id|>", "<|python_tag|>", "<|end|>", "<|user|>", "<|assistant|>",
-    "<|system|>", "<|tool|>", "[INST]", "[/INST]",
+    "<|system|>", "<|tool|>", "[INST]", "[/INST]", "<<function>>", "<bot_end>",
 })  # fmt: skip
 """Special tokens that leak into text, including closing tags without an opening one."""
 THOUGHTS = {"<think>": "</think>", "<thinking>": "</thinking>"}
 """The tags around a model's reasoning."""
-INLINE = Words([*TAGS, FUNCTION_TAG, *THOUGHTS, *TOKENS])
+OPENINGS = Words(TAGS)
+INLINE = Words([*TAGS, FUNCTION_TAG, INVOKE_TAG, *THOUGHTS, *TOKENS])
 
 LOOSE_LANGUAGES = frozenset(
-    {"", "json", "jsonc", "json5", "python", "py", "text", "txt", "plaintext"}
+    {"", "json", "jsonc", "json5", "python", "py", "text", "txt", "plaintext", "xml"}
 )
 """Languages of fences that are calls if they contain nothing else."""
 CALL_LANGUAGES = frozenset({"tool_code", "tool_call", "tool_calls", "function_call"})
 """Languages of fences that always mean calls."""
 
-PREFIXES = ("default_api.", "functions.", "tools.")
+PREFIXES = ("call:", "default_api.", "default_api:", "functions.", "tools.")
+"""What models put before a name, in the order in which they combine them."""
 PRINT = "print"
 
 NAME_KEYS = frozenset({"name", "function", "tool", "tool_name", "function_name", "action"})
@@ -226,17 +236,38 @@ ARGUMENT_KEYS = frozenset({
 WRAPPER_KEYS = frozenset({
     "tool_calls", "function_calls", "tool_call", "function_call", "functionCall", "calls",
 })  # fmt: skip
-SIDE_KEYS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})
+CODE_KEY = "tool_code"
+"""The key of Gemini's `{"tool_code": "print(default_api.f(a=1))"}`."""
+SIDE_KEYS = frozenset({
+    "id", "type", "index", "call_id", "tool_call_id", "thought", "thoughts", "reason", "reasoning",
+})  # fmt: skip
 """Keys that a call may have besides its name and arguments."""
+DEFINITION_KEYS = frozenset({
+    "description", "strict", "required", "properties", "returns", "response", "input_schema",
+    "inputSchema", "args_schema",
+})  # fmt: skip
+"""Keys of the definition of a tool, which is not a call of it."""
 
 _EXAMPLE = re.compile(
     r"exampl|exempl|ejempl|beispiel|\be\.g\.|\bfor instance\b|\blike (?:this|so)\b"
     r"|\b(?:syntax|format|protocol|template|pattern) (?:is|for|looks)\b"
     r"|^\W*(?:syntax|format|usage)\b"
-    r"|\bavailable (?:tools|functions)\b|\b(?:tools|functions) (?:are|available|I have)\b"
     r"|\byou (?:can|could|would|should|may|might|must) (?:write|use|call|make|invoke|type|say)\b",
     re.IGNORECASE,
 )
+_LIST_OF_TOOLS = re.compile(
+    r"\bavailable (?:tools|functions)\b|\b(?:tools|functions) (?:are|available|I have)\b",
+    re.IGNORECASE,
+)
+_ANNOUNCEMENT = re.compile(
+    r"\bhere(?:'s|\u2019s| is| are)(?: (?:the|my|your|an?|all|api|\w*(?:function|tool|python|json)"
+    r"|\w+(?:ed|ing|ate|ary|ect|al)))* (?:calls?|invocations?)\b"
+    r"|\b(?:I(?:'ll|\u2019ll|'m going to| will| am going to)|let me|let us|let's)(?: now)?"
+    r" (?:call|use|invoke|make|run)\b"
+    r"|\b(?:function|tool|API) calls? (?:is|are)\W*$",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"[.!?][)\"']?\s+(?=[A-Z\"'(*`])")
 
 # Everything that starts or ends a call or a result if a model repeats it verbatim: the markers with
 # their colon, the languages of fences, the word that Phi writes before a list. Prose may mention
@@ -249,14 +280,27 @@ _PROTOCOL = re.compile(
     re.IGNORECASE,
 )
 _TAG_OR_TOKEN = re.compile(
-    "|".join(map(re.escape, {*TAGS, *TOKENS, FUNCTION_TAG})),
+    "|".join(map(re.escape, {*TAGS, *TOKENS, FUNCTION_TAG, INVOKE_TAG})),
     re.IGNORECASE,
 )
 
 
 def mentions_example(line: str) -> bool:
-    """Return whether a call in this line, or right after it, is an example."""
-    return bool(_EXAMPLE.search(line))
+    """Return whether a call in this line, or right after it, is an example.
+
+    The last sentence decides: "I looked at the available functions. Here is the call:" announces a
+    call, and so does "Here is the call of one of the available functions:".
+    """
+    sentence = _SENTENCE_END.split(line.rstrip())[-1]
+    if _EXAMPLE.search(sentence):
+        return True
+    return bool(_LIST_OF_TOOLS.search(sentence)) and not _ANNOUNCEMENT.search(sentence)
+
+
+def announces_call(line: str) -> bool:
+    """Return whether the start of a line, up to a colon, announces a call: `I will call: `."""
+    sentence = _SENTENCE_END.split(line.rstrip())[-1]
+    return bool(_ANNOUNCEMENT.search(sentence)) and not _EXAMPLE.search(sentence)
 
 
 def introduces_example(line: str) -> bool:
@@ -299,6 +343,14 @@ def render_unreadable(name: str | None, detail: str, names: Sequence[str]) -> st
     return (
         f"The call of {shorten(name)!r} cannot be read: {detail}. "
         f"Write it in one line, with the arguments as one JSON object: {_render_format(name)}"
+    )
+
+
+def render_quoted(name: str) -> str:
+    """Explain that a call was not executed because a tool's result contains it."""
+    return (
+        f"This call of {shorten(name)!r} stands in the result of a tool, so it was taken as a "
+        f"quotation and not executed. To make it yourself, write: {_render_format(name)}"
     )
 
 

@@ -36,6 +36,8 @@ FRAGMENTS = [
         "`",
         "``",
     ),
+    *("Action: ", "Action Input: ", "[nope(b=2), ", "['add(a=1)'", '[{"nope": {}}, ', "r'", "''"),
+    *("Here is the call: ", "<invoke name=", "<call_record>", "call:", "<<function>>"),
     *("(", ")", "{", "}", "[", "]", '"', "'", '"""', "\u201c", "\\", "\\u12", "\ud800", ",", ";"),
     *(":", "=", "1", "-", "1.5", "NaN", "None", "true", "none", "x", "é", "\x00"),
     *(
@@ -67,6 +69,7 @@ NOISE = [
     *(
         words.MARKER,
         words.FUNCTION_TAG,
+        "<invokename=",
         "functools",
         "toolcall:",
         "none",
