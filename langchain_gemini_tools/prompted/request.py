@@ -28,13 +28,13 @@ from langchain_gemini_tools.errors import (
     ResponseError,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
-from langchain_gemini_tools.prompted.conversation import render_turn
-from langchain_gemini_tools.prompted.parser.spellings import RESULT_MARKER
+from langchain_gemini_tools.prompted.parser.words import RESULT_MARKER
 from langchain_gemini_tools.prompted.prompt import (
     Choice,
     render_json_prompt,
     render_tool,
     render_tool_prompt,
+    render_turn,
 )
 from langchain_gemini_tools.prompted.response import (
     RAW_TEXT,

@@ -17,11 +17,16 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 
 from langchain_gemini_tools.prompted.arguments import find_mismatch
-from langchain_gemini_tools.prompted.conversation import REASONS, UNKNOWN_TOOL, UNUSABLE
 from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, Piece
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
-from langchain_gemini_tools.prompted.parser.spellings import MARKER
-from langchain_gemini_tools.prompted.prompt import Choice, protocol_name
+from langchain_gemini_tools.prompted.parser.words import MARKER
+from langchain_gemini_tools.prompted.prompt import (
+    REASONS,
+    UNKNOWN_TOOL,
+    UNUSABLE,
+    Choice,
+    protocol_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
