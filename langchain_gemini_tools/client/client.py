@@ -20,8 +20,13 @@ from langchain_gemini_tools.client.responses import (
     parse_response,
     read_stream,
 )
-from langchain_gemini_tools.client.sdk import open_sdk
-from langchain_gemini_tools.client.transport import PendingRequest, map_transport_error, shorter
+from langchain_gemini_tools.client.sdk import fake_has_stopped, open_sdk
+from langchain_gemini_tools.client.transport import (
+    PendingRequest,
+    is_refused_connection,
+    map_transport_error,
+    shorter,
+)
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ResponseError
 from langchain_gemini_tools.facts.credentials import redact, redact_json, remember
 
@@ -266,6 +271,8 @@ class _MappingErrors:
             return None  # a cancellation or an interrupt, or already one of ours
         text = redact(str(error), self._settings.secrets)
         ours = map_transport_error(error, text, *self._limits)
+        if self._settings.is_for_fake and is_refused_connection(error):
+            ours = fake_has_stopped()
         if ours is None and isinstance(error, ValueError):
             # The SDK raises it for arguments that it rejects, such as a model named "a?b".
             ours = InvalidOptionError(text)

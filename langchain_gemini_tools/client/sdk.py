@@ -17,6 +17,9 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
 )
 from langchain_gemini_tools.facts.credentials import (
+    BASE_URL_VARIABLES,
+    FAKE_KEY,
+    FAKE_TOKEN,
     KEY_VARIABLES,
     environment_keys,
     redact,
@@ -73,6 +76,12 @@ class ClientSettings:
     """Added to `client_args`, whose `transport`, `mounts` and `event_hooks` are for sync only."""
     timeout_seconds: float | None = None
     """For each phase of a request made through the SDK's client, unless it sets a timeout."""
+
+    @property
+    def is_for_fake(self) -> bool:
+        """Whether the credentials are the placeholders of `FakeGemini`."""
+        key = self.api_key.get_secret_value() if self.api_key else None
+        return key == FAKE_KEY or getattr(self.credentials, "token", None) == FAKE_TOKEN
 
     @property
     def secrets(self) -> list[str]:
@@ -152,6 +161,8 @@ class OpenedSdk:
 def open_sdk(settings: ClientSettings) -> OpenedSdk:
     """Load the SDK and build its client; nothing is sent."""
     _reject_invalid_characters(settings)
+    if settings.is_for_fake and not (settings.base_url or _environment_base_url()):
+        raise fake_has_stopped()
     pool = HttpPool(settings.client_args, settings.async_client_args, settings.base_url)
     version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
     try:
@@ -164,6 +175,18 @@ def open_sdk(settings: ClientSettings) -> OpenedSdk:
     except ValueError as error:
         raise _explain_rejected_settings(settings, error) from None
     return OpenedSdk(sdk, pool, _arguments())
+
+
+def _environment_base_url() -> str | None:
+    return next(filter(None, map(os.environ.get, BASE_URL_VARIABLES)), None)
+
+
+def fake_has_stopped() -> InvalidOptionError:
+    """Return the error for a model that is used after its `FakeGemini`."""
+    return InvalidOptionError(
+        "This model belongs to a FakeGemini that has stopped. Make and use the model inside the "
+        "same `with FakeGemini()` block or test."
+    )
 
 
 def _reject_invalid_characters(settings: ClientSettings) -> None:

@@ -365,6 +365,12 @@ def map_transport_error(
     return None
 
 
+def is_refused_connection(error: Exception) -> bool:
+    """Whether nothing listens at the address."""
+    libraries = filter(None, map(sys.modules.get, LIBRARIES))
+    return any(isinstance(error, library.ConnectError) for library in libraries)
+
+
 def _is_of(error: Exception, module: str, name: str) -> bool:
     """Whether the error is an instance of a class whose module may not be loaded."""
     loaded = sys.modules.get(module)

@@ -24,7 +24,16 @@ KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
 """The environment variables that choose Vertex AI; the first one that is set is used."""
 
+BASE_URL_VARIABLES = ("GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL")
+"""The environment variables with the address of the Developer API and of Vertex AI."""
+
+RETRY_DELAYS_VARIABLE = "GEMINI_RETRY_DELAYS"
+"""Retries do not wait while this environment variable is "off", as inside `FakeGemini`."""
+
 REDACTED = "[redacted]"
+
+FAKE_KEY, FAKE_TOKEN = "fake-gemini-key", "fake-gemini-token"
+"""What `FakeGemini` puts in place of a key or a token. They are sent to this machine only."""
 
 MIN_LENGTH = 8
 """Shorter values are not treated as secrets: replacing them would damage unrelated words."""

@@ -192,7 +192,7 @@ def test_the_emulator_says_nothing_that_gemini_never_said(
     for question in QUESTIONS:
         model = check_model(name, "v1beta", backend, "generateContent")
         ask = Ask({"contents": [text], **question}, model, backend, is_stream=is_stream)
-        outgoing = Reply(think(ask), signed=True).render(ask, Memory())
+        outgoing = Reply(answer=think(ask), signed=True).render(ask, Memory())
         for step in outgoing.steps:
             assert isinstance(step, bytes)
             assert paths(json.loads(step.removeprefix(b"data: "))) <= recorded

@@ -213,6 +213,7 @@ async def test_a_secret_is_sent_in_its_header_and_nowhere_else(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     handler, runs = Everything(), Runs()
+    emulator.stored_credentials |= set(caller.secrets)
     chat = make_model(max_retries=2, **caller.settings)
     emulator.reply(fault=faults.overloaded())
     emulator.reply("Sunny.")
@@ -486,6 +487,7 @@ def test_what_a_pickle_left_behind_can_be_given_again(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
     headers = {"x-gateway-token": GATEWAY}
+    emulator.stored_credentials.add(GATEWAY)
     twin = pickle.loads(pickle.dumps(make_model(additional_headers=headers)))
     given = {"google_api_key": SecretStr(API_KEY), "additional_headers": headers}
     with twin.model_copy(update=given) as whole:

@@ -118,6 +118,28 @@ def test_only_the_client_and_the_errors_load_the_sdk_and_only_inside_functions()
     assert wrong == []
 
 
+def test_the_fake_server_is_an_independent_reading_of_gemini() -> None:
+    """The rules of `FakeGemini` share no code with what they check, and need nothing installed."""
+    fake = f"{NAME}.testing.fake"
+    wrong = {}
+    for path in sorted((PACKAGE / "testing" / "fake").rglob("*.py")):
+        top_names = {name.split(".")[0] for name in _imports(path)}
+        foreign = top_names - sys.stdlib_module_names - {NAME}
+        ours = {name for name in _imports(path) if name.startswith(NAME)}
+        if found := foreign | {name for name in ours if not f"{name}.".startswith(f"{fake}.")}:
+            wrong[str(path.relative_to(PACKAGE))] = found
+    assert wrong == {}
+
+
+def test_importing_testing_loads_neither_the_fake_server_nor_what_it_needs() -> None:
+    loaded = _loaded_after("import langchain_gemini_tools.testing")
+    ours = {name for name in loaded if name.startswith(f"{NAME}.testing.fake")}
+    assert not ours | ({"http.server", "socketserver", "langchain_core", "vcr"} & loaded)
+    loaded = _loaded_after("from langchain_gemini_tools.testing import FakeGemini")
+    assert "http.server" in loaded
+    assert not {"langchain_core", "google.genai", "google.auth", "pydantic", "vcr"} & loaded
+
+
 def test_the_wire_is_pure() -> None:
     impure = {"logging", "os", "socket", "time", "pathlib", "asyncio", "threading", "httpx"}
     wrong = {}

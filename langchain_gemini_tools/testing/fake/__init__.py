@@ -17,6 +17,7 @@ One question, one file:
 - `answer`: an answer as one body or as a stream; `memory`: what was signed and called
 """
 
-from langchain_gemini_tools.testing.fake.server import ACCESS_TOKEN, API_KEY, Emulator, Request
+from langchain_gemini_tools.testing.fake.request import Request
+from langchain_gemini_tools.testing.fake.server import ACCESS_TOKEN, API_KEY, Emulator
 
 __all__ = ["ACCESS_TOKEN", "API_KEY", "Emulator", "Request"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from langchain_gemini_tools.testing.fake.ask import Ask
     from langchain_gemini_tools.testing.fake.memory import Memory
@@ -31,6 +31,8 @@ class Answer:
     """Counts that replace the counted ones; None in it takes a count away."""
     candidate: JsonObject = field(default_factory=dict)
     """More fields of the candidate: groundingMetadata, safetyRatings, ..."""
+    chunks: int | Sequence[str] = ()
+    """How a stream cuts the text: a number of pieces, or the pieces; by default, three or more."""
 
 
 def count_tokens(value: Any) -> int:
@@ -91,7 +93,8 @@ def render_events(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
 
 def _groups(answer: Answer, ask: Ask) -> Iterator[list[JsonObject]]:
     """The parts of each event."""
-    pieces = [piece for part in answer.parts for piece in _part_pieces(part, ask)]
+    chunks = answer.chunks
+    pieces = [piece for part in answer.parts for piece in _part_pieces(part, ask, chunks)]
     if not pieces:
         yield []
     elif ask.model.is_3:
@@ -114,10 +117,10 @@ def _calls_together(pieces: list[JsonObject]) -> list[list[JsonObject]]:
     return groups
 
 
-def _part_pieces(part: JsonObject, ask: Ask) -> list[JsonObject]:
+def _part_pieces(part: JsonObject, ask: Ask, chunks: int | Sequence[str]) -> list[JsonObject]:
     if _is_spoken(part):
         plain = {key: value for key, value in part.items() if key != "thoughtSignature"}
-        texts = [plain | {"text": piece} for piece in _pieces(part["text"])]
+        texts = [plain | {"text": piece} for piece in _pieces(part["text"], chunks)]
         return [*texts[:-1], part | {"text": texts[-1]["text"]}]
     if "functionCall" in part and _streams_arguments(ask):
         return list(_partial_calls(part))
@@ -128,9 +131,14 @@ def _is_spoken(part: JsonObject) -> bool:
     return "text" in part and not part.get("thought")
 
 
-def _pieces(text: str) -> list[str]:
-    """Three pieces or more, cut inside words too: a client must not care where."""
-    size = max(1, min(24, math.ceil(len(text) / 3)))
+def _pieces(text: str, chunks: int | Sequence[str]) -> list[str]:
+    """The pieces asked for; else three or more, cut inside words too: a client must not care."""
+    if not isinstance(chunks, int) and "".join(chunks) == text and chunks:
+        return list(chunks)
+    if isinstance(chunks, int):
+        size = max(1, math.ceil(len(text) / max(1, chunks)))
+    else:
+        size = max(1, min(24, math.ceil(len(text) / 3)))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]
 
 

@@ -86,6 +86,11 @@ class Ask:
         return sorted(kinds - {"functionDeclarations"})
 
     @property
+    def circulates_server_tools(self) -> bool:
+        """Whether the calls of built-in tools are shown to the client and come back."""
+        return bool(self.body.get("toolConfig", {}).get("includeServerSideToolInvocations"))
+
+    @property
     def is_json(self) -> bool:
         return bool(self.config.get("responseMimeType") == "application/json")
 

@@ -181,7 +181,7 @@ def _server_parts(ask: Ask) -> tuple[list[JsonObject], int]:
             {"executableCode": {"language": "PYTHON", "code": "print(6 * 7)"}},
             {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "42\n"}},
         ], 12
-    circulates = ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations")
+    circulates = ask.circulates_server_tools
     if "googleSearch" in ask.builtin_tools and circulates and _says(prompt, "search"):
         search = {"toolType": "GOOGLE_SEARCH_WEB"}
         return [

@@ -57,6 +57,29 @@ def http_error(
     return lambda _: refused
 
 
+_USUAL_MESSAGES = {
+    400: "Request contains an invalid argument.",
+    401: "Request had invalid authentication credentials.",
+    403: "The caller does not have permission",
+    404: "Requested entity was not found.",
+    429: "Resource has been exhausted (e.g. check quota).",
+    500: "An internal error has occurred. Please retry or report in "
+    "https://developers.generativeai.google/guide/troubleshooting",
+    503: "The model is overloaded. Please try again later.",
+    504: "Deadline expired before operation could complete.",
+}
+
+
+def http_failure(
+    code: int, message: str | None = None, *, retry_after: float | None = None
+) -> Fault:
+    """An error of any status, in the API's usual words unless given, with a delay to wait."""
+    details: list[JsonObject] | None = None
+    if retry_after is not None:
+        details = [{"@type": _RETRY, "retryDelay": f"{retry_after:g}s"}]
+    return http_error(code, message or _USUAL_MESSAGES.get(code, f"HTTP {code}"), details=details)
+
+
 def too_many_requests(
     *,
     retry_seconds: float | None = 26,
@@ -89,26 +112,22 @@ def too_many_requests(
 
 def exhausted() -> Fault:
     """429 that tells nothing."""
-    return http_error(429, "Resource has been exhausted (e.g. check quota).")
+    return http_failure(429)
 
 
 def internal_error() -> Fault:
     """500."""
-    return http_error(
-        500,
-        "An internal error has occurred. Please retry or report in "
-        "https://developers.generativeai.google/guide/troubleshooting",
-    )
+    return http_failure(500)
 
 
 def overloaded() -> Fault:
     """503."""
-    return http_error(503, "The model is overloaded. Please try again later.")
+    return http_failure(503)
 
 
 def deadline_exceeded() -> Fault:
     """504."""
-    return http_error(504, "Deadline expired before operation could complete.")
+    return http_failure(504)
 
 
 def forbidden(key: str) -> Fault:
@@ -135,6 +154,16 @@ def redirect(location: str) -> Fault:
 def slow_first_byte(seconds: float) -> Fault:
     """Nothing, not even a status line, for a while; then everything."""
     return lambda outgoing: replace(outgoing, before=(Pause(seconds), *outgoing.before))
+
+
+def slow_events(seconds: float) -> Fault:
+    """A pause before each event of a stream."""
+
+    def fault(outgoing: Outgoing) -> Outgoing:
+        steps = [each for step in outgoing.steps for each in (Pause(seconds), step)]
+        return outgoing.with_steps(*steps)
+
+    return fault
 
 
 def stall(seconds: float, after: int | None = None) -> Fault:

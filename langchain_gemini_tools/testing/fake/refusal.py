@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 JsonObject = dict[str, Any]
+
+Evidence = Literal["recorded", "documented", "reported", "inferred"]
+"""How we know a rule, best first.
+
+recorded: recorded traffic has such a refusal. documented: Google's documents state the rule.
+reported: users of the API quote the message. inferred: it follows from the other three.
+"""
 
 BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
@@ -37,6 +44,7 @@ class Refusal(Exception):  # noqa: N818 - the API's answer, not a failure of our
         code: The HTTP status, also in the body.
         why: For our own eyes, where the API's words tell nothing. It never reaches the body.
         details: The `details` of the body.
+        evidence: How we know the rule. The API's words were at least reported.
     """
 
     def __init__(
@@ -47,13 +55,15 @@ class Refusal(Exception):  # noqa: N818 - the API's answer, not a failure of our
         why: str = "",
         status: str | None = None,
         details: list[JsonObject] | None = None,
+        evidence: Evidence = "reported",
     ) -> None:
         super().__init__(why or message)
         self.message = message
         self.code = code
         self.why = why
-        self.status = status or _STATUSES[code]
+        self.status = status or _STATUSES.get(code, "UNKNOWN")
         self.details = details
+        self.evidence = evidence
 
     @property
     def body(self) -> JsonObject:
@@ -65,7 +75,8 @@ def error_body(
     code: int, message: str, *, status: str | None = None, details: list[JsonObject] | None = None
 ) -> JsonObject:
     """The JSON around an error; `status` follows from the code unless given."""
-    error: JsonObject = {"code": code, "message": message, "status": status or _STATUSES[code]}
+    error: JsonObject = {"code": code, "message": message}
+    error["status"] = status or _STATUSES.get(code, "UNKNOWN")
     return {"error": error | {"details": details} if details else error}
 
 
@@ -82,6 +93,6 @@ def refuse_all(problems: Iterable[tuple[str, str]]) -> None:
         raise invalid_request(*found)
 
 
-def invalid(why: str) -> Refusal:
+def invalid(why: str, *, evidence: Evidence = "inferred") -> Refusal:
     """A violation for which the API's words are not known, or tell nothing."""
-    return Refusal(INVALID_ARGUMENT, why=why)
+    return Refusal(INVALID_ARGUMENT, why=why, evidence=evidence)

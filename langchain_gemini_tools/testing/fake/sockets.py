@@ -17,9 +17,9 @@ Answerer = Callable[[str, str, Mapping[str, str], bytes], Outgoing]
 
 
 class SocketServer:
-    """Serves on a free port of 127.0.0.1 until stopped; then drops all connections."""
+    """Serves on a port of 127.0.0.1 until stopped; then drops all connections. 0: a free port."""
 
-    def __init__(self, answer: Answerer) -> None:
+    def __init__(self, answer: Answerer, port: int = 0) -> None:
         self.closing = threading.Event()
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -44,7 +44,7 @@ class SocketServer:
             def wait(self, seconds: float) -> None:
                 outer.closing.wait(seconds)
 
-        self._http = _HttpServer(("127.0.0.1", 0), Handler)
+        self._http = _HttpServer(("127.0.0.1", port), Handler)
         self._thread = threading.Thread(
             target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
         )

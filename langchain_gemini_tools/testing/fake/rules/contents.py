@@ -42,7 +42,7 @@ def check_contents(ask: Ask) -> None:
         if not system.get("parts"):
             raise invalid_request(("system_instruction.parts", "contents.parts must not be empty."))
         if any("text" not in part for part in system["parts"]):
-            raise invalid("A system instruction is made of text")
+            raise invalid("A system instruction is made of text", evidence="documented")
     for _, _, part in _parts(ask):
         _check_media(part, ask)
 
@@ -103,7 +103,9 @@ def _check_media(part: JsonObject, ask: Ask) -> None:
             _check_mime_type(part[kind], kind, ask)
     for medium in part.get("functionResponse", {}).get("parts", []):
         if not ask.model.is_3 and "computer-use" not in ask.model.name:
-            raise invalid("Media inside a function response came with Gemini 3")
+            raise invalid(
+                "Media inside a function response came with Gemini 3", evidence="documented"
+            )
         if len(medium) != 1:
             raise invalid("A part of a function response holds one medium")
         kind, data = next(iter(medium.items()))
@@ -121,7 +123,8 @@ def _check_mime_type(data: JsonObject, kind: str, ask: Ask) -> None:
         # Recorded on Vertex, about a page that robots.txt keeps to itself.
         raise Refusal(
             "Cannot fetch content from the provided URL. Please ensure the URL is valid and "
-            "accessible by Vertex AI."
+            "accessible by Vertex AI.",
+            evidence="recorded",
         )
     mime_type = data.get("mimeType", "")
     if not mime_type:

@@ -33,13 +33,15 @@ def check_declarations(ask: Ask) -> None:
     for _, _, declaration in ask.placed_declarations():
         name = declaration["name"]
         if "behavior" in declaration:
-            raise invalid(f"{name}: behavior belongs to the Live API")
+            raise invalid(f"{name}: behavior belongs to the Live API", evidence="documented")
         for own, json_schema in (
             ("parameters", "parametersJsonSchema"),
             ("response", "responseJsonSchema"),
         ):
             if own in declaration and json_schema in declaration:
-                raise invalid(f"{name}: {own} and {json_schema} exclude each other")
+                raise invalid(
+                    f"{name}: {own} and {json_schema} exclude each other", evidence="documented"
+                )
         if ask.backend == "vertex" and (own_schema := declaration.get("parameters")):
             _check_on_vertex(own_schema, name)
         if (schema := declaration.get("parametersJsonSchema")) is not None:

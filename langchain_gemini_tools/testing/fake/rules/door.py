@@ -15,9 +15,13 @@ _BEARER = re.compile(r"Bearer (\S+)")
 
 
 def check_key(
-    headers: Mapping[str, str], query: Mapping[str, str], backend: Backend, key: str, token: str
+    headers: Mapping[str, str],
+    query: Mapping[str, str],
+    backend: Backend,
+    key: str | None,
+    token: str | None,
 ) -> None:
-    """Let in who has the key, or on Vertex the token.
+    """Let in who has the key, or on Vertex the token; with None, any key or token.
 
     Raises:
         Refusal: 403 without credentials, 400 with a bad key (not 401), 401 with a bad token.
@@ -31,9 +35,9 @@ def check_key(
             403,
         )
     if given is not None:
-        if given != key:
+        if key is not None and given != key:
             raise _invalid_key(backend)
-    elif bearer is not None and bearer[1] != token:
+    elif token is not None and bearer is not None and bearer[1] != token:
         raise Refusal(
             "Request had invalid authentication credentials. Expected OAuth 2 access token, "
             "login cookie or other valid authentication credential. "
@@ -104,4 +108,5 @@ def check_model(
         "Call ModelService.ListModels to see the list of available models and their supported "
         "methods.",
         404,
+        evidence="recorded",
     )

@@ -37,7 +37,7 @@ def check_generation(ask: Ask) -> None:
         )
     _check_response_schema(ask)
     if len(config.get("stopSequences", [])) > 5 and ask.backend == "gemini":
-        raise invalid("At most five stop sequences")
+        raise invalid("At most five stop sequences", evidence="documented")
 
 
 def _check_gemma(ask: Ask) -> None:
@@ -68,11 +68,15 @@ def _check_thinking(ask: Ask) -> None:
 def _check_response_schema(ask: Ask) -> None:
     schema, json_schema = (ask.config.get(key) for key in ("responseSchema", "responseJsonSchema"))
     if schema is not None and json_schema is not None:
-        raise invalid("responseSchema and responseJsonSchema exclude each other")
+        raise invalid(
+            "responseSchema and responseJsonSchema exclude each other", evidence="documented"
+        )
     if schema is None and json_schema is None:
         return
     if ask.config.get("responseMimeType") not in ("application/json", "text/x.enum"):
-        raise invalid("A response schema needs a response MIME type that has one")
+        raise invalid(
+            "A response schema needs a response MIME type that has one", evidence="documented"
+        )
     if schema is not None:
         refuse_all(schema_problems(schema, "generation_config.response_schema"))
     else:

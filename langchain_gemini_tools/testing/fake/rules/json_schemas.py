@@ -58,7 +58,7 @@ def _check_reference(schema: JsonObject, root: JsonObject, owner: str) -> None:
     if beside:
         # "If $ref is set on a sub-schema, no other properties, except for than those starting as
         # a $, may be set."
-        raise invalid(f"{owner}: {', '.join(beside)} beside $ref {path}")
+        raise invalid(f"{owner}: {', '.join(beside)} beside $ref {path}", evidence="documented")
     target = _resolve(schema, root, owner)
     _check_values(target, owner)
     _check_loop(path, target, root, owner, (path,))
@@ -110,7 +110,9 @@ def _check_values(schema: JsonObject, owner: str) -> None:
         raise invalid(f"{owner}: required holds names, not {schema['required']!r}")
     for value in schema.get("enum", []):
         if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise invalid(f"{owner}: an enum holds strings or numbers, not {value!r}")
+            raise invalid(
+                f"{owner}: an enum holds strings or numbers, not {value!r}", evidence="documented"
+            )
 
 
 def _children(schema: JsonObject) -> list[Any]:

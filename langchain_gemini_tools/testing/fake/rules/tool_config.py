@@ -86,9 +86,14 @@ def check_tool_config(ask: Ask) -> None:
         return
     allowed = calling["allowedFunctionNames"]
     if mode not in ("ANY", "VALIDATED"):
-        raise invalid(f"allowedFunctionNames go with ANY or VALIDATED, not with {mode}")
+        raise invalid(
+            f"allowedFunctionNames go with ANY or VALIDATED, not with {mode}", evidence="documented"
+        )
     if not allowed:
         raise invalid("allowedFunctionNames is empty: any function, or none? Never send it")
     declared = {declaration["name"] for declaration in ask.declarations}
     if unknown := [name for name in allowed if name not in declared]:
-        raise invalid(f"allowedFunctionNames that are not declared: {', '.join(unknown)}")
+        raise invalid(
+            f"allowedFunctionNames that are not declared: {', '.join(unknown)}",
+            evidence="documented",
+        )

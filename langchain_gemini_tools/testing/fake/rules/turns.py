@@ -99,7 +99,9 @@ def _check_user_turn(turn: Turn, before: Turn | None, ask: Ask) -> None:
         raise Refusal(_COUNT)
     for response in responses:
         if response.keys() & {"scheduling", "willContinue"}:
-            raise invalid("scheduling and willContinue belong to the Live API")
+            raise invalid(
+                "scheduling and willContinue belong to the Live API", evidence="documented"
+            )
     _check_ids(calls, responses, ask)
     _check_names(calls, responses)
 

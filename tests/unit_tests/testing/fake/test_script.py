@@ -49,12 +49,12 @@ def parts_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     ],
 )
 def test_both_forms_say_the_same(parts: list[dict[str, Any]], model: str) -> None:
-    reply, request = Reply(Answer(parts, thoughts_tokens=7)), ask(model=model)
+    reply, request = Reply(answer=Answer(parts, thoughts_tokens=7)), ask(model=model)
     assert merge_events(events_of(reply, request)) == body_of(reply, request)
 
 
 def test_a_text_is_streamed_in_three_pieces_and_an_empty_end() -> None:
-    events = events_of(Reply(Answer([{"text": "Sunny."}])), ask())
+    events = events_of(Reply(answer=Answer([{"text": "Sunny."}])), ask())
     texts = [parts_of(event)[0]["text"] for event in events]
     assert texts == ["Su", "nn", "y.", ""]
     assert "thoughtSignature" in parts_of(events[-1])[0]
@@ -67,7 +67,7 @@ def test_a_text_is_streamed_in_three_pieces_and_an_empty_end() -> None:
 
 
 def test_usage_grows_from_event_to_event() -> None:
-    events = events_of(Reply(Answer([{"text": "It is sunny in Oslo."}])), ask())
+    events = events_of(Reply(answer=Answer([{"text": "It is sunny in Oslo."}])), ask())
     counts = [event["usageMetadata"]["candidatesTokenCount"] for event in events]
     assert counts == sorted(counts)
     assert counts[0] < counts[-1]
@@ -76,7 +76,7 @@ def test_usage_grows_from_event_to_event() -> None:
 
 
 def test_gemini_3_signs_the_first_call_and_gives_every_call_an_id() -> None:
-    first, second = parts_of(body_of(Reply(Answer([call("f"), call("g")])), ask()))
+    first, second = parts_of(body_of(Reply(answer=Answer([call("f"), call("g")])), ask()))
     assert first.keys() == {"functionCall", "thoughtSignature"}
     assert second.keys() == {"functionCall"}
     assert len({first["functionCall"]["id"], second["functionCall"]["id"]}) == 2
@@ -84,8 +84,8 @@ def test_gemini_3_signs_the_first_call_and_gives_every_call_an_id() -> None:
 
 def test_gemini_2_5_may_sign_calls_when_it_thinks_and_2_0_never_does() -> None:
     answer = Answer([call("f"), call("g")])
-    assert parts_of(body_of(Reply(answer), ask(model=GEMINI_2))) == [call("f"), call("g")]
-    reply = Reply(answer, signed=True)
+    assert parts_of(body_of(Reply(answer=answer), ask(model=GEMINI_2))) == [call("f"), call("g")]
+    reply = Reply(answer=answer, signed=True)
     first, second = parts_of(body_of(reply, ask(model=GEMINI_2)))
     assert first == call("f", signature=first["thoughtSignature"])
     assert second == call("g")
@@ -95,23 +95,23 @@ def test_gemini_2_5_may_sign_calls_when_it_thinks_and_2_0_never_does() -> None:
 
 
 def test_gemini_2_ends_a_stream_with_its_last_piece() -> None:
-    texts = events_of(Reply(Answer([{"text": "Sunny."}])), ask(model=GEMINI_2))
+    texts = events_of(Reply(answer=Answer([{"text": "Sunny."}])), ask(model=GEMINI_2))
     assert [parts_of(event)[0]["text"] for event in texts] == ["Su", "nn", "y."]
     assert texts[-1]["candidates"][0]["finishReason"] == "STOP"
-    calls = Reply(Answer([{"text": "a"}, call("f"), call("g")]), signed=False)
+    calls = Reply(answer=Answer([{"text": "a"}, call("f"), call("g")]), signed=False)
     _, last = events_of(calls, ask(model=GEMINI_2))
     assert parts_of(last) == [call("f"), call("g")]
 
 
 def test_vertex_gives_no_ids_and_counts_at_the_end() -> None:
-    events = events_of(Reply(Answer([call("f")])), ask(backend="vertex"))
+    events = events_of(Reply(answer=Answer([call("f")])), ask(backend="vertex"))
     assert "id" not in parts_of(events[0])[0]["functionCall"]
     assert events[0]["usageMetadata"] == {"trafficType": "ON_DEMAND"}
     assert events[-1]["usageMetadata"]["totalTokenCount"] > 0
 
 
 def test_a_script_may_leave_signatures_out() -> None:
-    (part,) = parts_of(body_of(Reply(Answer([call("f")]), signed=False), ask()))
+    (part,) = parts_of(body_of(Reply(answer=Answer([call("f")]), signed=False), ask()))
     assert part.keys() == {"functionCall"}
 
 
@@ -123,7 +123,7 @@ def test_vertex_streams_arguments_in_pieces() -> None:
         tools=[{"functionDeclarations": [{"name": "f"}]}],
         toolConfig=config,
     )
-    events = events_of(Reply(Answer([call("f", args=args)]), signed=False), request)
+    events = events_of(Reply(answer=Answer([call("f", args=args)]), signed=False), request)
     head, *pieces, end, trailing = [parts_of(event)[0] for event in events]
     assert head["functionCall"]["willContinue"] is True
     assert [piece["functionCall"]["partialArgs"][0] for piece in pieces] == [
