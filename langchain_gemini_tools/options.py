@@ -148,6 +148,7 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         rejects_empty=on_malformed == "raise"
         or retries_with_feedback
         or (bool(tools) and on_malformed != "return"),
+        streams_blocks=fields.output_version == "v1" and not is_prompted,
         retries_with_feedback=retries_with_feedback,
         fetch_limits=FetchLimits() if fetches is True else fetches or None,
         timeout_seconds=given["timeout"],

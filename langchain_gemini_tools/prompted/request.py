@@ -244,7 +244,8 @@ class PromptedRequest(RenderedRequest):
             if failure := self.failure(calls, message):
                 failures.append(failure)
             else:
-                generations.append(ChatGeneration(message=message))
+                info = generation.generation_info
+                generations.append(ChatGeneration(message=message, generation_info=info))
         if not generations:
             raise failures[0]
         withheld = [*(result.llm_output or {}).get("withheld", ()), *map(str, failures)]
@@ -346,7 +347,11 @@ class PromptedStreamParser(StreamParser):
             if not self._request.context.returns_failures and self._has_calls:
                 raise error
             chunks = [*map(invalidate_call_chunks, chunks)]
-        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        *others, end = [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        return [
+            *others,
+            ChatGenerationChunk(message=end.message, generation_info=last.generation_info),
+        ]
 
     @property
     def _has_calls(self) -> bool:

@@ -227,6 +227,7 @@ def _response_context(
         runs_remote_tools=any(tool.calls_are_run_by_api for tool in tools),
         returns_failures=invocation.returns_failures,
         rejects_empty=invocation.rejects_empty,
+        streams_blocks=invocation.streams_blocks,
     )
 
 
