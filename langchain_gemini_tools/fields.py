@@ -194,10 +194,13 @@ class GeminiFields(BaseChatModel):
     )
     seed: int | None = Field(default=None, description="Seed for sampling.")
     presence_penalty: float | None = Field(
-        default=None, description="Penalty for tokens that have occurred."
+        default=None, ge=-2.0, le=2.0, description="Penalty for tokens that have occurred."
     )
     frequency_penalty: float | None = Field(
-        default=None, description="Penalty for tokens by how often they have occurred."
+        default=None,
+        ge=-2.0,
+        le=2.0,
+        description="Penalty for tokens by how often they have occurred.",
     )
     response_logprobs: bool | None = Field(
         default=None, description="Return log probabilities of the tokens."

@@ -339,6 +339,15 @@ def unanswered_call(position: int, call: PairedCall) -> Repair:
     )
 
 
+def ignored_resolution(position: int) -> Repair:
+    """Return the repair for a resolution of one file, where the model has none."""
+    explanation = (
+        "media_resolution of a single file was left out: models before Gemini 3 do not support it. "
+        "Set media_resolution on the model or on the call."
+    )
+    return Repair("media_resolution", position, explanation)
+
+
 def unsendable_file(position: int, problem: str) -> Repair:
     """Return the repair of a file in a tool result that cannot be sent."""
     explanation = f"A file of this tool result was replaced by text: {problem}"
