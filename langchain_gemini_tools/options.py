@@ -7,6 +7,7 @@ What the options mean on the wire is decided in `wire/`.
 
 from __future__ import annotations
 
+import warnings
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +60,9 @@ _CALL_OPTIONS = frozenset(
 
 _IGNORED = {"stream", "parallel_tool_calls", "strict"}
 """Keywords that LangChain and agents pass along, and that are not options of Gemini."""
+
+_NAMES = FIELDS_BY_SYNONYM | {"functions": "tools"}
+"""Every other name of an option; `functions` is older than `tools`."""
 
 _KNOWN_OPTIONS = GENERATION_OPTIONS | _CALL_OPTIONS
 OPTION_FIELDS = tuple(name for name in GeminiFields.model_fields if name in _KNOWN_OPTIONS)
@@ -247,7 +251,7 @@ def _with_config_unpacked(fields: dict[str, Any]) -> dict[str, Any]:
 
 def spelled_as_fields(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options under the names of their fields, unchecked."""
-    named = {FIELDS_BY_SYNONYM.get(key, key): value for key, value in kwargs.items()}
+    named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
     if (config := named.pop("generation_config", None)) is not None:
         named = {**unpack_config("generation_config", config), **named}
     return named
@@ -259,11 +263,11 @@ def override(bound: Mapping[str, Any], nearer: Mapping[str, Any]) -> dict[str, A
     Of two names for one option and of two alternatives only the nearer one stays, so that a call
     can override it in turn.
     """
-    names = {FIELDS_BY_SYNONYM.get(key, key): value for key, value in nearer.items()}
+    names = {_NAMES.get(key, key): value for key, value in nearer.items()}
     replaced = set(names).union(
         *(_ALTERNATIVES_IN_A_LEVEL.get(name, ()) for name in names if names[name] is not None)
     )
-    kept = {key: bound[key] for key in bound if FIELDS_BY_SYNONYM.get(key, key) not in replaced}
+    kept = {key: bound[key] for key in bound if _NAMES.get(key, key) not in replaced}
     return {**kept, **nearer}
 
 
@@ -274,8 +278,10 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         InvalidOptionError: An option is unknown or has an invalid value.
     """
     options: dict[str, Any] = {}
+    if "functions" in kwargs:
+        kwargs = _without_functions(kwargs)
     for key, value in kwargs.items():
-        name = FIELDS_BY_SYNONYM.get(key, key)
+        name = _NAMES.get(key, key)
         if name in _JOINED:
             is_config = name in _CONFIGS and value is not None
             level = unpack_config(name, value) if is_config else {name: value}
@@ -288,8 +294,19 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         elif name in GeminiFields.model_fields:
             raise InvalidOptionError(f"{key!r} can only be set on the model, not per call.")
         elif name not in _IGNORED and not name.startswith("ls_"):
-            raise InvalidOptionError(unknown_option(key, _KNOWN_OPTIONS | set(FIELDS_BY_SYNONYM)))
+            raise InvalidOptionError(unknown_option(key, _KNOWN_OPTIONS | set(_NAMES)))
     return options
+
+
+def _without_functions(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with `functions` under its new name; `tools` beside it apply."""
+    warnings.warn(
+        "'functions' is deprecated; use bind_tools(...), or 'tools'.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    named = {key: value for key, value in kwargs.items() if key != "functions"}
+    return {**named, "tools": named.get("tools") or kwargs["functions"]}
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -34,11 +34,18 @@ from langchain_gemini_tools.wire.parts import (
     ToolCallPiece,
     assemble,
     call_signatures,
+    last_call,
     merge_blocks,
     merge_calls,
     text_of,
 )
-from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, NOT_RELEASED, VERTEXAI
+from langchain_gemini_tools.wire.replay import (
+    CALL_SIGNATURES,
+    FUNCTION_CALL,
+    NOT_RELEASED,
+    VERTEXAI,
+    dump_function_call,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -152,7 +159,13 @@ class _CandidateParser:
         message = self._whole_message()
         if message.tool_calls and not self.releases_calls:
             return invalidate_calls(message, NOT_RELEASED)
+        message.additional_kwargs |= dump_function_call(message.tool_calls)
         return message
+
+    def additional_kwargs(self) -> gemini.JsonObject:
+        """Return those that apply to the whole message, for the last chunk of a stream."""
+        is_called = self.parts.call_count and self.releases_calls
+        return self.parts.dump_log() | (last_call(self._pieces) if is_called else {})
 
     def partial(self) -> AIMessage:
         """Return the message so far, with calls that cannot be executed."""
@@ -192,6 +205,7 @@ def invalidate_calls(message: AIMessage, prefix: str = "") -> AIMessage:
         for call in message.tool_calls
     ]
     message.tool_calls = []
+    message.additional_kwargs.pop(FUNCTION_CALL, None)
     return message
 
 
@@ -301,7 +315,7 @@ class StreamParser:
         is_cited = self._streams_blocks and "grounding_metadata" in metadata
         last = AIMessageChunk(
             content=self._candidate.cited_block() if is_cited else "",
-            additional_kwargs=self._candidate.parts.dump_log(),
+            additional_kwargs=self._candidate.additional_kwargs(),
             response_metadata=metadata,
             usage_metadata=self._candidate.usage(),
             chunk_position="last",

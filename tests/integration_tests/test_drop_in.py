@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableBinding
 
+from langchain_gemini_tools.errors import BlockedError
 from tests.integration_tests.invoking import ask
 from tests.rotation import STREAMS, WAYS, rotated
 
@@ -130,3 +134,84 @@ async def test_without_content_blocks_cited_text_stays_a_string(
     message = await ask(make_model(), way)
     assert message.content == "It is sunny."
     assert message.content_blocks[0]["annotations"][0]["url"] == "https://a.example"
+
+
+# Function calls in the form that is older than `tool_calls`
+
+WEATHER = {
+    "name": "get_weather",
+    "description": "Current weather in a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+}
+OSLO = ("get_weather", {"city": "Oslo"})
+ROME = ("get_weather", {"city": "Rome"})
+OF_ROME = {"name": "get_weather", "arguments": '{"city": "Rome"}'}
+
+
+@rotated(way=WAYS, how=["bound", "in the call"])
+async def test_functions_are_tools_with_a_note(
+    way: str, how: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply(calls=[OSLO, ROME])
+    given: Json = {"functions": [WEATHER], "tool_choice": "any"}
+    chat: Any = (
+        make_model().bind(**given)
+        if how == "bound"
+        else RunnableBinding(bound=make_model(), kwargs=given)
+    )
+    with pytest.warns(DeprecationWarning, match="bind_tools"):
+        message = await ask(chat, way)
+    [declared] = emulator.requests[-1].body["tools"][0]["functionDeclarations"]
+    assert declared["name"] == "get_weather"
+    assert message.additional_kwargs["function_call"] == OF_ROME
+    assert [call["args"]["city"] for call in message.tool_calls] == ["Oslo", "Rome"]
+
+
+def test_bound_tools_replace_functions(make_model: MakeModel) -> None:
+    chat = make_model().bind(functions=[WEATHER]).bind_tools([{**WEATHER, "name": "forecast"}])
+    [declared] = chat.preview("Hi").body["tools"][0]["functionDeclarations"]
+    assert declared["name"] == "forecast"
+
+
+@rotated(way=WAYS)
+async def test_prompted_calls_have_a_function_call_as_well(
+    way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply('TOOL_CALL: get_weather({"city": "Rome"})')
+    chat = make_model(tool_calling="prompted").bind_tools([WEATHER])
+    message = await ask(chat, way)
+    assert message.additional_kwargs["function_call"] == OF_ROME
+
+
+@rotated(way=WAYS, kind=["native", "prompted"])
+async def test_a_response_that_did_not_end_well_has_no_function_call(
+    way: str, kind: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    called: Json = {"calls": [OSLO]}
+    if kind == "prompted":
+        called = {"text": 'TOOL_CALL: get_weather({"city": "Oslo"})'}
+    emulator.reply(finish_reason="SAFETY", **called)
+    emulator.reply(finish_reason="SAFETY", **called)
+    returning = make_model(tool_calling=kind, on_malformed="return").bind_tools([WEATHER])
+    message = await ask(returning, way)
+    assert message.invalid_tool_calls
+    assert "function_call" not in message.additional_kwargs
+    with pytest.raises(BlockedError) as caught:
+        await ask(make_model(tool_calling=kind).bind_tools([WEATHER]), way)
+    assert caught.value.partial is not None
+    assert "function_call" not in caught.value.partial.additional_kwargs
+
+
+async def test_a_call_that_was_removed_is_not_sent_again(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply("I will look.", calls=[OSLO])
+    chat = make_model().bind_tools([WEATHER])
+    message = await ask(chat, "invoke")
+    edited = message.model_copy(update={"tool_calls": []})
+    body = chat.preview([HumanMessage("Weather?"), edited, HumanMessage("Stop.")]).body
+    assert [list(part) for content in body["contents"] for part in content["parts"]] == [
+        ["text"],
+        ["text"],
+        ["text"],
+    ]

@@ -190,7 +190,7 @@ OVERRIDES = [
     ("presence_penalty", 0.1, 0.2, {"generationConfig": {"presencePenalty": 0.2}}),
     ("frequency_penalty", 0.1, 0.2, {"generationConfig": {"frequencyPenalty": 0.2}}),
     ("response_logprobs", False, True, {"generationConfig": {"responseLogprobs": True}}),
-    ("logprobs", 1, 2, {"generationConfig": {"logprobs": 2}}),
+    ("logprobs", 1, 2, {"generationConfig": {"logprobs": 2, "responseLogprobs": True}}),
     ("thinking_budget", 1, 2, {"generationConfig": {"thinkingConfig": {"thinkingBudget": 2}}}),
     (
         "reasoning_effort",

@@ -305,8 +305,8 @@ def test_places_of_maps_are_spelled_like_the_rest_and_cited() -> None:
     [chunk] = message.response_metadata["grounding_metadata"]["grounding_chunks"]
     assert chunk["maps"]["place_id"] == "places/1"
     [block] = message.content_blocks
-    [citation] = block["annotations"]  # type: ignore[typeddict-item]
-    assert citation["extras"]["google_ai_metadata"]["place_id"] == "places/1"
+    citations: Any = block["annotations"]  # type: ignore[typeddict-item]
+    assert citations[0]["extras"]["google_ai_metadata"]["place_id"] == "places/1"
 
 
 def test_the_requested_model_is_named_if_the_response_names_none() -> None:
