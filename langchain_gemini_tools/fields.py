@@ -112,12 +112,15 @@ class GeminiFields(BaseChatModel):
         default=None,
         description="Use Vertex AI instead of the Gemini Developer API. Defaults to "
         "`GOOGLE_GENAI_USE_VERTEXAI` in the environment, or to Vertex AI if `project` or "
-        "`credentials` are given and no key is. A key from the environment is used with Vertex AI "
-        "only if no project, location or credentials are given.",
+        "`credentials` are given. A key that is passed is used with either API; a key from the "
+        "environment is used with Vertex AI only if no project, location or credentials are given.",
     )
-    project: str | None = Field(default=None, description="Google Cloud project, for Vertex AI.")
+    project: str | None = Field(
+        default=None, description="Google Cloud project, for Vertex AI; else ignored."
+    )
     location: str | None = Field(
-        default=None, description="Google Cloud location, for Vertex AI, such as `global`."
+        default=None,
+        description="Google Cloud location, for Vertex AI, such as `global`; else ignored.",
     )
     credentials: Any = Field(
         default=None,
@@ -488,8 +491,9 @@ class GeminiFields(BaseChatModel):
         return ClientSettings(
             api_key=self._key_in_use,
             vertexai=True if self.uses_vertexai else self.vertexai,
-            project=self.project,
-            location=self.location,
+            # The SDK rejects them for the Developer API.
+            project=self.project if self.uses_vertexai else None,
+            location=self.location if self.uses_vertexai else None,
             credentials=self.credentials,
             base_url=base_url,
             api_version=self.api_version,
@@ -506,7 +510,7 @@ class GeminiFields(BaseChatModel):
             return self.vertexai
         if (chosen := environment_uses_vertexai()) is not None:
             return chosen
-        return bool(self.project or self.credentials) and not self._passed_key
+        return bool(self.project or self.credentials)
 
     @property
     def _passed_key(self) -> SecretStr | None:
