@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import difflib
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
+    BaseModel,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -30,6 +32,7 @@ from langchain_gemini_tools.facts.credentials import (
     environment_uses_vertexai,
     secret_values,
 )
+from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
 
 if TYPE_CHECKING:
@@ -54,6 +57,9 @@ _SYNONYMS = {
 """Names that Google's API and other integrations use, in addition to the aliases of the fields."""
 
 _SHAPE_THE_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kwargs"})
+
+_SDK_TYPES = ("thinking_config", "image_config", "speech_config", "safety_settings")
+"""Fields that accept types of google-genai."""
 
 _PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 
@@ -346,6 +352,12 @@ class GeminiFields(BaseChatModel):
             raise ValueError(f"The API key is not valid: {reason}. Copy it again.")
         return key
 
+    @field_validator(*_SDK_TYPES, mode="before")
+    @classmethod
+    def _store_sdk_types_as_dicts(cls, value: Any) -> Any:
+        # Stored models are JSON.
+        return _as_dict(value)
+
     @field_validator("base_url")
     @classmethod
     def _check_base_url(cls, address: Any) -> Any:
@@ -400,9 +412,23 @@ class GeminiFields(BaseChatModel):
         self._add_version("langchain-gemini-tools", __version__)
         return self
 
-    # Changes and copies
+    # Reading, changes and copies
+
+    if not TYPE_CHECKING:  # otherwise every name would be an attribute for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            if field := FIELDS_BY_SYNONYM.get(name):
+                return getattr(self, field)
+            return super().__getattr__(name)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the fields; clients and caches do not matter."""
+        return type(other) is type(self) and other.__dict__ == self.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __setattr__(self, name: str, value: Any) -> None:
+        name = FIELDS_BY_SYNONYM.get(name, name)
         super().__setattr__(name, _as_secret(name, value))
         if name in _SHAPE_THE_PROFILE:
             self._renew_profile()
@@ -478,9 +504,13 @@ class GeminiFields(BaseChatModel):
     def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
         """Return what `dumpd` stores, without a key that is found but not used."""
         stored = super().to_json()
-        if stored["type"] == "constructor" and not self._key_in_use:
-            stored["kwargs"].pop("google_api_key", None)
-        return stored
+        if stored["type"] != "constructor":
+            return stored
+        kwargs = {name: _as_json(name, value) for name, value in stored["kwargs"].items()}
+        kwargs.pop("api_key", None)  # core adds the key under its alias as well
+        if not self._key_in_use:
+            kwargs.pop("google_api_key", None)
+        return {**stored, "kwargs": kwargs}
 
     # Which API
 
@@ -542,6 +572,25 @@ def unknown_option(name: str, known: Iterable[str]) -> str:
 def _as_secret(name: str, value: Any) -> Any:
     """Wrap a key; pydantic does not validate assignments and copies."""
     return SecretStr(value) if name == "google_api_key" and isinstance(value, str) else value
+
+
+def _as_dict(value: Any) -> Any:
+    """Return SDK types, alone or in a list, as dicts under Python's names."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    return [_as_dict(each) for each in value] if isinstance(value, list) else value
+
+
+def _as_json(name: str, value: Any) -> Any:
+    """Return the value of a field as JSON that the constructor accepts."""
+    match name:
+        case "response_schema" if isinstance(value, type):
+            return render_output_format({name: value})["responseJsonSchema"]
+        case "model_kwargs" | "extra_body":
+            return plain(value)
+        case "fetch_urls" if isinstance(value, FetchLimits):
+            return asdict(value)
+    return value
 
 
 def _has_credential(name: str, value: Any) -> bool:
