@@ -379,7 +379,7 @@ class GeminiFields(BaseChatModel):
             name = FIELDS_BY_SYNONYM.get(key, key)
             if name not in cls.model_fields:
                 raise ValueError(unknown_option(key, cls.model_fields.keys() | FIELDS_BY_SYNONYM))
-            if name in arguments and arguments[name] != value:
+            if name in arguments and _revealed(arguments[name]) != _revealed(value):
                 raise ValueError(f"{name!r} was passed twice, under two names.")
             arguments[name] = value
         return arguments
@@ -572,6 +572,10 @@ def unknown_option(name: str, known: Iterable[str]) -> str:
 def _as_secret(name: str, value: Any) -> Any:
     """Wrap a key; pydantic does not validate assignments and copies."""
     return SecretStr(value) if name == "google_api_key" and isinstance(value, str) else value
+
+
+def _revealed(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
 def _as_dict(value: Any) -> Any:

@@ -217,7 +217,20 @@ def _join_levels(
     # What is bound as `stop_sequences` arrives as `stop`, so this is set by the call itself.
     if stop is not None and kwargs.get("stop_sequences") is None:
         options["stop"] = _checked("stop", stop)
-    return options
+    return _with_one_effort(options)
+
+
+def _with_one_effort(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with a thinking level or a budget: of two at one level, the former."""
+    if options["reasoning_effort"] is None or options["thinking_budget"] is None:
+        return options
+    warnings.warn(
+        "Both 'thinking_level' (reasoning_effort) and 'thinking_budget' are set. 'thinking_level' "
+        "takes precedence; 'thinking_budget' is ignored.",
+        UserWarning,
+        stacklevel=2,
+    )
+    return {**options, "thinking_budget": None}
 
 
 def _join(

@@ -176,12 +176,6 @@ def test_text_needs_no_output_format() -> None:
     ("model", "options", "words"),
     [
         pytest.param(GEMINI_3, {"n": 2}, "n=2", id="candidates on 3"),
-        pytest.param(
-            GEMINI_3,
-            {"thinking_config": {"thinking_budget": 1, "thinking_level": "low"}},
-            "cannot be combined",
-            id="both",
-        ),
         pytest.param(GEMINI_2, {"reasoning_effort": "huge"}, "'huge' is not valid", id="an effort"),
         pytest.param(GEMINI_3, {"response_format": {"type": "yaml"}}, "yaml", id="a form"),
         pytest.param(
