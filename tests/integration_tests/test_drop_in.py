@@ -9,7 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableBinding
 
-from langchain_gemini_tools.errors import BlockedError
+from langchain_gemini_tools.errors import BlockedError, GeminiServerError
 from tests.integration_tests.invoking import ask
 from tests.rotation import STREAMS, WAYS, rotated
 
@@ -215,3 +215,20 @@ async def test_a_call_that_was_removed_is_not_sent_again(
         ["text"],
         ["text"],
     ]
+
+
+# Errors
+
+
+@rotated(way=WAYS)
+async def test_an_error_of_the_api_names_the_model(
+    way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    body = {"error": {"code": 503, "status": "UNAVAILABLE", "message": "Overloaded."}}
+    emulator.reply(status=503, body=body)
+    with pytest.raises(GeminiServerError) as caught:
+        await ask(make_model(), way)
+    assert caught.value.model == "gemini-3-flash-preview"
+    assert str(caught.value) == (
+        "Error calling model 'gemini-3-flash-preview' (UNAVAILABLE): 503 UNAVAILABLE: Overloaded."
+    )
