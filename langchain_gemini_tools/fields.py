@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import difflib
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
+    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -32,6 +34,7 @@ from langchain_gemini_tools.facts.credentials import (
     environment_uses_vertexai,
     secret_values,
 )
+from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
 
 if TYPE_CHECKING:
@@ -56,6 +59,9 @@ _SYNONYMS = {
 """Names that Google's API and other integrations use, in addition to the aliases of the fields."""
 
 _SHAPE_THE_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kwargs"})
+
+_SDK_TYPES = ("thinking_config", "image_config", "speech_config", "safety_settings")
+"""Fields that accept types of google-genai."""
 
 _PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 
@@ -138,12 +144,15 @@ class GeminiFields(BaseChatModel):
         default=None,
         description="Use Vertex AI instead of the Gemini Developer API. Defaults to "
         "`GOOGLE_GENAI_USE_VERTEXAI` in the environment, or to Vertex AI if `project` or "
-        "`credentials` are given and no key is. A key from the environment is used with Vertex AI "
-        "only if no project, location or credentials are given.",
+        "`credentials` are given. A key that is passed is used with either API; a key from the "
+        "environment is used with Vertex AI only if no project, location or credentials are given.",
     )
-    project: str | None = Field(default=None, description="Google Cloud project, for Vertex AI.")
+    project: str | None = Field(
+        default=None, description="Google Cloud project, for Vertex AI; else ignored."
+    )
     location: str | None = Field(
-        default=None, description="Google Cloud location, for Vertex AI, such as `global`."
+        default=None,
+        description="Google Cloud location, for Vertex AI, such as `global`; else ignored.",
     )
     credentials: Any = Field(
         default=None,
@@ -222,10 +231,13 @@ class GeminiFields(BaseChatModel):
     )
     seed: Annotated[int | None, GENERATION] = Field(default=None, description="Seed for sampling.")
     presence_penalty: Annotated[float | None, GENERATION] = Field(
-        default=None, description="Penalty for tokens that have occurred."
+        default=None, ge=-2.0, le=2.0, description="Penalty for tokens that have occurred."
     )
     frequency_penalty: Annotated[float | None, GENERATION] = Field(
-        default=None, description="Penalty for tokens by how often they have occurred."
+        default=None,
+        ge=-2.0,
+        le=2.0,
+        description="Penalty for tokens by how often they have occurred.",
     )
     response_logprobs: Annotated[bool | None, GENERATION] = Field(
         default=None, description="Return log probabilities of the tokens."
@@ -375,6 +387,12 @@ class GeminiFields(BaseChatModel):
             raise ValueError(f"The API key is not valid: {reason}. Copy it again.")
         return key
 
+    @field_validator(*_SDK_TYPES, mode="before")
+    @classmethod
+    def _store_sdk_types_as_dicts(cls, value: Any) -> Any:
+        # Stored models are JSON.
+        return _as_dict(value)
+
     @field_validator("base_url")
     @classmethod
     def _check_base_url(cls, address: Any) -> Any:
@@ -396,7 +414,7 @@ class GeminiFields(BaseChatModel):
             name = FIELDS_BY_SYNONYM.get(key, key)
             if name not in cls.model_fields:
                 raise ValueError(unknown_option(key, cls.model_fields.keys() | FIELDS_BY_SYNONYM))
-            if name in arguments and arguments[name] != value:
+            if name in arguments and _revealed(arguments[name]) != _revealed(value):
                 raise ValueError(f"{name!r} was passed twice, under two names.")
             arguments[name] = value
         return arguments
@@ -429,9 +447,23 @@ class GeminiFields(BaseChatModel):
         self._add_version("langchain-gemini-tools", __version__)
         return self
 
-    # Changes and copies
+    # Reading, changes and copies
+
+    if not TYPE_CHECKING:  # otherwise every name would be an attribute for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            if field := FIELDS_BY_SYNONYM.get(name):
+                return getattr(self, field)
+            return super().__getattr__(name)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the fields; clients and caches do not matter."""
+        return type(other) is type(self) and other.__dict__ == self.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __setattr__(self, name: str, value: Any) -> None:
+        name = FIELDS_BY_SYNONYM.get(name, name)
         super().__setattr__(name, _as_secret(name, value))
         if name in _SHAPE_THE_PROFILE:
             self._renew_profile()
@@ -507,9 +539,13 @@ class GeminiFields(BaseChatModel):
     def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
         """Return what `dumpd` stores, without a key that is found but not used."""
         stored = super().to_json()
-        if stored["type"] == "constructor" and not self._key_in_use:
-            stored["kwargs"].pop("google_api_key", None)
-        return stored
+        if stored["type"] != "constructor":
+            return stored
+        kwargs = {name: _as_json(name, value) for name, value in stored["kwargs"].items()}
+        kwargs.pop("api_key", None)  # core adds the key under its alias as well
+        if not self._key_in_use:
+            kwargs.pop("google_api_key", None)
+        return {**stored, "kwargs": kwargs}
 
     # Which API
 
@@ -520,8 +556,9 @@ class GeminiFields(BaseChatModel):
         return ClientSettings(
             api_key=self._key_in_use,
             vertexai=True if self.uses_vertexai else self.vertexai,
-            project=self.project,
-            location=self.location,
+            # The SDK rejects them for the Developer API.
+            project=self.project if self.uses_vertexai else None,
+            location=self.location if self.uses_vertexai else None,
             credentials=self.credentials,
             base_url=base_url,
             api_version=self.api_version,
@@ -538,7 +575,7 @@ class GeminiFields(BaseChatModel):
             return self.vertexai
         if (chosen := environment_uses_vertexai()) is not None:
             return chosen
-        return bool(self.project or self.credentials) and not self._passed_key
+        return bool(self.project or self.credentials)
 
     @property
     def _passed_key(self) -> SecretStr | None:
@@ -570,6 +607,29 @@ def unknown_option(name: str, known: Iterable[str]) -> str:
 def _as_secret(name: str, value: Any) -> Any:
     """Wrap a key; pydantic does not validate assignments and copies."""
     return SecretStr(value) if name == "google_api_key" and isinstance(value, str) else value
+
+
+def _revealed(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def _as_dict(value: Any) -> Any:
+    """Return SDK types, alone or in a list, as dicts under Python's names."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    return [_as_dict(each) for each in value] if isinstance(value, list) else value
+
+
+def _as_json(name: str, value: Any) -> Any:
+    """Return the value of a field as JSON that the constructor accepts."""
+    match name:
+        case "response_schema" if isinstance(value, type):
+            return render_output_format({name: value})["responseJsonSchema"]
+        case "model_kwargs" | "extra_body":
+            return plain(value)
+        case "fetch_urls" if isinstance(value, FetchLimits):
+            return asdict(value)
+    return value
 
 
 def _has_credential(name: str, value: Any) -> bool:

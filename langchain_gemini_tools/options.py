@@ -7,6 +7,7 @@ What the options mean on the wire is decided in `wire/`.
 
 from __future__ import annotations
 
+import warnings
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -61,6 +62,9 @@ _BODY_OPTIONS = tuple(name for name in _OPTIONS if _OPTIONS[name].sent_in == "bo
 
 _IGNORED = {"stream", "parallel_tool_calls", "strict"}
 """Keywords that LangChain and agents pass along, and that are not options of Gemini."""
+
+_NAMES = FIELDS_BY_SYNONYM | {"functions": "tools"}
+"""Every other name of an option; `functions` is older than `tools`."""
 
 _CHECKED = frozenset(
     name for name in OPTION_FIELDS if GeminiFields.model_fields[name].annotation is not Any
@@ -141,6 +145,7 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         rejects_empty=on_malformed == "raise"
         or retries_with_feedback
         or (bool(tools) and on_malformed != "return"),
+        streams_blocks=fields.output_version == "v1" and not is_prompted,
         retries_with_feedback=retries_with_feedback,
         fetch_limits=FetchLimits() if fetches is True else fetches or None,
         timeout_seconds=given["timeout"],
@@ -205,7 +210,20 @@ def _join_levels(
     # What is bound as `stop_sequences` arrives as `stop`, so this is set by the call itself.
     if stop is not None and kwargs.get("stop_sequences") is None:
         options["stop"] = _checked("stop", stop)
-    return options
+    return _with_one_effort(options)
+
+
+def _with_one_effort(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with a thinking level or a budget: of two at one level, the former."""
+    if options["reasoning_effort"] is None or options["thinking_budget"] is None:
+        return options
+    warnings.warn(
+        "Both 'thinking_level' (reasoning_effort) and 'thinking_budget' are set. 'thinking_level' "
+        "takes precedence; 'thinking_budget' is ignored.",
+        UserWarning,
+        stacklevel=2,
+    )
+    return {**options, "thinking_budget": None}
 
 
 def _join(
@@ -239,7 +257,7 @@ def _with_config_unpacked(fields: dict[str, Any]) -> dict[str, Any]:
 
 def spelled_as_fields(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options under the names of their fields, unchecked."""
-    named = {FIELDS_BY_SYNONYM.get(key, key): value for key, value in kwargs.items()}
+    named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
     if (config := named.pop("generation_config", None)) is not None:
         named = {**unpack_config("generation_config", config, _PLAIN), **named}
     return named
@@ -251,11 +269,11 @@ def override(bound: Mapping[str, Any], nearer: Mapping[str, Any]) -> dict[str, A
     Of two names for one option and of two alternatives only the nearer one stays, so that a call
     can override it in turn.
     """
-    names = {FIELDS_BY_SYNONYM.get(key, key): value for key, value in nearer.items()}
+    names = {_NAMES.get(key, key): value for key, value in nearer.items()}
     replaced = set(names).union(
         *(_ALTERNATIVES_IN_A_LEVEL.get(name, ()) for name in names if names[name] is not None)
     )
-    kept = {key: bound[key] for key in bound if FIELDS_BY_SYNONYM.get(key, key) not in replaced}
+    kept = {key: bound[key] for key in bound if _NAMES.get(key, key) not in replaced}
     return {**kept, **nearer}
 
 
@@ -266,8 +284,10 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         InvalidOptionError: An option is unknown or has an invalid value.
     """
     options: dict[str, Any] = {}
+    if "functions" in kwargs:
+        kwargs = _without_functions(kwargs)
     for key, value in kwargs.items():
-        name = FIELDS_BY_SYNONYM.get(key, key)
+        name = _NAMES.get(key, key)
         if name in _JOINED:
             is_config = name in _CONFIGS and value is not None
             level = unpack_config(name, value, _PLAIN) if is_config else {name: value}
@@ -280,8 +300,19 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         elif name in GeminiFields.model_fields:
             raise InvalidOptionError(f"{key!r} can only be set on the model, not per call.")
         elif name not in _IGNORED and not name.startswith("ls_"):
-            raise InvalidOptionError(unknown_option(key, _KNOWN_OPTIONS | set(FIELDS_BY_SYNONYM)))
+            raise InvalidOptionError(unknown_option(key, _KNOWN_OPTIONS | set(_NAMES)))
     return options
+
+
+def _without_functions(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with `functions` under its new name; `tools` beside it apply."""
+    warnings.warn(
+        "'functions' is deprecated; use bind_tools(...), or 'tools'.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    named = {key: value for key, value in kwargs.items() if key != "functions"}
+    return {**named, "tools": named.get("tools") or kwargs["functions"]}
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -31,6 +31,8 @@ class Capabilities:
     checks_call_signatures: bool = True
     """Rejects a function call of the current turn that has no thought signature."""
     accepts_media_in_function_response: bool = True
+    accepts_resolution_per_part: bool = True
+    """Accepts `mediaResolution` on a part; older models know only that of the whole request."""
     combines_builtin_tools_with_functions: bool = True
     """Accepts both kinds in one request, given `includeServerSideToolInvocations`."""
     combines_json_output_with_functions: bool = True
@@ -52,6 +54,7 @@ _NEWEST = Capabilities()
 _GEMINI_2_5 = Capabilities(
     checks_call_signatures=False,
     accepts_media_in_function_response=False,
+    accepts_resolution_per_part=False,
     combines_builtin_tools_with_functions=False,
     combines_json_output_with_functions=False,
     thinks_by_level=False,
@@ -64,6 +67,7 @@ _GEMMA_3 = Capabilities(
     supports_json_output=False,
     checks_call_signatures=False,
     accepts_media_in_function_response=False,
+    accepts_resolution_per_part=False,
     combines_builtin_tools_with_functions=False,
     combines_json_output_with_functions=False,
     validates_calls=False,

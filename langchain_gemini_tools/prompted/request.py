@@ -47,7 +47,7 @@ from langchain_gemini_tools.prompted.response import (
 )
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS, render_output_format
 from langchain_gemini_tools.wire.history import split_system
-from langchain_gemini_tools.wire.replay import NOT_RELEASED
+from langchain_gemini_tools.wire.replay import FUNCTION_CALL, NOT_RELEASED, dump_function_call
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
 from langchain_gemini_tools.wire.response import (
     StreamParser,
@@ -239,12 +239,14 @@ class PromptedRequest(RenderedRequest):
             message, calls = parse_message(_ai_message(generation.message), self.tools)
             if self.context.returns_failures and find_unreleasable_calls(message):
                 message = invalidate_calls(message, NOT_RELEASED)
+            message.additional_kwargs |= dump_function_call(message.tool_calls)
             _log_response(message, calls)
             message.usage_metadata = None if generations else usage
             if failure := self.failure(calls, message):
                 failures.append(failure)
             else:
-                generations.append(ChatGeneration(message=message))
+                info = generation.generation_info
+                generations.append(ChatGeneration(message=message, generation_info=info))
         if not generations:
             raise failures[0]
         withheld = [*(result.llm_output or {}).get("withheld", ()), *map(str, failures)]
@@ -346,7 +348,17 @@ class PromptedStreamParser(StreamParser):
             if not self._request.context.returns_failures and self._has_calls:
                 raise error
             chunks = [*map(invalidate_call_chunks, chunks)]
-        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        else:
+            chunks[-1].additional_kwargs |= self._function_call()
+        *others, end = [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        return [
+            *others,
+            ChatGenerationChunk(message=end.message, generation_info=last.generation_info),
+        ]
+
+    def _function_call(self) -> gemini.JsonObject:
+        *_, last = [None, *(call for call in self._parser.calls if call.is_valid)]
+        return {FUNCTION_CALL: {"name": last.name, "arguments": last.args}} if last else {}
 
     @property
     def _has_calls(self) -> bool:

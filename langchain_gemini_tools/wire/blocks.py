@@ -146,6 +146,8 @@ def _render_code_result(output: object, outcome: object, call_id: str | None) ->
     # integers return the outcome as another type of number.
     is_number = isinstance(outcome, (int, float, Decimal))
     word = next((w for n, w in _OUTCOMES.items() if n == outcome), None) if is_number else outcome
+    if outcome is None:  # the API requires one; early versions of langchain-google-genai had none
+        word = "OUTCOME_OK"
     result = {"outcome": word, "output": output, **_kept({"id": call_id}, "id")}
     return {"codeExecutionResult": {key: value for key, value in result.items() if value}}
 

@@ -8,7 +8,7 @@ model and up to three of the user (function responses, their files, the user's m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
@@ -153,7 +153,10 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
     contents.add("user", responses, "results")
     contents.add("user", media, "files")
     for position, given in turn.inputs:
-        contents.add("user", _render_input(position, given, contents.repairs))
+        parts = _render_input(position, given, contents.repairs)
+        if not context.capabilities.accepts_resolution_per_part:
+            parts = _without_resolutions(parts, position, contents.repairs)
+        contents.add("user", parts)
 
 
 # The user
@@ -169,6 +172,16 @@ def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) ->
         repairs.append(history.Repair("empty_input", position, explanation))
         parts = [{"text": history.EMPTY_MESSAGE}]
     return parts
+
+
+def _without_resolutions(
+    parts: list[gemini.Part], position: int, repairs: list[Repair]
+) -> list[gemini.Part]:
+    if not any("mediaResolution" in part for part in parts):
+        return parts
+    repairs.append(history.ignored_resolution(position))
+    kept = [{key: part[key] for key in part if key != "mediaResolution"} for part in parts]  # type: ignore[literal-required]
+    return cast("list[gemini.Part]", kept)
 
 
 def _render_content(position: int, result: ToolMessage, repairs: list[Repair]) -> RenderedResult:

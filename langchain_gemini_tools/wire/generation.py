@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 
+_TYPES_WITH_SCHEMA = (JSON, "text/x.enum")
 _JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean")
 
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
@@ -109,6 +110,8 @@ def render_generation_config(
     config = {
         camel(name): plain(value) for name, value in given.items() if name not in RENDERED_OPTIONS
     }
+    if "logprobs" in config:
+        config["responseLogprobs"] = _check_logprobs(given)
     if stop := given.get("stop"):
         config["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)
     if given.get("n", 1) != 1:
@@ -169,6 +172,15 @@ def _candidate_count(count: int, capabilities: Capabilities) -> int:
             f"n={count}: this model returns one candidate. Use `batch` for several responses."
         )
     return count
+
+
+def _check_logprobs(given: Mapping[str, Any]) -> bool:
+    """The API rejects `logprobs` without `responseLogprobs`."""
+    if given.get("response_logprobs") is False:
+        raise InvalidOptionError(
+            f"logprobs={given['logprobs']!r} requires response_logprobs=True. Omit one of them."
+        )
+    return True
 
 
 def _media_resolution(value: object) -> str:
@@ -232,10 +244,13 @@ def render_output_format(given: Mapping[str, Any]) -> gemini.JsonObject:
         InvalidOptionError: The format is not valid.
     """
     if (schema := given.get("response_schema")) is not None:
-        return {
-            "responseMimeType": given.get("response_mime_type", JSON),
-            "responseJsonSchema": _response_schema(schema),
-        }
+        mime_type = given.get("response_mime_type", JSON)
+        if mime_type not in _TYPES_WITH_SCHEMA:
+            raise InvalidOptionError(
+                f"response_mime_type={mime_type!r} has no schema: JSON schema structured output is "
+                f"only supported when response_mime_type is {JSON!r}. Omit it, or response_schema."
+            )
+        return {"responseMimeType": mime_type, "responseJsonSchema": _response_schema(schema)}
     match given.get("response_format"):
         case None | {"type": "text"}:
             return {}

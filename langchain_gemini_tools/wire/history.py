@@ -202,13 +202,15 @@ def calls_of(message: AIMessage) -> list[PairedCall]:
         known = {call.id for call in calls}
         calls += [call for call in found if call.id not in known]
     if not calls and "function_call" in message.additional_kwargs:
-        calls = _legacy_calls(message.additional_kwargs["function_call"])
+        calls = _legacy_calls(message)
     return calls
 
 
-def _legacy_calls(call: Any) -> list[PairedCall]:
+def _legacy_calls(message: AIMessage) -> list[PairedCall]:
     """Return OpenAI's legacy `function_call`, which has no id: its result has its name."""
-    match call:
+    if message.response_metadata.get("model_provider") == "google_genai":
+        return []  # it repeats a call, and one that is missing in `tool_calls` was removed
+    match message.additional_kwargs["function_call"]:
         case {"name": str(name), "arguments": args}:
             return [PairedCall(name, name, _object(args))]
     return []
@@ -337,6 +339,15 @@ def unanswered_call(position: int, call: PairedCall) -> Repair:
         f"Call {call.id!r} of {call.name!r} has no tool message; "
         f"the error {NOT_EXECUTED!r} was sent as its result.",
     )
+
+
+def ignored_resolution(position: int) -> Repair:
+    """Return the repair for a resolution of one file, where the model has none."""
+    explanation = (
+        "media_resolution of a single file was left out: models before Gemini 3 do not support it. "
+        "Set media_resolution on the model or on the call."
+    )
+    return Repair("media_resolution", position, explanation)
 
 
 def unsendable_file(position: int, problem: str) -> Repair:

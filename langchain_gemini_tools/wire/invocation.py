@@ -88,6 +88,8 @@ class Invocation:
     """Return malformed responses instead of raising."""
     rejects_empty: bool = False
     """Raise if a response is complete but empty, instead of marking it."""
+    streams_blocks: bool = False
+    """Core translates each chunk of a stream into content blocks."""
     retries_with_feedback: bool = False
     """Send a malformed response back once, with a description of what was wrong."""
 

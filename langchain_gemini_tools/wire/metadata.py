@@ -32,6 +32,11 @@ _RENAMED = {"modelVersion": "model_name"}
 _NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
 _SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}
 """Each event has the items that belong to its own text."""
+_NESTED_SNAKE = ("prompt_feedback", "safety_ratings")
+"""Fields whose keys are renamed at every level, as core and applications read them."""
+_NO_BLOCK_REASON = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
+"""The default of the API and of the SDK."""
+_GENERATION_INFO = ("finish_reason", "model_name", "grounding_metadata")
 
 
 class MetadataParser:
@@ -75,8 +80,9 @@ class MetadataParser:
             grounding = parse_grounding(fields.pop("grounding_metadata"), text)
             key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
             fields[key] = grounding
+        fields |= {key: _snake_keys(fields[key]) for key in _NESTED_SNAKE if key in fields}
         match fields.get("prompt_feedback"):
-            case {"blockReason": reason}:
+            case {"block_reason": reason} if reason not in _NO_BLOCK_REASON:
                 fields["block_reason"] = reason
         if self.usage:
             fields["raw_usage"] = self.usage
@@ -134,10 +140,23 @@ class MetadataParser:
     @property
     def _block_reason(self) -> str | None:
         feedback = self._fields.get("promptFeedback")
-        if not isinstance(feedback, dict) or not feedback.get("blockReason"):
+        if not isinstance(feedback, dict):
+            return None
+        reason = feedback.get("blockReason")
+        if not reason or reason in _NO_BLOCK_REASON:
             return None
         explanation = feedback.get("blockReasonMessage")
-        return f"{feedback['blockReason']}" + (f" ({explanation})" if explanation else "")
+        return f"{reason}" + (f" ({explanation})" if explanation else "")
+
+
+def generation_info(metadata: gemini.JsonObject) -> gemini.JsonObject:
+    """Return what callbacks and tracers read beside the message.
+
+    Args:
+        metadata: The `response_metadata` of the message.
+    """
+    info = {key: metadata[key] for key in _GENERATION_INFO if key in metadata}
+    return {**info, "safety_ratings": metadata.get("safety_ratings", [])}
 
 
 def find_unreleasable(
@@ -325,8 +344,9 @@ def _locate(segment: gemini.JsonObject, text: str) -> dict[str, int]:
 def _snake_keys(value: Any) -> Any:
     """Rename keys as core's translator expects them; it crashes on `None`, and reads `placeId`."""
     if isinstance(value, dict):
-        kept = {key: item for key, item in value.items() if item is not None}
-        return {k if k == "placeId" else snake(k): _snake_keys(v) for k, v in kept.items()}
+        known = {snake(key): _snake_keys(v) for key, v in value.items() if v is not None}
+        place = known.get("place_id")
+        return {**known, "placeId": place} if "placeId" in value and place else known
     if isinstance(value, list):
         return [_snake_keys(item) for item in value]
     return value

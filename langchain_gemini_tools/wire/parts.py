@@ -23,6 +23,7 @@ from langchain_gemini_tools.wire.replay import (
     OWN_ID,
     PART_FIELDS,
     PartLog,
+    dump_function_call,
 )
 from langchain_gemini_tools.wire.tools.names import render_name
 
@@ -366,6 +367,14 @@ def merge_calls(pieces: Iterable[Piece]) -> list[ToolCallPiece]:
 def call_signatures(pieces: Iterable[Piece]) -> dict[str, str]:
     """Return the thought signatures of the calls in these pieces, by tool call id."""
     return {piece.call.id: piece.signature for piece in pieces if piece.call and piece.signature}
+
+
+def last_call(pieces: Sequence[Piece]) -> gemini.JsonObject:
+    """Return the entry of `additional_kwargs` for the last valid call; see `FUNCTION_CALL`."""
+    whole = Assembly()
+    last = next((piece.call for piece in reversed(pieces) if piece.call), None)
+    _add_calls(whole, [last] if last and last.args is not None else merge_calls(pieces))
+    return dump_function_call(whole.tool_calls)
 
 
 def _add_calls(whole: Assembly, calls: Iterable[ToolCallPiece]) -> None:

@@ -14,14 +14,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeGuard, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from langchain_core.messages import AIMessage
+    from langchain_core.messages import AIMessage, ToolCall
 
     from langchain_gemini_tools.wire import shapes as gemini
 
 CALL_SIGNATURES = "__gemini_function_call_thought_signatures__"
 """`{tool_call_id: signature}`; the key is shared with langchain-google-genai."""
+
+FUNCTION_CALL = "function_call"
+"""`{"name", "arguments"}` of the last tool call, for code that is older than `tool_calls`. It is
+never sent, and it is on the last chunk of a stream only: LangChain would concatenate its texts."""
 
 PART_LOG = "__gemini_parts__"
 """`{"response.part number": entry}`, only if content and tool calls do not determine the parts. The
@@ -87,6 +91,13 @@ class PartLog:
         """
         entries = {f"{prefix}.{number}": entry for number, entry in enumerate(self._entries)}
         return {PART_LOG: entries}
+
+
+def dump_function_call(calls: Sequence[ToolCall]) -> gemini.JsonObject:
+    """Return the entry of `additional_kwargs` for the last of these calls, if there is one."""
+    if not calls:
+        return {}
+    return {FUNCTION_CALL: {"name": calls[-1]["name"], "arguments": json.dumps(calls[-1]["args"])}}
 
 
 def part_log_of(message: AIMessage) -> list[gemini.JsonObject] | None:

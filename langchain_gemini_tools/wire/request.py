@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.errors import (
+    GeminiAPIError,
     GeminiInvalidRequestError,
     InvalidHistoryError,
     InvalidOptionError,
@@ -109,14 +110,16 @@ class RenderedRequest:
 
     @contextmanager
     def naming_tools(self) -> Iterator[None]:
-        """Add the names of tools to an error of the API that refers to them by number."""
+        """Add the model to an error of the API, and the tools that it refers to by number."""
         try:
             yield
-        except GeminiInvalidRequestError as error:
-            tools, context = self.body.get("tools", []), self.context
-            names = context.tool_names, context.parameter_names
-            if places := name_places(str(error), tools, *names):
-                error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
+        except GeminiAPIError as error:
+            if isinstance(error, GeminiInvalidRequestError):
+                tools, context = self.body.get("tools", []), self.context
+                names = context.tool_names, context.parameter_names
+                if places := name_places(str(error), tools, *names):
+                    error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
+            error.name_model(self.invocation.model)
             raise
 
 
@@ -227,6 +230,7 @@ def _response_context(
         runs_remote_tools=any(tool.calls_are_run_by_api for tool in tools),
         returns_failures=invocation.returns_failures,
         rejects_empty=invocation.rejects_empty,
+        streams_blocks=invocation.streams_blocks,
     )
 
 

@@ -22,18 +22,30 @@ from langchain_gemini_tools.errors import (
     ResponseError,
     UnreadableResponseError,
 )
-from langchain_gemini_tools.wire.metadata import MetadataParser, find_unreleasable, parse_usage
+from langchain_gemini_tools.wire.metadata import (
+    MetadataParser,
+    find_unreleasable,
+    generation_info,
+    parse_usage,
+)
 from langchain_gemini_tools.wire.parts import (
     PartParser,
     Piece,
     ToolCallPiece,
     assemble,
     call_signatures,
+    last_call,
     merge_blocks,
     merge_calls,
     text_of,
 )
-from langchain_gemini_tools.wire.replay import CALL_SIGNATURES, NOT_RELEASED, VERTEXAI
+from langchain_gemini_tools.wire.replay import (
+    CALL_SIGNATURES,
+    FUNCTION_CALL,
+    NOT_RELEASED,
+    VERTEXAI,
+    dump_function_call,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,6 +83,8 @@ class ResponseContext:
     instead of raised."""
     rejects_empty: bool = False
     """Whether a response that is complete but empty is an error."""
+    streams_blocks: bool = False
+    """Whether core translates each chunk into content blocks (`output_version="v1"`)."""
     prior_usage: UsageMetadata | None = None
     """The usage of a failed first attempt, which is added to that of the response."""
 
@@ -119,6 +133,21 @@ class _CandidateParser:
     def is_empty(self) -> bool:
         return not any(piece.is_shown for piece in self._pieces)
 
+    def cited_block(self) -> list[str | dict[Any, Any]]:
+        """Return an empty text block that core merges, with its citations, into the first text.
+
+        Core translates chunk by chunk, and knows the citations only when the last one arrives.
+        """
+        has_arguments = False
+        for piece in self._pieces:
+            has_arguments |= _is_fragment(piece) and not self._context.returns_failures
+            if piece.text:
+                # Core counts blocks without an index by changes of their type.
+                return [{"type": "text", "text": "", "index": int(has_arguments)}]
+            if piece.block and piece.block["type"] == "text":
+                return [{"type": "text", "text": "", "index": piece.block["index"]}]
+        return []
+
     def response_metadata(self) -> gemini.JsonObject:
         flag = {"empty_response": True} if self.is_empty() else {}
         # Only the backend that issued a thought signature can read it.
@@ -130,7 +159,13 @@ class _CandidateParser:
         message = self._whole_message()
         if message.tool_calls and not self.releases_calls:
             return invalidate_calls(message, NOT_RELEASED)
+        message.additional_kwargs |= dump_function_call(message.tool_calls)
         return message
+
+    def additional_kwargs(self) -> gemini.JsonObject:
+        """Return those that apply to the whole message, for the last chunk of a stream."""
+        is_called = self.parts.call_count and self.releases_calls
+        return self.parts.dump_log() | (last_call(self._pieces) if is_called else {})
 
     def partial(self) -> AIMessage:
         """Return the message so far, with calls that cannot be executed."""
@@ -170,6 +205,7 @@ def invalidate_calls(message: AIMessage, prefix: str = "") -> AIMessage:
         for call in message.tool_calls
     ]
     message.tool_calls = []
+    message.additional_kwargs.pop(FUNCTION_CALL, None)
     return message
 
 
@@ -218,7 +254,8 @@ def parse_response(response: gemini.Response, context: ResponseContext) -> ChatR
         message = parser.message()
         if generations:
             message.usage_metadata = None
-        generations.append(ChatGeneration(message=message))
+        info = generation_info(message.response_metadata)
+        generations.append(ChatGeneration(message=message, generation_info=info))
     if not generations:
         raise withheld[0]
     output = {"withheld": [str(error) for error in withheld]} if withheld else {}
@@ -242,6 +279,7 @@ class StreamParser:
         self._held: list[Piece] = []
         """Calls that are not released yet."""
         self._holds_fragments = context.returns_failures
+        self._streams_blocks = context.streams_blocks
 
     def feed(self, response: gemini.Response) -> list[ChatGenerationChunk]:
         """Return the chunks of an event: none, one, or several if text is followed by blocks."""
@@ -273,14 +311,17 @@ class StreamParser:
         with self.keeping_partial():
             self._candidate.metadata.check_stream_ended()
         self._candidate.check()
+        metadata = self._candidate.response_metadata()
+        is_cited = self._streams_blocks and "grounding_metadata" in metadata
         last = AIMessageChunk(
-            content="",
-            additional_kwargs=self._candidate.parts.dump_log(),
-            response_metadata=self._candidate.response_metadata(),
+            content=self._candidate.cited_block() if is_cited else "",
+            additional_kwargs=self._candidate.additional_kwargs(),
+            response_metadata=metadata,
             usage_metadata=self._candidate.usage(),
             chunk_position="last",
         )
-        return [*self._render_held(), ChatGenerationChunk(message=last)]
+        info = generation_info(last.response_metadata)
+        return [*self._render_held(), ChatGenerationChunk(message=last, generation_info=info)]
 
     def _render_held(self) -> list[ChatGenerationChunk]:
         if self._candidate.releases_calls:

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from google.genai import types
 from langchain_core.language_models import BaseChatModel
+from langchain_core.load import dumps, loads
+from pydantic import BaseModel
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.arguments import ChatGeminiArguments
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM
+from langchain_gemini_tools.media_fetch import FetchLimits
 
 FIELDS = ChatGemini.model_fields
 OURS = FIELDS.keys() - BaseChatModel.model_fields.keys()
@@ -119,3 +123,88 @@ def test_a_field_is_all_that_an_option_needs(tmp_path: Path) -> None:
         [sys.executable, "-c", USE], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert run.stderr == ""
+
+
+# Reading, comparing and storing
+
+
+class Place(BaseModel):
+    city: str
+
+
+SDK_OBJECTS: dict[str, Any] = {
+    "thinking_config": types.ThinkingConfig(thinking_budget=5, include_thoughts=True),
+    "image_config": types.ImageConfig(aspect_ratio="1:1"),
+    "speech_config": types.SpeechConfig(language_code="de-DE"),
+    "safety_settings": [
+        types.SafetySetting(
+            category=types.HarmCategory.HARM_CATEGORY_HARASSMENT,
+            threshold=types.HarmBlockThreshold.OFF,
+        )
+    ],
+    "response_modalities": [types.Modality.TEXT],
+    "media_resolution": types.MediaResolution.MEDIA_RESOLUTION_LOW,
+    "response_schema": Place,
+    "fetch_urls": FetchLimits(max_bytes=5),
+    "model_kwargs": {"generation_config": types.GenerationConfig(top_k=2)},
+    "extra_body": {"newField": types.ImageConfig(aspect_ratio="1:1")},
+}
+
+
+def make(**arguments: Any) -> ChatGemini:
+    return ChatGemini(model="gemini-3-flash-preview", api_key="not-used", **arguments)
+
+
+@pytest.mark.parametrize(("synonym", "field"), FIELDS_BY_SYNONYM.items())
+def test_a_field_can_be_read_and_set_under_every_name(synonym: str, field: str) -> None:
+    chat = make(thinking_level="low", max_tokens=9, stop_sequences=["a"], candidate_count=1)
+    assert getattr(chat, synonym) == getattr(chat, field)
+    assert getattr(chat.bind(), synonym) == getattr(chat, field)
+    changed = make()
+    setattr(changed, synonym, getattr(chat, field))
+    assert getattr(changed, field) == getattr(chat, field)
+
+
+def test_a_name_that_does_not_exist_cannot_be_read() -> None:
+    with pytest.raises(AttributeError, match="thinking_levels"):
+        _ = make().thinking_levels  # type: ignore[attr-defined]
+
+
+def test_models_with_equal_fields_are_equal() -> None:
+    assert make(**SDK_OBJECTS) == make(**SDK_OBJECTS)
+    assert make(temperature=0.1) != make(temperature=0.2)
+    assert make() != "gemini-3-flash-preview"
+
+
+def test_types_of_the_sdk_are_stored_as_dicts() -> None:
+    config = make(thinking_config=SDK_OBJECTS["thinking_config"]).thinking_config
+    assert config == {"include_thoughts": True, "thinking_budget": 5}
+
+
+@pytest.mark.parametrize("name", SDK_OBJECTS)
+@pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
+def test_a_model_with_objects_of_the_sdk_survives_json(name: str) -> None:
+    chat = make(**{name: SDK_OBJECTS[name]})
+    stored = dumps(chat)
+    assert "not_implemented" not in stored
+    assert "not-used" not in stored
+    restored = loads(
+        stored,
+        allowed_objects=[ChatGemini],
+        valid_namespaces=["langchain_gemini_tools"],
+        secrets_map={"GOOGLE_API_KEY": "not-used"},
+    )
+    assert restored.preview("Hi").body == chat.preview("Hi").body
+    if name not in {"response_schema", "model_kwargs", "extra_body"}:  # those are dicts now
+        assert restored == chat
+
+
+def test_a_repr_has_no_secrets() -> None:
+    chat = ChatGemini(
+        model="gemini-3-flash-preview",
+        api_key="secret-1",
+        additional_headers={"Authorization": "secret-2"},
+        default_metadata=[("x-token", "secret-3")],
+        client_args={"headers": {"x-token": "secret-4"}},
+    )
+    assert "secret" not in repr(chat) + repr(chat.bind(temperature=0)) + repr(chat.api_key)  # type: ignore[attr-defined]

@@ -26,6 +26,8 @@ WRONG = [
     ("temperature", "hot"),
     ("top_p", 1.5),
     ("top_k", 0),
+    ("presence_penalty", 2.1),
+    ("frequency_penalty", -2.1),
     ("n", 0),
     ("max_output_tokens", "many"),
     ("stop", [1]),

@@ -54,6 +54,12 @@ def test_a_users_name_is_not_sent() -> None:
     assert contents([HumanMessage("Look!", name="ann")]) == [user("Look!")]
 
 
+def test_a_stored_result_of_code_without_an_outcome_is_completed() -> None:
+    block = {"type": "code_execution_result", "code_execution_result": "4"}
+    result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "4"}}
+    assert contents([ASK, AIMessage([block]), ASK]) == [user("Look!"), model(result), user("Look!")]
+
+
 @pytest.mark.parametrize(
     "block",
     [

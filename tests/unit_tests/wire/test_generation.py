@@ -69,6 +69,9 @@ def config(model: str = GEMINI_3, **options: Any) -> Json:
             id="logprobs",
         ),
         pytest.param(
+            {"logprobs": 2}, {"responseLogprobs": True, "logprobs": 2}, id="logprobs alone"
+        ),
+        pytest.param(
             {"media_resolution": "low"},
             {"mediaResolution": "MEDIA_RESOLUTION_LOW"},
             id="resolution",
@@ -173,12 +176,6 @@ def test_text_needs_no_output_format() -> None:
     ("model", "options", "words"),
     [
         pytest.param(GEMINI_3, {"n": 2}, "n=2", id="candidates on 3"),
-        pytest.param(
-            GEMINI_3,
-            {"thinking_config": {"thinking_budget": 1, "thinking_level": "low"}},
-            "cannot be combined",
-            id="both",
-        ),
         pytest.param(GEMINI_2, {"reasoning_effort": "huge"}, "'huge' is not valid", id="an effort"),
         pytest.param(GEMINI_3, {"response_format": {"type": "yaml"}}, "yaml", id="a form"),
         pytest.param(
@@ -249,3 +246,13 @@ def test_an_effort_is_rejected_if_the_model_does_not_think(effort: Json) -> None
 
 def test_no_effort_is_accepted_if_the_model_does_not_think() -> None:
     assert config(GEMINI_2_0, reasoning_effort="none") == {}
+
+
+def test_a_schema_beside_plain_text_is_rejected() -> None:
+    with pytest.raises(InvalidOptionError, match="JSON schema structured output is only supported"):
+        config(response_schema=Place, response_mime_type="text/plain")
+
+
+def test_log_probabilities_that_are_also_refused_are_rejected() -> None:
+    with pytest.raises(InvalidOptionError, match="logprobs=2 requires response_logprobs=True"):
+        config(logprobs=2, response_logprobs=False)
