@@ -45,9 +45,7 @@ class SocketServer:
                 outer.closing.wait(seconds)
 
         self._http = _HttpServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
+        self._thread = threading.Thread(target=self._accept, daemon=True)
 
     @property
     def port(self) -> int:
@@ -56,12 +54,18 @@ class SocketServer:
     def start(self) -> None:
         self._thread.start()
 
+    def _accept(self) -> None:
+        """Accept connections until closing, without polling: a test would wait for the poll."""
+        while not self.closing.is_set():
+            self._http.handle_request()
+
     def stop(self) -> None:
         """Stop listening, wake those who pause, cut the rest."""
         self.closing.set()
-        self._http.shutdown()
-        self._http.server_close()
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port)).close()  # wakes `_accept`
         self._thread.join()
+        self._http.server_close()
         with self._lock:
             for connection in self._connections:
                 with contextlib.suppress(OSError):
