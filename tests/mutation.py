@@ -58,7 +58,7 @@ _DEPENDENCIES = (
     "langchain_core.tools",
     "langchain_tests.integration_tests",
 )
-_SECONDS_OF_A_MUTANT = 300
+_SECONDS_OF_A_MUTANT = 900
 _SECONDS_OF_A_FIRST_RUN = 3600
 _MODULE = 0
 """Stands for the line of a function where a mutant is outside of all functions."""
