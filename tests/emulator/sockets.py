@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
 import sys
 import threading
@@ -42,7 +43,9 @@ class SocketServer:
                 return answer(self.command, self.path, headers, body)
 
             def wait(self, seconds: float) -> None:
-                outer.closing.wait(seconds)
+                if _says_nothing(self.connection, seconds):
+                    return
+                outer.closing.wait(seconds)  # it sent more, which is read later
 
         self._http = _HttpServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -70,6 +73,18 @@ class SocketServer:
             for connection in self._connections:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
+
+
+def _says_nothing(connection: socket.socket, seconds: float) -> bool:
+    """Wait until the time is over or a client hangs up, also when `stop` cuts it off."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        if not selector.select(seconds):
+            return True
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except OSError:
+        return True
 
 
 class _HttpServer(ThreadingHTTPServer):
