@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini, options
-from langchain_gemini_tools.client.sse import EventReader
+from langchain_gemini_tools.client.responses import EventReader
 from langchain_gemini_tools.wire.request import render_request
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 
