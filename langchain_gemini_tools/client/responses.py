@@ -7,6 +7,7 @@ within that limit forever, so time and bytes are also added up here.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -89,11 +90,15 @@ def stream_timeout_error(total_seconds: float) -> GeminiTimeoutError:
     )
 
 
+def shorter(seconds: float | None, total_seconds: float | None) -> float | None:
+    """Return the shorter of two limits; None means no limit."""
+    return min((each for each in (seconds, total_seconds) if each is not None), default=None)
+
+
 class StreamTimer:
     """Adds up the time spent waiting for a stream; the time of its reader does not count.
 
-    It checks when something arrives. If nothing arrives, the HTTP library's limit for a single read
-    ends the wait; it is the shorter of the two limits.
+    It checks when something arrives, and before each read of the network.
     """
 
     def __init__(self, between_seconds: float | None, total_seconds: float | None) -> None:
@@ -101,7 +106,24 @@ class StreamTimer:
         self._total_seconds = total_seconds
         self._since_event = 0.0
         self._total = 0.0
+        self.shorter_seconds = shorter(between_seconds, total_seconds)
         self.start()
+
+    def left(self) -> float:
+        """Return the seconds until one of the limits is reached.
+
+        Raises:
+            GeminiTimeoutError: One of them has been reached.
+        """
+        waited = time.monotonic() - self._started
+        left = math.inf
+        if self._between_seconds is not None:
+            left = self._between_seconds - self._since_event - waited
+        if self._total_seconds is not None:
+            left = min(left, self._total_seconds - self._total - waited)
+        if left <= 0:
+            self.stop()
+        return max(left, 0.001)  # 0 would mean "do not block"
 
     def start(self) -> None:
         """Start waiting."""
