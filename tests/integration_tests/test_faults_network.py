@@ -9,6 +9,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.tools import tool
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_gemini_tools import errors
 from tests.integration_tests.invoking import ask, logged_retries
@@ -280,3 +282,37 @@ async def test_no_cookie_of_a_server_is_stored_or_sent_back(
         await chat.aclose()
     assert len(server.requests) == 12
     assert [head for head in server.requests if b"cookie" in head.lower()] == []
+
+
+# Values.
+
+BIG = 10**30
+
+
+@rotated(way=WAYS)
+async def test_a_call_with_a_huge_integer_can_be_stored_and_executed(
+    make_model: MakeModel, way: str
+) -> None:
+    """msgpack, and so the checkpointers of LangGraph, reject integers beyond 64 bits."""
+    received: list[int] = []
+
+    def factorize(number: int) -> str:
+        """Factorize a number."""
+        received.append(number)
+        return "done"
+
+    def serve(connection: Connection) -> None:
+        while head := connection.read_request():
+            call = {"id": "a", "name": "factorize", "args": {"number": BIG}}
+            content = {"role": "model", "parts": [{"functionCall": call}]}
+            body = {"candidates": [{"content": content, "finishReason": "STOP"}], "vendor": BIG}
+            connection.send(response(body, is_stream=is_streaming(head)))
+
+    with RawServer(serve) as server:
+        chat = make_model(base_url=server.url).bind_tools([factorize])
+        message = await ask(chat, way)
+    assert message.tool_calls[0]["args"] == {"number": str(BIG)}
+    stored = JsonPlusSerializer()
+    assert stored.loads_typed(stored.dumps_typed(message)) == message
+    tool(factorize).invoke(message.tool_calls[0])
+    assert received == [BIG]
