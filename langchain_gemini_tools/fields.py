@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -113,6 +115,22 @@ def _find_key() -> FoundKey | None:
     return FoundKey(value) if value else None
 
 
+MAX_SECONDS = 1_000_000.0
+"""Eleven days. Sockets accept no more than 24 days; `None` means no limit."""
+
+_MODEL_NAME = re.compile(r"[\w.@:-]+(?:/[\w.@:-]+)*", re.ASCII)
+
+
+def _check_model_name(name: str) -> str:
+    """Reject a name that would change the URL of the request: it becomes a part of its path."""
+    if _MODEL_NAME.fullmatch(name) and not {".", ".."} & set(name.split("/")):
+        return name
+    raise ValueError(
+        f"{name[:80]!r} is not a valid name of a model: use letters, digits, '.', '_', '-', '@', "
+        "':' and single slashes"
+    )
+
+
 class GeminiFields(BaseChatModel):
     """The fields of `ChatGemini`, without its methods."""
 
@@ -124,7 +142,7 @@ class GeminiFields(BaseChatModel):
         defer_build=True,  # only `ChatGemini` is validated
     )
 
-    model: Annotated[str, CALL] = Field(
+    model: Annotated[str, AfterValidator(_check_model_name), CALL] = Field(
         description="Name of the model, such as `gemini-3-flash-preview`."
     )
     model_family: str | None = Field(
@@ -189,11 +207,15 @@ class GeminiFields(BaseChatModel):
     )
     timeout: Annotated[float | None, CALL] = Field(
         default=600.0,
+        gt=0,
+        le=MAX_SECONDS,
         description="Seconds for a whole request, or between two events of a stream. `None` "
         "disables the limit.",
     )
     stream_timeout: Annotated[float | None, CALL] = Field(
         default=3600.0,
+        gt=0,
+        le=MAX_SECONDS,
         description="Seconds that a stream may keep its reader waiting in total. `None` disables "
         "the limit.",
     )
@@ -203,6 +225,7 @@ class GeminiFields(BaseChatModel):
     max_retry_delay: Annotated[float, CALL] = Field(
         default=60.0,
         ge=0,
+        le=MAX_SECONDS,
         description="Seconds. If the API asks for a longer delay before a retry, the call fails "
         "at once.",
     )

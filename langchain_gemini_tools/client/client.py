@@ -25,7 +25,6 @@ from langchain_gemini_tools.client.transport import (
     PendingRequest,
     is_refused_connection,
     map_transport_error,
-    shorter,
 )
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ResponseError
 from langchain_gemini_tools.facts.credentials import redact, redact_json, remember
@@ -130,10 +129,8 @@ class GeminiClient:
         """
         with self._mapping_errors(timeout_seconds, total_seconds):
             opened = self._open()
-            pending = PendingRequest(
-                body, timeout_seconds, is_stream=True, total_seconds=total_seconds
-            )
             timer = StreamTimer(timeout_seconds, total_seconds)
+            pending = PendingRequest(body, timeout_seconds, timer=timer)
             opened.send(pending, model, is_stream=True)
             timer.response_started()
             yield from read_stream(pending.response, timer)
@@ -158,11 +155,9 @@ class GeminiClient:
         """Stream as `stream` does, on the running event loop."""
         with self._mapping_errors(timeout_seconds, total_seconds):
             opened = await self._aopen()
-            pending = PendingRequest(
-                body, timeout_seconds, is_stream=True, total_seconds=total_seconds
-            )
             timer = StreamTimer(timeout_seconds, total_seconds)
-            async with asyncio.timeout(shorter(timeout_seconds, total_seconds)):
+            pending = PendingRequest(body, timeout_seconds, timer=timer)
+            async with asyncio.timeout(timer.shorter_seconds):
                 await opened.asend(pending, model, is_stream=True)
             timer.response_started()
             async with aclosing(aread_stream(pending.response, timer)) as responses:

@@ -16,6 +16,7 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.client.network import guard
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class HttpPool:
             if self._sync is None:
                 with _rejecting_bad_args():
                     self._sync = self.library.Client(**self._sync_args)
+                guard(self._sync)
                 # Sockets warn if they are collected while open. `__del__` may be too late, because
                 # the socket may be collected before the pool; finalizers run before both.
                 self._finalizer = weakref.finalize(self, _close_quietly, self._sync)
@@ -83,9 +85,10 @@ class HttpPool:
             self._drop_closed_loops()
             with _rejecting_bad_args():
                 client: httpx.AsyncClient = self.library.AsyncClient(**self._async_args)
-            guard = _close_with_the_loop(client)
-            self._of_loop[loop] = client, guard
-        await anext(guard)
+            guard(client)
+            closer = _close_with_the_loop(client)
+            self._of_loop[loop] = client, closer
+        await anext(closer)
         return client
 
     def _drop_closed_loops(self) -> None:
@@ -107,9 +110,9 @@ class HttpPool:
         with self._lock:
             kept, self._of_loop = self._of_loop, {}
         here = asyncio.get_running_loop()
-        for loop, (client, guard) in kept.items():
+        for loop, (client, closer) in kept.items():
             if loop is here:
-                await guard.aclose()
+                await closer.aclose()
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(client.aclose(), loop)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 
+from langchain_gemini_tools.facts.json_values import with_stored_ints
 from langchain_gemini_tools.prompted.arguments import find_mismatch
 from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, Piece
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
@@ -130,7 +131,7 @@ class TextParser:
             return self._add(name or UNKNOWN_TOOL, piece.text, piece.reason)
         name = self._names[piece.name]
         try:
-            args = json.dumps(piece.args)
+            args = json.dumps(with_stored_ints(piece.args))
             mismatch = find_mismatch(piece.args, self._tools.schemas[name])
         except RecursionError:
             return self._add(name, piece.text, "The arguments are nested too deep.")

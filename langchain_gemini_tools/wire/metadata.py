@@ -23,6 +23,7 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.facts.finish_reasons import lookup
 from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.facts.spelling import snake
+from langchain_gemini_tools.wire.replay import VERTEXAI
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.errors import ResponseError
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _RENAMED = {"modelVersion": "model_name"}
 _NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
+_OUR_FIELDS = {"model_provider", VERTEXAI, "requested_model", "raw_usage", "empty_response"}
+"""Not copied from a response: core and `replay.py` choose by them how to read the message."""
 _SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}
 """Each event has the items that belong to its own text."""
 _NESTED_SNAKE = ("prompt_feedback", "safety_ratings")
@@ -76,6 +79,7 @@ class MetadataParser:
             text: The text of the response, in which citations are located.
         """
         fields = {_RENAMED.get(key) or snake(key): value for key, value in self._fields.items()}
+        fields = {key: value for key, value in fields.items() if key not in _OUR_FIELDS}
         if "grounding_metadata" in fields:
             grounding = parse_grounding(fields.pop("grounding_metadata"), text)
             key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
@@ -225,7 +229,7 @@ def parse_count(response: gemini.JsonObject) -> int:
     """
     total = response.get("totalTokens", 0)  # the API omits a zero
     count = _parse_count(total)
-    if count is None or count < 0:
+    if count is None:
         raise UnreadableResponseError(
             f"The response's `totalTokens` is not a valid count: {total!r:.80}"
         )
@@ -302,7 +306,7 @@ def _parse_count(value: object) -> int | None:
     match value:
         case bool():
             return None
-        case int(count):
+        case int(count) if count >= 0:
             return count
         case str(digits) if _DIGITS.fullmatch(digits):
             return int(digits)

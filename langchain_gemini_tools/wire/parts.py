@@ -116,6 +116,8 @@ class PartParser:
         self._parameter_names = parameter_names or {}
         self._runs_remote_tools = runs_remote_tools
         self._call_ids: set[str] = set()
+        self._whole_calls: dict[str, gemini.JsonObject] = {}
+        """Calls with all their arguments, by the API's id."""
         self._signed_ids: set[str] = set()
         self._partial: tuple[ToolCallPiece, ArgumentsWriter] | None = None
         self._block_count = 0
@@ -244,9 +246,16 @@ class PartParser:
         if self._partial and self._is_continued_by(call):
             return self._sign(self._continue_call(call), signature)
         self.check_complete()
-        if not call:
-            return None  # the end of a call that has already ended
+        if not call or self._is_repeated(call):
+            return None  # the end of a call that has already ended, or the same call again
         return self._sign(self._begin_call(call), signature)
+
+    def _is_repeated(self, call: gemini.JsonObject) -> bool:
+        """Whether this is a call that has arrived before; a second one has another id."""
+        if not isinstance(call_id := call.get("id"), str) or "args" not in call:
+            return False
+        known, self._whole_calls[call_id] = self._whole_calls.get(call_id), call
+        return known == call
 
     def _sign(self, call: ToolCallPiece, signature: str | None) -> Piece:
         """Sign a call only once: LangChain would concatenate the signatures of its pieces."""
@@ -311,6 +320,29 @@ class PartParser:
 
     def _is_renamed(self, wire_name: str | None, name: str | None) -> bool:
         return name != wire_name and self._tool_names.get(wire_name or "") != name
+
+
+_DATA_FIELDS = {"text", "inlineData", "fileData", "executableCode", "codeExecutionResult"}
+
+
+def split_calls(parts: list[gemini.JsonObject]) -> list[gemini.JsonObject]:
+    """Split parts that have both data and a function call, as some proxies write them."""
+    try:
+        if sum(map(len, parts)) == len(parts) or not any(map(_is_mixed, parts)):
+            return parts  # most parts have one field
+    except TypeError:
+        return parts  # `parse` rejects what is not an object
+    split: list[gemini.JsonObject] = []
+    for part in parts:
+        of_call = {"functionCall", "thoughtSignature"} if _is_mixed(part) else set()
+        call = {key: value for key, value in part.items() if key in of_call}
+        rest = {key: value for key, value in part.items() if key not in of_call}
+        split += [rest, call] if call else [part]
+    return split
+
+
+def _is_mixed(part: gemini.JsonObject) -> bool:
+    return "functionCall" in part and not _DATA_FIELDS.isdisjoint(part)
 
 
 def assemble(pieces: Sequence[Piece]) -> Assembly:

@@ -37,6 +37,7 @@ from langchain_gemini_tools.wire.parts import (
     last_call,
     merge_blocks,
     merge_calls,
+    split_calls,
     text_of,
 )
 from langchain_gemini_tools.wire.replay import (
@@ -447,4 +448,4 @@ def _parts(candidate: gemini.JsonObject | None) -> list[gemini.JsonObject]:
     parts = content.get("parts") or [] if isinstance(content, dict) else content
     if not isinstance(parts, list):
         raise UnreadableResponseError("The response's `parts` are not a list.", body=candidate)
-    return parts
+    return split_calls(parts)

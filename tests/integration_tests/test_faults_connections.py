@@ -326,13 +326,12 @@ NOWHERE: dict[str, tuple[bytes | None, dict[str, Any]]] = {
     "refused": (None, {"base_url": "http://{}"}),
     "no-such-host": (None, {"base_url": "http://gemini.invalid"}),
     "garbage": (b"SSH-2.0-OpenSSH_9.6\r\n", {"base_url": "http://{}"}),
-    "no-tls": (b"HTTP/1.1 400 Bad Request\r\n\r\n", {"base_url": "https://{}"}),
     "proxy-is-away": (
         None,
         {"base_url": "https://gemini.invalid", "client_args": {"proxy": "http://{}"}},
     ),
-    "proxy-refuses": (
-        b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n",
+    "proxy-fails": (
+        b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n",
         {"base_url": "https://gemini.invalid", "client_args": {"proxy": "http://{}"}},
     ),
 }

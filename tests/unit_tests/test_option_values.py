@@ -18,6 +18,14 @@ GEMINI_3 = "gemini-3-flash-preview"
 
 WRONG = [
     ("timeout", "soon"),
+    ("timeout", float("inf")),
+    ("timeout", float("nan")),
+    ("timeout", 1e300),
+    ("timeout", -1),
+    ("timeout", 0),
+    ("stream_timeout", 1e300),
+    ("stream_timeout", 0),
+    ("max_retry_delay", float("inf")),
     ("stream_timeout", []),
     ("max_retries", "two"),
     ("max_retries", -1),
@@ -42,7 +50,33 @@ WRONG = [
     ("on_broken_history", "rase"),
     ("tool_calling", "promted"),
     ("model", 3),
+    ("model", ""),
+    ("model", "gemini-3#flash"),
+    ("model", "gemini-3?alt=json"),
+    ("model", "%2e%2e/files/secret"),
+    ("model", "models/../files/secret"),
+    ("model", "models//gemini-3"),
+    ("model", "gemini-3\r\nx-goog-user-project: mine"),
+    ("model", "gemini-3\x00"),
+    ("model", "gemini 3"),
+    ("model", "gemini-3\u2028"),
+    ("model", "..\\files"),
 ]
+MODELS = [
+    "gemini-3-flash-preview",
+    "models/gemini-3-flash-preview",
+    "tunedModels/my-model_1",
+    "publishers/google/models/gemini-3.1-pro@001",
+    "projects/p-1/locations/us-central1/endpoints/123",
+    "google/gemini-3-flash",
+    "gemini-3:tuned",
+]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_form_of_a_model_name_is_accepted(name: str) -> None:
+    assert ChatGemini(model=name).preview("Hi").invocation.model == name
+    assert ChatGemini(model=GEMINI_3).preview("Hi", model=name).invocation.model == name
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
@@ -52,6 +86,15 @@ def test_a_value_that_the_constructor_rejects_is_rejected_in_a_call(name: str, v
         ChatGemini(model=GEMINI_3).preview("Hi", **given)
     with pytest.raises(InvalidOptionError, match=name):
         next(ChatGemini(model=GEMINI_3).stream("Hi", **given))
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_the_constructor_rejects_it(name: str, value: Any) -> None:
+    if name == "stop":
+        pytest.skip("The constructor reads a sequence of stop words more generously.")
+    given: Json = {"model": GEMINI_3, name: value}
+    with pytest.raises(ValidationError, match=name):
+        ChatGemini(**given)
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)

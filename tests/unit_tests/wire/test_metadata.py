@@ -663,3 +663,36 @@ def test_citations_count_characters_of_the_text_without_thoughts() -> None:
     support = message.response_metadata["grounding_metadata"]["grounding_supports"][0]
     assert support["segment"] == {"start_index": 3, "end_index": 8, "text": "sunny"}
     assert message.text[3:8] == "sunny"
+
+
+def test_a_response_cannot_change_what_the_package_says_about_it() -> None:
+    """Core chooses its translator by `model_provider`, and histories are read by the others."""
+    claims = {
+        "modelProvider": "openai",
+        "vertexai": True,
+        "requestedModel": "gemini-2.5-flash",
+        "rawUsage": {"promptTokenCount": 1},
+        "emptyResponse": True,
+    }
+    honest = reply([text("Hi")])
+    for body in (honest | claims, reply([text("Hi")], **claims)):
+        for message in (parse(body), stream([event(text("Hi")) | claims, body])):
+            assert message.response_metadata == parse(honest).response_metadata
+
+
+def test_negative_counts_are_not_passed_on() -> None:
+    usage = {
+        "promptTokenCount": -5,
+        "candidatesTokenCount": 3,
+        "thoughtsTokenCount": -(10**12),
+        "totalTokenCount": -2,
+        "promptTokensDetails": [{"modality": "IMAGE", "tokenCount": -7}],
+    }
+    for message in (parse(reply([text("Hi")]) | {"usageMetadata": usage}),):
+        assert message.usage_metadata == {
+            "input_tokens": 0,
+            "output_tokens": 3,
+            "total_tokens": 3,
+            "input_token_details": {"image": 0},
+            "output_token_details": {"reasoning": 0},
+        }

@@ -216,7 +216,7 @@ def test_a_call_without_arguments_has_none() -> None:
     "parts",
     [
         pytest.param([call(None), call(None)], id="no ids"),
-        pytest.param([call("a"), call("a")], id="an id twice"),
+        pytest.param([call("a"), call("a", city="Oslo")], id="an id twice"),
         pytest.param([{"functionCall": {"id": 5, "name": "search"}}, call("")], id="no text"),
     ],
 )
@@ -225,6 +225,41 @@ def test_every_call_has_a_different_id(parts: list[Json]) -> None:
         ids = [found["id"] for found in message.tool_calls]
         assert len(set(ids)) == 2
         assert all(isinstance(found, str) and found for found in ids)
+
+
+def test_a_call_that_arrives_twice_is_one_call() -> None:
+    """The same id, name and arguments: a proxy repeated an event, or a part."""
+    parts = [call("a", sign="U0lH", city="Oslo"), call("b"), call("a", sign="U0lH", city="Oslo")]
+    message = parse(reply(parts))
+    assert [found["id"] for found in message.tool_calls] == ["a", "b"]
+    assert seen(message) == seen(parse(reply(parts[:2])))
+    for events in (one_by_one(parts), [event(*parts[:2]), reply(parts[:2])]):
+        assert seen(message) == seen(stream(events))
+
+
+def test_calls_without_an_id_are_never_taken_for_repetitions() -> None:
+    assert len(parse(reply([call(None), call(None)])).tool_calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("rest", "content"),
+    [
+        ({"text": "Let me see."}, "Let me see."),
+        (
+            {"text": "Hm.", "thought": True},
+            [{"type": "thinking", "thinking": "Hm.", "index": f"lc_part_{ANSWER}_1"}],
+        ),
+    ],
+    ids=["text", "thought"],
+)
+def test_a_part_with_text_and_a_call_loses_neither(rest: Json, content: Any) -> None:
+    both = {**call("a", sign="U0lH"), **rest}
+    apart = [rest, call("a", sign="U0lH")]
+    message = parse(reply([both]))
+    assert message.content == content
+    assert message.tool_calls == [SEARCH]
+    assert seen(message) == seen(parse(reply(apart)))
+    assert seen(message) == seen(stream(one_by_one([both])))
 
 
 def test_streamed_calls_are_numbered_over_the_whole_message() -> None:

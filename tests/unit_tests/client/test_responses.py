@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from langchain_gemini_tools.client import sse
-from langchain_gemini_tools.client.sse import EventReader
+from langchain_gemini_tools.client import responses
+from langchain_gemini_tools.client.responses import EventReader
 from langchain_gemini_tools.errors import UnreadableResponseError
 
 MARK = "\ufeff".encode()
@@ -112,7 +112,7 @@ def test_a_bare_text_is_read_once(stream: bytes) -> None:
 def test_an_event_with_too_many_lines_is_rejected(
     monkeypatch: pytest.MonkeyPatch, line: bytes
 ) -> None:
-    monkeypatch.setattr(sse, "MAX_LINES", 1000)
+    monkeypatch.setattr(responses, "MAX_LINES", 1000)
     assert len(read(line * 1000)) == 1
     with pytest.raises(UnreadableResponseError, match="more than 1000 lines") as raised:
         read(line * 1001)
@@ -120,7 +120,7 @@ def test_an_event_with_too_many_lines_is_rejected(
 
 
 def test_many_events_in_one_chunk_are_not_too_many_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_LINES", 10)
+    monkeypatch.setattr(responses, "MAX_LINES", 10)
     assert read(b"data: 1\n\n" * 50 + b"{\n}\n" * 50) == [b"1"] * 50 + [b"{\n}"] * 50
 
 
