@@ -234,7 +234,7 @@ def test_one_value_under_two_names_is_fine_and_two_values_are_not(
     ChatGemini(model=GEMINI_3, **first, **second)
     [name] = second
     with pytest.raises(ValidationError, match="passed twice, under two names"):
-        ChatGemini(model=GEMINI_3, **first, **{name: 7})
+        ChatGemini(model=GEMINI_3, **(first | {name: 7}))
 
 
 @pytest.mark.parametrize("name", ["thinking_config", "generation_config"])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import langchain_gemini_tools
 from langchain_gemini_tools.facts import models
 from langchain_gemini_tools.facts.models import (
     FAMILIES,
@@ -17,6 +16,7 @@ from langchain_gemini_tools.facts.models import (
     profile_of,
     reads_signatures_of,
 )
+from tests.sources import PACKAGE, modules
 
 NEWEST = Capabilities()
 
@@ -127,10 +127,9 @@ def test_a_new_row_is_a_new_family(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_other_module_looks_at_the_name_of_a_model() -> None:
-    package = Path(langchain_gemini_tools.__file__).parent
     matched = {
-        (str(path.relative_to(package)), text)
-        for path in package.rglob("*.py")
+        (str(path.relative_to(PACKAGE)), text)
+        for path in modules()
         if path != Path(models.__file__)
         for node in ast.walk(ast.parse(path.read_text()))
         for text in _matched_texts(node)

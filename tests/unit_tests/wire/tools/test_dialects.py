@@ -6,7 +6,6 @@ import ast
 import copy
 import importlib.util
 import json
-from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 import pytest
@@ -15,12 +14,12 @@ from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini, check_tools
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools import dialects
 from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS, BuiltinTool
 from langchain_gemini_tools.wire.tools.tool import bind_tools
+from tests.sources import PACKAGE, modules
 
 hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
 
@@ -388,10 +387,9 @@ def test_a_row_is_all_that_a_dialect_needs(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("key", ["toolSpec", "tool_specification", "parameter_definitions"])
 def test_the_keys_of_a_dialect_are_in_one_module(key: str) -> None:
-    package = Path(langchain_gemini_tools.__file__).parent
     naming = {
-        path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value == key
     }
@@ -499,11 +497,10 @@ def test_an_unknown_tool_is_rejected_with_the_known_ones() -> None:
 
 
 def test_a_builtin_tool_is_one_row_of_one_module() -> None:
-    package = Path(langchain_gemini_tools.__file__).parent
     names = {row.name for row in BUILTIN_TOOLS.values()}
     naming = {
-        path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in names
     }
