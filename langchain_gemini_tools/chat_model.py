@@ -39,7 +39,7 @@ from langchain_gemini_tools.retry import (
     report_retry,
     report_to_parent_run,
 )
-from langchain_gemini_tools.wire.generation import plain
+from langchain_gemini_tools.wire.generation import ignored_options, plain
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.metadata import parse_count
 from langchain_gemini_tools.wire.request import (
@@ -193,7 +193,16 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         for repair in request.repairs:
             if not repair.is_harmless:
                 self._warn_once(f"Message {repair.position}: {repair.explanation}")
+        self._report_ignored(request.invocation)
         return request
+
+    def _report_ignored(self, invocation: Invocation) -> None:
+        if ignored := ignored_options(invocation.generation, invocation.capabilities):
+            self._warn_once(
+                f"{invocation.model} ignores {', '.join(ignored)}, and later models will reject "
+                "them: they are not sent. Omit them; reasoning_effort and the prompt have an "
+                "effect."
+            )
 
     def _warn_once(self, warning: str) -> None:
         """Log a warning once, although an agent binds and sends the same again at every step."""

@@ -233,7 +233,10 @@ class GeminiFields(BaseChatModel):
     # Sampling
 
     temperature: Annotated[float | None, GENERATION] = Field(
-        default=None, ge=0.0, le=2.0, description="Randomness of sampling, from 0 to 2."
+        default=None,
+        ge=0.0,
+        le=2.0,
+        description="Randomness of sampling, from 0 to 2. Ignored from Gemini 3.6 on.",
     )
     top_p: Annotated[float | None, GENERATION] = Field(
         default=None, ge=0.0, le=1.0, description="Sample from tokens up to this probability."
@@ -273,11 +276,12 @@ class GeminiFields(BaseChatModel):
 
     reasoning_effort: Annotated[str | None, CALL] = Field(
         default=None,
-        description="`none`, `minimal`, `low`, `medium` or `high`. Converted to a token budget on "
-        "models before Gemini 3.",
+        description="`none`, `minimal`, `low`, `medium` or `high`, as far as the model has "
+        "them: see its `profile`. Converted to a token budget on models before Gemini 3.",
     )
     thinking_budget: Annotated[int | None, CALL] = Field(
-        default=None, description="Tokens for thinking; 0 for none, -1 for no limit."
+        default=None,
+        description="Tokens for thinking; 0 for none, -1 for no limit. Gemini 4 has only levels.",
     )
     include_thoughts: Annotated[bool | None, CALL] = Field(
         default=None, description="Return summaries of the model's thoughts."

@@ -166,7 +166,7 @@ def resolve_profile(fields: GeminiFields) -> OwnProfile:
 
 def _is_prompted(way: str | None, capabilities: Capabilities) -> bool:
     if way in {"auto", None}:
-        return not capabilities.calls_functions
+        return not capabilities.calls_functions and capabilities.accepts_prompted_functions
     return way == "prompted"
 
 

@@ -11,7 +11,8 @@ written by another vendor are repaired; every change is reported as a `Repair`.
 | a call without an id, or with the id of another call | the call and its result with a new id |
 | a result without a call, or a second result | user text that names the call |
 | a file in a result that cannot be sent | text that says why |
-| a history that starts or ends with the model | a short user text before or after it |
+| a history that starts with the model | a short user text before it |
+| a history that ends with the model, from Gemini 3.6 on | a short user text after it |
 | an empty user message | a short text in its place |
 | an empty AI message | nothing |
 | thought signatures of another line of models or backend | the same parts without them |

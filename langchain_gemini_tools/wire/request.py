@@ -94,7 +94,7 @@ class RenderedRequest:
             "call a declared function with arguments that fit its schema."
         }
         *before, last = self.body["contents"]
-        if any("functionResponse" in part for part in last["parts"]):
+        if last["role"] == "model" or any("functionResponse" in part for part in last["parts"]):
             # Tool results and user text are separate contents; see `ContentsWriter`.
             return self.second_try([*before, last, {"role": "user", "parts": [feedback]}], failure)
         again: gemini.Content = {"role": "user", "parts": [*last["parts"], feedback]}
@@ -157,7 +157,10 @@ def render_request(
         opening, instruction = instruction["parts"], None
     is_large = any(map(_is_large, messages))
     contents = ContentsWriter(
-        opening, signs_calls=invocation.capabilities.checks_call_signatures, is_large=is_large
+        opening,
+        signs_calls=invocation.capabilities.checks_call_signatures,
+        may_end_with_model=invocation.capabilities.accepts_prefill,
+        is_large=is_large,
     )
     render_contents(others, _render_context(invocation, renamed), contents, rewrite_turn)
     body = _render_body(instruction, contents, invocation)
@@ -204,7 +207,9 @@ def _render_body(
             # The tool config of a cache is in the cache.
             has_server_parts=contents.has_server_tools and not invocation.cached_content,
         ),
-        "generationConfig": render_generation_config(invocation.generation, capabilities),
+        "generationConfig": render_generation_config(
+            invocation.generation, capabilities, vertexai=invocation.vertexai
+        ),
         "safetySettings": render_safety_settings(invocation.safety_settings),
         "cachedContent": invocation.cached_content,
         "continuationToken": invocation.continuation_token,
@@ -277,13 +282,13 @@ def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
 def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None:
     """Reject combinations that the API rejects, with advice."""
     has_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
-    if body.get("tools") and not invocation.capabilities.calls_functions:
-        raise InvalidOptionError(
-            f"{invocation.model} does not accept tools. Functions are described in the prompt "
-            "unless tool_calling='native'; use a Gemini model for built-in tools."
-        )
+    _check_tools(body.get("tools") or (), invocation)
     if has_json and body.get("tools"):
         _check_json_beside_tools(body["tools"], invocation)
+    if invocation.cached_content and not invocation.capabilities.supports_cached_content:
+        raise InvalidOptionError(
+            f"{invocation.model} does not support cached_content. Omit it, or use another model."
+        )
     if invocation.cached_content and (body.keys() & {"tools", "toolConfig", "systemInstruction"}):
         raise InvalidOptionError(
             "With cached_content, tools and system messages must be part of the cache: "
@@ -291,6 +296,17 @@ def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None
         )
     if body.get("labels") and not invocation.vertexai:
         raise InvalidOptionError("labels require Vertex AI. Omit them, or use vertexai=True.")
+
+
+def _check_tools(tools: Sequence[Any], invocation: Invocation) -> None:
+    capabilities = invocation.capabilities
+    has_functions = any("functionDeclarations" in tool for tool in tools)
+    is_accepted = capabilities.calls_functions or not has_functions
+    if tools and not (is_accepted and capabilities.accepts_builtin_tools):
+        raise InvalidOptionError(
+            f"{invocation.model} does not accept tools. Functions are described in the prompt "
+            "unless tool_calling='native'; use a Gemini model for built-in tools."
+        )
 
 
 def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> None:

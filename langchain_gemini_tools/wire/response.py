@@ -61,6 +61,9 @@ _Content = str | list[str | dict[Any, Any]]
 PROVIDER = "google_genai"
 """Core selects the translator to standard content blocks by this name."""
 
+OUTPUT_V1 = {"output_version": "v1"}
+"""Core's translator for our provider does not know audio blocks: it is to leave them unchanged."""
+
 _FRAGMENT_INDEX = 1_000
 """Far from the indexes that core gives to text blocks: blocks with equal indexes are merged."""
 
@@ -110,6 +113,12 @@ class _CandidateParser:
         self._pieces += pieces
         return pieces
 
+    def finish(self) -> list[Piece]:
+        """Return the pieces that are complete only at the end of the response."""
+        pieces = self.parts.finish()
+        self._pieces += pieces
+        return pieces
+
     def check(self) -> None:
         """Raise if this is not a usable response, with what has arrived."""
         try:
@@ -132,7 +141,12 @@ class _CandidateParser:
         return not self.parts.has_open_call and self.metadata.find_unreleasable() is None
 
     def is_empty(self) -> bool:
-        return not any(piece.is_shown for piece in self._pieces)
+        return not self.parts.has_audio and not any(piece.is_shown for piece in self._pieces)
+
+    def is_audio(self) -> bool:
+        """Return whether the content is audio alone, in standard blocks."""
+        blocks = [piece.block for piece in self._pieces]
+        return bool(blocks) and all(block and block["type"] == "audio" for block in blocks)
 
     def cited_block(self) -> list[str | dict[Any, Any]]:
         """Return an empty text block that core merges, with its citations, into the first text.
@@ -153,7 +167,8 @@ class _CandidateParser:
         flag = {"empty_response": True} if self.is_empty() else {}
         # Only the backend that issued a thought signature can read it.
         author = {"model_provider": PROVIDER, VERTEXAI: self._context.vertexai}
-        return {**author, **self.metadata.metadata(text_of(self._pieces)), **flag}
+        form = OUTPUT_V1 if self.is_audio() else {}
+        return {**author, **form, **self.metadata.metadata(text_of(self._pieces)), **flag}
 
     def message(self) -> AIMessage:
         """Return the message; its calls are invalid if they must not be executed."""
@@ -170,6 +185,7 @@ class _CandidateParser:
 
     def partial(self) -> AIMessage:
         """Return the message so far, with calls that cannot be executed."""
+        self.finish()
         return invalidate_calls(self._whole_message())
 
     def _whole_message(self) -> AIMessage:
@@ -247,6 +263,7 @@ def parse_response(response: gemini.Response, context: ResponseContext) -> ChatR
     for candidate in _candidates(response) or (None,):
         parser = _CandidateParser(context)
         parser.feed(response, candidate)
+        parser.finish()
         try:
             parser.check()
         except ResponseError as error:
@@ -272,7 +289,7 @@ class StreamParser:
     executors only see the merged message. If failures are returned, all calls wait.
 
     What must not be added up (usage, finish reason, model name, order of parts) is on the last
-    chunk.
+    chunk. Audio waits for the end as well: the header of a WAV file has its length.
     """
 
     def __init__(self, context: ResponseContext) -> None:
@@ -304,13 +321,14 @@ class StreamParser:
         return True
 
     def finish(self) -> list[ChatGenerationChunk]:
-        """Return the calls, then the last chunk, which applies to the whole message.
+        """Return audio and calls, then the last chunk, which applies to the whole message.
 
         Raises:
             ResponseError: What arrived is not a usable response; it is in the error's `partial`.
         """
         with self.keeping_partial():
             self._candidate.metadata.check_stream_ended()
+        rest = self._candidate.finish()
         self._candidate.check()
         metadata = self._candidate.response_metadata()
         is_cited = self._streams_blocks and "grounding_metadata" in metadata
@@ -322,7 +340,9 @@ class StreamParser:
             chunk_position="last",
         )
         info = generation_info(last.response_metadata)
-        return [*self._render_held(), ChatGenerationChunk(message=last, generation_info=info)]
+        audio = [_render_audio(piece, is_v1=self._candidate.is_audio()) for piece in rest]
+        end = ChatGenerationChunk(message=last, generation_info=info)
+        return [*audio, *self._render_held(), end]
 
     def _render_held(self) -> list[ChatGenerationChunk]:
         if self._candidate.releases_calls:
@@ -374,6 +394,13 @@ def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
     # Either all pieces of a run are fragments, or none is.
     render = _fragment_chunk if _is_fragment(pieces[0]) else _whole_chunk
     return ChatGenerationChunk(message=render(content, merge_calls(pieces), kept))
+
+
+def _render_audio(piece: Piece, *, is_v1: bool) -> ChatGenerationChunk:
+    generation = _render_chunk([piece])
+    if is_v1:
+        generation.message.response_metadata |= OUTPUT_V1
+    return generation
 
 
 def _render_unreleased(pieces: Sequence[Piece]) -> ChatGenerationChunk:

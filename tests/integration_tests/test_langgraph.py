@@ -229,7 +229,6 @@ def test_a_prompt_and_a_format_of_the_prebuilt_agent_are_sent(play: Play) -> Non
     assert second == request(
         user(QUESTION),
         model(text("Sunny in Oslo.", play.signature(1))),
-        user("(Continue.)"),
         tools=[declared],
         toolConfig={"functionCallingConfig": forced},
     )

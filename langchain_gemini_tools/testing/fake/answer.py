@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from dataclasses import dataclass, field, replace
@@ -122,9 +123,21 @@ def _part_pieces(part: JsonObject, ask: Ask, chunks: int | Sequence[str]) -> lis
         plain = {key: value for key, value in part.items() if key != "thoughtSignature"}
         texts = [plain | {"text": piece} for piece in _pieces(part["text"], chunks)]
         return [*texts[:-1], part | {"text": texts[-1]["text"]}]
+    if "inlineData" in part and part["inlineData"]["mimeType"].startswith("audio/L16"):
+        return _audio_pieces(part["inlineData"])
     if "functionCall" in part and _streams_arguments(ask):
         return list(_partial_calls(part))
     return [part]
+
+
+def _audio_pieces(blob: JsonObject) -> list[JsonObject]:
+    """Three parts of whole samples: a stream of a speech model has several."""
+    samples = base64.b64decode(blob["data"])
+    size = max(2, len(samples) // 3 // 2 * 2)
+    return [
+        {"inlineData": blob | {"data": base64.b64encode(samples[start : start + size]).decode()}}
+        for start in range(0, len(samples), size)
+    ]
 
 
 def _is_spoken(part: JsonObject) -> bool:

@@ -115,6 +115,13 @@ def _errors(tools: tuple[Tool, ...], capabilities: Capabilities) -> tuple[Findin
 def _set_findings(tools: Sequence[Tool], capabilities: Capabilities) -> Iterator[Finding]:
     """Find errors of the tools together."""
     by_wire_name = names_by_wire_name(tools)
+    if by_wire_name and not _may_have_functions(capabilities):
+        message = (
+            f"this model, whose output is {' and '.join(capabilities.outputs)}, does not call "
+            f"functions ({', '.join(by_wire_name.values())}). Bind them to a text model; one of "
+            "its tools can invoke this model."
+        )
+        yield Finding("error", "not_supported", None, None, message)
     if len(by_wire_name) == len(tools) <= MAX_FUNCTIONS:
         return  # only functions, all with different names
     functions: dict[str, Tool] = {}
@@ -134,17 +141,21 @@ def _set_findings(tools: Sequence[Tool], capabilities: Capabilities) -> Iterator
     yield from _builtin_findings(tools, list(functions), capabilities)
 
 
+def _may_have_functions(capabilities: Capabilities) -> bool:
+    return capabilities.calls_functions or capabilities.accepts_prompted_functions
+
+
 def _builtin_findings(
     tools: Sequence[Tool], functions: list[str], capabilities: Capabilities
 ) -> Iterator[Finding]:
     """Find built-in tools that the model does not support, or not beside functions."""
     builtin = [tool.name for tool in tools if not tool.is_function]
     run_by_api = [name for name in builtin if not builtin_tool(name).is_run_by_user]
-    if builtin and not capabilities.calls_functions:
-        message = (
-            f"this model does not support built-in tools ({_listed(builtin)}). Use functions, or "
-            "a Gemini model."
-        )
+    if builtin and not capabilities.accepts_builtin_tools:
+        way_out = "Use functions, or a Gemini model."
+        if not _may_have_functions(capabilities):
+            way_out = "Bind them to a text model."
+        message = f"this model does not support built-in tools ({_listed(builtin)}). {way_out}"
         yield Finding("error", "not_supported", None, None, message)
     elif run_by_api and functions and not capabilities.combines_builtin_tools_with_functions:
         message = (

@@ -127,7 +127,7 @@ def _code_result(number: int, output: str, **fields: Any) -> Any:
         ),
         pytest.param(
             [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}],
-            [block(1, "media", mime_type="audio/wav", data="AAAA")],
+            [block(1, "audio", mime_type="audio/wav", base64="AAAA")],
             id="a sound",
         ),
         pytest.param(
