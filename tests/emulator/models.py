@@ -13,7 +13,7 @@ from typing import Literal
 Backend = Literal["gemini", "vertex"]
 
 _WORDS = re.compile(
-    r"pro|flash|ultra|nano|lite|8b|thinking|image|tts|live|native|audio|dialog|computer|use|robotics"
+    r"argon|pro|flash|ultra|nano|lite|8b|thinking|image|tts|live|native|audio|dialog|computer|use|robotics"
     r"|er|vision|exp|experimental|preview|latest|tuning|customtools|generation|\d+(?:\.\d+)?"
 )
 """What names are made of: a typing mistake is not among them."""

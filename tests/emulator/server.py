@@ -22,7 +22,8 @@ from tests.emulator import rules
 from tests.emulator.answer import Answer, prompt_tokens
 from tests.emulator.ask import Ask
 from tests.emulator.brain import think
-from tests.emulator.memory import Memory
+from tests.emulator.long_answer import LongAnswer
+from tests.emulator.memory import Memory, decode
 from tests.emulator.models import Backend, Model
 from tests.emulator.outgoing import Outgoing, whole
 from tests.emulator.refusal import JsonObject, Refusal, error_body
@@ -88,7 +89,7 @@ class Emulator:
         self.is_strict = is_strict
         self.token_limit = token_limit
         self._mind = mind
-        self._replies: deque[Reply] = deque()
+        self._replies: deque[Reply | LongAnswer] = deque()
         self._failures: list[Exception] = []
         self._lock = threading.Lock()
         self._server: SocketServer | None = None
@@ -173,6 +174,36 @@ class Emulator:
         with self._lock:
             self._replies.append(reply)
 
+    def reply_long(
+        self,
+        text: str = "",
+        *,
+        calls: Iterable[Call] = (),
+        parts: Iterable[JsonObject] | None = None,
+        hop_size: int = 3,
+        first_checkpoint: int | None = None,
+        faults: Sequence[Fault | None] = (),
+        finish_reason: str = "STOP",
+    ) -> None:
+        """Script an answer that takes several requests, as of Gemini 4.
+
+        Args:
+            text: What the model says; it is cut into pieces.
+            calls: The functions it calls, after the text.
+            parts: All parts as the wire spells them, instead of `text` and `calls`.
+            hop_size: How many pieces a request sends before it ends with CONTINUATION.
+            first_checkpoint: The event of each stream from which on events have a token; None for
+                the last event only.
+            faults: What goes wrong with the first request, the second, ...
+            finish_reason: How the last request ends.
+        """
+        if parts is None:
+            parts = [{"text": text}] if text else []
+            parts = [*parts, *(render_call(call) for call in calls)]
+        answer = LongAnswer([*parts], hop_size, first_checkpoint, faults, finish_reason)
+        with self._lock:
+            self._replies.append(answer)
+
     def forget_replies(self) -> None:
         """Drop the scripted replies that were not asked for."""
         with self._lock:
@@ -224,6 +255,10 @@ class Emulator:
         if self.is_strict:
             rules.check(ask, self.memory, accepts_foreign=self.accepts_foreign_signatures)
             check_length(prompt_tokens(ask), self.token_limit)
+        token = body.get("continuationToken")
+        issued = self.memory.tokens.get(decode(token)) if token else None
+        if issued and issued.answer:
+            return issued.answer.render(ask, self.memory, issued.position)
         reply = self._replies.popleft() if self._replies else Reply(self._mind(ask), signed=True)
         return reply.render(ask, self.memory)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.emulator.memory import Memory
 from tests.emulator.rules.contents import check_contents
+from tests.emulator.rules.continuation import check_continuation
 from tests.emulator.rules.declarations import check_declarations
 from tests.emulator.rules.generation import check_generation
 from tests.emulator.rules.signatures import check_signatures
@@ -33,6 +34,7 @@ def check(ask: Ask, memory: Memory | None = None, *, accepts_foreign: bool = Fal
     Raises:
         Refusal: the first rule that is broken.
     """
+    check_continuation(ask, memory or Memory())
     check_contents(ask)
     check_generation(ask)
     check_declarations(ask)

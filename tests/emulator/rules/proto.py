@@ -65,6 +65,7 @@ MESSAGES: dict[str, dict[str, Field]] = {
         safetySettings="[]SafetySetting",
         generationConfig="GenerationConfig",
         cachedContent="string",
+        continuationToken="bytes",
         serviceTier="name",
         store="bool @gemini",
         labels="{}string @vertex",
