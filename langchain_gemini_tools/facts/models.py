@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Version = tuple[int, int]
 
+DEFAULT_TIMEOUT_SECONDS = 600.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
@@ -42,6 +44,8 @@ class Capabilities:
     thinks: bool = True
     max_input_tokens: int = 1_048_576
     max_output_tokens: int = 65_536
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    """How long a request may take, if the user sets no `timeout`."""
 
     def prompted(self) -> Capabilities:
         """Return the capabilities for prompted calling, where functions are sent as text."""
@@ -49,6 +53,8 @@ class Capabilities:
 
 
 _NEWEST = Capabilities()
+# Google advises read timeouts of 15 to 20 minutes.
+_GEMINI_4_ARGON = replace(_NEWEST, timeout_seconds=1_200.0)
 _GEMINI_2_5 = Capabilities(
     checks_call_signatures=False,
     accepts_media_in_function_response=False,
@@ -97,6 +103,7 @@ FAMILIES = (
         variant="computer-use",
     ),
     Family("gemini", (3, 0), _GEMINI_2_5),
+    Family("gemini", None, _GEMINI_4_ARGON, variant="argon"),
     Family("gemini", None, _NEWEST),
     Family("gemma", (4, 0), _GEMMA_3),
     Family("gemma", None, _NEWEST),

@@ -76,6 +76,8 @@ class Invocation:
     cached_content: str | None = None
     continuation_token: str | None = None
     """From the metadata of a response that ended with CONTINUATION: continue that response."""
+    continues_automatically: bool = True
+    """Send further requests if a response ends with CONTINUATION."""
     labels: Mapping[str, str] | None = None
     extra_body: Mapping[str, Any] | None = None
     """Fields that this package does not know, merged into the body."""

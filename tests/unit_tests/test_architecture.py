@@ -26,6 +26,7 @@ LAYERS = {
     "retry": set(),
     "client": set(),
     "wire": set(),
+    "continuation": {"client", "retry", "wire"},
     "binding": {"chat_model", "options", "prompted", "structured_output", "wire"},
     "structured_output": {"binding", "chat_model", "options", "prompted", "wire"},
     "prompted": {"wire"},
@@ -36,6 +37,7 @@ LAYERS = {
     "chat_model": {
         "arguments",
         "binding",
+        "continuation",
         "fields",
         "options",
         "media_fetch",

@@ -44,6 +44,11 @@ def test_new_and_unknown_names_get_the_newest_behaviour(name: str) -> None:
     assert capabilities_of(name) == NEWEST
 
 
+def test_models_with_long_answers_get_more_time() -> None:
+    assert capabilities_of("gemini-4-argon").timeout_seconds == 1200
+    assert capabilities_of("gemini-3.8-flash").timeout_seconds == 600
+
+
 @pytest.mark.parametrize(
     "name",
     ["gemini-2.5-flash", "gemini-2.5-pro-preview-05-06", "models/gemini-2.5-flash-lite"],
