@@ -12,7 +12,6 @@ import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
@@ -22,6 +21,7 @@ from pydantic import ConfigDict, PrivateAttr
 
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
+from langchain_gemini_tools.continuation import LongResponse
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
 from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
@@ -221,13 +221,9 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     ) -> ChatResult:
         request = self._render(messages, resolve(self, stop, kwargs))
         retries = _retry_policy(request.invocation, run_manager)
-        client = self._client
         while True:
-            send = partial(client.send, **_sending(request))
             try:
-                # The response has no name here: tracebacks would show it, and what it may quote.
-                with request.naming_tools(), client.redacting_errors():
-                    return request.parse(retries.call(send))
+                return LongResponse(request, self._client, retries).generate()
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure)
                 retries.report(1, failure, 0.0)
@@ -241,12 +237,9 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     ) -> ChatResult:
         request = await self._arender(messages, resolve(self, stop, kwargs))
         retries = _async_retry_policy(request.invocation, run_manager)
-        client = self._client
         while True:
-            send = partial(client.asend, **_sending(request))
             try:
-                with request.naming_tools(), client.redacting_errors():
-                    return request.parse(await retries.acall(send))
+                return await LongResponse(request, self._client, retries).agenerate()
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure)
                 await retries.areport(1, failure, 0.0)
@@ -262,9 +255,9 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         retries = _retry_policy(request.invocation, run_manager)
         while True:
             has_begun = False
-            read = partial(self._read_stream, request)
+            response = LongResponse(request, self._client, retries)
             try:
-                with closing(retries.open_stream(read)) as chunks:
+                with closing(response.stream()) as chunks:
                     for chunk in chunks:
                         if run_manager:
                             run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -274,20 +267,6 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure, is_final=has_begun)
                 retries.report(1, failure, 0.0)
-
-    def _read_stream(self, request: RenderedRequest) -> Iterator[ChatGenerationChunk]:
-        parser, client = request.stream_parser(), self._client
-        responses = client.stream(
-            **_sending(request), total_seconds=request.invocation.stream_timeout_seconds
-        )
-        with (
-            request.naming_tools(),
-            client.redacting_errors(),
-            parser.keeping_partial(),
-            closing(responses),
-        ):
-            yield from chain.from_iterable(map(parser.feed, responses))
-            yield from parser.finish()
 
     async def _astream(
         self,
@@ -300,9 +279,9 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         retries = _async_retry_policy(request.invocation, run_manager)
         while True:
             has_begun = False
-            read = partial(self._aread_stream, request)
+            response = LongResponse(request, self._client, retries)
             try:
-                async with aclosing(retries.aopen_stream(read)) as chunks:
+                async with aclosing(response.astream()) as chunks:
                     async for chunk in chunks:
                         if run_manager:
                             await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -312,23 +291,6 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure, is_final=has_begun)
                 await retries.areport(1, failure, 0.0)
-
-    async def _aread_stream(self, request: RenderedRequest) -> AsyncIterator[ChatGenerationChunk]:
-        parser, client = request.stream_parser(), self._client
-        responses = client.astream(
-            **_sending(request), total_seconds=request.invocation.stream_timeout_seconds
-        )
-        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
-            async with aclosing(responses):
-                response: Any = None
-                try:
-                    async for response in responses:
-                        for chunk in parser.feed(response):
-                            yield chunk
-                finally:
-                    response = None  # as in `_generate`
-            for chunk in parser.finish():
-                yield chunk
 
     # Tools and structured output
 
@@ -593,15 +555,6 @@ def _for_stream(invocation: Invocation) -> Invocation:
     if invocation.generation["n"] != 1:
         raise InvalidOptionError("n must be 1 for streaming: a stream has one candidate.")
     return invocation
-
-
-def _sending(request: RenderedRequest) -> dict[str, Any]:
-    """Return the arguments of the client's methods."""
-    return {
-        "model": request.invocation.model,
-        "body": request.encoded,
-        "timeout_seconds": request.invocation.timeout_seconds,
-    }
 
 
 def _with_feedback(

@@ -235,7 +235,8 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         retry_after: The seconds to wait, if the API asks for a delay.
         request_id: The id to quote to Google's support, if there is one.
         is_daily_quota: Whether a quota per day is used up: waiting a minute does not help.
-        partial: The part of the message that had arrived, if a stream had begun.
+        partial: The part of the message that had arrived, if a stream had begun, or if another
+            request was to continue it.
     """
 
     def __init__(

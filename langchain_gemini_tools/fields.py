@@ -36,6 +36,7 @@ from langchain_gemini_tools.facts.credentials import (
     environment_uses_vertexai,
     secret_values,
 )
+from langchain_gemini_tools.facts.models import DEFAULT_TIMEOUT_SECONDS
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
 
@@ -206,21 +207,25 @@ class GeminiFields(BaseChatModel):
         description="Arguments for the async HTTP client, added to `client_args`.",
     )
     timeout: Annotated[float | None, CALL] = Field(
-        default=600.0,
+        default=DEFAULT_TIMEOUT_SECONDS,
         gt=0,
         le=MAX_SECONDS,
-        description="Seconds for a whole request, or between two events of a stream. `None` "
-        "disables the limit.",
+        description="Seconds for a whole request, or between two events of a stream. If it is not "
+        "set, 600, or 1200 for `gemini-4-argon`. `None` disables the limit. Each request of a long "
+        "response has this time.",
     )
     stream_timeout: Annotated[float | None, CALL] = Field(
         default=3600.0,
         gt=0,
         le=MAX_SECONDS,
         description="Seconds that a stream may keep its reader waiting in total. `None` disables "
-        "the limit.",
+        "the limit. Each stream of a long response has this time.",
     )
     max_retries: Annotated[int, CALL] = Field(
-        default=6, ge=0, description="How often a failed request is retried; 0 sends one request."
+        default=6,
+        ge=0,
+        description="How often a failed request is retried; 0 sends it once. Each request of a "
+        "long response has this many retries.",
     )
     max_retry_delay: Annotated[float, CALL] = Field(
         default=60.0,
@@ -318,6 +323,15 @@ class GeminiFields(BaseChatModel):
     )
     cached_content: Annotated[str | None, CALL] = Field(
         default=None, description="Name of a context cache, `cachedContents/…`."
+    )
+    automatic_continuation: Annotated[bool, CALL] = Field(
+        default=True,
+        description="Continue a response that ends with CONTINUATION (Gemini 4) in further "
+        "requests, at most 64, and return all of it as one message. `timeout`, `stream_timeout` "
+        "and `max_retries` apply to each request, `max_output_tokens` to the whole response; "
+        "usage is the sum. With several candidates (`n`), nothing is continued. `False` returns "
+        'the first part, with `response_metadata["continuation_token"]` for the option '
+        "`continuation_token` of the next call; its tool calls, if any, are `invalid_tool_calls`.",
     )
     labels: Annotated[dict[str, str] | None, BODY] = Field(
         default=None, description="Labels for billing, on Vertex AI."

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.facts.models import capabilities_of, profile_of
+from langchain_gemini_tools.facts.models import (
+    DEFAULT_TIMEOUT_SECONDS,
+    capabilities_of,
+    profile_of,
+)
 from langchain_gemini_tools.facts.spelling import camel
 from langchain_gemini_tools.fields import (
     FIELDS_BY_SYNONYM,
@@ -121,7 +125,9 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
     retries, on_malformed = given["max_retries"], given["on_malformed"]
     max_retries = fields.max_retries if retries is None else retries
-    retries_with_feedback = on_malformed == "retry" and max_retries > 0
+    # The rest of a response may be empty, and its token is valid for the same request only.
+    continues = given.get("continuation_token")
+    retries_with_feedback = on_malformed == "retry" and max_retries > 0 and not continues
     fetches = given["fetch_urls"]
     return Invocation(
         model=model,
@@ -135,20 +141,24 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         generation={name: given[name] for name in given if name in _GENERATION_OPTIONS},
         safety_settings=given.get("safety_settings"),
         cached_content=given.get("cached_content"),
-        continuation_token=given.get("continuation_token"),
+        continuation_token=continues,
+        continues_automatically=given["automatic_continuation"],
         body={camel(name): given[name] for name in _BODY_OPTIONS},
         extra_body=given.get("extra_body"),
         merges_system=given["convert_system_message_to_human"],
         repairs_history=given["on_broken_history"] == "repair",
         returns_failures=on_malformed == "return",
         # An agent would take an empty response for the end of its work.
-        rejects_empty=on_malformed == "raise"
-        or retries_with_feedback
-        or (bool(tools) and on_malformed != "return"),
+        rejects_empty=not continues
+        and (
+            on_malformed == "raise"
+            or retries_with_feedback
+            or (bool(tools) and on_malformed != "return")
+        ),
         streams_blocks=fields.output_version == "v1" and not is_prompted,
         retries_with_feedback=retries_with_feedback,
         fetch_limits=FetchLimits() if fetches is True else fetches or None,
-        timeout_seconds=given["timeout"],
+        timeout_seconds=given.get("timeout", capabilities.timeout_seconds),
         stream_timeout_seconds=given["stream_timeout"],
         max_retries=max_retries,
         max_retry_delay_seconds=given["max_retry_delay"],
@@ -200,6 +210,8 @@ def _join_levels(
     fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     options = {name: getattr(fields, name) for name in OPTION_FIELDS}
+    if fields.timeout == DEFAULT_TIMEOUT_SECONDS and "timeout" not in fields.model_fields_set:
+        del options["timeout"]  # the model decides
     every, given = fields.model_kwargs, canonical_options(kwargs)
     if every:
         every = canonical_options(_without_cancelled(every, given))

@@ -23,6 +23,8 @@ Medium = Literal["text", "image", "audio", "video", "pdf"]
 ALL_LEVELS: tuple[Level, ...] = ("minimal", "low", "medium", "high")
 ALL_MEDIA: tuple[Medium, ...] = ("text", "image", "audio", "video", "pdf")
 
+DEFAULT_TIMEOUT_SECONDS = 600.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
@@ -75,6 +77,8 @@ class Capabilities:
     """The limit of one request, thinking included."""
     max_unary_output_tokens: int | None = None
     """The limit of a request that is not streamed, if it is lower."""
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    """How long a request may take, if the user sets no `timeout`."""
 
     def prompted(self) -> Capabilities:
         """Return the capabilities for prompted calling, where functions are sent as text."""
@@ -122,6 +126,7 @@ _ARGON = replace(
     accepts_thinking_budget=False,
     supports_cached_content=False,
     max_unary_output_tokens=32_768,
+    timeout_seconds=1_200.0,  # Google advises read timeouts of 15 to 20 minutes
 )
 
 # Models that draw or speak

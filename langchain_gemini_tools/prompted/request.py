@@ -224,20 +224,22 @@ class PromptedRequest(RenderedRequest):
 
     tools: PromptedTools = field(default_factory=PromptedTools)
 
-    def parse(self, response: gemini.Response) -> ChatResult:
+    def parse(
+        self, response: gemini.Response, later_hops: Sequence[gemini.Response] = ()
+    ) -> ChatResult:
         """Parse a complete response; failed candidates are withheld if others succeeded.
 
         Raises:
             ResponseError: All candidates failed.
         """
         with _parsing_partial(self.tools):
-            result = super().parse(response)
+            result = super().parse(response, later_hops)
         usage = getattr(result.generations[0].message, "usage_metadata", None)
         generations: list[ChatGeneration] = []
         failures: list[ResponseError] = []
         for generation in result.generations:
             message, calls = parse_message(_ai_message(generation.message), self.tools)
-            if self.context.returns_failures and find_unreleasable_calls(message):
+            if self.returns(message) and find_unreleasable_calls(message):
                 message = invalidate_calls(message, NOT_RELEASED)
             message.additional_kwargs |= dump_function_call(message.tool_calls)
             _log_response(message, calls)
@@ -259,6 +261,10 @@ class PromptedRequest(RenderedRequest):
         """Return a parser for the events of a streamed response."""
         return PromptedStreamParser(self)
 
+    def returns(self, message: AIMessage) -> bool:
+        """Return whether a message is returned although its calls must not be executed."""
+        return self.context.returns(message.response_metadata.get("finish_reason"))
+
     def failure(self, calls: Sequence[CheckedToolCall], partial: AIMessage) -> ResponseError | None:
         """Return the error for a response that must not be returned to the caller.
 
@@ -266,7 +272,7 @@ class PromptedRequest(RenderedRequest):
         invalid calls is requested once more; the second one is returned, so that the caller sees it
         and the next turn reports the errors to the model.
         """
-        if self.context.returns_failures:
+        if self.returns(partial):
             return None
         if partial.tool_calls and (error := find_unreleasable_calls(partial)):
             error.partial = invalidate_calls(partial)
@@ -324,7 +330,7 @@ class PromptedStreamParser(StreamParser):
             for generation in generations
             for chunk in self._parser.feed(_ai_chunk(generation.message))
         ]
-        if self._request.context.returns_failures:
+        if self._request.context.may_return_calls:
             self._calls += [chunk for chunk in chunks if chunk.tool_call_chunks]
             chunks = [chunk for chunk in chunks if not chunk.tool_call_chunks]
         return [ChatGenerationChunk(message=chunk) for chunk in chunks]
@@ -345,7 +351,7 @@ class PromptedStreamParser(StreamParser):
             if failure := self._request.failure(self._parser.calls, partial):
                 raise failure
         if error := find_unreleasable_calls(chunks[-1]):
-            if not self._request.context.returns_failures and self._has_calls:
+            if not self._request.returns(chunks[-1]) and self._has_calls:
                 raise error
             chunks = [*map(invalidate_call_chunks, chunks)]
         else:
@@ -370,6 +376,11 @@ class PromptedStreamParser(StreamParser):
         with _parsing_partial(self._request.tools), super().keeping_partial():
             yield
 
+    def partial(self) -> AIMessage | None:
+        """Return the message so far, without the protocol."""
+        message = super().partial()
+        return _parse_partial(message, self._request.tools) if message else None
+
 
 @contextmanager
 def _parsing_partial(tools: PromptedTools) -> Iterator[None]:
@@ -378,8 +389,12 @@ def _parsing_partial(tools: PromptedTools) -> Iterator[None]:
         yield
     except (GeminiAPIError, ResponseError) as error:
         if error.partial is not None and RAW_TEXT not in error.partial.response_metadata:
-            error.partial = invalidate_calls(parse_message(error.partial, tools)[0])
+            error.partial = _parse_partial(error.partial, tools)
         raise
+
+
+def _parse_partial(message: AIMessage, tools: PromptedTools) -> AIMessage:
+    return invalidate_calls(parse_message(message, tools)[0])
 
 
 def _ai_message(message: BaseMessage) -> AIMessage:

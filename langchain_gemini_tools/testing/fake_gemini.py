@@ -18,6 +18,7 @@ from langchain_gemini_tools.facts.credentials import (
 )
 from langchain_gemini_tools.testing.errors import FakeGeminiError
 from langchain_gemini_tools.testing.fake import faults
+from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
 from langchain_gemini_tools.testing.fake.refusal import Refusal
 from langchain_gemini_tools.testing.fake.script import Reply
 from langchain_gemini_tools.testing.fake.server import Emulator
@@ -386,7 +387,9 @@ class FakeGemini(Emulator):
         return Refusal(why, 400, status="FAILED_PRECONDITION")
 
 
-def _show(reply: Reply) -> str:
+def _show(reply: Reply | LongAnswer) -> str:
+    if isinstance(reply, LongAnswer):
+        return "a long reply"
     named = {"text": reply.text, "calls": [*reply.calls], "structured": reply.structured}
     shown = ", ".join(f"{name}={value!r}" for name, value in named.items() if value)
     return f"reply({shown[:100]})"

@@ -76,6 +76,8 @@ class Invocation:
     cached_content: str | None = None
     continuation_token: str | None = None
     """From the metadata of a response that ended with CONTINUATION: continue that response."""
+    continues_automatically: bool = True
+    """Send further requests if a response ends with CONTINUATION."""
     body: Mapping[str, Any] = field(default_factory=dict)
     """Options that are fields of the body, in the spelling of the wire."""
     extra_body: Mapping[str, Any] | None = None

@@ -2,12 +2,14 @@
 
 `MetadataParser` is fed every body that belongs to one candidate: one for a whole response, many for
 a stream. The API repeats most of these fields in each event, so the last value of each counts;
-citations and log probabilities are spread over the events.
+citations and log probabilities are spread over the events. Between the hops of a long response,
+`hops.py` joins them.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
@@ -23,6 +25,15 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.facts.finish_reasons import lookup
 from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.facts.spelling import snake
+from langchain_gemini_tools.wire.hops import (
+    ENDS_OF_A_HOP,
+    TOKEN,
+    has_more,
+    join_hops,
+    shift_grounding,
+    shows_output,
+    token_of,
+)
 from langchain_gemini_tools.wire.replay import VERTEXAI
 
 if TYPE_CHECKING:
@@ -46,10 +57,22 @@ class MetadataParser:
     """Collects what applies to one candidate as a whole."""
 
     def __init__(self, model: str) -> None:
-        self.usage: gemini.JsonObject = {}
         self._model = model
+        self._usage: gemini.JsonObject = {}
         self._fields: gemini.JsonObject = {}
         self._saw_candidate = False
+        self._earlier: _Hop | None = None
+        """The hops before this one, joined."""
+        self._earlier_text: str | None = None
+        """Their text, if the next body begins a hop."""
+
+    @property
+    def usage(self) -> gemini.JsonObject:
+        """The API's token counts, over all hops."""
+        if self._earlier is None:
+            return self._usage
+        joined: gemini.JsonObject = join_hops(self._earlier.usage, self._usage)
+        return joined
 
     @property
     def finish_reason(self) -> str | None:
@@ -59,12 +82,16 @@ class MetadataParser:
 
     def feed(self, response: gemini.Response, candidate: gemini.JsonObject | None) -> None:
         """Read one body and the candidate in it."""
+        if self._earlier_text is not None:
+            self._begin_hop(self._earlier_text)
         usage = response.get("usageMetadata")
         if isinstance(usage, dict):
             has_nulls = None in usage.values()
-            self.usage |= {k: v for k, v in usage.items() if v is not None} if has_nulls else usage
+            self._usage |= {k: v for k, v in usage.items() if v is not None} if has_nulls else usage
         self._saw_candidate |= candidate is not None
         fields = self._fields
+        if TOKEN in fields and candidate:
+            _drop_old_token(fields, candidate)
         for source in (response, candidate or {}):
             for key, value in source.items():
                 if key in _NOT_METADATA or value is None:
@@ -78,7 +105,8 @@ class MetadataParser:
         Args:
             text: The text of the response, in which citations are located.
         """
-        fields = {_RENAMED.get(key) or snake(key): value for key, value in self._fields.items()}
+        fields = self._joined_fields()
+        fields = {_RENAMED.get(key) or snake(key): value for key, value in fields.items()}
         fields = {key: value for key, value in fields.items() if key not in _OUR_FIELDS}
         if "grounding_metadata" in fields:
             grounding = parse_grounding(fields.pop("grounding_metadata"), text)
@@ -88,14 +116,44 @@ class MetadataParser:
         match fields.get("prompt_feedback"):
             case {"block_reason": reason} if reason not in _NO_BLOCK_REASON:
                 fields["block_reason"] = reason
-        if self.usage:
-            fields["raw_usage"] = self.usage
-        if tier := parse_service_tier(self.usage):
+        if usage := self.usage:
+            fields["raw_usage"] = usage
+        if tier := parse_service_tier(usage):
             fields["service_tier"] = tier
+        if self._earlier is not None:
+            fields["initial_prompt_token_count"] = self._earlier.prompt_token_count
         if not reads_signatures_of(self._model, str(fields.get("model_name", ""))):
             # The requested name is an alias of another line of models: both count as the author.
             fields["requested_model"] = self._model
         return {"model_name": self._model, **fields}
+
+    def end_hop(self, text: str) -> None:
+        """Let the next body, if there is one, begin another hop.
+
+        Args:
+            text: The text of the response so far.
+        """
+        self._earlier_text = text
+
+    def _begin_hop(self, text: str) -> None:
+        prompt_count = self._usage.get("promptTokenCount")
+        if self._earlier is not None:
+            prompt_count = self._earlier.prompt_token_count
+        fields = {k: v for k, v in self._joined_fields().items() if k not in ENDS_OF_A_HOP}
+        self._earlier = _Hop(fields, self.usage, text, prompt_count)
+        self._fields, self._usage, self._earlier_text = {}, {}, None
+
+    def _joined_fields(self) -> gemini.JsonObject:
+        """Return the fields of all hops in the API's spelling."""
+        if self._earlier is None:
+            return self._fields
+        key, before = "groundingMetadata", self._earlier.fields
+        now = self._fields
+        if key in now:
+            moved = shift_grounding(now[key], self._earlier.text, before.get(key))
+            now = {**now, key: moved}
+        joined: gemini.JsonObject = join_hops(before, now)
+        return joined
 
     def check_stream_ended(self) -> None:
         """Raise if a stream stopped before the response was complete.
@@ -103,10 +161,7 @@ class MetadataParser:
         A stream that is cut between two events ends normally as far as HTTP can tell.
         """
         if self.finish_reason is None and not self._block_reason:
-            raise TruncatedStreamError(
-                "The stream ended without a finish reason, so the response is incomplete. "
-                "What arrived is in this error's `partial`."
-            )
+            raise truncated_stream_error()
 
     def check(self, *, has_calls: bool, is_empty: bool, rejects_empty: bool = False) -> None:
         """Raise if the candidate is not a usable response.
@@ -161,6 +216,31 @@ def generation_info(metadata: gemini.JsonObject) -> gemini.JsonObject:
     """
     info = {key: metadata[key] for key in _GENERATION_INFO if key in metadata}
     return {**info, "safety_ratings": metadata.get("safety_ratings", [])}
+
+
+@dataclass(frozen=True)
+class _Hop:
+    """What the hops before the current one have said."""
+
+    fields: gemini.JsonObject
+    usage: gemini.JsonObject
+    text: str
+    prompt_token_count: Any
+    """That of the first hop: the others count the output before them as well."""
+
+
+def truncated_stream_error() -> TruncatedStreamError:
+    """Return the error for a stream that ended too early."""
+    return TruncatedStreamError(
+        "The stream ended without a finish reason, so the response is incomplete. "
+        "What arrived is in this error's `partial`."
+    )
+
+
+def _drop_old_token(fields: gemini.JsonObject, candidate: gemini.JsonObject) -> None:
+    """Forget a token that does not cover this event."""
+    if token_of(candidate) is None and (not has_more(candidate) or shows_output(candidate)):
+        del fields[TOKEN]
 
 
 def find_unreleasable(

@@ -28,6 +28,7 @@ from langchain_gemini_tools.wire.generation import (
     render_safety_settings,
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
+from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
 from langchain_gemini_tools.wire.tools.names import (
@@ -75,13 +76,32 @@ class RenderedRequest:
         body: gemini.Request = json.loads(self.encoded)
         return body
 
-    def parse(self, response: gemini.Response) -> ChatResult:
+    def parse(
+        self, response: gemini.Response, later_hops: Sequence[gemini.Response] = ()
+    ) -> ChatResult:
         """Parse the whole response to this request.
+
+        Args:
+            response: The response.
+            later_hops: The responses to `continued` requests, in order.
 
         Raises:
             ResponseError: The response is not usable.
         """
-        return parse_response(response, self.context)
+        return parse_response(response, self.context, later_hops)
+
+    def continued(self, token: str | None) -> bytes:
+        """Return the body that continues the response; `None` for the first body."""
+        if token is None:
+            return self.encoded
+        if self._has_token:
+            body = {**self.body, TOKEN: token}
+            return encode_json(body, is_large=len(self.encoded) > LARGE)
+        return b"%b,%b}" % (self.encoded[:-1], encode_json({TOKEN: token})[1:-1])
+
+    @property
+    def _has_token(self) -> bool:
+        return bool(self.invocation.continuation_token or self.invocation.extra_body)
 
     def stream_parser(self) -> StreamParser:
         """Return a parser for the events of a streamed response."""
@@ -212,7 +232,7 @@ def _render_body(
         ),
         "safetySettings": render_safety_settings(invocation.safety_settings),
         "cachedContent": invocation.cached_content,
-        "continuationToken": invocation.continuation_token,
+        TOKEN: invocation.continuation_token,
         **plain(invocation.body),
     }
     present = {key: value for key, value in body.items() if value}
@@ -234,6 +254,7 @@ def _response_context(
         },
         runs_remote_tools=any(tool.calls_are_run_by_api for tool in tools),
         returns_failures=invocation.returns_failures,
+        returns_hops=not invocation.continues_automatically,
         rejects_empty=invocation.rejects_empty,
         streams_blocks=invocation.streams_blocks,
     )

@@ -22,6 +22,7 @@ from langchain_gemini_tools.errors import (
     ResponseError,
     UnreadableResponseError,
 )
+from langchain_gemini_tools.facts.finish_reasons import CONTINUATION
 from langchain_gemini_tools.wire.metadata import (
     MetadataParser,
     find_unreleasable,
@@ -85,12 +86,23 @@ class ResponseContext:
     returns_failures: bool = False
     """Whether malformed responses, and those with calls that must not be executed, are returned
     instead of raised."""
+    returns_hops: bool = False
+    """Whether a response that ends with CONTINUATION is returned, although it has tool calls."""
     rejects_empty: bool = False
     """Whether a response that is complete but empty is an error."""
     streams_blocks: bool = False
     """Whether core translates each chunk into content blocks (`output_version="v1"`)."""
     prior_usage: UsageMetadata | None = None
     """The usage of a failed first attempt, which is added to that of the response."""
+
+    def returns(self, finish_reason: str | None) -> bool:
+        """Whether a response is returned although its calls must not be executed."""
+        return self.returns_failures or (self.returns_hops and finish_reason == CONTINUATION)
+
+    @property
+    def may_return_calls(self) -> bool:
+        """Whether `returns` may be true, so that all calls have to wait for the finish reason."""
+        return self.returns_failures or self.returns_hops
 
 
 class _CandidateParser:
@@ -113,6 +125,10 @@ class _CandidateParser:
         self._pieces += pieces
         return pieces
 
+    def end_hop(self) -> None:
+        """Let the next body, if there is one, continue the response in another hop."""
+        self.metadata.end_hop(text_of(self._pieces))
+
     def finish(self) -> list[Piece]:
         """Return the pieces that are complete only at the end of the response."""
         pieces = self.parts.finish()
@@ -121,6 +137,9 @@ class _CandidateParser:
 
     def check(self) -> None:
         """Raise if this is not a usable response, with what has arrived."""
+        reason = self.metadata.finish_reason
+        if reason == CONTINUATION and self._context.returns_hops:
+            return
         try:
             self.parts.check_complete()
             self.metadata.check(
@@ -250,10 +269,19 @@ def invalidate_call_chunks(chunk: AIMessageChunk) -> AIMessageChunk:
     )
 
 
-def parse_response(response: gemini.Response, context: ResponseContext) -> ChatResult:
+def parse_response(
+    response: gemini.Response,
+    context: ResponseContext,
+    later_hops: Sequence[gemini.Response] = (),
+) -> ChatResult:
     """Parse a whole response: each candidate becomes a generation, usage is on the first.
 
     If some of several candidates are not usable, `llm_output["withheld"]` says why.
+
+    Args:
+        response: The response.
+        context: What is known from its request.
+        later_hops: The responses that continue its only candidate.
 
     Raises:
         ResponseError: No candidate is usable.
@@ -263,6 +291,9 @@ def parse_response(response: gemini.Response, context: ResponseContext) -> ChatR
     for candidate in _candidates(response) or (None,):
         parser = _CandidateParser(context)
         parser.feed(response, candidate)
+        for hop in later_hops:
+            parser.end_hop()
+            parser.feed(hop, next(iter(_candidates(hop)), None))
         parser.finish()
         try:
             parser.check()
@@ -281,7 +312,9 @@ def parse_response(response: gemini.Response, context: ResponseContext) -> ChatR
 
 
 class StreamParser:
-    """Parses the events of one stream into chunks. `feed` each event, then `finish` once.
+    """Parses the events of one response into chunks. `feed` each event, then `finish` once.
+
+    A long response is several streams; `end_hop` separates them.
 
     Chunks have content and the pieces of streamed arguments as they arrive. Whole calls wait until
     the response has ended well, so that a response with calls that must not be executed can be
@@ -296,7 +329,7 @@ class StreamParser:
         self._candidate = _CandidateParser(context)
         self._held: list[Piece] = []
         """Calls that are not released yet."""
-        self._holds_fragments = context.returns_failures
+        self._holds_fragments = context.may_return_calls
         self._streams_blocks = context.streams_blocks
 
     def feed(self, response: gemini.Response) -> list[ChatGenerationChunk]:
@@ -312,6 +345,10 @@ class StreamParser:
         if len(pieces) == 1:
             return [_render_piece(pieces[0])]
         return [_render_chunk(run) for run in _runs(pieces)]
+
+    def end_hop(self) -> None:
+        """Let the next event, if there is one, begin another hop of the same response."""
+        self._candidate.end_hop()
 
     def _hold(self, piece: Piece) -> bool:
         """Hold a call back, if it is a whole one or follows one that is held back."""
@@ -355,9 +392,12 @@ class StreamParser:
         try:
             yield
         except (GeminiAPIError, ResponseError) as error:
-            if error.partial is None and not self._candidate.is_empty():
-                error.partial = self._candidate.partial()
+            error.partial = error.partial or self.partial()
             raise
+
+    def partial(self) -> AIMessage | None:
+        """Return the message so far, with calls that cannot be executed; `None` if it is empty."""
+        return None if self._candidate.is_empty() else self._candidate.partial()
 
 
 def _runs(pieces: Iterable[Piece]) -> list[list[Piece]]:

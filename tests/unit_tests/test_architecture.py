@@ -25,6 +25,7 @@ LAYERS = {
     "retry": set(),
     "client": set(),
     "wire": set(),
+    "continuation": {"client", "retry", "wire"},
     "binding": {"chat_model", "options", "prompted", "structured_output", "wire"},
     "structured_output": {"binding", "chat_model", "options", "prompted", "wire"},
     "prompted": {"wire"},
@@ -35,6 +36,7 @@ LAYERS = {
     "chat_model": {
         "arguments",
         "binding",
+        "continuation",
         "fields",
         "options",
         "media_fetch",

@@ -137,6 +137,11 @@ def test_speech_models_speak_and_do_not_write(name: str) -> None:
     assert (profile["text_outputs"], profile["audio_outputs"]) == (False, True)
 
 
+def test_models_with_long_answers_get_more_time() -> None:
+    assert capabilities_of("gemini-4-argon").timeout_seconds == 1200
+    assert capabilities_of("gemini-3.8-flash").timeout_seconds == 600
+
+
 @pytest.mark.parametrize(
     "name",
     ["gemini-2.5-flash", "gemini-2.5-pro-preview-05-06", "models/gemini-2.5-flash-lite"],

@@ -67,6 +67,7 @@ MESSAGES: dict[str, dict[str, Field]] = {
         safetySettings="[]SafetySetting",
         generationConfig="GenerationConfig",
         cachedContent="string",
+        continuationToken="bytes",
         serviceTier="enum:ServiceTier",
         store="bool @gemini",
         labels="{}string @vertex",
