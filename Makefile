@@ -6,7 +6,7 @@ SHELL   = bash
 STAMP   = $(VENV)/.installed
 
 .PHONY: install demo format lint type unit test test-lowest test-deepagents test-vcrpy9 \
-	test-local-model fuzz soak bench record figures check clean
+	test-local-model fuzz soak bench record docs figures check clean
 
 install: $(STAMP)
 
@@ -108,6 +108,15 @@ record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else agains
 	$(BIN)/python -m tests.scenarios
 	$(BIN)/python -m tests.record_demo
 	$(BIN)/python -m tests.record_notebooks
+
+docs: $(VENV)-docs/.installed  ## the documentation, into site/
+	$(VENV)-docs/bin/zensical build --strict --clean
+
+$(VENV)-docs/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[all]' --group docs
+	@touch $@
 
 figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md
 	$(BIN)/python -m tests.figures

@@ -61,7 +61,8 @@ LAYERS = {
     "testing": set(),
     "display": set(),
     "demo": {"chat_model", "display", "testing", "tool_loop"},
-    "__main__": {"demo"},
+    "self_check": {"chat_model", "display", "testing"},
+    "__main__": {"demo", "self_check"},
 }
 """What each module or package of the top level may import of ours, besides the bottom layer."""
 
