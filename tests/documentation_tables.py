@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
+from langchain_gemini_tools import errors
 from langchain_gemini_tools.arguments import ChatGeminiArguments, Effort, Modality, Resolution
-from langchain_gemini_tools.facts.models import FAMILIES, Capabilities, Family
+from langchain_gemini_tools.facts.models import ALL_MEDIA, FAMILIES, Capabilities, Family
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields, Option
 from tests.documentation import DOCS
 
@@ -71,8 +72,13 @@ def _age(family: Family) -> tuple[bool, float]:
 
 def _names(family: Family) -> str:
     if family.models:
-        return "<br>".join(f"`{name}`" for name in family.models)
+        return "<br>".join(f"`{_short(name)}`" for name in family.models)
     return f"later {family.line.capitalize()} models"
+
+
+def _short(name: str) -> str:
+    """Leave the date of a preview out, for which a table has no room."""
+    return re.sub(r"-preview-\d.*", "-…", name)
 
 
 def _yes(value: object) -> str:
@@ -89,14 +95,14 @@ def _google_tools(known: Capabilities) -> str:
     if not known.accepts_builtin_tools:
         return "no"
     beside = known.combines_builtin_tools_with_functions and known.calls_functions
-    return "yes, beside functions" if beside else "yes, alone"
+    return "yes" if beside else "alone"
 
 
 def _json_output(known: Capabilities) -> str:
     if not known.supports_json_output:
         return "no"
     beside = known.combines_json_output_with_functions and known.calls_functions
-    return "yes, beside functions" if beside else "yes, alone"
+    return "yes" if beside else "alone"
 
 
 def _levels(known: Capabilities) -> str:
@@ -113,17 +119,22 @@ def _levels(known: Capabilities) -> str:
 def _budget(known: Capabilities) -> str:
     if not known.thinks or not known.accepts_thinking_budget:
         return "no"
-    return "yes, 0 turns it off" if known.can_turn_thinking_off else "yes, but not 0"
+    return "yes" if known.can_turn_thinking_off else "not 0"
 
 
 def _media(media: Sequence[str]) -> str:
+    if media == ALL_MEDIA:
+        return "all"
     return ", ".join(medium for medium in media if medium != "text") or "text only"
 
 
-def _limits(known: Capabilities) -> str:
-    limits = f"{known.max_input_tokens:,} / {known.max_output_tokens:,}"
+def _tokens_in(known: Capabilities) -> str:
+    return f"{known.max_input_tokens:,}"
+
+
+def _tokens_out(known: Capabilities) -> str:
     unary = known.max_unary_output_tokens
-    return f"{limits} ({unary:,} if not streamed)" if unary else limits
+    return f"{known.max_output_tokens:,}" + (f"<br>({unary:,})" if unary else "")
 
 
 Column = tuple[str, "Callable[[Capabilities], str]"]
@@ -133,24 +144,26 @@ _TOOL_COLUMNS: tuple[Column, ...] = (
     ("Google's tools", _google_tools),
     ("JSON output", _json_output),
     ("files in tool results", lambda known: _yes(known.accepts_media_in_function_response)),
-    ("reads, beside text", lambda known: _media(known.inputs)),
-    ("tokens in / out", _limits),
+    ("media", lambda known: _media(known.inputs)),
+    ("tokens in", _tokens_in),
+    ("tokens out", _tokens_out),
 )
 _RULE_COLUMNS: tuple[Column, ...] = (
-    ("levels (the default is bold)", _levels),
+    ("levels", _levels),
     ("`thinking_budget`", _budget),
     ("checks signatures", lambda known: _yes(known.checks_call_signatures)),
     ("continues its own turn", lambda known: _yes(known.accepts_prefill)),
-    ("`temperature`, `top_p`, `top_k`", lambda k: "ignored" if k.ignores_sampling else "yes"),
+    ("sampling", lambda k: "ignored" if k.ignores_sampling else "yes"),
     ("`n` above 1", lambda known: _yes(known.supports_several_candidates)),
     ("`cached_content`", lambda known: _yes(known.supports_cached_content)),
 )
 _MEDIA_COLUMNS: tuple[Column, ...] = (
     ("returns", lambda known: ", ".join(known.outputs)),
-    ("reads, beside text", lambda known: _media(known.inputs)),
+    ("media", lambda known: _media(known.inputs)),
     ("Google's tools", _google_tools),
-    ("levels (the default is bold)", _levels),
-    ("tokens in / out", _limits),
+    ("levels", _levels),
+    ("tokens in", _tokens_in),
+    ("tokens out", _tokens_out),
 )
 
 
@@ -207,7 +220,8 @@ def _argument(name: str) -> str:
     facts = [_type(name), _default(name, field)]
     facts += [f"also {', '.join(synonyms)}"] if synonyms else []
     facts += ["per call"] if any(isinstance(mark, Option) for mark in field.metadata) else []
-    return f"#### `{name}` {{ #{name} }}\n\n{' · '.join(facts)}\n\n{field.description}\n\n"
+    lines = [f"#### `{name}` {{ #{name} }}\n", " · ".join(facts), "{ .facts }\n", field.description]
+    return "\n".join([*map(str, lines), "\n"])
 
 
 def _type(name: str) -> str:
@@ -235,15 +249,39 @@ def _arguments_of_langchain(groups: dict[str, list[str]]) -> str:
     )
 
 
+# Errors
+
+
+def error_tree() -> str:
+    """Return the classes of errors as a nested list with links."""
+    return _branch(errors.GeminiToolsError, depth=0)
+
+
+def _branch(error: type[errors.GeminiToolsError], depth: int) -> str:
+    module = errors.__name__
+    summary = (inspect.getdoc(error) or "").split("\n")[0].rstrip(".")
+    mark = " (*retryable*)" if error.is_retryable else ""
+    line = f"{'    ' * depth}- [`{error.__name__}`](#{module}.{error.__name__}): {summary}{mark}\n"
+    known = [each for name, each in vars(errors).items() if name in errors.__all__]  # in order
+    below = [each for each in known if _parent(each) is error]
+    return line + "".join(_branch(each, depth + 1) for each in below)
+
+
+def _parent(error: type[errors.GeminiToolsError]) -> type:
+    bases = error.__mro__[1:]
+    return next((base for base in bases if base.__module__ == errors.__name__), object)
+
+
 # Pages
 
 TABLES: dict[str, Callable[[], str]] = {
     "arguments": arguments,
+    "error_tree": error_tree,
     "media_models": media_models,
     "rules_by_model": rules_by_model,
     "tools_by_model": tools_by_model,
 }
-PAGES = (DOCS / "models.md", DOCS / "reference/chat-model.md")
+PAGES = (DOCS / "models.md", DOCS / "reference/chat-model.md", DOCS / "reference/errors.md")
 
 
 def renewed(page: Path) -> str:
