@@ -94,6 +94,16 @@ def programs_of(page: Path) -> Iterator[tuple[Block, Block | None]]:
             yield block, following if shows else None
 
 
+def source_of(page: Path) -> str:
+    """Return all programs of a page as one module, with the line numbers of the page."""
+    lines = ["# pyright: reportTypedDictNotRequiredAccess=false"]  # optional keys of content blocks
+    lines += [""] * page.read_text(encoding="utf-8").count("\n")
+    for block, _ in programs_of(page):
+        program = block.text.splitlines()
+        lines[block.line - 1 : block.line - 1 + len(program)] = program
+    return "\n".join(lines)
+
+
 def run_page(page: Path) -> Iterator[tuple[Block, Block | None, str]]:
     """Run the programs of a page; yield each with the block for its output, and its output."""
     names: dict[str, Any] = {"__name__": "__main__"}
