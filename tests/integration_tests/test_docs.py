@@ -94,7 +94,7 @@ def test_the_migration_page_has_every_argument() -> None:
 # The reference
 
 
-def _public_names() -> dict[str, list[str]]:
+def public_names() -> dict[str, list[str]]:
     """Return the public names by module."""
     found = dict(WITHOUT_ALL)
     walked = pkgutil.walk_packages(langchain_gemini_tools.__path__, "langchain_gemini_tools.")
@@ -126,7 +126,7 @@ def test_every_public_name_is_in_the_reference() -> None:
     documented = [_resolve(path) for path in directives]
     missing = [
         f"{module}.{name}"
-        for module, names in _public_names().items()
+        for module, names in public_names().items()
         for name in names
         if f"{module}.{name}" not in directives
         and f"{module}.{name}" != "langchain_gemini_tools.tool_loop.events"  # its names are there
@@ -140,7 +140,7 @@ def test_the_modules_that_the_package_lists_are_known_here() -> None:
     listed = set(re.findall(r"\bin\s`([a-z_.]+)`", langchain_gemini_tools.__doc__))
     modules = {f"langchain_gemini_tools.{name}" for name in listed}
     assert len(modules) > 5
-    assert modules - _public_names().keys() == set()
+    assert modules - public_names().keys() == set()
 
 
 # Navigation
