@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-deepagents test-vcrpy9 \
+.PHONY: install demo format lint type unit test test-lowest test-clients test-deepagents test-vcrpy9 \
 	test-local-model fuzz soak bench record figures check clean
 
 install: $(STAMP)
@@ -56,6 +56,14 @@ test-deepagents:  ## deepagents, which pins google-genai below 3, in a separate 
 	$(VENV)-deepagents/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-deepagents/bin/python -m pip install --quiet --editable . --requirement tests/deepagents.txt
 	$(VENV)-deepagents/bin/python -m pytest tests/integration_tests/test_deepagents.py tests/integration_tests/test_client_seam.py
+
+# Not in the development environment: langchain-google-genai needs google-genai below 3.
+test-clients:  ## FakeGemini with other clients: langchain-google-genai, pydantic-ai, google-genai 2
+	$(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-clients/bin/python -m pip install --quiet --editable . --requirement tests/clients.txt
+	$(VENV)-clients/bin/python -m pytest tests/integration_tests/test_other_clients.py \
+		tests/integration_tests/test_peer_standard.py
 
 test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests does not take yet
 	$(PYTHON) -m venv $(VENV)-vcrpy9
