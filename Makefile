@@ -89,6 +89,7 @@ soak: $(STAMP)  ## thousands of calls with faults; prints memory, sockets, tasks
 # Two environments as users have them: what the tests need besides would be loaded by the SDK, too.
 bench: $(VENV)-bench/.installed $(VENV)-peer/.installed  ## CPU and memory next to others
 	$(VENV)-bench/bin/python -m tests.benchmarks.run --peer-python $(VENV)-peer/bin/python $(BENCH)
+	$(VENV)-bench/bin/python -m tests.benchmarks.fake_gemini
 
 $(VENV)-bench/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
@@ -107,8 +108,9 @@ record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else agains
 	$(BIN)/python -m tests.record_demo
 	$(BIN)/python -m tests.record_notebooks
 
-figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md
+figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md; list the rules of FakeGemini
 	$(BIN)/python -m tests.figures
+	$(BIN)/python -m langchain_gemini_tools.testing serve --rules > langchain_gemini_tools/testing/fake/RULES.txt
 
 check: lint type test
 
