@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 SHELL   = bash
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-deepagents test-vcrpy9 \
+.PHONY: install demo format lint type unit test test-lowest test-clients test-deepagents test-vcrpy9 \
 	test-local-model fuzz soak bench record docs figures check clean
 
 install: $(STAMP)
@@ -67,6 +67,14 @@ test-deepagents:  ## deepagents, which pins google-genai below 3, in a separate 
 	$(VENV)-deepagents/bin/python -m pip install --quiet --editable . --requirement tests/deepagents.txt
 	$(VENV)-deepagents/bin/python -m pytest tests/integration_tests/test_deepagents.py tests/integration_tests/test_client_seam.py
 
+# Not in the development environment: langchain-google-genai needs google-genai below 3.
+test-clients:  ## FakeGemini with other clients: langchain-google-genai, pydantic-ai, google-genai 2
+	$(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-clients/bin/python -m pip install --quiet --editable . --requirement tests/clients.txt
+	$(VENV)-clients/bin/python -m pytest tests/integration_tests/test_other_clients.py \
+		tests/integration_tests/test_peer_standard.py
+
 test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests does not take yet
 	$(PYTHON) -m venv $(VENV)-vcrpy9
 	$(VENV)-vcrpy9/bin/python -m pip install --quiet --editable '.[testing]' --requirement tests/vcrpy9.txt
@@ -91,6 +99,7 @@ soak: $(STAMP)  ## thousands of calls with faults; prints memory, sockets, tasks
 # Two environments as users have them: what the tests need besides would be loaded by the SDK, too.
 bench: $(VENV)-bench/.installed $(VENV)-peer/.installed  ## CPU and memory next to others
 	$(VENV)-bench/bin/python -m tests.benchmarks.run --peer-python $(VENV)-peer/bin/python $(BENCH)
+	$(VENV)-bench/bin/python -m tests.benchmarks.fake_gemini
 
 $(VENV)-bench/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
@@ -118,8 +127,9 @@ $(VENV)-docs/.installed: pyproject.toml
 	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[all]' --group docs
 	@touch $@
 
-figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md
+figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md; list the rules of FakeGemini
 	$(BIN)/python -m tests.figures
+	$(BIN)/python -m langchain_gemini_tools.testing serve --rules > langchain_gemini_tools/testing/fake/RULES.txt
 
 check: lint type test
 

@@ -140,7 +140,13 @@ class FakeGemini(Emulator):
         set_environment: bool = True,
         port: int = 0,
     ) -> None:
-        super().__init__(models=models, strict=strict, accepts_any_key=True, port=port)
+        super().__init__(
+            models=models,
+            strict=strict,
+            accepts_any_key=True,
+            accepts_foreign_signatures=True,  # of the real API, in histories that a test loads
+            port=port,
+        )
         self.stored_credentials = {FAKE_KEY, FAKE_TOKEN}
         self.respond = respond
         self.allow_unused = allow_unused

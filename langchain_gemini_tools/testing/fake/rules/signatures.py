@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode, line_of
+from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode, line_of, may_be_foreign
 from langchain_gemini_tools.testing.fake.refusal import Refusal, invalid
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign
         return
     issued = memory.signatures.get(signature)
     if issued is None:
-        if accepts_foreign:
+        if accepts_foreign and may_be_foreign(signature):
             return
         raise _corrupted("it was never issued here")
     if issued.line != line_of(ask):

@@ -42,6 +42,12 @@ def test_no_module_and_no_refusal_is_left_out() -> None:
     assert len(words) > 80
 
 
+def test_the_list_in_the_package_is_current() -> None:
+    """`make figures` writes it."""
+    text = (FOLDER.parent / "RULES.txt").read_text(encoding="utf-8")
+    assert text == render_rules(list_rules()) + "\n"
+
+
 def test_the_command_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--rules"]) == 0
     printed = capsys.readouterr().out
