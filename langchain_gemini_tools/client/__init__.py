@@ -5,6 +5,7 @@ sdk.py         the settings, and the SDK's client, built from them at the first 
 transport.py   the HTTP clients that the SDK sends through, which replace its bodies by ours
 pool.py        the HTTP clients that do the sending: one for all threads, one per event loop
 responses.py   HTTP responses -> JSON objects or errors, within limits of time and size
+sdk_types.py   the SDK's types that are also names of this package
 sse.py         bytes of a stream -> the JSON text of each event
 """
 

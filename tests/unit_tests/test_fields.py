@@ -11,6 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps, loads
 from pydantic import BaseModel
 
+import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.arguments import ChatGeminiArguments
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM
@@ -156,3 +157,19 @@ def test_a_repr_has_no_secrets() -> None:
         client_args={"headers": {"x-token": "secret-4"}},
     )
     assert "secret" not in repr(chat) + repr(chat.bind(temperature=0)) + repr(chat.api_key)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ComputerUse",
+        "Environment",
+        "HarmBlockThreshold",
+        "HarmCategory",
+        "MediaResolution",
+        "Modality",
+    ],
+)
+def test_types_of_the_sdk_can_be_imported_from_the_package(name: str) -> None:
+    assert getattr(langchain_gemini_tools, name) is getattr(types, name)
+    assert name in dir(langchain_gemini_tools)
