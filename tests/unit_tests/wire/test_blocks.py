@@ -92,6 +92,11 @@ CODED = {"type": "bash_code_execution_tool_result", "tool_use_id": "a", "content
         pytest.param([{"type": "output_text", "text": "a"}], ["a"], id="openai text"),
         pytest.param([{"type": "refusal", "refusal": "No."}], ["No."], id="openai refusal"),
         pytest.param(
+            ["a", {"type": "refusal", "refusal": "Why", "extras": {"finish_reason": "SAFETY"}}],
+            ["a"],
+            id="core's refusal",
+        ),
+        pytest.param(
             [
                 {
                     "type": "reasoning",
