@@ -94,6 +94,11 @@ def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | 
             return {"executableCode": {"code": code, **_kept(block, "language", "id")}}
         case {"type": "code_execution_result", "code_execution_result": output}:
             return _render_code_result(output, block.get("outcome"), block.get("tool_call_id"))
+        case {"type": "server_tool_call", "name": "media_processing"} | {
+            "type": "server_tool_result",
+            "extras": {"block_type": "media_processing"},
+        }:
+            return None  # of langchain-google-genai; see `without_media_steps`
         case {"type": "server_tool_call", "name": "code_interpreter", "args": dict(args)} if (
             is_ours
         ):
