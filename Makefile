@@ -5,8 +5,8 @@ BIN     = $(VENV)/bin
 SHELL   = bash
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-clients test-deepagents test-vcrpy9 \
-	test-local-model fuzz soak bench record docs figures check clean
+.PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
+	test-vcrpy9 test-local-model fuzz soak bench record docs figures check clean
 
 install: $(STAMP)
 
@@ -60,6 +60,13 @@ test-lowest:  ## the tests that depend on dependencies, with the lowest versions
 	$(VENV)-lowest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[all]' --group dev --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest -m "not hypothesis" $(LOWEST)
+
+test-ahead:  ## the same tests, with releases that the resolver does not choose yet
+	$(PYTHON) -m venv $(VENV)-ahead
+	$(VENV)-ahead/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-ahead/bin/python -m pip install --quiet --editable '.[all]' --group dev
+	$(VENV)-ahead/bin/python -m pip install --quiet --no-deps --requirement tests/ahead.txt
+	$(VENV)-ahead/bin/python -m pytest -m "not hypothesis" $(LOWEST) tests/integration_tests/test_drop_in.py
 
 test-deepagents:  ## deepagents, which pins google-genai below 3, in a separate environment
 	$(PYTHON) -m venv $(VENV)-deepagents

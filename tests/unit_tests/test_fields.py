@@ -208,3 +208,19 @@ def test_a_repr_has_no_secrets() -> None:
         client_args={"headers": {"x-token": "secret-4"}},
     )
     assert "secret" not in repr(chat) + repr(chat.bind(temperature=0)) + repr(chat.api_key)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ComputerUse",
+        "Environment",
+        "HarmBlockThreshold",
+        "HarmCategory",
+        "MediaResolution",
+        "Modality",
+    ],
+)
+def test_types_of_the_sdk_can_be_imported_from_the_package(name: str) -> None:
+    assert getattr(langchain_gemini_tools, name) is getattr(types, name)
+    assert name in dir(langchain_gemini_tools)

@@ -89,6 +89,7 @@ MESSAGES: dict[str, dict[str, Field]] = {
         partMetadata="Struct @gemini",
         videoMetadata="VideoMetadata",
         mediaResolution="Value",
+        mediaProcessing="name",
     ),
     "Blob": _fields(mimeType="string", data="bytes", displayName="string @vertex"),
     "FileData": _fields(mimeType="string", fileUri="string", displayName="string @vertex"),
