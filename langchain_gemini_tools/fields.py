@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -25,12 +26,12 @@ from pydantic import (
 
 from langchain_gemini_tools._version import __version__
 from langchain_gemini_tools.client import ClientSettings
-from langchain_gemini_tools.client.sdk import find_invalid_character
+from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
 from langchain_gemini_tools.facts.credentials import (
     environment_keys,
     environment_uses_vertexai,
-    secret_values,
+    private_values,
 )
 from langchain_gemini_tools.wire.invocation import FetchLimits
 
@@ -157,8 +158,11 @@ class GeminiFields(BaseChatModel):
     api_version: str | None = Field(
         default=None, description="Version of the API, such as `v1beta`."
     )
-    additional_headers: dict[str, str] | None = Field(
-        default=None, exclude=True, repr=False, description="Headers to add to every request."
+    additional_headers: Annotated[dict[str, str] | None, AfterValidator(check_headers)] = Field(
+        default=None,
+        exclude=True,
+        repr=False,
+        description="Headers to add to every request. A call may add or replace some.",
     )
     default_metadata: list[tuple[str, str]] | None = Field(
         default=None,
@@ -404,8 +408,13 @@ class GeminiFields(BaseChatModel):
     @field_validator("model_kwargs")
     @classmethod
     def _check_model_kwargs(cls, options: dict[str, Any]) -> dict[str, Any]:
-        from langchain_gemini_tools.options import canonical_options
+        from langchain_gemini_tools.options import PRIVATE_OPTIONS, canonical_options
 
+        if private := sorted(PRIVATE_OPTIONS & options.keys()):
+            raise ValueError(
+                f"model_kwargs must not contain {', '.join(private)}, because repr and traces show "
+                "it. Use the field additional_headers instead."
+            )
         canonical_options(options)
         return options
 
@@ -525,11 +534,15 @@ class GeminiFields(BaseChatModel):
             credentials=self.credentials,
             base_url=base_url,
             api_version=self.api_version,
-            headers={**dict(self.default_metadata or []), **(self.additional_headers or {})},
+            headers=self._own_headers,
             client_args=self.client_args or {},
             async_client_args=self.async_client_args or {},
             timeout_seconds=self.timeout,
         )
+
+    @property
+    def _own_headers(self) -> dict[str, str]:
+        return {**dict(self.default_metadata or []), **(self.additional_headers or {})}
 
     @property
     def uses_vertexai(self) -> bool:
@@ -579,7 +592,7 @@ def _has_credential(name: str, value: Any) -> bool:
         case "google_api_key" | "credentials":
             return True
         case "additional_headers" | "default_metadata":
-            return bool(secret_values(dict(value)))
+            return bool(private_values(dict(value)))
         case "client_args" | "async_client_args":
             proxy = value.get("proxy") or ""
             return (

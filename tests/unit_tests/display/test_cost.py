@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from langchain_core.caches import InMemoryCache
@@ -43,7 +44,7 @@ def test_a_response_from_langchains_cache_is_free(uses_server_tools: bool) -> No
         cache=InMemoryCache(),
     )
     paid, cached = (chat.invoke("Hi").usage_metadata for _ in range(2))
-    tools = {"uses_server_tools": uses_server_tools}
+    tools: dict[str, Any] = {"uses_server_tools": uses_server_tools}
     assert find_cost(paid, "gemini-2.0-flash", "google_genai", **tools).dollars
     assert str(find_cost(cached, "gemini-2.0-flash", "google_genai", **tools)) == "free"
 
