@@ -34,6 +34,7 @@ from langchain_gemini_tools.facts.credentials import (
     private_values,
 )
 from langchain_gemini_tools.wire.invocation import FetchLimits
+from langchain_gemini_tools.wire.tools.dialects import is_builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -573,11 +574,43 @@ FIELDS_BY_SYNONYM = {
 """Every other name of a field."""
 
 
+_REPLACEMENTS = {
+    "allowed_function_names": "Use tool_choice=[...] with the names.",
+    "automatic_function_calling": "Use ToolLoop, or create_agent of LangChain.",
+    "client": "Set api_key, base_url and so on; model.client is the SDK's client of this model.",
+    "default_headers": "Use additional_headers.",
+    "extra_headers": "Use additional_headers.",
+    "function_call": "Use tool_choice.",
+    "function_calling_config": "Use tool_choice, or tool_config={'function_calling_config': ...}.",
+    "functions": "Use bind_tools.",
+    "generation_config": "Use the fields of the model, or pass generation_config to a call.",
+    "headers": "Use additional_headers.",
+    "http_options": "Use additional_headers, timeout, base_url and api_version on the model.",
+    "response_format": "Use response_schema, or with_structured_output.",
+    "safety_filters": "Use safety_settings.",
+    "system_instruction": "Put a SystemMessage before the other messages.",
+    "thinking": "Use reasoning_effort, thinking_budget or include_thoughts.",
+    "tool_choice": "Use bind_tools(tools, tool_choice=...).",
+    "tool_config": "Use bind_tools(tools, tool_config=...).",
+    "tools": "Use bind_tools.",
+    "top_logprobs": "Use logprobs, with response_logprobs=True.",
+    "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
+}
+"""Arguments of Google's SDKs and of other integrations, and what to use here."""
+
+
 def unknown_option(name: str, known: Iterable[str]) -> str:
-    """Return the message for an option that does not exist, with the nearest name that does."""
-    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return f"ChatGemini has no option {name!r}.{hint}"
+    """Return the message for an option that does not exist, with what may have been meant."""
+    return f"ChatGemini has no option {name!r}.{_hint(name, known)}"
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    if name in _REPLACEMENTS:
+        return f" {_REPLACEMENTS[name]}"
+    if is_builtin(name):
+        return f' It is a tool: use bind_tools([{{"{name}": {{}}}}]).'
+    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return f" Did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def _as_secret(name: str, value: Any) -> Any:

@@ -24,6 +24,7 @@ from langchain_gemini_tools.fields import (
     OwnProfile,
     unknown_option,
 )
+from langchain_gemini_tools.wire.backends import check_tools
 from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, unpack_config
 from langchain_gemini_tools.wire.invocation import FetchLimits, Invocation
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
@@ -119,6 +120,7 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     capabilities = capabilities_of(fields.model_family or model)
     is_prompted = _is_prompted(given["tool_calling"], capabilities)
     tools, choice = _resolve_tools(given, capabilities.prompted() if is_prompted else capabilities)
+    check_tools(tools, vertexai=fields.uses_vertexai)
     best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
     retries, on_malformed = given["max_retries"], given["on_malformed"]
     max_retries = fields.max_retries if retries is None else retries

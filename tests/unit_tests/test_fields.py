@@ -16,6 +16,7 @@ from langchain_core.language_models import BaseChatModel
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.arguments import ChatGeminiArguments
+from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM
 
 FIELDS = ChatGemini.model_fields
@@ -119,3 +120,30 @@ def test_a_field_is_all_that_an_option_needs(tmp_path: Path) -> None:
         [sys.executable, "-c", USE], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert run.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("argument", "hint"),
+    [
+        ("code_execution", 'It is a tool: use bind_tools([{"code_execution": {}}]).'),
+        ("google_search", 'It is a tool: use bind_tools([{"google_search": {}}]).'),
+        ("functions", "Use bind_tools."),
+        ("function_call", "Use tool_choice."),
+        ("tools", "Use bind_tools."),
+        ("system_instruction", "Put a SystemMessage before the other messages."),
+        ("extra_headers", "Use additional_headers."),
+        ("temprature", "Did you mean 'temperature'?"),
+        ("max_token", "Did you mean 'max_tokens'?"),
+        ("flying_carpet", None),
+    ],
+)
+def test_an_unknown_argument_gets_its_real_replacement_or_no_hint(
+    argument: str, hint: str | None
+) -> None:
+    expected = f"ChatGemini has no option {argument!r}." + (f" {hint}" if hint else "")
+    options: dict[str, Any] = {argument: True}
+    with pytest.raises(ValueError, match=re.escape(f"{expected} [")):
+        ChatGemini(model="gemini-3-flash-preview", **options)
+    if argument != "tools":
+        with pytest.raises(InvalidOptionError, match=re.escape(expected) + "$"):
+            ChatGemini(model="gemini-3-flash-preview").preview("Hi", **options)
