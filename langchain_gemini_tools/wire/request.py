@@ -201,7 +201,8 @@ def _render_body(
             capabilities,
             vertexai=invocation.vertexai,
             # The tool config of a cache is in the cache.
-            has_server_parts=contents.has_server_tools and not invocation.cached_content,
+            has_server_parts=(contents.has_server_tools and not invocation.cached_content)
+            or _adds_builtin(invocation),
         ),
         "generationConfig": render_generation_config(invocation.generation, capabilities),
         "safetySettings": render_safety_settings(invocation.safety_settings),
@@ -267,6 +268,15 @@ def _key_of(given: Any, body: Mapping[str, Any]) -> Any:
     """Return the key that a field has in the body already, under either spelling."""
     is_there = given in body or not isinstance(given, str) or camel(given) not in body
     return given if is_there else camel(given)
+
+
+def _adds_builtin(invocation: Invocation) -> bool:
+    """Return whether `extra_body` adds built-in tools to functions, where that needs a flag."""
+    tools = invocation.extra_body.get("tools") if invocation.extra_body else None
+    if not isinstance(tools, list) or not invocation.circulates_server_tools:
+        return False
+    keys = {camel(key) for tool in tools if isinstance(tool, dict) for key in tool}
+    return bool(keys - {"functionDeclarations"}) and bool(function_names(invocation.tools))
 
 
 def _join_tools(tools: list[Any], more: Sequence[Any]) -> list[Any]:
