@@ -23,10 +23,15 @@ from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.continuation import LongResponse
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
+from langchain_gemini_tools.facts.credentials import headers_digest
 from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
+    PRIVATE_OPTIONS,
+    headers_of,
+    hide_headers,
+    redact_headers,
     resolve,
     resolve_profile,
     spelled_as_fields,
@@ -152,7 +157,13 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     def _get_invocation_params(
         self, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        return super()._get_invocation_params(stop, **plain_tools(kwargs))
+        return super()._get_invocation_params(stop, **plain_tools(redact_headers(kwargs)))
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        """Return the key of LangChain's cache: the values of headers are in it as a digest."""
+        others = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
+        digest = headers_digest({**self._own_headers, **headers_of(kwargs)})
+        return super()._get_llm_string(stop, **others) + (f"---{digest}" if digest else "")
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         return cast("ModelProfile", resolve_profile(self))
@@ -302,7 +313,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         """
         if "stop_sequences" in kwargs:  # a call's `stop` would look like a bound one
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
-        return GeminiBinding(bound=self, kwargs=kwargs)
+        return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
         """Bind a config to every call.
@@ -476,6 +487,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             invocation.model,
             render_counting(request),
             timeout_seconds=invocation.timeout_seconds,
+            headers=invocation.headers,
         )
         with client.redacting_errors():
             return parse_count(_retry_policy(invocation, None).call(count))

@@ -29,16 +29,17 @@ from pydantic import (
 
 from langchain_gemini_tools import __version__
 from langchain_gemini_tools.client import ClientSettings
-from langchain_gemini_tools.client.sdk import find_invalid_character
+from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
 from langchain_gemini_tools.facts.credentials import (
     environment_keys,
     environment_uses_vertexai,
-    secret_values,
+    private_values,
 )
 from langchain_gemini_tools.facts.models import DEFAULT_TIMEOUT_SECONDS
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
+from langchain_gemini_tools.wire.tools.dialects import is_builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -185,8 +186,11 @@ class GeminiFields(BaseChatModel):
     api_version: str | None = Field(
         default=None, description="Version of the API, such as `v1beta`."
     )
-    additional_headers: dict[str, str] | None = Field(
-        default=None, exclude=True, repr=False, description="Headers to add to every request."
+    additional_headers: Annotated[dict[str, str] | None, AfterValidator(check_headers)] = Field(
+        default=None,
+        exclude=True,
+        repr=False,
+        description="Headers to add to every request. A call may add or replace some.",
     )
     default_metadata: list[tuple[str, str]] | None = Field(
         default=None,
@@ -463,8 +467,13 @@ class GeminiFields(BaseChatModel):
     @field_validator("model_kwargs")
     @classmethod
     def _check_model_kwargs(cls, options: dict[str, Any]) -> dict[str, Any]:
-        from langchain_gemini_tools.options import canonical_options
+        from langchain_gemini_tools.options import PRIVATE_OPTIONS, canonical_options
 
+        if private := sorted(PRIVATE_OPTIONS & options.keys()):
+            raise ValueError(
+                f"model_kwargs must not contain {', '.join(private)}, because repr and traces show "
+                "it. Use the field additional_headers instead."
+            )
         canonical_options(options)
         return options
 
@@ -603,11 +612,15 @@ class GeminiFields(BaseChatModel):
             credentials=self.credentials,
             base_url=base_url,
             api_version=self.api_version,
-            headers={**dict(self.default_metadata or []), **(self.additional_headers or {})},
+            headers=self._own_headers,
             client_args=self.client_args or {},
             async_client_args=self.async_client_args or {},
             timeout_seconds=self.timeout,
         )
+
+    @property
+    def _own_headers(self) -> dict[str, str]:
+        return {**dict(self.default_metadata or []), **(self.additional_headers or {})}
 
     @property
     def uses_vertexai(self) -> bool:
@@ -638,11 +651,43 @@ FIELDS_BY_SYNONYM = {
 """Every other name of a field."""
 
 
+_REPLACEMENTS = {
+    "allowed_function_names": "Use tool_choice=[...] with the names.",
+    "automatic_function_calling": "Use ToolLoop, or create_agent of LangChain.",
+    "client": "Set api_key, base_url and so on; model.client is the SDK's client of this model.",
+    "default_headers": "Use additional_headers.",
+    "extra_headers": "Use additional_headers.",
+    "function_call": "Use tool_choice.",
+    "function_calling_config": "Use tool_choice, or tool_config={'function_calling_config': ...}.",
+    "functions": "Use bind_tools.",
+    "generation_config": "Use the fields of the model, or pass generation_config to a call.",
+    "headers": "Use additional_headers.",
+    "http_options": "Use additional_headers, timeout, base_url and api_version on the model.",
+    "response_format": "Use response_schema, or with_structured_output.",
+    "safety_filters": "Use safety_settings.",
+    "system_instruction": "Put a SystemMessage before the other messages.",
+    "thinking": "Use reasoning_effort, thinking_budget or include_thoughts.",
+    "tool_choice": "Use bind_tools(tools, tool_choice=...).",
+    "tool_config": "Use bind_tools(tools, tool_config=...).",
+    "tools": "Use bind_tools.",
+    "top_logprobs": "Use logprobs, with response_logprobs=True.",
+    "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
+}
+"""Arguments of Google's SDKs and of other integrations, and what to use here."""
+
+
 def unknown_option(name: str, known: Iterable[str]) -> str:
-    """Return the message for an option that does not exist, with the nearest name that does."""
-    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return f"ChatGemini has no option {name!r}.{hint}"
+    """Return the message for an option that does not exist, with what may have been meant."""
+    return f"ChatGemini has no option {name!r}.{_hint(name, known)}"
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    if name in _REPLACEMENTS:
+        return f" {_REPLACEMENTS[name]}"
+    if is_builtin(name):
+        return f' It is a tool: use bind_tools([{{"{name}": {{}}}}]).'
+    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return f" Did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def _as_secret(name: str, value: Any) -> Any:
@@ -680,7 +725,7 @@ def _has_credential(name: str, value: Any) -> bool:
         case "google_api_key" | "credentials":
             return True
         case "additional_headers" | "default_metadata":
-            return bool(secret_values(dict(value)))
+            return bool(private_values(dict(value)))
         case "client_args" | "async_client_args":
             proxy = value.get("proxy") or ""
             return (

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.arguments import ChatGeminiArguments
+from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM
 from langchain_gemini_tools.media_fetch import FetchLimits
 
@@ -224,3 +225,29 @@ def test_a_repr_has_no_secrets() -> None:
 def test_types_of_the_sdk_can_be_imported_from_the_package(name: str) -> None:
     assert getattr(langchain_gemini_tools, name) is getattr(types, name)
     assert name in dir(langchain_gemini_tools)
+
+
+@pytest.mark.parametrize(
+    ("argument", "hint"),
+    [
+        ("code_execution", 'It is a tool: use bind_tools([{"code_execution": {}}]).'),
+        ("google_search", 'It is a tool: use bind_tools([{"google_search": {}}]).'),
+        ("function_call", "Use tool_choice."),
+        ("tools", "Use bind_tools."),
+        ("system_instruction", "Put a SystemMessage before the other messages."),
+        ("extra_headers", "Use additional_headers."),
+        ("temprature", "Did you mean 'temperature'?"),
+        ("max_token", "Did you mean 'max_tokens'?"),
+        ("flying_carpet", None),
+    ],
+)
+def test_an_unknown_argument_gets_its_real_replacement_or_no_hint(
+    argument: str, hint: str | None
+) -> None:
+    expected = f"ChatGemini has no option {argument!r}." + (f" {hint}" if hint else "")
+    options: dict[str, Any] = {argument: True}
+    with pytest.raises(ValueError, match=re.escape(f"{expected} [")):
+        ChatGemini(model="gemini-3-flash-preview", **options)
+    if argument != "tools":
+        with pytest.raises(InvalidOptionError, match=re.escape(expected) + "$"):
+            ChatGemini(model="gemini-3-flash-preview").preview("Hi", **options)
