@@ -22,11 +22,11 @@ from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
 from langchain_gemini_tools.prompted.parser.words import MARKER
 from langchain_gemini_tools.prompted.prompt import (
     REASONS,
-    UNKNOWN_TOOL,
     UNUSABLE,
     Choice,
     protocol_name,
 )
+from langchain_gemini_tools.wire.replay import UNKNOWN_TOOL
 from langchain_gemini_tools.wire.tool_results import render_split
 
 if TYPE_CHECKING:
