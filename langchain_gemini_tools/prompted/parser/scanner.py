@@ -52,7 +52,6 @@ from langchain_gemini_tools.prompted.parser.calls import (
     CALL_RULE,
     NotACallError,
     ToolCallReader,
-    ToolNames,
 )
 from langchain_gemini_tools.prompted.parser.output import (
     LINE_ENDS,
@@ -64,7 +63,7 @@ from langchain_gemini_tools.prompted.parser.output import (
     join_texts,
 )
 from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
-from langchain_gemini_tools.prompted.parser.words import Source, Words
+from langchain_gemini_tools.prompted.parser.words import Source, ToolNames, Words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
