@@ -3,8 +3,8 @@
 Gemini was trained to write calls as code, and at times the code is the answer: a `tool_code` block,
 `print(default_api.f(a=1))`, a `<call_record>` tag. The rules:
 
-1.  A call in one of these notations counts if its tool is bound, and any name counts in the
-    namespace `default_api`, which is Gemini's own. A sentence may precede it. With text on both
+1.  A call in one of these notations counts, whether or not its tool is bound: the fence, the tags
+    and the namespace `default_api` are Gemini's own. A sentence may precede it. With text on both
     sides it is an explanation, unless a complete sentence precedes it: then the model went on to
     invent the result.
 2.  Any other notation that `parser` reads counts if the answer consists of nothing but calls of
@@ -32,11 +32,12 @@ _SIGN = re.compile("default_api|tool_code|<call_record>")
 _OPENINGS = (
     *("```tool_code", "~~~tool_code", "<tool_code>", "<call_record>", "tool_code"),
     *("print(default_api", "default_api.", "default_api:", "call:default_api", '{"tool_code"'),
+    *("[tool_code]", "<ctrl"),
 )
 """What the first line of a call in Gemini's notation starts with."""
 _FENCE = re.compile(r"(?:`{1,3}|~{1,3})[ \t]*(?:\w*)[ \t\r]*")
 """The line of a fence, or the start of one."""
-_STARTS = ("{", "[", "<tool_call", "<function", "TOOL_CALL:", "call:")
+_STARTS = ("{", "[", "<tool_call", "<function", "TOOL_CALL:", "call:", "print(")
 """What an answer that is nothing but calls may start with, besides the name of a tool."""
 
 _INVENTED_NAME = re.compile(r"default_api[.:](\w+(?:\.\w+)*)")
@@ -46,6 +47,12 @@ _OPENED = re.compile(
     re.MULTILINE,
 )
 """What stands right before a call in Gemini's notation."""
+_CODE = re.compile(
+    r"<call_record>.*|\[?tool_code\b[\]:]\s.*"
+    r"|(?:<ctrl\d+>)?(?:call:|\w+ *= *)?(?:print\( *)?default_api[.:]\w+ *[({][^\n]*[)}][\w.<>]*",
+    re.DOTALL,
+)
+"""Answers in Gemini's notation that the parser does not read."""
 _CALL_KEY = re.compile(r"""["'](?:name|action|tool|tool_name|function\w*)["']\s*:""", re.IGNORECASE)
 _SENTENCE_END = (".", "!", "?", "\u2026")
 _OUTPUT = "```tool_output"
@@ -71,7 +78,10 @@ class WrittenCalls:
 
         pieces = parse_text(text, {*self._names, *_INVENTED_NAME.findall(text)})
         if not (_is_call_in_own_notation(pieces, text) or _is_nothing_but_calls(pieces, text)):
-            return []
+            if not _CODE.fullmatch(text.strip()):
+                return []
+            name = _INVENTED_NAME.search(text)
+            return [WrittenCall(name[1] if name else None, text.strip())]
         return [
             WrittenCall(piece.name, piece.text) for piece in pieces if not isinstance(piece, str)
         ]
