@@ -37,6 +37,7 @@ from langchain_gemini_tools.options import (
     spelled_as_fields,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
+from langchain_gemini_tools.prompted.written_calls import WrittenCalls
 from langchain_gemini_tools.retry import (
     RetryPolicy,
     areport_retry,
@@ -560,7 +561,7 @@ def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> 
         from langchain_gemini_tools.prompted.request import render_prompted
 
         return render_prompted(messages, invocation)
-    return render_request(messages, invocation)
+    return render_request(messages, invocation, find_written_calls=WrittenCalls)
 
 
 def _for_stream(invocation: Invocation) -> Invocation:

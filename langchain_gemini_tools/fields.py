@@ -391,17 +391,18 @@ class GeminiFields(BaseChatModel):
     )
     on_malformed: Annotated[Literal["retry", "raise", "return"], CALL] = Field(
         default="retry",
-        description="What to do with a malformed tool call, a call of an unavailable tool or an "
-        "empty response. `retry` requests it once more with feedback, and then raises; if "
-        "`max_retries` is 0 it raises at once, except that an empty response without tools is "
-        'returned with `response_metadata["empty_response"]`. `return` returns it with its '
-        "`finish_reason`. With prompted tools, a response is malformed if it lacks a tool call "
-        "that `tool_choice` requires, or has only invalid ones; the latter is returned after the "
-        "retry. Only a complete response has `tool_calls`: a truncated or blocked one with calls "
-        "raises `TruncatedResponseError` or `BlockedError` without a retry, and with `return` its "
-        "calls are `invalid_tool_calls`. Truncated or blocked text without calls is returned with "
-        "its `finish_reason`, also where LangChain shows it as a refusal; if nothing is left of a "
-        "blocked response, `BlockedError` is raised.",
+        description="What to do with a malformed tool call, a call of an unavailable tool, a call "
+        "that was written as text (a `tool_code` block, for one) or an empty response. `retry` "
+        "requests it once more with feedback, and then raises; if `max_retries` is 0 it raises at "
+        "once, except that an empty response without tools is returned with "
+        '`response_metadata["empty_response"]`. `return` returns it with its `finish_reason`; a '
+        "written call is in its `invalid_tool_calls`. With prompted tools, a response is malformed "
+        "if it lacks a tool call that `tool_choice` requires, or has only invalid ones; the latter "
+        "is returned after the retry. Only a complete response has `tool_calls`: a truncated or "
+        "blocked one with calls raises `TruncatedResponseError` or `BlockedError` without a retry, "
+        "and with `return` its calls are `invalid_tool_calls`. Truncated or blocked text without "
+        "calls is returned with its `finish_reason`, also where LangChain shows it as a refusal; "
+        "if nothing is left of a blocked response, `BlockedError` is raised.",
     )
 
     _left_out: tuple[str, ...] = PrivateAttr(default=())

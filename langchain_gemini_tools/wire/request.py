@@ -42,7 +42,7 @@ from langchain_gemini_tools.wire.tools.names import (
 from langchain_gemini_tools.wire.tools.tool import renamed_parameters_of, render_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatResult
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.contents import TurnRewriter
     from langchain_gemini_tools.wire.invocation import Invocation
+    from langchain_gemini_tools.wire.response import WrittenCalls
     from langchain_gemini_tools.wire.tools.tool import Tool
 
 
@@ -159,6 +160,7 @@ def render_request(
     messages: Sequence[BaseMessage],
     invocation: Invocation,
     rewrite_turn: TurnRewriter | None = None,
+    find_written_calls: Callable[[Collection[str]], WrittenCalls] | None = None,
 ) -> RenderedRequest:
     """Render messages and options as one request; equal input gives an equal request.
 
@@ -166,6 +168,7 @@ def render_request(
         messages: The history.
         invocation: The resolved options.
         rewrite_turn: Changes each turn of the arranged history before it is rendered.
+        find_written_calls: Makes what finds calls of functions in the text of the response.
 
     Raises:
         InvalidInputError: The API would reject the input, or it cannot be sent.
@@ -188,12 +191,19 @@ def render_request(
     body = _render_body(instruction, contents, invocation)
     _check_combinations(body, invocation)
     check_repairs(contents.repairs, invocation)
+    context = _response_context(invocation.tools, renamed, invocation)
+    if find_written_calls and context.tool_names and not _is_json(body):
+        context = replace(context, written_calls=find_written_calls(context.tool_names))
     return RenderedRequest(
         encoded=encode_body(body, is_large=is_large),
         repairs=contents.repairs,
-        context=_response_context(invocation.tools, renamed, invocation),
+        context=context,
         invocation=invocation,
     )
+
+
+def _is_json(body: Mapping[str, Any]) -> bool:
+    return bool(body.get("generationConfig", {}).get("responseMimeType") == JSON)
 
 
 def _render_context(
@@ -339,7 +349,7 @@ def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
 
 def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None:
     """Reject combinations that the API rejects, with advice."""
-    has_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
+    has_json = _is_json(body)
     _check_tools(body.get("tools") or (), invocation)
     if has_json and body.get("tools"):
         _check_json_beside_tools(body["tools"], invocation)
