@@ -7,7 +7,6 @@ methods that need them.
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
@@ -23,6 +22,7 @@ from pydantic import ConfigDict, PrivateAttr
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CLIENT_LOCK = threading.Lock()
+_CLIENT_LOCK = ForkSafeLock()
 _MAX_WARNINGS_KEPT = 1000
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
