@@ -7,7 +7,6 @@ methods that need them.
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
@@ -24,6 +23,7 @@ from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClien
 from langchain_gemini_tools.continuation import LongResponse
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
 from langchain_gemini_tools.facts.credentials import headers_digest
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CLIENT_LOCK = threading.Lock()
+_CLIENT_LOCK = ForkSafeLock()
 _MAX_WARNINGS_KEPT = 1000
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 

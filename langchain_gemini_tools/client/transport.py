@@ -389,10 +389,16 @@ def is_refused_connection(error: Exception) -> bool:
     return any(isinstance(error, library.ConnectError) for library in libraries)
 
 
-_PASSING_TLS_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_PASSING_TLS_ERRORS = (
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+    ssl.SSLSyscallError,
+    ssl.SSLWantReadError,
+    ssl.SSLWantWriteError,
+)
 """The connection was lost. All other errors of a TLS handshake occur again in the next one."""
-_LATER_ERRORS = {"ReadError", "WriteError", "RemoteProtocolError"}
-"""After the handshake."""
+_CONNECT_ERRORS = {"ConnectError", "ProxyError", "TransportError"}
+"""Names in the HTTP libraries and in `google.auth`."""
 _REFUSED_BY_PROXY = re.compile(r"4(?!08|29)\d\d\b")
 
 
@@ -400,7 +406,7 @@ def _advice_on_lasting_failure(error: BaseException) -> str | None:
     """Return what to do about a failure that every retry would meet; None for other errors."""
     if type(error).__name__ == "ProxyError" and _REFUSED_BY_PROXY.match(str(error)):
         return "The proxy refuses the connection: check its address, its credentials and its rules."
-    link: BaseException | None = error if type(error).__name__ not in _LATER_ERRORS else None
+    link: BaseException | None = error if type(error).__name__ in _CONNECT_ERRORS else None
     while link is not None and not isinstance(link, ssl.SSLError):
         link = link.__cause__ or link.__context__
     if link is None or isinstance(link, _PASSING_TLS_ERRORS):

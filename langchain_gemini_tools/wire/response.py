@@ -570,19 +570,21 @@ def _fragment_chunk(
     """Return a chunk with some of the arguments of tool calls."""
     # Core's translator for our provider shows the first fragment as if it were the whole call.
     # Without the provider, core shows fragments as `tool_call_chunk`.
-    return AIMessageChunk(
-        content=content,
-        tool_call_chunks=[
-            tool_call_chunk(
-                name=call.name,
-                args=call.fragment,
-                id=call.id,
-                index=call.index + _FRAGMENT_INDEX,
-            )
-            for call in calls
-        ],
-        additional_kwargs=additional_kwargs,
-    )
+    chunks = [
+        tool_call_chunk(
+            name=call.name, args=call.fragment, id=call.id, index=call.index + _FRAGMENT_INDEX
+        )
+        for call in calls
+    ]
+    if any(call.name for call in calls):
+        return AIMessageChunk(
+            content=content, tool_call_chunks=chunks, additional_kwargs=additional_kwargs
+        )
+    # A piece from the middle of the arguments is not JSON. Core would look for JSON in it again
+    # after dropping each of its characters, which takes quadratic time.
+    fields: gemini.JsonObject = {"content": content, "additional_kwargs": additional_kwargs}
+    fields |= {"tool_call_chunks": chunks, "tool_calls": [], "invalid_tool_calls": []}
+    return _BLANK.model_copy(update=fields | {"response_metadata": {}})
 
 
 def _candidates(response: gemini.Response) -> list[gemini.JsonObject]:
