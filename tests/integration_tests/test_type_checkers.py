@@ -115,7 +115,8 @@ def errors_by_mypy(folder: Path) -> Errors:
     options = ["--strict", "--config-file=", f"--cache-dir={cache}", "--no-error-summary"]
     found: Errors = {}
     for line in run("mypy", *options, *map(str, folder.iterdir())).splitlines():
-        if match := re.match(rf"{re.escape(str(folder))}/(\w+)\.py:(\d+): error: (.*)", line):
+        # The folder may be that of an earlier run: mypy repeats what it found if nothing changed.
+        if match := re.match(r"(?:.*/)?(\w+)\.py:(\d+): error: (.*)", line):
             found.setdefault(match[1], {})[int(match[2])] = match[3]
     return found
 

@@ -55,19 +55,23 @@ class SocketServer:
         return int(self._http.server_address[1])
 
     def start(self) -> None:
+        self._wake, self._woken = socket.socketpair()
         self._thread.start()
 
     def _accept(self) -> None:
-        """Accept connections until closing, without polling: a test would wait for the poll."""
-        while not self.closing.is_set():
-            self._http.handle_request()
+        """Accept connections until closing, without polling: each test would wait for the poll."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._http, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while selector.select() and not self.closing.is_set():
+                self._http.handle_request()
 
     def stop(self) -> None:
         """Stop listening, wake those who pause, cut the rest."""
         self.closing.set()
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port)).close()  # wakes `_accept`
+        self._wake.close()
         self._thread.join()
+        self._woken.close()
         self._http.server_close()
         with self._lock:
             for connection in self._connections:
@@ -91,6 +95,7 @@ class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
+    timeout = 0  # `handle_request` is called when there is one
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that hang up; anything else is a bug of the emulator."""
