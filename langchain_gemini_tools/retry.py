@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import time
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_core.exceptions import ModelError, ModelTimeoutError
 
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS
+from langchain_gemini_tools.facts.credentials import RETRY_DELAYS_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -117,7 +119,9 @@ class RetryPolicy:
                 f"max_retry_delay ({self.max_delay_seconds:g} s)."
             )
             raise error
-        delay = 0.0 if _is_replayed(error) else max(asked or 0.0, self.exponential_backoff(attempt))
+        delay = max(asked or 0.0, self.exponential_backoff(attempt))
+        if _is_replayed(error) or os.environ.get(RETRY_DELAYS_VARIABLE) == "off":
+            delay = 0.0
         # The text, not the error: a log handler that keeps the error keeps its frames.
         text = str(error)
         _logger.warning("Retry %d of %d in %.1f s: %s", attempt, self.max_retries, delay, text)

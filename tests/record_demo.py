@@ -15,7 +15,7 @@ from unittest import mock
 from langchain_gemini_tools import ChatGemini, RunClock
 from langchain_gemini_tools.demo.command import MODEL, QUESTION, RECORDING, run
 from langchain_gemini_tools.testing import cassette
-from tests.emulator import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.emulator import API_KEY, Emulator
-from tests.emulator.memory import Memory
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake.memory import Memory
 from tests.notebooks import CASSETTES, NOTEBOOKS, execute, replay, write
 
 if TYPE_CHECKING:

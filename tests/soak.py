@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools import ChatGemini, errors
-from tests.emulator import API_KEY, Emulator, faults
-from tests.emulator.memory import Memory
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
+from langchain_gemini_tools.testing.fake.memory import Memory
 from tests.integration_tests.play import get_weather
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.emulator.script import Fault
+    from langchain_gemini_tools.testing.fake.script import Fault
 
 CALLS = int(os.environ.get("SOAK_CALLS", "5000"))
 AT_ONCE = int(os.environ.get("SOAK_AT_ONCE", "500"))

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from langchain_gemini_tools._version import __version__
+from langchain_gemini_tools import __version__
 from langchain_gemini_tools.client.pool import HttpPool
 from langchain_gemini_tools.client.transport import make_sdk_clients
 from langchain_gemini_tools.errors import (
@@ -17,10 +17,13 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
 )
 from langchain_gemini_tools.facts.credentials import (
+    BASE_URL_VARIABLES,
+    FAKE_KEY,
+    FAKE_TOKEN,
     KEY_VARIABLES,
     environment_keys,
+    private_values,
     redact,
-    secret_values,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +53,42 @@ def find_invalid_character(value: str) -> str | None:
     return f"character {found.start() + 1} of {len(value)} is {character}, which cannot be sent"
 
 
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADERS_OF_HTTP = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that describe the body and the connection. With other values the request would break."""
+
+
+def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return headers that can be sent; the message of the error has no values.
+
+    Raises:
+        ValueError: A header cannot be sent, or it is not for users to set.
+    """
+    for name, value in (headers or {}).items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a valid name of a header.")
+        if name.lower() in _HEADERS_OF_HTTP:
+            raise ValueError(f"The header {name!r} is set for each request. Leave it out.")
+        if reason := find_invalid_character(value):
+            raise ValueError(f"The header {name!r} is not valid: {reason}. Copy it again.")
+    return headers
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
     """Where the API is, and the credentials for it.
@@ -75,11 +114,17 @@ class ClientSettings:
     """For each phase of a request made through the SDK's client, unless it sets a timeout."""
 
     @property
+    def is_for_fake(self) -> bool:
+        """Whether the credentials are the placeholders of `FakeGemini`."""
+        key = self.api_key.get_secret_value() if self.api_key else None
+        return key == FAKE_KEY or getattr(self.credentials, "token", None) == FAKE_TOKEN
+
+    @property
     def secrets(self) -> list[str]:
         """All credentials that the text of an error might quote."""
         key = self.api_key.get_secret_value() if self.api_key else None
         token = getattr(self.credentials, "token", None)
-        values = [key, token, *secret_values(self.headers), *environment_keys()]
+        values = [key, token, *private_values(self.headers), *environment_keys()]
         return [value for value in values if isinstance(value, str)]
 
     def __copy__(self) -> ClientSettings:
@@ -152,6 +197,8 @@ class OpenedSdk:
 def open_sdk(settings: ClientSettings) -> OpenedSdk:
     """Load the SDK and build its client; nothing is sent."""
     _reject_invalid_characters(settings)
+    if settings.is_for_fake and not (settings.base_url or _environment_base_url()):
+        raise fake_has_stopped()
     pool = HttpPool(settings.client_args, settings.async_client_args, settings.base_url)
     version = settings.api_version or os.environ.get("GOOGLE_GENAI_API_VERSION") or "beta"
     try:
@@ -166,11 +213,27 @@ def open_sdk(settings: ClientSettings) -> OpenedSdk:
     return OpenedSdk(sdk, pool, _arguments())
 
 
+def _environment_base_url() -> str | None:
+    return next(filter(None, map(os.environ.get, BASE_URL_VARIABLES)), None)
+
+
+def fake_has_stopped() -> InvalidOptionError:
+    """Return the error for a model that is used after its `FakeGemini`."""
+    return InvalidOptionError(
+        "This model belongs to a FakeGemini that has stopped. Make and use the model inside the "
+        "same `with FakeGemini()` block or test."
+    )
+
+
 def _reject_invalid_characters(settings: ClientSettings) -> None:
     """Reject characters that copying leaves in keys: the HTTP library would quote the whole key."""
-    key = "google_api_key (api_key, or GOOGLE_API_KEY in the environment)"
-    sent = {f"The header {name!r}": value for name, value in settings.headers.items()}
+    try:
+        check_headers(settings.headers)
+    except ValueError as error:
+        raise InvalidOptionError(str(error)) from None
+    sent: dict[str, str] = {}
     if settings.api_key:
+        key = "google_api_key (api_key, or GOOGLE_API_KEY in the environment)"
         sent[key] = settings.api_key.get_secret_value()
     elif not settings.vertexai:
         sent |= {name: os.environ.get(name, "") for name in KEY_VARIABLES}

@@ -41,10 +41,10 @@ from langchain_gemini_tools.errors import (
     GeminiToolsError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.facts.credentials import redact, secret_values
+from langchain_gemini_tools.facts.credentials import private_values, redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from contextvars import Token
     from types import ModuleType
 
@@ -85,7 +85,7 @@ class Envelope:
 
 
 class PendingRequest:
-    """Our body and timeouts for one request. While it is entered, the SDK sends this body."""
+    """Our body, timeouts and headers for one request, which the SDK sends while it is entered."""
 
     def __init__(
         self,
@@ -93,8 +93,10 @@ class PendingRequest:
         timeout_seconds: float | None,
         *,
         timer: StreamTimer | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.body = body
+        self.headers = headers or {}
         self.timeout_seconds = timeout_seconds
         self.timer = timer
         """Of a stream; the deadline is that of a whole response."""
@@ -150,6 +152,7 @@ class PendingRequest:
             raise GeminiToolsError("google-genai tried to send the same request twice.")
         self.envelope = envelope
         headers = envelope.headers.copy()
+        headers.update(self.headers)
         if self.deadline is not None and (self.timeout_seconds or 0) >= _MIN_SERVER_TIMEOUT:
             # Otherwise the server applies its default timeout, which may be shorter.
             headers.setdefault("x-server-timeout", str(math.ceil(self.timeout_seconds or 0)))
@@ -336,7 +339,7 @@ def _redirect_on_the_same_server(response: httpx.Response) -> httpx.Request | No
 
 def _redact_transport_error(error: httpx.RequestError, request: httpx.Request) -> Exception:
     """Return the same error without secrets in its text and without the request's headers."""
-    text = redact(str(error), secret_values(request.headers))
+    text = redact(str(error), private_values(request.headers))
     return type(error)(text, request=type(request)(request.method, request.url))
 
 
@@ -381,6 +384,12 @@ def map_transport_error(
     if isinstance(error, OSError):
         return GeminiConnectionError(f"The connection to the API failed: {reason}")
     return None
+
+
+def is_refused_connection(error: Exception) -> bool:
+    """Whether nothing listens at the address."""
+    libraries = filter(None, map(sys.modules.get, LIBRARIES))
+    return any(isinstance(error, library.ConnectError) for library in libraries)
 
 
 _PASSING_TLS_ERRORS = (

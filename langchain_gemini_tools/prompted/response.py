@@ -18,16 +18,22 @@ from langchain_core.messages.tool import tool_call_chunk
 
 from langchain_gemini_tools.facts.json_values import with_stored_ints
 from langchain_gemini_tools.prompted.arguments import find_mismatch
-from langchain_gemini_tools.prompted.conversation import REASONS, UNKNOWN_TOOL, UNUSABLE
 from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, Piece
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
-from langchain_gemini_tools.prompted.parser.spellings import MARKER
-from langchain_gemini_tools.prompted.prompt import Choice, protocol_name
+from langchain_gemini_tools.prompted.parser.words import MARKER
+from langchain_gemini_tools.prompted.prompt import (
+    REASONS,
+    UNUSABLE,
+    Choice,
+    protocol_name,
+)
+from langchain_gemini_tools.wire.replay import UNKNOWN_TOOL
+from langchain_gemini_tools.wire.tool_results import render_split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_core.messages import ToolCallChunk
+    from langchain_core.messages import ToolCallChunk, ToolMessage
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
@@ -53,6 +59,8 @@ class PromptedTools:
     choice: Choice = field(default_factory=Choice)
     expects_json: bool = False
     """Whether the prompt asked for a JSON response."""
+    results: Sequence[ToolMessage] = ()
+    """The tool results of the conversation, from which a model may repeat calls."""
 
     @property
     def parses_calls(self) -> bool:
@@ -98,7 +106,8 @@ class TextParser:
         self._names = {protocol_name(name): name for name in tools.schemas}
         self._parser: ToolCallParser | FenceRemover | None = None
         if tools.parses_calls:
-            self._parser = ToolCallParser(self._names)
+            results = (render_split(result.content).text for result in tools.results)
+            self._parser = ToolCallParser(self._names, results)
         elif tools.expects_json:
             self._parser = FenceRemover()
 

@@ -1,7 +1,12 @@
-"""Test your own agents without an API key: record Gemini's responses once, then replay them.
+"""Test your own agents without an API key: with a fake Gemini, or with recorded responses.
 
-cassettes.py   `cassette(...)` for scripts, notebooks and tests. Start reading here
-plugin.py      the pytest plugin, which adapts `@pytest.mark.vcr` to Gemini
+fake_gemini.py `FakeGemini`, a strict Gemini on this machine. Start reading here
+fake/          its server: HTTP, scripts, faults, and what Gemini refuses
+serve.py       `python -m langchain_gemini_tools.testing serve`
+
+cassettes.py   `cassette(...)` records responses and replays them. Start reading here
+plugin.py      the pytest plugin: the fixture `fake_gemini`, and `@pytest.mark.vcr` for Gemini
+loopback.py    connections to the fake while a plugin blocks the network
 session.py     opening a cassette, and saving it without credentials
 tape.py        vcrpy's cassette, adapted to Gemini
 matching.py    whether a request is the recorded one, and what differs
@@ -9,23 +14,54 @@ files.py       the YAML of a cassette, and its readable form of bodies
 redaction.py   what must not be in a file
 audit.py       `python -m langchain_gemini_tools.testing audit PATH...`
 
-Needs `pip install "langchain-gemini-tools[testing]"`; those packages are loaded on first use.
+Cassettes and the plugin need `pip install "langchain-gemini-tools[testing]"`; those packages are
+loaded on first use. `FakeGemini` needs nothing more.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.cassettes import cassette
 from langchain_gemini_tools.testing.errors import (
     CassetteError,
     CassetteFileError,
     CassetteInUseError,
+    FakeGeminiError,
     SecretFoundError,
     StaleCassetteError,
 )
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import faults
+    from langchain_gemini_tools.testing.fake.request import Request
+    from langchain_gemini_tools.testing.fake.script import Reply
+    from langchain_gemini_tools.testing.fake_gemini import FakeGemini
 
 __all__ = [
     "CassetteError",
     "CassetteFileError",
     "CassetteInUseError",
+    "FakeGemini",
+    "FakeGeminiError",
+    "Reply",
+    "Request",
     "SecretFoundError",
     "StaleCassetteError",
     "cassette",
+    "faults",
 ]
+
+_MODULES = {"FakeGemini": "fake_gemini", "Reply": "fake.script", "Request": "fake.request"}
+"""Loaded on first use."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "faults":
+        return importlib.import_module(f"{__name__}.fake.faults")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

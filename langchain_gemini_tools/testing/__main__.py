@@ -1,8 +1,69 @@
-"""`python -m langchain_gemini_tools.testing audit PATH...` exits with 1 if there is a problem."""
+"""`python -m langchain_gemini_tools.testing audit PATH...`, or `serve`."""
+
+from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.audit import main
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code: 1 if there is a problem."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m langchain_gemini_tools.testing")
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_audit(commands)
+    _add_serve(commands)
+    given = parser.parse_args(arguments)
+    if given.command == "serve":
+        from langchain_gemini_tools.testing.serve import serve
+
+        return serve(given)
+    if given.usage and not given.usage.is_file():
+        parser.error(f"--usage: the file {given.usage} does not exist")
+    from langchain_gemini_tools.testing.audit import run  # needs the extra `testing`
+
+    return run(given)
+
+
+def _add_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "audit", help="check cassettes for secrets, unused responses and their origin"
+    )
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    parser.add_argument(
+        "--usage", type=Path, metavar="FILE", help="what `pytest --cassette-usage FILE` wrote"
+    )
+
+
+def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "serve",
+        help="serve a fake Gemini on this machine",
+        description="Serve a strict Gemini on this machine, without a key, for notebooks, other "
+        "programs and other languages. It prints the environment variables to set, and runs until "
+        "it is interrupted.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="by default a free one")
+    parser.add_argument(
+        "--replies",
+        type=Path,
+        metavar="FILE",
+        help="scripted replies: one JSON object per line with the arguments of `reply`, such as "
+        '{"calls": [["get_weather", {"city": "Oslo"}]]}; without it, simple rules answer',
+    )
+    parser.add_argument(
+        "--lenient", action="store_true", help="only warn about rules that are inferred"
+    )
+    parser.add_argument(
+        "--rules", action="store_true", help="list what is refused, and how we know it; then exit"
+    )
+
 
 if __name__ == "__main__":
     sys.exit(main())

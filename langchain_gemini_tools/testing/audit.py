@@ -19,7 +19,8 @@ from langchain_gemini_tools.testing.files import (
 from langchain_gemini_tools.testing.redaction import REQUEST_HEADERS, RESPONSE_HEADERS, Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    import argparse
+    from collections.abc import Iterable, Iterator
 
     from langchain_gemini_tools.testing.files import JsonObject
 
@@ -128,22 +129,8 @@ def read_usage(path: Path) -> dict[Path, list[int]]:
     return {cassette: sorted(left) for cassette, left in unused.items()}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="python -m langchain_gemini_tools.testing")
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser(
-        "audit", help="check cassettes for secrets, unused responses and their origin"
-    )
-    command.add_argument("paths", nargs="+", type=Path, metavar="PATH")
-    command.add_argument(
-        "--usage", type=Path, metavar="FILE", help="what `pytest --cassette-usage FILE` wrote"
-    )
-    given = parser.parse_args(arguments)
-    if given.usage and not given.usage.is_file():
-        parser.error(f"--usage: the file {given.usage} does not exist")
+def run(given: argparse.Namespace) -> int:
+    """Print the problems and return the exit code."""
     files = find_cassettes(given.paths)
     problems = audit(given.paths, given.usage)
     for path, problem in problems:

@@ -1,16 +1,18 @@
-"""Errors of cassettes. They are not failures of the API, so nothing is retried.
+"""Errors of cassettes and of `FakeGemini`. They are not failures of the API: nothing is retried.
 
 * CassetteError
   * StaleCassetteError    a request is not in the cassette
   * CassetteInUseError    another cassette is open
   * CassetteFileError     the file is not a cassette, or is not safe to load
   * SecretFoundError      the recording contains a credential and was not saved
+* FakeGeminiError         the script and the requests do not agree
 """
 
 __all__ = [
     "CassetteError",
     "CassetteFileError",
     "CassetteInUseError",
+    "FakeGeminiError",
     "SecretFoundError",
     "StaleCassetteError",
 ]
@@ -37,3 +39,7 @@ class CassetteFileError(CassetteError):
 
 class SecretFoundError(CassetteError):
     """A recording still contains something that looks like a credential; it was not saved."""
+
+
+class FakeGeminiError(AssertionError):
+    """The script of `FakeGemini` and the requests do not agree."""

@@ -1,6 +1,7 @@
 """The pytest plugin, on top of pytest-recording: `-p langchain_gemini_tools.testing.plugin`.
 
-It adapts `@pytest.mark.vcr` to Gemini: matching, redaction, file format, and no API key needed.
+The fixture `fake_gemini` is a `FakeGemini` for one test. `@pytest.mark.vcr` is adapted to Gemini:
+matching, redaction, file format, and no API key needed.
 `vcr_config`, the mark's arguments and `--record-mode` keep pytest-recording's meaning and take
 precedence. Only pytest is loaded until a test uses a cassette.
 """
@@ -15,9 +16,12 @@ import pytest
 
 from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE, VARIABLE, check_mode
 from langchain_gemini_tools.testing.errors import CassetteError
+from langchain_gemini_tools.testing.loopback import allow_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
+
+    from langchain_gemini_tools.testing.fake_gemini import FakeGemini
 
 _current_item = pytest.StashKey[pytest.Item]()
 _has_succeeded = pytest.StashKey[bool]()
@@ -87,3 +91,20 @@ def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
         return Session(vcr, path, settings, has_failed=lambda: not item.stash[_has_succeeded])
 
     vcr.use_cassette = use_cassette
+
+
+@pytest.fixture
+def fake_gemini(request: pytest.FixtureRequest) -> Iterator[FakeGemini]:
+    """A strict Gemini on this machine, which clients find by themselves during the test.
+
+    It works while `--block-network` or pytest-socket block other connections. A test that passes
+    and leaves scripted replies unused is an error.
+    """
+    from langchain_gemini_tools.testing.fake_gemini import FakeGemini
+
+    with allow_loopback():
+        gemini = FakeGemini().start()
+        try:
+            yield gemini
+        finally:
+            gemini.stop(check=request.node.stash[_has_succeeded])

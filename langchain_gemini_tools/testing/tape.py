@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from vcr.cassette import Cassette
@@ -59,6 +59,8 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
     allow_playback_repeats: bool
     secrets: Collection[str] = ()
     """Values to redact in messages, in addition to the credentials."""
+    replayed: ClassVar[int] = 0
+    """How many responses all cassettes of this process have replayed."""
 
     def __init__(self, path: str, before_record_request: Any = None, **settings: Any) -> None:
         super().__init__(
@@ -85,6 +87,7 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         """Return the next recorded response to a request, marked as replayed."""
         with self._lock:
             response = self._next_response(request)
+            Tape.replayed += 1
         return {**response, "headers": {**response["headers"], REPLAYED: ["replayed"]}}
 
     def _next_response(self, request: Any) -> Any:

@@ -17,12 +17,14 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
 from langchain_gemini_tools.facts.blocks import GEMINI_PART
+from langchain_gemini_tools.wire.audio import PcmParser, audio_block, parse_pcm_format
 from langchain_gemini_tools.wire.partial_args import ArgumentsWriter
 from langchain_gemini_tools.wire.replay import (
     CALL_SIGNATURES,
     OWN_ID,
     PART_FIELDS,
     PartLog,
+    dump_function_call,
 )
 from langchain_gemini_tools.wire.tools.names import render_name
 
@@ -122,6 +124,7 @@ class PartParser:
         self._block_count = 0
         self._open_block: Block | None = None
         self._code_id: str | None = None
+        self._audio = PcmParser()
 
     @property
     def call_count(self) -> int:
@@ -132,6 +135,15 @@ class PartParser:
     def has_open_call(self) -> bool:
         """Whether the arguments of a call have not ended."""
         return self._partial is not None
+
+    @property
+    def has_audio(self) -> bool:
+        """Whether there is audio that `finish` returns."""
+        return bool(self._audio)
+
+    def finish(self) -> list[Piece]:
+        """Return what is complete only at the end of a response: audio."""
+        return [self._add_block(block, None, "inlineData") for block in self._audio.finish()]
 
     def parse(self, part: gemini.JsonObject) -> Piece | None:
         """Return the piece that a part adds, or `None` if it adds nothing to the message."""
@@ -156,6 +168,11 @@ class PartParser:
             case {"thoughtSignature": _} if len(part) == 1:
                 return self._parse_text("", signature)
             case {} if not part:
+                return None
+            case {"inlineData": {"mimeType": str(mime), "data": str(data)}} if (
+                form := parse_pcm_format(mime)
+            ):
+                self._audio.feed(form, data)
                 return None
             case _:
                 return self._parse_block_part(part)
@@ -216,9 +233,12 @@ class PartParser:
     # Blocks
 
     def _parse_block_part(self, part: gemini.JsonObject) -> Piece:
-        self._open_block = None
         block, signature = _parse_block(part)
         kind = next((key for key in part if key not in _TEXT_FIELDS), "")
+        return self._add_block(block, signature, kind)
+
+    def _add_block(self, block: Block, signature: str | None, kind: str) -> Piece:
+        self._open_block = None
         self._log.add_block(signature, kind)
         index = self._next_index()
         # Gemini 2 gives code no id. Ours connects LangChain's blocks of call and result, and is not
@@ -404,6 +424,14 @@ def call_signatures(pieces: Iterable[Piece]) -> dict[str, str]:
     return {piece.call.id: piece.signature for piece in pieces if piece.call and piece.signature}
 
 
+def last_call(pieces: Sequence[Piece]) -> gemini.JsonObject:
+    """Return the entry of `additional_kwargs` for the last valid call; see `FUNCTION_CALL`."""
+    whole = Assembly()
+    last = next((piece.call for piece in reversed(pieces) if piece.call), None)
+    _add_calls(whole, [last] if last and last.args is not None else merge_calls(pieces))
+    return dump_function_call(whole.tool_calls)
+
+
 def _add_calls(whole: Assembly, calls: Iterable[ToolCallPiece]) -> None:
     for call in calls:
         args = call.args if call.args is not None else _parse_fragment(call.fragment)
@@ -470,4 +498,6 @@ def _is_plain(rest: gemini.JsonObject) -> bool:
 def _parse_blob(mime_type: str, data: str) -> Block:
     if mime_type.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
+    if mime_type.startswith("audio/"):
+        return audio_block(data, mime_type)
     return {"type": "media", "mime_type": mime_type, "data": data}

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 
 @pytest.fixture(params=["gemini-3-flash-preview", "gemini-2.5-flash"])

@@ -12,8 +12,8 @@ import pytest
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.testing import cassette
-from langchain_gemini_tools.testing.audit import main
-from tests.emulator import API_KEY, Emulator
+from langchain_gemini_tools.testing.__main__ import main
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 
 PLUGIN = "langchain_gemini_tools.testing.plugin"
 FILE = Path("cassettes/test_agent/test_weather.yaml")

@@ -25,7 +25,7 @@ from langchain_gemini_tools.testing import (
     StaleCassetteError,
     cassette,
 )
-from tests.emulator import API_KEY, Emulator, faults
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
 from tests.integration_tests.invoking import QUESTION, ask, raw
 from tests.integration_tests.taping import FILE, gemini, interactions
 from tests.rotation import WAYS

@@ -24,8 +24,8 @@ from tests.integration_tests.play import (
 )
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 OSLO = {"city": "Oslo"}
 QUESTION = "Weather in Oslo?"

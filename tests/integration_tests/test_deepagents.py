@@ -24,8 +24,8 @@ from tests.integration_tests.play import (
 
 if TYPE_CHECKING:
     from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 deepagents = pytest.importorskip(
     "deepagents", reason="deepagents needs google-genai below 3: make test-deepagents"

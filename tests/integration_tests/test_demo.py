@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langchain_gemini_tools.demo.command import main
-from tests.emulator import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 from tests.record_demo import ANSWER, script
 
 if TYPE_CHECKING:

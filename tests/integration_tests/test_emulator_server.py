@@ -14,10 +14,10 @@ from google import genai
 from google.genai import errors, types
 from google.oauth2.credentials import Credentials
 
-from tests.emulator import ACCESS_TOKEN, API_KEY, Emulator, faults
+from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY, Emulator, faults
 
 if TYPE_CHECKING:
-    from tests.emulator.script import Fault
+    from langchain_gemini_tools.testing.fake.script import Fault
 
 MODEL = "gemini-3-flash-preview"
 PATH = f"/v1/models/{MODEL}:generateContent"
@@ -158,9 +158,11 @@ def test_a_rejection_has_the_wording_of_the_api_and_uses_no_scripted_response(
 ) -> None:
     emulator.reply("Still here.")
     with pytest.raises(errors.ClientError) as caught:
-        client.models.generate_content(model=MODEL, contents=types.ModelContent("Hi"))
+        client.models.generate_content(
+            model=MODEL, contents="Hi", config={"stop_sequences": list("abcdef")}
+        )
     assert caught.value.message == "Request contains an invalid argument."
-    assert emulator.refusals[0].why == "The last turn is the model's: there is nothing to answer"
+    assert emulator.refusals[0].why == "At most five stop sequences"
     assert emulator.pending_replies == 1
     assert client.models.generate_content(model=MODEL, contents="Hi").text == "Still here."
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.emulator import rules
-from tests.emulator.ask import Ask
-from tests.emulator.brain import think
-from tests.emulator.memory import Memory
-from tests.emulator.refusal import Refusal
-from tests.emulator.rules.door import check_model
-from tests.emulator.rules.payload import read_message
-from tests.emulator.script import Reply
+from langchain_gemini_tools.testing.fake import rules
+from langchain_gemini_tools.testing.fake.ask import Ask
+from langchain_gemini_tools.testing.fake.brain import think
+from langchain_gemini_tools.testing.fake.memory import Memory
+from langchain_gemini_tools.testing.fake.refusal import Refusal
+from langchain_gemini_tools.testing.fake.rules.door import check_model
+from langchain_gemini_tools.testing.fake.rules.payload import read_message
+from langchain_gemini_tools.testing.fake.script import Reply
 from tests.recordings import each_exchange, require_recordings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.emulator.models import Backend
+    from langchain_gemini_tools.testing.fake.models import Backend
     from tests.recordings import Exchange
 
 OUTSIDE_THE_REQUEST = {
@@ -126,7 +126,9 @@ def empty_content(ask: Ask) -> bool:
 
 
 def answer_for_the_model(ask: Ask) -> bool:
-    """The last word is the model's."""
+    """The last word is the model's, where that is not a prefill."""
+    if ask.model.takes_prefill:
+        return False
     ask.body["contents"].append({"role": "model", "parts": [{"text": "Done."}]})
     return True
 
@@ -192,7 +194,7 @@ def test_the_emulator_says_nothing_that_gemini_never_said(
     for question in QUESTIONS:
         model = check_model(name, "v1beta", backend, "generateContent")
         ask = Ask({"contents": [text], **question}, model, backend, is_stream=is_stream)
-        outgoing = Reply(think(ask), signed=True).render(ask, Memory())
+        outgoing = Reply(answer=think(ask), signed=True).render(ask, Memory())
         for step in outgoing.steps:
             assert isinstance(step, bytes)
             assert paths(json.loads(step.removeprefix(b"data: "))) <= recorded

@@ -19,13 +19,13 @@ from langchain_gemini_tools.errors import (
     GeminiToolsError,
     MalformedToolCallError,
 )
-from tests.emulator import faults
+from langchain_gemini_tools.testing.fake import faults
 from tests.integration_tests.play import get_weather
 from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 MESSAGE = "Malformed function call: print(default_api.get_weather(city=))"
 FAILURES: dict[str, tuple[dict[str, Any], type[GeminiToolsError], str]] = {

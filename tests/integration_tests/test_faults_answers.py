@@ -14,14 +14,14 @@ from google.oauth2.credentials import Credentials
 from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
-from tests.emulator import ACCESS_TOKEN
+from langchain_gemini_tools.testing.fake import ACCESS_TOKEN
 from tests.integration_tests.invoking import ask
 from tests.integration_tests.play import get_weather
 from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

@@ -19,15 +19,15 @@ from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.client import transport
-from tests.emulator import API_KEY, Emulator, faults
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
 from tests.integration_tests.invoking import TWICE, ask, logged_retries, raw
 from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
+    from langchain_gemini_tools.testing.fake.script import Fault
     from tests.conftest import MakeModel
-    from tests.emulator.script import Fault
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -67,20 +67,6 @@ async def test_silence_ends_with_the_timeout_after_one_request(
     assert len(emulator.requests) == 1
 
 
-@rotated(way=STREAMS)
-async def test_a_stall_inside_a_stream_keeps_what_had_arrived(
-    emulator: Emulator, make_model: MakeModel, library: str, way: str
-) -> None:
-    emulator.reply("Sunny in Oslo.", fault=faults.stall(30, after=1))
-    seen: list[Any] = []
-    with pytest.raises(errors.GeminiTimeoutError) as raised:
-        await ask(make_model(max_retries=2, timeout=0.5), way, seen)
-    assert "".join(chunk.text for chunk in seen) == "Sunny"
-    assert raised.value.partial is not None
-    assert raised.value.partial.text == "Sunny"
-    assert len(emulator.requests) == 1
-
-
 @rotated(way=WAYS)
 async def test_keep_alives_do_not_count_as_a_response(
     emulator: Emulator, make_model: MakeModel, library: str, way: str
@@ -98,7 +84,7 @@ async def test_a_stream_that_never_ends_is_ended(
     emulator.reply("Sunny in Oslo.", fault=faults.talk_on())
     seen: list[Any] = []
     with pytest.raises(errors.GeminiTimeoutError, match="stream_timeout") as raised:
-        await ask(make_model(max_retries=2, stream_timeout=0.3), way, seen)
+        await ask(make_model(max_retries=2, stream_timeout=1), way, seen)  # 1 s for the first event
     assert raised.value.partial is not None
     assert raised.value.partial.text == "".join(chunk.text for chunk in seen) != ""
     assert len(emulator.requests) == 1
@@ -167,17 +153,34 @@ async def test_a_silent_stream_ends_with_the_stream_timeout(
 
 
 @rotated(way=STREAMS)
+async def test_silence_inside_a_stream_keeps_what_had_arrived(
+    make_model: MakeModel, library: str, way: str
+) -> None:
+    reads: list[float] = []
+    chat = make_model(max_retries=2, timeout=300, **_silent_after(library, [SUNNY_EVENT], reads))
+    seen: list[Any] = []
+    with pytest.raises(errors.GeminiTimeoutError) as raised:
+        await ask(chat, way, seen)
+    assert "".join(chunk.text for chunk in seen) == "Sunny"
+    assert raised.value.partial is not None
+    assert raised.value.partial.text == "Sunny"
+    assert reads == [300]
+
+
+@rotated(way=STREAMS)
 async def test_the_time_of_the_reader_does_not_count_as_waiting(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     chat = make_model(stream_timeout=1.0)
     emulator.reply("Sunny in Oslo.")
+    pauses = [1.1]  # after the first chunk
     if way == "stream":
         for _ in chat.stream("Weather?"):
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(pauses.pop() if pauses else 0)
     else:
         async for _ in chat.astream("Weather?"):
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(pauses.pop() if pauses else 0)
+    assert pauses == []
     assert len(emulator.requests) == 1
 
 

@@ -16,14 +16,14 @@ from google.genai import errors as sdk
 from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
-from tests.emulator import API_KEY, faults
+from langchain_gemini_tools.testing.fake import API_KEY, faults
 from tests.integration_tests.invoking import TWICE, ask, logged_retries, raw
 from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
+    from langchain_gemini_tools.testing.fake.script import Fault
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
-    from tests.emulator.script import Fault
 
 RPC = "type.googleapis.com/google.rpc."
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -311,7 +311,8 @@ async def test_a_rejection_becomes_its_error(
     assert isinstance(error, case.core)
     assert case.sdk is not None
     assert isinstance(error, case.sdk)
-    assert str(error) == case.line
+    status = f" ({error.status})" if error.status else ""
+    assert str(error) == f"Error calling model {chat.model!r}{status}: {case.line}"
     assert (error.code, error.status) == (case.code, case.status)
     assert (error.retry_after, error.request_id) == (case.retry_after, case.request_id)
     assert error.is_daily_quota is case.is_daily_quota
@@ -321,7 +322,7 @@ async def test_a_rejection_becomes_its_error(
     assert logged_retries(caplog) == (TWICE if case.is_retried else [])
     assert API_KEY not in caplog.text
     twin = pickle.loads(pickle.dumps(error))
-    assert (type(twin), str(twin), twin.code) == (type(error), case.line, case.code)
+    assert (type(twin), str(twin), twin.code) == (type(error), str(error), case.code)
 
 
 @rotated(

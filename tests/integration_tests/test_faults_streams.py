@@ -18,14 +18,14 @@ from langchain.agents import create_agent
 from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
-from tests.emulator import faults
+from langchain_gemini_tools.testing.fake import faults
 from tests.integration_tests.invoking import QUESTION, TWICE, ask, logged_retries
 from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
+    from langchain_gemini_tools.testing.fake.script import Fault
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
-    from tests.emulator.script import Fault
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from langchain_gemini_tools import errors
-from tests.emulator import API_KEY
+from langchain_gemini_tools.testing.fake import API_KEY
 from tests.integration_tests.invoking import ask, logged_retries
 from tests.integration_tests.raw_server import (
     SUNNY,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

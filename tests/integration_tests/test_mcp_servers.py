@@ -14,11 +14,11 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools import check_tools
+from langchain_gemini_tools.testing.fake.rules import check
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
-from tests.emulator.rules import check
 from tests.integration_tests.mcp_servers import FILESYSTEM, GIT, SERVERS, TIME, Server
 from tests.integration_tests.test_recorded_declarations import comparable
-from tests.unit_tests.emulator.requests import ask
+from tests.unit_tests.testing.fake.requests import ask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from mcp import ClientSession, Tool
 
     from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 JsonObject = dict[str, Any]
 

@@ -19,15 +19,15 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_gemini_tools.errors import MediaFetchError
 from langchain_gemini_tools.media_fetch import FetchLimits
-from tests.emulator import API_KEY
+from langchain_gemini_tools.testing.fake import API_KEY
 from tests.rotation import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 24
 PICTURE = {

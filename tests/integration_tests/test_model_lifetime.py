@@ -12,7 +12,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from tests.emulator import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 from tests.integration_tests.play import WEATHER, call, get_weather, model, request, result, user
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.messages import HumanMessage, ToolMessage
 
 from langchain_gemini_tools import ChatGemini
-from tests.emulator.server import ACCESS_TOKEN
+from langchain_gemini_tools.testing.fake.server import ACCESS_TOKEN
 from tests.integration_tests.play import call, get_weather, model, request, result, text, user
 from tests.integration_tests.test_what_is_sent import SKIP
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 OSLO, ROME = {"city": "Oslo"}, {"city": "Rome"}
 SIGNATURE = "+/+/c2lnbmF0dXJl"

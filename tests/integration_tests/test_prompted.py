@@ -30,8 +30,8 @@ from tests.rotation import STREAMS, WAYS
 
 if TYPE_CHECKING:
     from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 GEMMA = "gemma-3-27b-it"
 OSLO = 'TOOL_CALL: get_weather({"city": "Oslo"})'
@@ -742,6 +742,6 @@ BROKEN_HISTORIES: dict[str, list[Any]] = {
 def test_a_history_is_repaired_as_with_function_calling(
     make_model: MakeModel, gemma: ChatGemini, history: list[Any]
 ) -> None:
-    native = make_model().preview(history, tools=[get_weather])
+    native = make_model(model="gemini-3.8-flash").preview(history, tools=[get_weather])
     prompted = gemma.preview(history, tools=[get_weather])
     assert prompted.repairs == native.repairs

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:create_react_agent has been moved"),

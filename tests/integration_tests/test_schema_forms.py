@@ -16,14 +16,14 @@ from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from langchain_gemini_tools.testing.fake.rules import check
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
-from tests.emulator.rules import check
 from tests.integration_tests.test_recorded_declarations import each_declaration
-from tests.unit_tests.emulator.requests import ask
+from tests.unit_tests.testing.fake.requests import ask
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 JsonObject = dict[str, Any]
 

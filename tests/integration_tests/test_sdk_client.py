@@ -29,14 +29,14 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
     UnreadableResponseError,
 )
-from tests.emulator import faults
+from langchain_gemini_tools.testing.fake import faults
 from tests.rotation import rotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 KEY = (
     "AIza" + "SyA1234567890abcdefghijklmnopqrstuv"

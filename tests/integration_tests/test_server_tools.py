@@ -14,12 +14,12 @@ from pydantic import BaseModel
 
 from langchain_gemini_tools import ChatGemini, ToolLoop
 from langchain_gemini_tools.errors import InvalidToolError
-from tests.emulator import API_KEY
+from langchain_gemini_tools.testing.fake import API_KEY
 from tests.integration_tests.play import WEATHER, call, get_weather, model, result, text, user
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 JsonObject = dict[str, Any]
 

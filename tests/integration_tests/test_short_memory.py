@@ -24,11 +24,11 @@ from langchain_core.messages import (
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
-from tests.emulator import ACCESS_TOKEN
+from langchain_gemini_tools.testing.fake import ACCESS_TOKEN
 from tests.integration_tests.play import Play, call, get_weather, model, request, result, user
 
 if TYPE_CHECKING:
-    from tests.emulator import Emulator
+    from langchain_gemini_tools.testing.fake import Emulator
 
 OSLO, ROME = {"city": "Oslo"}, {"city": "Rome"}
 THREAD: Any = {"configurable": {"thread_id": "1"}}

@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 
 from langchain_gemini_tools import ChatGemini
-from tests.emulator import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

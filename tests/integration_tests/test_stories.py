@@ -35,7 +35,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import TypeAdapter
 
 from langchain_gemini_tools import ChatGemini, errors
-from tests.emulator import API_KEY, Emulator, faults
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
 from tests.integration_tests.play import get_weather
 from tests.properties import PROFILE, STORIES
 

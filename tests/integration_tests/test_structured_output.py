@@ -16,8 +16,8 @@ from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidToolError
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 QUESTION = '"Oslo" has 700000 people'
 

@@ -24,8 +24,8 @@ from tests.integration_tests.executors import classic_executor, tool_node_graph
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 REASONS: dict[str | None, type[ResponseError]] = {
     "SAFETY": BlockedError,

@@ -19,8 +19,8 @@ from tests.integration_tests.executors import classic_executor, tool_node_graph
 from tests.integration_tests.test_unreleased_calls import WAYS, run
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 UNSENDABLE: dict[str, tuple[dict[str, Any], str]] = {
     "a local file": (

@@ -1,4 +1,4 @@
-"""A project of a user: the built wheel, a test as the README has it, recorded and replayed."""
+"""Projects of users with the built wheel: recorded and replayed, or tested with `FakeGemini`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.emulator import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,39 @@ def test_the_agent_asks_for_both_cities():
     result = agent.invoke({"messages": "What is the weather in Oslo and Rome?"})
     tool_results = [message.text for message in result["messages"] if message.type == "tool"]
     assert tool_results == ["Sunny in Oslo", "Sunny in Rome"]
+'''
+
+
+FAKE_TEST = """\
+from langchain.agents import create_agent
+
+from langchain_gemini_tools import ChatGemini
+from tests.helpers import get_weather
+
+
+def test_my_agent(fake_gemini):
+    fake_gemini.reply(calls=[("get_weather", {"city": "Oslo"})])
+    fake_gemini.fail(429, times=2)
+    fake_gemini.reply("It is sunny in Oslo.")
+    agent = create_agent(ChatGemini(model="gemini-3-flash-preview"), tools=[get_weather])
+    result = agent.invoke({"messages": "Weather in Oslo?"})
+    assert result["messages"][-1].text == "It is sunny in Oslo."
+    assert fake_gemini.requests[-1].function_responses == [("get_weather", "Sunny in Oslo")]
+
+
+def test_a_smoke_test_without_a_script(fake_gemini):
+    agent = create_agent(ChatGemini(model="gemini-3-flash-preview"), tools=[get_weather])
+    result = agent.invoke({"messages": "Weather in Oslo and Rome?"})
+    assert [m.text for m in result["messages"] if m.type == "tool"] == [
+        "Sunny in Oslo",
+        "Sunny in Rome",
+    ]
+"""
+
+HELPERS = '''\
+def get_weather(city: str) -> str:
+    """Current weather in a city."""
+    return f"Sunny in {city}"
 '''
 
 
@@ -113,6 +146,32 @@ def test_a_user_records_once_and_replays_with_the_network_blocked(
     assert run(*audit, cwd=tmp_path, env=offline) == "1 cassettes, 0 problems in 0 of them\n"
     (file,) = (tmp_path / "tests" / "cassettes").rglob("*.yaml")
     assert API_KEY not in file.read_text()
+
+
+@pytest.mark.timeout(500)
+def test_a_user_tests_an_agent_with_the_fixture_and_the_network_blocked(
+    python: Path, tmp_path: Path
+) -> None:
+    """The project has a package `tests` of its own, and neither a key nor a recording."""
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").touch()
+    (tmp_path / "tests" / "helpers.py").write_text(HELPERS)
+    (tmp_path / "tests" / "test_agent.py").write_text(FAKE_TEST)
+    offline = {**without_python(os.environ), "PYTEST_ADDOPTS": "-p no:hypothesispytest"}
+    options = ("--block-network", "--disable-socket", "--allow-unix-socket")
+    printed = run(python, "-m", "pytest", *options, cwd=tmp_path, env=offline)
+    assert re.search(r"2 passed", printed)
+    listed = run(
+        python,
+        "-m",
+        "langchain_gemini_tools.testing",
+        "serve",
+        "--rules",
+        cwd=tmp_path,
+        env=offline,
+    )
+    assert "  documented  At most five stop sequences" in listed
 
 
 def without_python(environment: Mapping[str, str]) -> dict[str, str]:

@@ -22,8 +22,8 @@ from tests.integration_tests.play import JsonObject, call, get_weather, text
 
 if TYPE_CHECKING:
     from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
-    from tests.emulator import Emulator
 
 SIGNATURE = base64.b64encode(b"\xfb\xff\xbf of a call").decode()
 LATER_SIGNATURE = base64.b64encode(b"\xfb\xff\xbf of a later part").decode()

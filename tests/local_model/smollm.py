@@ -10,10 +10,10 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.emulator.answer import Answer
+from langchain_gemini_tools.testing.fake.answer import Answer
 
 if TYPE_CHECKING:
-    from tests.emulator.ask import Ask
+    from langchain_gemini_tools.testing.fake.ask import Ask
 
 _REASONS = {"stop": "STOP", "length": "MAX_TOKENS"}
 _MOST_TOKENS = 48

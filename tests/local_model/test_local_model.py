@@ -14,8 +14,8 @@ from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.prompted.arguments import find_mismatch
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 from langchain_gemini_tools.wire.tools.tool import bind_tools
-from tests.emulator import API_KEY, Emulator
 from tests.integration_tests.play import get_weather
 from tests.local_model.smollm import SmolLM
 

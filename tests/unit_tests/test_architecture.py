@@ -16,16 +16,16 @@ from langchain_gemini_tools.fields import GeminiFields
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 NAME = "langchain_gemini_tools"
 
-BOTTOM = {"_version", "errors", "facts"}
+BOTTOM = {"errors", "facts"}
 """The bottom layer: every module may import it, and it imports nothing else of ours."""
 
 LAYERS = {
-    "_version": set(),
     "errors": set(),
     "facts": set(),
     "retry": set(),
     "client": set(),
     "wire": set(),
+    "continuation": {"client", "retry", "wire"},
     "binding": {"chat_model", "options", "prompted", "structured_output", "wire"},
     "structured_output": {"binding", "chat_model", "options", "prompted", "wire"},
     "prompted": {"wire"},
@@ -36,6 +36,7 @@ LAYERS = {
     "chat_model": {
         "arguments",
         "binding",
+        "continuation",
         "fields",
         "options",
         "media_fetch",
@@ -49,6 +50,7 @@ LAYERS = {
     "tool_loop": set(),
     "remote_tools": {"wire"},
     "__init__": {
+        "client",
         "chat_model",
         "display",
         "media_fetch",
@@ -60,7 +62,8 @@ LAYERS = {
     "testing": set(),
     "display": set(),
     "demo": {"chat_model", "display", "testing", "tool_loop"},
-    "__main__": {"demo"},
+    "self_check": {"chat_model", "display", "testing"},
+    "__main__": {"demo", "self_check"},
 }
 """What each module or package of the top level may import of ours, besides the bottom layer."""
 
@@ -119,6 +122,28 @@ def test_only_the_client_and_the_errors_load_the_sdk_and_only_inside_functions()
     assert wrong == []
 
 
+def test_the_fake_server_is_an_independent_reading_of_gemini() -> None:
+    """The rules of `FakeGemini` share no code with what they check, and need nothing installed."""
+    fake = f"{NAME}.testing.fake"
+    wrong = {}
+    for path in sorted((PACKAGE / "testing" / "fake").rglob("*.py")):
+        top_names = {name.split(".")[0] for name in _imports(path)}
+        foreign = top_names - sys.stdlib_module_names - {NAME}
+        ours = {name for name in _imports(path) if name.startswith(NAME)}
+        if found := foreign | {name for name in ours if not f"{name}.".startswith(f"{fake}.")}:
+            wrong[str(path.relative_to(PACKAGE))] = found
+    assert wrong == {}
+
+
+def test_importing_testing_loads_neither_the_fake_server_nor_what_it_needs() -> None:
+    loaded = _loaded_after("import langchain_gemini_tools.testing")
+    ours = {name for name in loaded if name.startswith(f"{NAME}.testing.fake")}
+    assert not ours | ({"http.server", "socketserver", "langchain_core", "vcr"} & loaded)
+    loaded = _loaded_after("from langchain_gemini_tools.testing import FakeGemini")
+    assert "http.server" in loaded
+    assert not {"langchain_core", "google.genai", "google.auth", "pydantic", "vcr"} & loaded
+
+
 def test_the_wire_is_pure() -> None:
     impure = {"logging", "os", "socket", "time", "pathlib", "asyncio", "threading", "httpx"}
     wrong = {}
@@ -137,6 +162,12 @@ def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
         "BatchProgress",
         "ChatGemini",
+        "ComputerUse",
+        "Environment",
+        "HarmBlockThreshold",
+        "HarmCategory",
+        "MediaResolution",
+        "Modality",
         "RunClock",
         "ToolLoop",
         "ToolLoopResult",
@@ -171,7 +202,7 @@ def test_showing_a_run_loads_no_other_layer_and_rich_only_when_it_draws() -> Non
         "trace([HumanMessage('Hello')], RunClock()).to_html()"
     )
     ours = {name.split(".")[1] for name in loaded if name.startswith(f"{NAME}.")}
-    assert ours == {"_version", "display", "facts"}
+    assert ours == {"display", "facts"}
     assert not {"rich", "google.genai", "IPython"} & loaded
 
 

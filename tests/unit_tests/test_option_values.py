@@ -34,12 +34,15 @@ WRONG = [
     ("temperature", "hot"),
     ("top_p", 1.5),
     ("top_k", 0),
+    ("presence_penalty", 2.1),
+    ("frequency_penalty", -2.1),
     ("n", 0),
     ("max_output_tokens", "many"),
     ("stop", [1]),
     ("stop", ("a", ["b"])),
     ("timeout", {1}),
     ("include_thoughts", "perhaps"),
+    ("automatic_continuation", "perhaps"),
     ("labels", {"a": 1}),
     ("fetch_urls", "perhaps"),
     ("fetch_urls", {"max_bites": 5}),
@@ -109,6 +112,8 @@ def test_it_is_rejected_in_model_kwargs(name: str, value: Any) -> None:
         ("timeout", None, "timeout_seconds", None),
         ("stream_timeout", "5", "stream_timeout_seconds", 5.0),
         ("max_retries", "2", "max_retries", 2),
+        ("automatic_continuation", False, "continues_automatically", False),
+        ("automatic_continuation", None, "continues_automatically", True),
         ("max_retry_delay", None, "max_retry_delay_seconds", 60.0),
         ("fetch_urls", "yes", "fetch_limits", FetchLimits()),
         ("fetch_urls", {"max_bytes": 5}, "fetch_limits", FetchLimits(max_bytes=5)),
@@ -164,3 +169,26 @@ def test_a_single_host_instead_of_a_list_is_rejected() -> None:
     hosts: Any = "cdn.lan"
     with pytest.raises(InvalidOptionError, match=r"allow_hosts=\['cdn.lan'\]"):
         FetchLimits(allow_hosts=hosts)
+
+
+class Hasty(ChatGemini):
+    """A model with a default of its own."""
+
+    timeout: float | None = 5.0
+
+
+def test_the_default_timeout_depends_on_the_model_that_is_called() -> None:
+    def seconds(chat: ChatGemini, **options: Any) -> float | None:
+        return chat.preview("Hi", **options).invocation.timeout_seconds
+
+    chat, argon = ChatGemini(model=GEMINI_3), "gemini-4-argon"
+    assert seconds(chat) == 600
+    assert seconds(chat, model=argon) == 1200
+    assert seconds(ChatGemini(model="mine", model_family=argon)) == 1200
+    assert seconds(ChatGemini(model=argon, timeout=600.0)) == 600
+    assert seconds(ChatGemini(model=argon, timeout=None)) is None
+    assert seconds(ChatGemini(model=argon), timeout=30) == 30
+    assert seconds(Hasty(model=argon)) == 5
+    changed = ChatGemini(model=argon)
+    changed.timeout = 600.0
+    assert seconds(changed) == 600

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_gemini_tools.testing.audit import main
+from langchain_gemini_tools.testing.__main__ import main
 from langchain_gemini_tools.testing.files import dump_yaml
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, ToolMessage
 
 from langchain_gemini_tools import ChatGemini
-from tests.emulator.ask import Ask
-from tests.emulator.rules import check
-from tests.emulator.rules.door import check_model
-from tests.emulator.rules.payload import read_payload
+from langchain_gemini_tools.testing.fake.ask import Ask
+from langchain_gemini_tools.testing.fake.rules import check
+from langchain_gemini_tools.testing.fake.rules.door import check_model
+from langchain_gemini_tools.testing.fake.rules.payload import read_payload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -273,6 +273,42 @@ def test_metadata_has_every_field_of_the_response() -> None:
     }
 
 
+def test_prompt_feedback_and_safety_ratings_are_spelled_like_the_rest() -> None:
+    rating = {"category": "C", "probabilityScore": 0.5}
+    body = reply([text("a")], safetyRatings=[rating])
+    body["promptFeedback"] = {"blockReason": "SAFETY", "safetyRatings": [rating]}
+    given = parse(body).response_metadata
+    rated = [{"category": "C", "probability_score": 0.5}]
+    assert given["safety_ratings"] == rated
+    assert given["prompt_feedback"] == {"block_reason": "SAFETY", "safety_ratings": rated}
+    assert given["block_reason"] == "SAFETY"
+
+
+@pytest.mark.parametrize("reason", ["BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"])
+def test_an_unspecified_block_reason_blocks_nothing(reason: str) -> None:
+    body = reply([call("a", "weather", city="Oslo")])
+    body["promptFeedback"] = {"blockReason": reason}
+    message = parse(body)
+    assert [each["name"] for each in message.tool_calls] == ["weather"]
+    assert "block_reason" not in message.response_metadata
+
+
+def test_places_of_maps_are_spelled_like_the_rest_and_cited() -> None:
+    place = {"uri": "https://maps.example", "title": "Pippo", "placeId": "places/1"}
+    grounding = {
+        "groundingChunks": [{"maps": place}],
+        "groundingSupports": [
+            {"segment": {"endIndex": 5, "text": "Pippo"}, "groundingChunkIndices": [0]}
+        ],
+    }
+    message = parse(reply([text("Pippo")], groundingMetadata=grounding))
+    [chunk] = message.response_metadata["grounding_metadata"]["grounding_chunks"]
+    assert chunk["maps"]["place_id"] == "places/1"
+    [block] = message.content_blocks
+    citations: Any = block["annotations"]  # type: ignore[typeddict-item]
+    assert citations[0]["extras"]["google_ai_metadata"]["place_id"] == "places/1"
+
+
 def test_the_requested_model_is_named_if_the_response_names_none() -> None:
     body = reply([text("a")])
     del body["modelVersion"]
@@ -518,6 +554,24 @@ def test_a_count_that_is_null_later_keeps_its_value() -> None:
     )
     assert message.usage_metadata == {"input_tokens": 7, "output_tokens": 1, "total_tokens": 8}
     assert message.response_metadata["raw_usage"] == counts
+
+
+@pytest.mark.parametrize(
+    ("usage", "tier"),
+    [
+        ({"serviceTier": "standard"}, "standard"),
+        ({"serviceTier": "SERVICE_TIER_STANDARD"}, "standard"),
+        ({"serviceTier": "flex", "trafficType": "ON_DEMAND"}, "flex"),
+        ({"trafficType": "ON_DEMAND"}, "standard"),
+        ({"trafficType": "ON_DEMAND_PRIORITY"}, "priority"),
+        ({"trafficType": "PROVISIONED_THROUGHPUT"}, None),
+        ({"serviceTier": None}, None),
+    ],
+)
+def test_the_tier_that_was_used_is_in_the_metadata(usage: Json, tier: str | None) -> None:
+    whole = {**reply([text("a")]), "usageMetadata": {**USAGE, **usage}}
+    for message in (parse(whole), stream([event(text("a")), whole])):
+        assert message.response_metadata.get("service_tier") == tier
 
 
 # Citations

@@ -13,6 +13,7 @@ from tests.unit_tests.wire.responses import (
     call,
     chunks,
     event,
+    kept,
     one_by_one,
     parse,
     reply,
@@ -126,7 +127,7 @@ def _code_result(number: int, output: str, **fields: Any) -> Any:
         ),
         pytest.param(
             [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}],
-            [block(1, "media", mime_type="audio/wav", data="AAAA")],
+            [block(1, "audio", mime_type="audio/wav", base64="AAAA")],
             id="a sound",
         ),
         pytest.param(
@@ -203,7 +204,7 @@ def test_calls_keep_their_ids_order_and_signatures() -> None:
             "args": {"city": "Rome", "days": [1, 2.5]},
         },
     ]
-    assert message.additional_kwargs == {SIGNATURES: {"a": "U0lH"}}
+    assert kept(message) == {SIGNATURES: {"a": "U0lH"}}
     assert seen(message) == seen(stream(one_by_one(parts)))
 
 
@@ -294,14 +295,14 @@ def test_calls_come_back_under_the_users_name(
     context = ResponseContext("m", {"search": "search", "shop_search_1a2b": "shop search"})
     message = parse(reply([call("a", wire_name)]), context)
     assert [found["name"] for found in message.tool_calls] == [name]
-    assert message.additional_kwargs == noted
+    assert kept(message) == noted
 
 
 def test_a_tool_that_is_really_called_with_the_prefix_keeps_it() -> None:
     bound = {"search": "search", "default_api.search": "default_api.search"}
     message = parse(reply([call("a", "default_api.search")]), ResponseContext("m", bound))
     assert message.tool_calls == [SEARCH | {"name": "default_api.search"}]
-    assert message.additional_kwargs == {}
+    assert kept(message) == {}
 
 
 @pytest.mark.parametrize(
@@ -349,7 +350,7 @@ def test_a_part_that_is_not_an_object_is_unreadable() -> None:
 def test_the_order_is_stored_where_content_and_calls_do_not_show_it() -> None:
     parts = [call("a", sign="U0lH"), text("hey"), call("b")]
     message = parse(reply(parts))
-    assert message.additional_kwargs == {
+    assert kept(message) == {
         SIGNATURES: {"a": "U0lH"},
         LOG: {
             f"{ANSWER}.0": {"call": "a"},
@@ -368,7 +369,7 @@ def test_signatures_of_text_stay_beside_a_plain_answer() -> None:
     ]
     message = parse(reply(parts))
     assert message.content == "It is sunny"
-    assert message.additional_kwargs == {
+    assert kept(message) == {
         LOG: {
             f"{ANSWER}.0": {"text": 6},
             f"{ANSWER}.1": {"text": 5, "signature": "QQ==", "sum": "b45f5437"},
@@ -378,7 +379,7 @@ def test_signatures_of_text_stay_beside_a_plain_answer() -> None:
 
 
 def test_an_ordinary_answer_notes_nothing() -> None:
-    assert parse(reply([text("Let me see."), call("a"), call("b")])).additional_kwargs == {}
+    assert kept(parse(reply([text("Let me see."), call("a"), call("b")]))) == {}
 
 
 # Arguments in pieces
@@ -476,7 +477,7 @@ def test_arguments_reach_the_user_as_they_come() -> None:
 )
 def test_a_call_in_pieces_keeps_its_signature(parts: list[Json]) -> None:
     for message in (stream(one_by_one(parts)), parse(reply(parts))):
-        assert message.additional_kwargs == {SIGNATURES: {"a": "U0lH"}}
+        assert kept(message) == {SIGNATURES: {"a": "U0lH"}}
 
 
 def test_a_call_that_never_ended_is_not_handed_over() -> None:

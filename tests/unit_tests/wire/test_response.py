@@ -21,6 +21,7 @@ from tests.unit_tests.wire.responses import (
     call,
     chunks,
     event,
+    kept,
     one_by_one,
     parse,
     reply,
@@ -48,7 +49,10 @@ def test_a_whole_reply_becomes_a_message() -> None:
             {"type": "tool_call", "id": "a", "name": "weather", "args": {"city": "Oslo"}}
         ],
         "invalid_tool_calls": [],
-        "additional_kwargs": {"__gemini_function_call_thought_signatures__": {"a": "U0lH"}},
+        "additional_kwargs": {
+            "__gemini_function_call_thought_signatures__": {"a": "U0lH"},
+            "function_call": {"name": "weather", "arguments": '{"city": "Oslo"}'},
+        },
         "response_metadata": {
             "model_provider": "google_genai",
             "vertexai": False,
@@ -351,7 +355,7 @@ def test_signatures_and_order_survive_what_core_does_to_content(output_version: 
     if output_version == "v1":
         message = message.model_copy(update={"content": message.content_blocks})
         message.response_metadata["output_version"] = "v1"
-    assert message.additional_kwargs == {
+    assert kept(message) == {
         "__gemini_function_call_thought_signatures__": {"a": "QQ=="},
         "__gemini_parts__": {
             f"{ANSWER}.0": {"block": 1},

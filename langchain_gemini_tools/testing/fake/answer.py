@@ -1,0 +1,305 @@
+"""An answer, and its two forms on the wire: one body, or a stream of events that add up to it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_gemini_tools.testing.fake.ask import Ask
+    from langchain_gemini_tools.testing.fake.memory import Memory
+    from langchain_gemini_tools.testing.fake.refusal import JsonObject
+
+_WITH_ID = ("functionCall", "toolCall", "toolResponse")
+CREATE_TIME = "2026-01-31T12:00:00.000000Z"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model says, before it takes either form."""
+
+    parts: list[JsonObject] = field(default_factory=list)
+    finish_reason: str | None = "STOP"
+    finish_message: str | None = None
+    thoughts_tokens: int = 0
+    tool_use_tokens: int = 0
+    usage: JsonObject | None = None
+    """Counts that replace the counted ones; None in it takes a count away."""
+    candidate: JsonObject = field(default_factory=dict)
+    """More fields of the candidate: groundingMetadata, safetyRatings, ..."""
+    chunks: int | Sequence[str] = ()
+    """How a stream cuts the text: a number of pieces, or the pieces; by default, three or more."""
+
+
+def count_tokens(value: Any) -> int:
+    """About four characters a token; an empty value costs nothing."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return math.ceil(len(text) / 4)
+
+
+def with_ids_and_signatures(
+    answer: Answer, ask: Ask, memory: Memory, *, signed: bool | None
+) -> Answer:
+    """The answer as the model's family sends it.
+
+    Recorded: Gemini 3 signs each step and, on the Developer API, gives its calls ids. 2.5 signs
+    calls when it thinks, and does not mind losing the signature; 2.0 does neither. `signed=None`
+    signs where a client has to send the signature back: on Gemini 3 alone.
+    """
+    parts = list(answer.parts)
+    if ask.model.is_3 and ask.backend == "gemini":
+        parts = _with_ids(parts, memory)
+    if signed is None:
+        signed = ask.model.is_3
+    if signed and ask.thinks:
+        for place in _signed_places(parts, ask):
+            parts[place] = parts[place] | {"thoughtSignature": memory.new_signature()}
+    return replace(answer, parts=parts)
+
+
+def render_body(answer: Answer, ask: Ask, memory: Memory) -> JsonObject:
+    """The answer as one `GenerateContentResponse`."""
+    memory.learn(answer.parts, ask)
+    usage = usage_counts(answer, ask, memory.cached_tokens(ask), answer.parts)
+    return response_body(answer, ask, answer.parts, usage, memory.new_id(), is_last=True)
+
+
+def render_events(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
+    """The answer as stream events: text in pieces, calls whole; every event tells the usage so far.
+
+    Recorded: Gemini 3 ends with an empty text, which bears the finish reason and the signature of a
+    text; 2.x puts the finish reason on its last piece, and all its calls into one event. Vertex
+    counts in the last event only.
+    """
+    memory.learn(answer.parts, ask)
+    cached = memory.cached_tokens(ask)
+    response_id = memory.new_id()
+    groups = [*_groups(answer, ask)]
+    said: list[JsonObject] = []
+    events = []
+    for number, parts in enumerate(groups, 1):
+        said += parts
+        is_last = number == len(groups)
+        usage = usage_counts(answer, ask, cached, said)
+        if ask.backend == "vertex" and not is_last:
+            usage = {"trafficType": "ON_DEMAND"}
+        events.append(response_body(answer, ask, parts, usage, response_id, is_last=is_last))
+    return events
+
+
+def _groups(answer: Answer, ask: Ask) -> Iterator[list[JsonObject]]:
+    """The parts of each event."""
+    chunks = answer.chunks
+    pieces = [piece for part in answer.parts for piece in part_pieces(part, ask, chunks)]
+    if not pieces:
+        yield []
+    elif ask.model.is_3:
+        last = pieces[-1]
+        trailing: JsonObject = {"text": ""}
+        if _is_spoken(last) and "thoughtSignature" in last:
+            trailing["thoughtSignature"] = last.pop("thoughtSignature")
+        yield from ([piece] for piece in [*pieces, trailing])
+    else:
+        yield from _calls_together(pieces)
+
+
+def _calls_together(pieces: list[JsonObject]) -> list[list[JsonObject]]:
+    groups: list[list[JsonObject]] = []
+    for piece in pieces:
+        if groups and "functionCall" in piece and "functionCall" in groups[-1][0]:
+            groups[-1].append(piece)
+        else:
+            groups.append([piece])
+    return groups
+
+
+def part_pieces(part: JsonObject, ask: Ask, chunks: int | Sequence[str]) -> list[JsonObject]:
+    """One part as stream events have it: text in pieces, and on Vertex arguments."""
+    if _is_spoken(part):
+        plain = {key: value for key, value in part.items() if key != "thoughtSignature"}
+        texts = [plain | {"text": piece} for piece in _pieces(part["text"], chunks)]
+        return [*texts[:-1], part | {"text": texts[-1]["text"]}]
+    if "inlineData" in part and part["inlineData"]["mimeType"].startswith("audio/L16"):
+        return _audio_pieces(part["inlineData"])
+    if "functionCall" in part and _streams_arguments(ask):
+        return list(_partial_calls(part))
+    return [part]
+
+
+def _audio_pieces(blob: JsonObject) -> list[JsonObject]:
+    """Three parts of whole samples: a stream of a speech model has several."""
+    samples = base64.b64decode(blob["data"])
+    size = max(2, len(samples) // 3 // 2 * 2)
+    return [
+        {"inlineData": blob | {"data": base64.b64encode(samples[start : start + size]).decode()}}
+        for start in range(0, len(samples), size)
+    ]
+
+
+def _is_spoken(part: JsonObject) -> bool:
+    return "text" in part and not part.get("thought")
+
+
+def _pieces(text: str, chunks: int | Sequence[str]) -> list[str]:
+    """The pieces asked for; else three or more, cut inside words too: a client must not care."""
+    if not isinstance(chunks, int) and "".join(chunks) == text and chunks:
+        return list(chunks)
+    if isinstance(chunks, int):
+        size = max(1, math.ceil(len(text) / max(1, chunks)))
+    else:
+        size = max(1, min(24, math.ceil(len(text) / 3)))
+    return [text[start : start + size] for start in range(0, len(text), size)] or [""]
+
+
+def _streams_arguments(ask: Ask) -> bool:
+    return ask.backend == "vertex" and bool(ask.calling_config.get("streamFunctionCallArguments"))
+
+
+def _partial_calls(part: JsonObject) -> Iterator[JsonObject]:
+    """One call in pieces, as Vertex streams its arguments."""
+    call = part["functionCall"]
+    head = {key: call[key] for key in ("id", "name") if key in call}
+    signature = {key: part[key] for key in ("thoughtSignature",) if key in part}
+    yield {"functionCall": head | {"willContinue": True}, **signature}
+    for path, value in _leaves(call.get("args", {}), "$"):
+        yield from (
+            {"functionCall": {"partialArgs": [piece], "willContinue": True}}
+            for piece in _partial_args(path, value)
+        )
+    yield {"functionCall": {}}
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}")
+    elif isinstance(value, list) and value:
+        for number, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{number}]")
+    elif path != "$":
+        yield path, value
+
+
+def _partial_args(path: str, value: Any) -> Iterator[JsonObject]:
+    match value:
+        case bool():
+            yield {"jsonPath": path, "boolValue": value}
+        case int() | float():
+            yield {"jsonPath": path, "numberValue": value}
+        case None:
+            yield {"jsonPath": path, "nullValue": "NULL_VALUE"}
+        case _:
+            half = len(str(value)) // 2
+            yield {"jsonPath": path, "stringValue": str(value)[:half], "willContinue": True}
+            yield {"jsonPath": path, "stringValue": str(value)[half:]}
+
+
+def response_body(
+    answer: Answer,
+    ask: Ask,
+    parts: list[JsonObject],
+    usage: JsonObject,
+    response_id: str,
+    *,
+    is_last: bool,
+) -> JsonObject:
+    """The JSON of one response or event."""
+    candidate: JsonObject = {"content": {"parts": parts, "role": "model"} if parts else {}}
+    if is_last and answer.finish_reason:
+        candidate["finishReason"] = answer.finish_reason
+        candidate |= {"finishMessage": answer.finish_message} if answer.finish_message else {}
+    candidate |= {"index": 0} if ask.backend == "gemini" else {}
+    candidate |= answer.candidate if is_last else {}
+    response = {
+        "candidates": [candidate],
+        "usageMetadata": usage,
+        "modelVersion": ask.model.name,
+        "responseId": response_id,
+    }
+    return response | ({"createTime": CREATE_TIME} if ask.backend == "vertex" else {})
+
+
+def usage_counts(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> JsonObject:
+    """The token counts of what was said so far."""
+    prompt = prompt_tokens(ask)
+    spoken = count_tokens("".join(_spoken(part) for part in said))
+    counts = {
+        "promptTokenCount": prompt,
+        "cachedContentTokenCount": cached,
+        "candidatesTokenCount": spoken,
+        "thoughtsTokenCount": answer.thoughts_tokens,
+        "toolUsePromptTokenCount": answer.tool_use_tokens,
+    }
+    total = prompt + spoken + answer.thoughts_tokens + answer.tool_use_tokens
+    usage: JsonObject = {name: count for name, count in counts.items() if count}
+    usage |= {
+        "totalTokenCount": total,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}],
+    }
+    usage |= _tier(ask)
+    usage |= answer.usage or {}
+    return {name: count for name, count in usage.items() if count is not None}
+
+
+def _tier(ask: Ask) -> JsonObject:
+    """The tier that was used. Recorded: "standard". Documented: the one that was asked for."""
+    tier = str(ask.body.get("serviceTier", "standard")).lower()
+    if ask.backend == "gemini":
+        return {"serviceTier": "standard" if tier == "unspecified" else tier}
+    # From the SDK's types
+    traffic = {"flex": "ON_DEMAND_FLEX", "priority": "ON_DEMAND_PRIORITY"}
+    return {"trafficType": traffic.get(tier, "ON_DEMAND")}
+
+
+def prompt_tokens(ask: Ask) -> int:
+    """The size of everything the model reads; a medium counts as 258, whatever its size."""
+    keys = ("systemInstruction", "contents", "tools")
+    media = 0
+    size = count_tokens({key: ask.body[key] for key in keys if key in ask.body})
+    for content in ask.contents:
+        for part in content.get("parts", []):
+            if "inlineData" in part:
+                size -= count_tokens(part["inlineData"].get("data", ""))
+                media += 258
+    return size + media
+
+
+def _spoken(part: JsonObject) -> str:
+    if part.get("thought"):
+        return ""
+    return part.get("text") or json.dumps(
+        {key: value for key, value in part.items() if key not in ("text", "thoughtSignature")}
+    ).removeprefix("{}")
+
+
+def _with_ids(parts: list[JsonObject], memory: Memory) -> list[JsonObject]:
+    """Calls get an id where they have none, and a server tool's response that of its call."""
+    known: list[JsonObject] = []
+    server_id = ""
+    for part in parts:
+        kind = next((kind for kind in part if kind in _WITH_ID), "")
+        if not kind or "id" in part[kind]:
+            known.append(part)
+            continue
+        server_id = server_id if kind == "toolResponse" else memory.new_id()
+        known.append(part | {kind: {"id": server_id, **part[kind]}})
+    return known
+
+
+def _signed_places(parts: list[JsonObject], ask: Ask) -> list[int]:
+    """The first call, or on Gemini 3 the last text; and there every part of a server tool."""
+    unsigned = [n for n, part in enumerate(parts) if "thoughtSignature" not in part]
+    places = [
+        n for n in unsigned if parts[n].keys() & {"toolCall", "toolResponse", "executableCode"}
+    ]
+    calls = [n for n, part in enumerate(parts) if "functionCall" in part]
+    texts = [n for n, part in enumerate(parts) if _is_spoken(part)]
+    if not ask.model.is_3:
+        return [n for n in calls[:1] if n in unsigned]
+    step = calls[:1] or texts[-1:]
+    return places + [n for n in step if n in unsigned]

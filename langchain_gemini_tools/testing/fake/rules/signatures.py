@@ -1,0 +1,117 @@
+"""Thought signatures, and the parts of server tools: they come back as they left.
+
+https://ai.google.dev/gemini-api/docs/thought-signatures
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode, line_of, may_be_foreign
+from langchain_gemini_tools.testing.fake.refusal import Refusal, invalid
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake.ask import Ask, Turn
+    from langchain_gemini_tools.testing.fake.memory import Memory
+    from langchain_gemini_tools.testing.fake.refusal import JsonObject
+
+_DOCS = "https://ai.google.dev/gemini-api/docs/thought-signatures"
+_SERVER_PARTS = ("toolCall", "toolResponse")
+
+
+def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None:
+    """Reject calls of the current turn without their signature, and foreign signatures."""
+    if ask.model.thinks:
+        for turn in ask.turns:
+            for _, _, part in turn.parts:
+                _check_origin(part, ask, memory, accepts_foreign=accepts_foreign)
+    if not ask.model.is_3:
+        if any(turn.of_kind(kind) for turn in ask.turns for kind in _SERVER_PARTS):
+            raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
+        return
+    for number, turn in enumerate(ask.turns):
+        _check_step(turn, ask, memory, is_current=number >= ask.current_turn_start)
+        _check_server_parts(turn, ask, memory, accepts_foreign=accepts_foreign)
+
+
+def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None:
+    """A signature is ours, of this backend and model line, and on the part it was made for."""
+    if "thoughtSignature" not in part:
+        return
+    signature = decode(part["thoughtSignature"])
+    if signature in SKIP_VALUES:
+        return
+    issued = memory.signatures.get(signature)
+    if issued is None:
+        if accepts_foreign and may_be_foreign(signature):
+            return
+        raise _corrupted("it was never issued here")
+    if issued.line != line_of(ask):
+        raise _corrupted("it belongs to another backend or model line")
+    if issued.kind and issued.kind not in part:
+        raise _corrupted(f"it was put on a {issued.kind}, and came back on another part")
+    if issued.kind == "functionCall" and issued.name != part["functionCall"].get("name", ""):
+        raise _corrupted(f"it was put on a call of {issued.name}")
+
+
+def _check_step(turn: Turn, ask: Ask, memory: Memory, *, is_current: bool) -> None:
+    """The first call of a step is signed; our own calls bear what we put on them, if anything.
+
+    In older turns a signature may be missing, but not be another one.
+    """
+    is_first = True
+    for number, _, part in turn.parts:
+        if "functionCall" not in part:
+            continue
+        signature = decode(part.get("thoughtSignature", "")) or None
+        issued = {known.signature for known in memory.issued_calls(part["functionCall"], ask)}
+        if signature is None:
+            if is_current and (None not in issued if issued else is_first):
+                raise _missing(part["functionCall"].get("name", ""), number, ask)
+        elif issued and signature not in issued:
+            raise _corrupted("a call of ours came back with another signature than it left with")
+        is_first = False
+
+
+def _check_server_parts(turn: Turn, ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None:
+    """`toolCall` and `toolResponse` come back unchanged, in pairs, under the flag."""
+    ids: dict[str, list[str]] = {kind: [] for kind in _SERVER_PARTS}
+    for _, _, part in turn.parts:
+        for kind in _SERVER_PARTS:
+            if kind not in part:
+                continue
+            if not ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations"):
+                raise invalid(f"A {kind} in the history needs includeServerSideToolInvocations")
+            identifier = part[kind].get("id", "")
+            ids[kind].append(identifier)
+            known = memory.server_parts.get((kind, identifier))
+            if known is None and not accepts_foreign:
+                raise invalid(f"A {kind} with the id {identifier!r} was never issued here")
+            if known is not None and not _is_same(known, part, kind):
+                raise invalid(f"A {kind} came back changed, or without its signature")
+    if ids["toolCall"] != ids["toolResponse"]:
+        raise invalid(f"Server tool calls and responses do not pair: {ids}")
+
+
+def _is_same(known: JsonObject, part: JsonObject, kind: str) -> bool:
+    signatures = [decode(each.get("thoughtSignature", "")) for each in (known, part)]
+    return bool(known[kind] == part[kind] and signatures[0] == signatures[1])
+
+
+def _corrupted(why: str) -> Refusal:
+    return Refusal("Corrupted thought signature.", why=f"Corrupted thought signature: {why}")
+
+
+def _missing(name: str, number: int, ask: Ask) -> Refusal:
+    if ask.backend == "vertex":
+        return Refusal(
+            f"Unable to submit request because function call `{name}` in the {number + 1}. content "
+            "block is missing a `thought_signature`. Learn more: "
+            "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thought-signatures"
+        )
+    return Refusal(
+        "Function call is missing a thought_signature in functionCall parts. This is required for "
+        "tools to work correctly, and missing thought_signature may lead to degraded model "
+        f"performance. Additional data, function call `default_api:{name}` , position {number + 1}."
+        f" Please refer to {_DOCS} for more details."
+    )

@@ -1,0 +1,334 @@
+"""A local Gemini over real HTTP: routes, credentials, the request log, and the scripted replies.
+
+    with Emulator() as emulator:
+        emulator.reply("It is sunny in Oslo.")
+        ...  # a client with base_url=emulator.url and api_key=API_KEY
+        assert emulator.last.body == {...}
+
+Requests that Gemini would refuse are refused (`rules`); the others get the next scripted reply, or
+the answer of a rule-based model (`brain`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from langchain_gemini_tools.testing.fake import rules
+from langchain_gemini_tools.testing.fake.answer import Answer, prompt_tokens
+from langchain_gemini_tools.testing.fake.ask import Ask
+from langchain_gemini_tools.testing.fake.brain import think
+from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
+from langchain_gemini_tools.testing.fake.memory import Memory, decode
+from langchain_gemini_tools.testing.fake.models import Model
+from langchain_gemini_tools.testing.fake.outgoing import Outgoing, whole
+from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal, error_body
+from langchain_gemini_tools.testing.fake.request import Request, without_credentials
+from langchain_gemini_tools.testing.fake.routes import Route, read_route
+from langchain_gemini_tools.testing.fake.rules.door import (
+    check_deadline,
+    check_key,
+    check_length,
+    check_model,
+)
+from langchain_gemini_tools.testing.fake.rules.payload import read_payload
+from langchain_gemini_tools.testing.fake.script import Call, Fault, Reply, render_call
+from langchain_gemini_tools.testing.fake.sockets import SocketServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+API_KEY = "unreal-key-0815"
+ACCESS_TOKEN = "unreal-token-0815"
+
+
+class Emulator:
+    """A strict local Gemini. Use it as a context manager.
+
+    Args:
+        models: Names beyond Gemini's own that exist here; they behave like the newest family.
+        accepts_foreign_signatures: Take signatures that were never issued here.
+        accepts_any_key: Take any key or token; otherwise only `API_KEY` and `ACCESS_TOKEN`.
+        strict: False only notes in `warnings` what breaks a rule that is inferred.
+        token_limit: The longest prompt, in tokens of about four characters.
+        mind: What answers requests for which no reply is scripted.
+        port: The port to listen on; 0 takes a free one.
+    """
+
+    def __init__(
+        self,
+        *,
+        models: Collection[str] = (),
+        accepts_foreign_signatures: bool = False,
+        accepts_any_key: bool = False,
+        strict: bool = True,
+        token_limit: int = 1_048_576,
+        mind: Callable[[Ask], Answer] = think,
+        port: int = 0,
+    ) -> None:
+        self.requests: list[Request] = []
+        self.refusals: list[Refusal] = []
+        self.warnings: list[str] = []
+        self.memory = Memory()
+        self.models = models
+        self.accepts_foreign_signatures = accepts_foreign_signatures
+        self.accepts_any_key = accepts_any_key
+        self.strict = strict
+        self.token_limit = token_limit
+        self.stored_credentials = {API_KEY, ACCESS_TOKEN}
+        """The credentials that requests keep; any other is not stored."""
+        self._mind = mind
+        self._replies: deque[Reply | LongAnswer] = deque()
+        self._failures: list[Exception] = []
+        self._lock = threading.Lock()
+        self._server: SocketServer | None = None
+        self._port = port
+        self._url = ""
+
+    def __enter__(self) -> Self:
+        self._server = SocketServer(self._answer, self._port)
+        self._server.start()
+        self._url = f"http://127.0.0.1:{self._server.port}"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._server:
+            self._server.stop()
+            self._server = None
+        if self._failures and error is None:
+            raise RuntimeError("The emulator itself failed.") from self._failures[0]
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a slash at its end."""
+        if self._server is None:
+            raise RuntimeError("The emulator runs inside its `with` block only.")
+        return self._url
+
+    @property
+    def last(self) -> Request:
+        """The newest request."""
+        if not self.requests:
+            raise LookupError("No request has come in yet.")
+        return self.requests[-1]
+
+    @property
+    def pending_replies(self) -> int:
+        """How many scripted replies have not been used yet."""
+        return len(self._replies)
+
+    def reply(
+        self,
+        text: str | None = None,
+        *,
+        calls: Iterable[Call] = (),
+        thoughts: str | None = None,
+        structured: Any = None,
+        media: Iterable[tuple[str, bytes]] = (),
+        code: tuple[str, str] | None = None,
+        searches: Sequence[str] = (),
+        parts: Iterable[JsonObject] | None = None,
+        finish_reason: str | None = "STOP",
+        finish_message: str | None = None,
+        usage: JsonObject | None = None,
+        candidate: JsonObject | None = None,
+        chunks: int | Sequence[str] | None = None,
+        body: Any = None,
+        events: Sequence[Any] | None = None,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        signed: bool | None = None,
+        fault: Fault | None = None,
+    ) -> None:
+        """Script the next reply. Used once, in the order given, whole or streamed alike.
+
+        Args:
+            text: What the model says.
+            calls: The functions it calls, after the text: `("get_weather", {"city": "Oslo"})`.
+            thoughts: What it thinks first.
+            structured: The value of a structured output, in the form that the request asks for.
+            media: Pictures or sounds that it makes: `("image/png", data)`.
+            code: Code that it runs on the server, and the output: `("print(6 * 7)", "42")`.
+            searches: Queries that it sends to Google Search on the server.
+            parts: All parts as the wire spells them, instead of the arguments above.
+            finish_reason: As the wire spells it; None leaves it out.
+            finish_message: Stands beside the finish reason.
+            usage: Counts that replace the counted ones; None for a count takes it away.
+            candidate: More fields of the candidate.
+            chunks: How a stream cuts the text: a number of pieces, or the pieces themselves.
+            body: The whole response: a dict is JSON, text and bytes go out as they are.
+            events: The events of a stream: dicts are JSON after `data: `, text and bytes go raw.
+            status: The HTTP status, with `body`.
+            headers: More response headers, `retry_after="3"` for `retry-after`.
+            signed: Gemini 3 signs, unless False; True makes 2.5 sign its calls as well, as it does
+                in real life.
+            fault: What goes wrong on the way; see `faults.py`.
+        """
+        self.script(
+            Reply(
+                text,
+                calls=tuple(calls),
+                thoughts=thoughts,
+                structured=structured,
+                media=tuple(media),
+                code=code,
+                searches=searches,
+                parts=None if parts is None else tuple(parts),
+                finish_reason=finish_reason,
+                finish_message=finish_message,
+                usage=usage,
+                candidate=candidate,
+                chunks=chunks,
+                body=body,
+                events=events,
+                status=status,
+                headers=headers or {},
+                signed=signed,
+                fault=fault,
+            )
+        )
+
+    def script(self, *replies: Reply) -> None:
+        """Script the next replies."""
+        with self._lock:
+            self._replies += replies
+
+    def reply_long(
+        self,
+        text: str = "",
+        *,
+        calls: Iterable[Call] = (),
+        parts: Iterable[JsonObject] | None = None,
+        hop_size: int = 3,
+        first_checkpoint: int | None = None,
+        faults: Sequence[Fault | None] = (),
+        finish_reason: str = "STOP",
+    ) -> None:
+        """Script an answer that takes several requests, as of Gemini 4.
+
+        Args:
+            text: What the model says; it is cut into pieces.
+            calls: The functions it calls, after the text.
+            parts: All parts as the wire spells them, instead of `text` and `calls`.
+            hop_size: How many pieces a request sends before it ends with CONTINUATION.
+            first_checkpoint: The event of each stream from which on events have a token; None for
+                the last event only.
+            faults: What goes wrong with the first request, the second, ...
+            finish_reason: How the last request ends.
+        """
+        if parts is None:
+            parts = [{"text": text}] if text else []
+            parts = [*parts, *(render_call(call) for call in calls)]
+        answer = LongAnswer([*parts], hop_size, first_checkpoint, faults, finish_reason)
+        with self._lock:
+            self._replies.append(answer)
+
+    def forget_replies(self) -> None:
+        """Drop the scripted replies that were not asked for."""
+        with self._lock:
+            self._replies.clear()
+
+    def _answer(self, method: str, target: str, headers: Mapping[str, str], raw: bytes) -> Outgoing:
+        """One request, from its path to what it gets back."""
+        url = urlsplit(target)
+        query = dict(parse_qsl(url.query))
+        route = read_route(method, url.path)
+        kept = without_credentials(query, self.stored_credentials)
+        request = Request(
+            method,
+            url.path,
+            kept,
+            without_credentials(headers, self.stored_credentials),
+            route.model if route else "",
+            route.backend if route else None,
+            raw,
+            f"{self._url}{url.path}" + (f"?{urlencode(kept)}" if kept else ""),
+        )
+        with self._lock:
+            self.requests.append(request)
+            try:
+                self._check_credentials(route, headers, query)
+                return self._dispatch(route, request)
+            except Refusal as refusal:
+                self.refusals.append(refusal)
+                return whole(refusal.code, refusal.body)
+            except Exception as failure:  # noqa: BLE001 - raised when the `with` block ends
+                self._failures.append(failure)
+                return whole(500, error_body(500, f"The emulator itself failed: {failure!r}"))
+
+    def _check_credentials(
+        self, route: Route | None, headers: Mapping[str, str], query: Mapping[str, str]
+    ) -> None:
+        if route is not None:
+            valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
+            check_key(headers, query, route.backend, *valid)
+
+    def _dispatch(self, route: Route | None, request: Request) -> Outgoing:
+        if route is None:
+            return whole(404, "<!DOCTYPE html><title>Error 404 (Not Found)!!1</title>", "text/html")
+        if route.method == "list":
+            return whole(200, {"models": [_describe(Model("gemini-3-flash-preview"))]})
+        model = check_model(route.model, route.version, route.backend, route.method, self.models)
+        if route.method == "get":
+            return whole(200, _describe(model))
+        check_deadline(request.headers)
+        if route.method == "countTokens":
+            return self._count_tokens(route, model, request.raw)
+        body = read_payload(request.raw, backend=route.backend, version=route.version)
+        is_stream = route.method == "streamGenerateContent"
+        ask = Ask(body, model, route.backend, route.version, is_stream=is_stream)
+        if is_stream and request.query.get("alt") != "sse":
+            raise Refusal("The emulator streams server-sent events only: ?alt=sse", 501)
+        rules.check(
+            ask,
+            self.memory,
+            accepts_foreign=self.accepts_foreign_signatures,
+            excuse=None if self.strict else self._excuse,
+        )
+        check_length(prompt_tokens(ask), self.token_limit)
+        return self._respond(ask, request)
+
+    def _respond(self, ask: Ask, request: Request) -> Outgoing:
+        """The response to a valid request."""
+        token = ask.body.get("continuationToken")
+        issued = self.memory.tokens.get(decode(token)) if token else None
+        if issued and issued.answer:
+            return issued.answer.render(ask, self.memory, issued.position)
+        reply = self._replies.popleft() if self._replies else self._unscripted(ask, request)
+        return reply.render(ask, self.memory)
+
+    def _unscripted(self, ask: Ask, request: Request) -> Reply:
+        """The reply when nothing is scripted."""
+        return Reply(answer=self._mind(ask), signed=True)
+
+    def _excuse(self, refusal: Refusal) -> None:
+        """Note a broken rule that is inferred."""
+        self.warnings.append(refusal.why or refusal.message)
+
+    def _count_tokens(self, route: Route, model: Model, raw: bytes) -> Outgoing:
+        body = read_payload(
+            raw, backend=route.backend, version=route.version, message="CountTokensRequest"
+        )
+        body = body.get("generateContentRequest", body)
+        tokens = prompt_tokens(Ask(body, model, route.backend, route.version))
+        return whole(200, {"totalTokens": tokens})
+
+
+def _describe(model: Model) -> JsonObject:
+    return {
+        "name": model.resource,
+        "version": "001",
+        "displayName": model.name,
+        "inputTokenLimit": 1048576,
+        "outputTokenLimit": 65536,
+        "supportedGenerationMethods": ["generateContent", "countTokens"],
+        "thinking": model.thinks,
+    }

@@ -1,0 +1,407 @@
+"""`FakeGemini`: a strict Gemini on this machine, for tests and notebooks without a key."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from langchain_gemini_tools.facts.credentials import (
+    BASE_URL_VARIABLES,
+    FAKE_KEY,
+    FAKE_TOKEN,
+    KEY_VARIABLES,
+    RETRY_DELAYS_VARIABLE,
+    VERTEX_VARIABLES,
+)
+from langchain_gemini_tools.testing.errors import FakeGeminiError
+from langchain_gemini_tools.testing.fake import faults
+from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
+from langchain_gemini_tools.testing.fake.refusal import Refusal
+from langchain_gemini_tools.testing.fake.script import Reply
+from langchain_gemini_tools.testing.fake.server import Emulator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from types import TracebackType
+
+    from langchain_gemini_tools.testing.fake.ask import Ask
+    from langchain_gemini_tools.testing.fake.outgoing import Outgoing
+    from langchain_gemini_tools.testing.fake.request import Request
+    from langchain_gemini_tools.testing.fake.script import Fault
+
+    Responder = Callable[[Request], "Reply | str | None"]
+
+_HIDDEN = (*KEY_VARIABLES, *VERTEX_VARIABLES, "GOOGLE_APPLICATION_CREDENTIALS")
+_PROXY_EXCEPTIONS = ("no_proxy", "NO_PROXY")
+
+
+@dataclass
+class _PendingFault:
+    """Something that goes wrong with the next requests."""
+
+    name: str
+    fault: Fault | None = None
+    """Changes the reply, which is used up."""
+    instead: Reply | None = None
+    """Goes out instead of the reply, which is kept for the next request."""
+    times: int | None = 1
+    skip: int = 0
+    only_streams: bool = False
+
+
+@dataclass
+class _Environment:
+    """Environment variables that are replaced and restored. They belong to the whole process."""
+
+    values: dict[str, str | None]
+    _before: dict[str, str | None] = field(default_factory=dict)
+
+    def set(self) -> None:
+        self._before = {name: os.environ.get(name) for name in self.values}
+        _update(self.values)
+
+    def restore(self) -> None:
+        _update(self._before)
+
+
+def _update(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def environment_for(url: str) -> dict[str, str | None]:
+    """The variables that lead clients to a server at this address; None removes one."""
+    exceptions = {
+        name: ",".join(filter(None, [os.environ.get(name), "127.0.0.1"]))
+        for name in _PROXY_EXCEPTIONS
+    }
+    return {
+        **dict.fromkeys(_HIDDEN, None),
+        **exceptions,
+        **dict.fromkeys(BASE_URL_VARIABLES, url),
+        KEY_VARIABLES[0]: FAKE_KEY,
+        RETRY_DELAYS_VARIABLE: "off",
+    }
+
+
+class FakeGemini(Emulator):
+    """A strict Gemini on this machine, which needs no key. It refuses what Gemini refuses.
+
+    ```python
+    with FakeGemini() as gemini:
+        gemini.reply(calls=[("get_weather", {"city": "Oslo"})])
+        gemini.reply("It is sunny in Oslo.")
+        agent = create_agent(ChatGemini(model="gemini-3-flash-preview"), tools=[get_weather])
+        agent.invoke({"messages": "What is the weather in Oslo?"})
+        assert gemini.requests[1].function_responses == [("get_weather", "Sunny in Oslo")]
+    ```
+
+    Inside the block, `ChatGemini`, the google-genai SDK and other clients that read
+    `GOOGLE_GEMINI_BASE_URL` and `GOOGLE_VERTEX_BASE_URL` find it by themselves. These variables and
+    a placeholder key are set, and real keys are hidden, for the whole process, other threads
+    included. The end of the block restores them. A model made inside the block does not work after
+    it.
+
+    Without a script, a model of simple rules answers: it calls the tools that the prompt is about
+    and then quotes their results. With a script, each request gets the next reply. A request beyond
+    the script is refused, and replies that are left over raise an error at the end.
+
+    It listens on 127.0.0.1 only. Keys that are sent to it are not stored.
+
+    Args:
+        respond: A function that answers every request that has no scripted reply. It is called with
+            the request and returns a text, a `Reply`, or None for the model of simple rules.
+        strict: False turns the rules that are inferred into warnings. See
+            `python -m langchain_gemini_tools.testing serve --rules`.
+        allow_unused: Whether replies may be left over at the end.
+        models: Names of more models. They behave like the newest Gemini.
+        set_environment: Whether to set the environment variables. If not, pass `url` as `base_url`.
+        port: The port to listen on; 0 takes a free one.
+
+    Attributes:
+        requests: Every request, also those that were refused.
+        refusals: Every refusal, with the API's words in `message`.
+        warnings: What broke an inferred rule, with `strict=False`.
+    """
+
+    def __init__(  # noqa: PLR0913 - settings, each with a name
+        self,
+        respond: Responder | None = None,
+        *,
+        strict: bool = True,
+        allow_unused: bool = False,
+        models: Collection[str] = (),
+        set_environment: bool = True,
+        port: int = 0,
+    ) -> None:
+        super().__init__(
+            models=models,
+            strict=strict,
+            accepts_any_key=True,
+            accepts_foreign_signatures=True,  # of the real API, in histories that a test loads
+            port=port,
+        )
+        self.stored_credentials = {FAKE_KEY, FAKE_TOKEN}
+        self.respond = respond
+        self.allow_unused = allow_unused
+        self._sets_environment = set_environment
+        self._environment: _Environment | None = None
+        self._faults: list[_PendingFault] = []
+        self._is_scripted = False
+        self._unanswered: list[str] = []
+        self._replayed_before = 0
+
+    # The block
+
+    def __enter__(self) -> Self:
+        """Start the server and set the environment."""
+        super().__enter__()
+        self._replayed_before = _replayed_responses()
+        if self._sets_environment:
+            self._environment = _Environment(environment_for(self.url))
+            self._environment.set()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the server, restore the environment and check that the script was played."""
+        self._shut_down(kind, error, traceback)
+        if error is None:
+            self.check()
+
+    async def __aenter__(self) -> Self:
+        """Enter as `with` does."""
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave as `with` does."""
+        self.__exit__(kind, error, traceback)
+
+    def start(self) -> Self:
+        """Start without a block, for notebooks and `setUp` methods; `stop` ends it."""
+        return self.__enter__()
+
+    def stop(self, *, check: bool = True) -> None:
+        """Stop what `start` started.
+
+        Args:
+            check: Whether to check that the script was played, as the end of a block does.
+        """
+        self._shut_down(None, None, None)
+        if check:
+            self.check()
+
+    def _shut_down(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._environment is not None:
+            self._environment.restore()
+            self._environment = None
+        super().__exit__(kind, error, traceback)
+
+    def check(self) -> None:
+        """Check that the script was played to its end, as the end of the block does.
+
+        Raises:
+            FakeGeminiError: Replies are left over, or the script had none left for a request.
+        """
+        for broken in dict.fromkeys(self.warnings):
+            warnings.warn(f"Gemini would probably refuse this request: {broken}", stacklevel=3)
+        if unmet := [fault.name for fault in self._faults if fault.times]:
+            warnings.warn(f"No request met these faults: {', '.join(unmet)}.", stacklevel=3)
+        if self._unanswered:
+            raise FakeGeminiError(self._unanswered[0])
+        is_replay = _replayed_responses() > self._replayed_before
+        if self._replies and not self.allow_unused and not is_replay:
+            count, first = len(self._replies), _show(self._replies[0])
+            raise FakeGeminiError(
+                f"{count} scripted replies were not used after {len(self.requests)} requests. The "
+                f"first of them is {first}. Remove it, or pass allow_unused=True."
+            )
+
+    @property
+    def api_key(self) -> str:
+        """The placeholder key, for clients that do not read it from the environment."""
+        return FAKE_KEY
+
+    @property
+    def credentials(self) -> Any:
+        """Credentials for Vertex AI: an object of `google.auth` with a placeholder token."""
+        oauth2 = __import__("google.oauth2.credentials", fromlist=["Credentials"])
+        return oauth2.Credentials(FAKE_TOKEN)
+
+    # The script
+
+    def script(self, *replies: Reply) -> None:
+        """Script the next replies: `gemini.script(Reply("Yes."), Reply("No."))`."""
+        super().script(*replies)
+        self._is_scripted = True
+
+    # Faults
+
+    def fail(
+        self,
+        status: int = 503,
+        message: str | None = None,
+        *,
+        times: int | None = 1,
+        skip: int = 0,
+        retry_after: float | None = None,
+    ) -> None:
+        """Let the next requests fail with an HTTP error. They do not use up replies.
+
+        Args:
+            status: The HTTP status.
+            message: The error's text; by default the API's.
+            times: How many requests fail; None for every request from now on.
+            skip: How many requests pass before that.
+            retry_after: The delay in seconds that the API asks for, as `RetryInfo`. `ChatGemini`
+                does not wait for it inside the block.
+        """
+        fault = faults.http_failure(status, message, retry_after=retry_after)
+        self._plan(
+            _PendingFault(f"fail({status})", instead=Reply(fault=fault), times=times, skip=skip)
+        )
+
+    def hang(self, seconds: float = 600, *, times: int | None = 1, skip: int = 0) -> None:
+        """Let the next requests wait for a response, until the client's timeout or the end."""
+        fault = faults.slow_first_byte(seconds)
+        self._plan(_PendingFault("hang()", instead=Reply("", fault=fault), times=times, skip=skip))
+
+    def reset(self, *, times: int | None = 1, skip: int = 0) -> None:
+        """Close the connections of the next requests without a response."""
+        reply = Reply(fault=faults.cut_before_headers())
+        self._plan(_PendingFault("reset()", instead=reply, times=times, skip=skip))
+
+    def cut_stream(self, after: int = 1, *, times: int | None = 1, skip: int = 0) -> None:
+        """Close the connection of the next stream after that many events."""
+        fault = faults.cut_connection(after)
+        self._plan(
+            _PendingFault("cut_stream()", fault=fault, times=times, skip=skip, only_streams=True)
+        )
+
+    def slow(self, seconds: float = 0.05, *, times: int | None = 1, skip: int = 0) -> None:
+        """Pause before each event of the next stream."""
+        fault = faults.slow_events(seconds)
+        self._plan(_PendingFault("slow()", fault=fault, times=times, skip=skip, only_streams=True))
+
+    def malformed_call(
+        self,
+        text: str = "print(default_api.f(",
+        *,
+        reason: Literal[
+            "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"
+        ] = "MALFORMED_FUNCTION_CALL",
+        times: int | None = 1,
+        skip: int = 0,
+    ) -> None:
+        """Answer the next requests with a tool call that the API could not read."""
+        message = f"Malformed function call: {text}"
+        reply = Reply(finish_reason=reason, finish_message=message)
+        self._plan(_PendingFault("malformed_call()", instead=reply, times=times, skip=skip))
+
+    def block(self, reason: str = "SAFETY", *, times: int | None = 1, skip: int = 0) -> None:
+        """Block the answers to the next requests, for instance for `RECITATION`."""
+        reply = Reply(finish_reason=reason)
+        self._plan(_PendingFault("block()", instead=reply, times=times, skip=skip))
+
+    def block_prompt(
+        self, reason: str = "PROHIBITED_CONTENT", *, times: int | None = 1, skip: int = 0
+    ) -> None:
+        """Block the prompts of the next requests: there is no answer at all."""
+        usage = {"promptTokenCount": 1, "totalTokenCount": 1}
+        body = {"promptFeedback": {"blockReason": reason}, "usageMetadata": usage}
+        self._plan(
+            _PendingFault("block_prompt()", instead=Reply(body=body), times=times, skip=skip)
+        )
+
+    def empty(self, *, times: int | None = 1, skip: int = 0) -> None:
+        """Answer the next requests with nothing."""
+        self._plan(_PendingFault("empty()", instead=Reply(), times=times, skip=skip))
+
+    def _plan(self, pending: _PendingFault) -> None:
+        with self._lock:
+            self._faults.append(pending)
+
+    # Responses
+
+    def _respond(self, ask: Ask, request: Request) -> Outgoing:
+        pending = self._next_fault(is_stream=ask.is_stream)
+        if pending is not None and pending.instead is not None:
+            return pending.instead.render(ask, self.memory)
+        outgoing = super()._respond(ask, request)
+        return pending.fault(outgoing) if pending and pending.fault else outgoing
+
+    def _next_fault(self, *, is_stream: bool) -> _PendingFault | None:
+        for pending in self._faults:
+            if pending.times == 0 or (pending.only_streams and not is_stream):
+                continue
+            if pending.skip:
+                pending.skip -= 1
+                return None
+            if pending.times is not None:
+                pending.times -= 1
+            return pending
+        return None
+
+    def _unscripted(self, ask: Ask, request: Request) -> Reply:
+        if self.respond is not None:
+            reply = self._call_respond(self.respond, request)
+            if reply is not None:
+                return Reply(reply) if isinstance(reply, str) else reply
+        elif self._is_scripted:
+            raise self._unanswerable(
+                f"The script of FakeGemini has no reply for request {len(self.requests)} "
+                f"({request.model}, prompt {request.prompt[:60]!r}). Script one more reply, or "
+                "answer further requests with a function: FakeGemini(respond=...)."
+            )
+        return super()._unscripted(ask, request)
+
+    def _call_respond(self, respond: Responder, request: Request) -> Reply | str | None:
+        # Without the lock: the function may use a model that asks this server.
+        self._lock.release()
+        try:
+            return respond(request)
+        except Exception as error:
+            raise self._unanswerable(
+                f"The function that answers for FakeGemini failed: {error!r}"
+            ) from error
+        finally:
+            self._lock.acquire()
+
+    def _unanswerable(self, why: str) -> Refusal:
+        """A refusal that no client repeats; the end of the block raises an error, too."""
+        self._unanswered.append(why)
+        return Refusal(why, 400, status="FAILED_PRECONDITION")
+
+
+def _show(reply: Reply | LongAnswer) -> str:
+    if isinstance(reply, LongAnswer):
+        return "a long reply"
+    named = {"text": reply.text, "calls": [*reply.calls], "structured": reply.structured}
+    shown = ", ".join(f"{name}={value!r}" for name, value in named.items() if value)
+    return f"reply({shown[:100]})"
+
+
+def _replayed_responses() -> int:
+    """How many responses cassettes have replayed in this process."""
+    tape = sys.modules.get("langchain_gemini_tools.testing.tape")
+    return tape.Tape.replayed if tape is not None else 0

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from langchain_gemini_tools.testing.fake.refusal import Refusal
+from langchain_gemini_tools.testing.fake.rules.payload import read_message, read_payload
+
+
+def refusal(payload: Any, **where: Any) -> dict[str, Any]:
+    with pytest.raises(Refusal) as caught:
+        read_message(payload, **where)
+    return caught.value.body
+
+
+def bad_request(*violations: tuple[str, str]) -> dict[str, Any]:
+    details = [{"field": field, "description": text} for field, text in violations]
+    return {
+        "error": {
+            "code": 400,
+            "message": "\n".join(text for _, text in violations),
+            "status": "INVALID_ARGUMENT",
+            "details": [
+                {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": details}
+            ],
+        }
+    }
+
+
+def test_both_key_cases_are_read_as_camel_case() -> None:
+    payload = {
+        "system_instruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            {"parts": [{"inline_data": {"mime_type": "image/png", "data": "AAAA"}}], "role": "user"}
+        ],
+        "toolConfig": {"functionCallingConfig": {"allowed_function_names": ["f"], "mode": "any"}},
+    }
+
+    assert read_message(payload) == {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            {"parts": [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}], "role": "user"}
+        ],
+        "toolConfig": {"functionCallingConfig": {"allowedFunctionNames": ["f"], "mode": "ANY"}},
+    }
+
+
+def test_free_form_values_keep_their_keys() -> None:
+    part = {"function_call": {"name": "f", "args": {"some_key": None, "otherKey": [1]}}}
+    schema = {"type": "object", "properties": {"some_key": {"minLength": 1}}}
+    payload = {
+        "contents": [{"parts": [part]}],
+        "tools": [
+            {"function_declarations": [{"name": "f", "parameters_json_schema": schema}]},
+        ],
+    }
+
+    read = read_message(payload)
+
+    assert read["contents"][0]["parts"] == [
+        {"functionCall": {"name": "f", "args": {"some_key": None, "otherKey": [1]}}}
+    ]
+    assert read["tools"] == [
+        {"functionDeclarations": [{"name": "f", "parametersJsonSchema": schema}]}
+    ]
+
+
+def test_nulls_are_as_good_as_absent() -> None:
+    assert read_message({"contents": [], "tools": None, "toolConfig": None}) == {"contents": []}
+
+
+def test_a_lone_value_stands_for_a_list_of_one() -> None:
+    assert read_message({"contents": {"parts": {"text": "Hi"}}}) == {
+        "contents": [{"parts": [{"text": "Hi"}]}]
+    }
+
+
+def test_every_unknown_name_is_reported_with_its_proto_path() -> None:
+    parameters = {
+        "type": "OBJECT",
+        "properties": {"a": {"type": "STRING"}, "b": {"type": "STRING", "const": "x"}},
+        "additionalProperties": False,
+    }
+    payload = {"tools": [{"functionDeclarations": [{"name": "f", "parameters": parameters}]}]}
+
+    path = "tools[0].function_declarations[0].parameters"
+    assert refusal(payload) == bad_request(
+        (
+            f"{path}.properties[1].value",
+            'Invalid JSON payload received. Unknown name "const" at '
+            f"'{path}.properties[1].value': Cannot find field.",
+        ),
+        (
+            path,
+            'Invalid JSON payload received. Unknown name "additionalProperties" at '
+            f"'{path}': Cannot find field.",
+        ),
+    )
+
+
+def test_an_unknown_name_at_the_top_has_no_path() -> None:
+    text = 'Invalid JSON payload received. Unknown name "foo": Cannot find field.'
+    body = refusal({"foo": 1})
+    assert body["error"]["message"] == text
+    assert body["error"]["details"][0]["fieldViolations"] == [{"description": text}]
+
+
+def test_a_list_of_types_is_not_a_type() -> None:
+    parameters = {"type": "OBJECT", "properties": {"a": {"type": ["STRING", "NULL"]}}}
+    payload = {"tools": [{"functionDeclarations": [{"name": "f", "parameters": parameters}]}]}
+
+    path = "tools[0].function_declarations[0].parameters.properties[0].value"
+    assert refusal(payload) == bad_request(
+        (
+            path,
+            f"Invalid JSON payload received. Unknown name \"type\" at '{path}': "
+            "Proto field is not repeating, cannot start list.",
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "text"),
+    [
+        pytest.param(
+            {"text": 5},
+            "contents[0].parts[0].text",
+            "Invalid value at 'contents[0].parts[0].text' (TYPE_STRING), 5",
+            id="number-for-text",
+        ),
+        pytest.param(
+            {"text": "a", "thoughtSignature": "not base64!"},
+            "contents[0].parts[0].thought_signature",
+            "Invalid value at 'contents[0].parts[0].thought_signature' (TYPE_BYTES), "
+            'Base64 decoding failed for "not base64!"',
+            id="signature-not-base64",
+        ),
+        pytest.param(
+            {"functionCall": {"name": "f", "args": "x"}},
+            "contents[0].parts[0].function_call.args",
+            "Invalid value at 'contents[0].parts[0].function_call.args' "
+            '(type.googleapis.com/google.protobuf.Struct), "x"',
+            id="text-for-args",
+        ),
+        pytest.param(
+            {"functionResponse": {"name": "f", "response": 3}},
+            "contents[0].parts[0].function_response.response",
+            "Invalid value at 'contents[0].parts[0].function_response.response' "
+            "(type.googleapis.com/google.protobuf.Struct), 3",
+            id="number-for-response",
+        ),
+        pytest.param(
+            {"text": "a", "functionCall": {"name": "f"}},
+            "contents[0].parts[0]",
+            "Invalid value at 'contents[0].parts[0]' (oneof), oneof field 'data' is already set. "
+            "Cannot set 'functionCall'",
+            id="two-kinds-in-one-part",
+        ),
+        pytest.param(
+            "hello",
+            "contents[0].parts[0]",
+            "Invalid value at 'contents[0].parts[0]' "
+            '(type.googleapis.com/google.ai.generativelanguage.v1beta.Part), "hello"',
+            id="text-for-part",
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_reported(part: Any, field: str, text: str) -> None:
+    assert refusal({"contents": [{"parts": [part]}]}) == bad_request((field, text))
+
+
+def test_an_unknown_mode_is_reported_with_its_type() -> None:
+    body = refusal({"toolConfig": {"functionCallingConfig": {"mode": "SOMETIMES"}}}, version="v1")
+    assert body == bad_request(
+        (
+            "tool_config.function_calling_config.mode",
+            "Invalid value at 'tool_config.function_calling_config.mode' (type.googleapis.com/"
+            'google.ai.generativelanguage.v1.FunctionCallingConfig.Mode), "SOMETIMES"',
+        )
+    )
+
+
+@pytest.mark.parametrize("signature", ["+/8=", "-_8=", "-_8", "AAAA"])
+def test_base64_may_use_either_alphabet(signature: str) -> None:
+    read_message({"contents": [{"parts": [{"text": "a", "thoughtSignature": signature}]}]})
+
+
+def test_each_backend_has_separate_fields() -> None:
+    flag = {"toolConfig": {"includeServerSideToolInvocations": True}}
+    arguments = {"toolConfig": {"functionCallingConfig": {"streamFunctionCallArguments": True}}}
+
+    assert read_message(flag, backend="gemini") == flag
+    assert read_message(arguments, backend="vertex") == arguments
+    assert "Cannot find field" in refusal(flag, backend="vertex")["error"]["message"]
+    assert "Cannot find field" in refusal(arguments, backend="gemini")["error"]["message"]
+
+
+@pytest.mark.parametrize("raw", [b"{", b"[1", b'{"contents": NaN}', b"\xff"])
+def test_what_is_not_json_is_rejected(raw: bytes) -> None:
+    with pytest.raises(Refusal) as caught:
+        read_payload(raw)
+    assert caught.value.code == 400
