@@ -24,6 +24,7 @@ from langchain_gemini_tools.facts.finish_reasons import (
     is_from_gemini,
     lookup,
 )
+from tests.unit_tests.sources import product_modules
 from tests.unit_tests.wire.responses import parse, reply, text
 
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
@@ -109,7 +110,7 @@ def test_the_provider_decides_whose_unknown_reason_it_is(
 def test_no_other_module_names_a_finish_reason_of_gemini() -> None:
     named = {
         (str(path.relative_to(PACKAGE)), node.value)
-        for path in PACKAGE.rglob("*.py")
+        for path in product_modules()
         if path != Path(finish_reasons.__file__)
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in GEMINI

@@ -17,6 +17,7 @@ from langchain_gemini_tools.facts.models import (
     profile_of,
     reads_signatures_of,
 )
+from tests.unit_tests.sources import product_modules
 
 NEWEST = Capabilities()
 
@@ -130,7 +131,7 @@ def test_no_other_module_looks_at_the_name_of_a_model() -> None:
     package = Path(langchain_gemini_tools.__file__).parent
     matched = {
         (str(path.relative_to(package)), text)
-        for path in package.rglob("*.py")
+        for path in product_modules()
         if path != Path(models.__file__)
         for node in ast.walk(ast.parse(path.read_text()))
         for text in _matched_texts(node)

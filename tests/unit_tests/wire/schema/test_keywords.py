@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import langchain_gemini_tools
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
+from tests.unit_tests.sources import product_modules
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema
@@ -139,7 +140,7 @@ ELSEWHERE = {
 
 def test_no_other_module_names_a_keyword_to_decide_what_becomes_of_it() -> None:
     named: dict[str, set[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
+    for path in product_modules():
         literals = {
             node.value
             for node in ast.walk(ast.parse(path.read_text()))

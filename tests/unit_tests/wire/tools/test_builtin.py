@@ -13,6 +13,7 @@ import langchain_gemini_tools
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.builtin import BUILTIN_TOOLS, BuiltinTool
 from langchain_gemini_tools.wire.tools.tool import bind_tools
+from tests.unit_tests.sources import product_modules
 
 GIVEN: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "by its name": ("google_search", [{"googleSearch": {}}]),
@@ -117,7 +118,7 @@ def test_a_builtin_tool_is_one_row_of_one_module() -> None:
     names = {row.name for row in BUILTIN_TOOLS.values()}
     naming = {
         path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
+        for path in product_modules()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in names
     }

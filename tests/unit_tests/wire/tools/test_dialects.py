@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 import langchain_gemini_tools
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.tool import bind_tools
+from tests.unit_tests.sources import product_modules
 
 DESCRIPTION = "The weather of a city."
 SCHEMA: dict[str, Any] = {
@@ -337,7 +338,7 @@ def test_the_keys_of_a_dialect_are_in_one_module(key: str) -> None:
     package = Path(langchain_gemini_tools.__file__).parent
     naming = {
         path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
+        for path in product_modules()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value == key
     }
