@@ -13,7 +13,7 @@ import pytest
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.arguments import ChatGeminiArguments
 from langchain_gemini_tools.demo import recording
-from langchain_gemini_tools.testing.fake.server import API_KEY, Emulator
+from langchain_gemini_tools.testing import FakeGemini
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,28 +44,31 @@ def _without_prices(text: str) -> str:
     return _PRICE.sub("$N", text).rstrip("\n")
 
 
-def test_every_block_prints_what_the_readme_shows(
-    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first block without a key, the others with the emulator's; a marked test passes there.
+PROGRAMS = [*_programs()]
 
-    `FakeGemini` of a block takes over for as long as the block lasts.
-    """
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_every_block_runs_alone_without_a_key_and_prints_what_the_readme_shows(number: int) -> None:
+    program, output = PROGRAMS[number]
     names: dict[str, Any] = {"__name__": "readme"}
-    shown: list[str] = []
-    for number, (program, output) in enumerate(_programs()):
-        if number == 1:
-            monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
-            monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", emulator.url)
-        shown.append(output)
+    try:
         assert _without_prices(_run(program, names)) == _without_prices(output)
-    assert len([output for output in shown if output]) == 8
-    names["test_the_agent_asks_for_both_cities"]()
-    assert not emulator.refusals
+        if test := names.get("test_the_agent_asks_for_both_cities"):
+            with FakeGemini():
+                test()
+        gemini = names.get("gemini")
+        assert gemini is None or gemini.refusals == []
+    finally:
+        if "FakeGemini().start()" in program:
+            names["gemini"].stop()
+
+
+def test_most_blocks_show_what_they_print() -> None:
+    assert len([output for _, output in PROGRAMS if output]) == 8
 
 
 def test_the_readme_stays_short() -> None:
-    assert README.read_text().count("\n") < 340
+    assert README.read_text().count("\n") < 400
 
 
 def test_every_argument_that_the_readme_names_exists() -> None:
