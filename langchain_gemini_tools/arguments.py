@@ -103,7 +103,9 @@ class ChatGeminiArguments(TypedDict, total=False):
     audio_timestamp: bool | None
     safety_settings: Mapping[Any, Any] | Sequence[Any] | BaseModel | None
     cached_content: str | None
+    automatic_continuation: bool
     labels: dict[str, str] | None
+    service_tier: Literal["flex", "priority", "standard"] | None
     model_kwargs: dict[str, Any]
     extra_body: dict[str, Any] | None
 

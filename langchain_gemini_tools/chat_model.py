@@ -7,12 +7,10 @@ methods that need them.
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
@@ -22,16 +20,24 @@ from pydantic import ConfigDict, PrivateAttr
 
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
+from langchain_gemini_tools.continuation import LongResponse
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
+from langchain_gemini_tools.facts.credentials import headers_digest
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
+    PRIVATE_OPTIONS,
+    headers_of,
+    hide_headers,
+    redact_headers,
     resolve,
     resolve_profile,
     spelled_as_fields,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
+from langchain_gemini_tools.prompted.written_calls import WrittenCalls
 from langchain_gemini_tools.retry import (
     RetryPolicy,
     areport_retry,
@@ -39,7 +45,7 @@ from langchain_gemini_tools.retry import (
     report_retry,
     report_to_parent_run,
 )
-from langchain_gemini_tools.wire.generation import plain
+from langchain_gemini_tools.wire.generation import ignored_options, plain
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.metadata import parse_count
 from langchain_gemini_tools.wire.request import (
@@ -61,7 +67,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CLIENT_LOCK = threading.Lock()
+_CLIENT_LOCK = ForkSafeLock()
 _MAX_WARNINGS_KEPT = 1000
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
@@ -152,7 +158,13 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     def _get_invocation_params(
         self, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        return super()._get_invocation_params(stop, **plain_tools(kwargs))
+        return super()._get_invocation_params(stop, **plain_tools(redact_headers(kwargs)))
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        """Return the key of LangChain's cache: the values of headers are in it as a digest."""
+        others = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
+        digest = headers_digest({**self._own_headers, **headers_of(kwargs)})
+        return super()._get_llm_string(stop, **others) + (f"---{digest}" if digest else "")
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         return cast("ModelProfile", resolve_profile(self))
@@ -193,7 +205,16 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         for repair in request.repairs:
             if not repair.is_harmless:
                 self._warn_once(f"Message {repair.position}: {repair.explanation}")
+        self._report_ignored(request.invocation)
         return request
+
+    def _report_ignored(self, invocation: Invocation) -> None:
+        if ignored := ignored_options(invocation.generation, invocation.capabilities):
+            self._warn_once(
+                f"{invocation.model} ignores {', '.join(ignored)}, and later models will reject "
+                "them: they are not sent. Omit them; reasoning_effort and the prompt have an "
+                "effect."
+            )
 
     def _warn_once(self, warning: str) -> None:
         """Log a warning once, although an agent binds and sends the same again at every step."""
@@ -212,13 +233,9 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     ) -> ChatResult:
         request = self._render(messages, resolve(self, stop, kwargs))
         retries = _retry_policy(request.invocation, run_manager)
-        client = self._client
         while True:
-            send = partial(client.send, **_sending(request))
             try:
-                # The response has no name here: tracebacks would show it, and what it may quote.
-                with request.naming_tools(), client.redacting_errors():
-                    return request.parse(retries.call(send))
+                return LongResponse(request, self._client, retries).generate()
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure)
                 retries.report(1, failure, 0.0)
@@ -232,12 +249,9 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     ) -> ChatResult:
         request = await self._arender(messages, resolve(self, stop, kwargs))
         retries = _async_retry_policy(request.invocation, run_manager)
-        client = self._client
         while True:
-            send = partial(client.asend, **_sending(request))
             try:
-                with request.naming_tools(), client.redacting_errors():
-                    return request.parse(await retries.acall(send))
+                return await LongResponse(request, self._client, retries).agenerate()
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure)
                 await retries.areport(1, failure, 0.0)
@@ -253,9 +267,9 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         retries = _retry_policy(request.invocation, run_manager)
         while True:
             has_begun = False
-            read = partial(self._read_stream, request)
+            response = LongResponse(request, self._client, retries)
             try:
-                with closing(retries.open_stream(read)) as chunks:
+                with closing(response.stream()) as chunks:
                     for chunk in chunks:
                         if run_manager:
                             run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -265,20 +279,6 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure, is_final=has_begun)
                 retries.report(1, failure, 0.0)
-
-    def _read_stream(self, request: RenderedRequest) -> Iterator[ChatGenerationChunk]:
-        parser, client = request.stream_parser(), self._client
-        responses = client.stream(
-            **_sending(request), total_seconds=request.invocation.stream_timeout_seconds
-        )
-        with (
-            request.naming_tools(),
-            client.redacting_errors(),
-            parser.keeping_partial(),
-            closing(responses),
-        ):
-            yield from chain.from_iterable(map(parser.feed, responses))
-            yield from parser.finish()
 
     async def _astream(
         self,
@@ -291,9 +291,9 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         retries = _async_retry_policy(request.invocation, run_manager)
         while True:
             has_begun = False
-            read = partial(self._aread_stream, request)
+            response = LongResponse(request, self._client, retries)
             try:
-                async with aclosing(retries.aopen_stream(read)) as chunks:
+                async with aclosing(response.astream()) as chunks:
                     async for chunk in chunks:
                         if run_manager:
                             await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
@@ -303,23 +303,6 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             except FEEDBACK_ERRORS as failure:
                 request = _with_feedback(request, failure, is_final=has_begun)
                 await retries.areport(1, failure, 0.0)
-
-    async def _aread_stream(self, request: RenderedRequest) -> AsyncIterator[ChatGenerationChunk]:
-        parser, client = request.stream_parser(), self._client
-        responses = client.astream(
-            **_sending(request), total_seconds=request.invocation.stream_timeout_seconds
-        )
-        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
-            async with aclosing(responses):
-                response: Any = None
-                try:
-                    async for response in responses:
-                        for chunk in parser.feed(response):
-                            yield chunk
-                finally:
-                    response = None  # as in `_generate`
-            for chunk in parser.finish():
-                yield chunk
 
     # Tools and structured output
 
@@ -331,7 +314,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         """
         if "stop_sequences" in kwargs:  # a call's `stop` would look like a bound one
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
-        return GeminiBinding(bound=self, kwargs=kwargs)
+        return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
         """Bind a config to every call.
@@ -505,6 +488,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             invocation.model,
             render_counting(request),
             timeout_seconds=invocation.timeout_seconds,
+            headers=invocation.headers,
         )
         with client.redacting_errors():
             return parse_count(_retry_policy(invocation, None).call(count))
@@ -577,22 +561,13 @@ def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> 
         from langchain_gemini_tools.prompted.request import render_prompted
 
         return render_prompted(messages, invocation)
-    return render_request(messages, invocation)
+    return render_request(messages, invocation, find_written_calls=WrittenCalls)
 
 
 def _for_stream(invocation: Invocation) -> Invocation:
     if invocation.generation["n"] != 1:
         raise InvalidOptionError("n must be 1 for streaming: a stream has one candidate.")
     return invocation
-
-
-def _sending(request: RenderedRequest) -> dict[str, Any]:
-    """Return the arguments of the client's methods."""
-    return {
-        "model": request.invocation.model,
-        "body": request.encoded,
-        "timeout_seconds": request.invocation.timeout_seconds,
-    }
 
 
 def _with_feedback(

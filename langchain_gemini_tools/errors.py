@@ -185,7 +185,10 @@ class EmptyResponseError(ResponseError):
 
 
 class MalformedToolCallError(ResponseError):
-    """The model tried to call a tool, but what it wrote is not a valid tool call."""
+    """The model tried to call a tool, but what it wrote is not a valid tool call.
+
+    This includes a call that was written as text; `partial` and `finish_message` show it.
+    """
 
     is_retryable = True
 
@@ -231,10 +234,12 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         message: The explanation of the API.
         details: The whole body of the response.
         response: The HTTP response, without the headers of the request.
+        model: The model that was called, for an error response of the API.
         retry_after: The seconds to wait, if the API asks for a delay.
         request_id: The id to quote to Google's support, if there is one.
         is_daily_quota: Whether a quota per day is used up: waiting a minute does not help.
-        partial: The part of the message that had arrived, if a stream had begun.
+        partial: The part of the message that had arrived, if a stream had begun, or if another
+            request was to continue it.
     """
 
     def __init__(
@@ -262,6 +267,19 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         if self.is_daily_quota:
             self.is_retryable = False
         self.partial: AIMessage | None = None
+        self.model: str | None = None
+
+    def name_model(self, model: str) -> None:
+        """Add the model to the text of an error response.
+
+        Args:
+            model: The model that was called.
+        """
+        if self.code is None or self.model:
+            return
+        self.model = model
+        status = f" ({self.status})" if self.status else ""
+        self.args = (f"Error calling model {model!r}{status}: {self}", *self.args[1:])
 
 
 class GeminiInvalidRequestError(GeminiAPIError, ModelInvalidRequestError):

@@ -1,17 +1,23 @@
 """The fields of `ChatGemini`: names, defaults, descriptions, validation, copies and pickles.
 
-How fields join with the options of one call is in `options.py`.
+A field that is marked as an `Option` can be set for one call, too; `options.py` joins them. To add
+an option of the API that is sent as it is, add its field here and its type to `arguments.py`.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from typing import TYPE_CHECKING, Any, Literal, Self
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -21,16 +27,19 @@ from pydantic import (
     model_validator,
 )
 
-from langchain_gemini_tools._version import __version__
+from langchain_gemini_tools import __version__
 from langchain_gemini_tools.client import ClientSettings
-from langchain_gemini_tools.client.sdk import find_invalid_character
+from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
 from langchain_gemini_tools.facts.credentials import (
     environment_keys,
     environment_uses_vertexai,
-    secret_values,
+    private_values,
 )
+from langchain_gemini_tools.facts.models import DEFAULT_TIMEOUT_SECONDS
+from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
+from langchain_gemini_tools.wire.tools.dialects import is_builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,12 +64,37 @@ _SYNONYMS = {
 
 _SHAPE_THE_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kwargs"})
 
+_SDK_TYPES = ("thinking_config", "image_config", "speech_config", "safety_settings")
+"""Fields that accept types of google-genai."""
+
 _PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 
 _SECRET_ARGUMENTS = frozenset(
     {"auth", "cert", "cookies", "event_hooks", "headers", "mounts", "params", "transport"}
 )
 """Arguments of an HTTP client that are credentials, or objects that may contain them."""
+
+
+class Option(NamedTuple):
+    """Marks a field that `bind` and each call may set as well."""
+
+    sent_in: Literal["generationConfig", "body"] | None = None
+    """The object that has the option, under its own name in camelCase. None: it is rendered by a
+    module of `wire`, or it is not sent."""
+
+
+CALL = Option()
+GENERATION = Option("generationConfig")
+BODY = Option("body")
+
+
+def _read_tier(tier: Any) -> Any:
+    """Read the SDK's enum and the API's longer spelling, `SERVICE_TIER_FLEX`."""
+    value = getattr(tier, "value", tier)
+    if not isinstance(value, str):
+        return value
+    word = value.lower().removeprefix("service_tier_")
+    return None if word == "unspecified" else word
 
 
 class FoundKey(SecretStr):
@@ -83,6 +117,22 @@ def _find_key() -> FoundKey | None:
     return FoundKey(value) if value else None
 
 
+MAX_SECONDS = 1_000_000.0
+"""Eleven days. Sockets accept no more than 24 days; `None` means no limit."""
+
+_MODEL_NAME = re.compile(r"[\w.@:-]+(?:/[\w.@:-]+)*", re.ASCII)
+
+
+def _check_model_name(name: str) -> str:
+    """Reject a name that would change the URL of the request: it becomes a part of its path."""
+    if _MODEL_NAME.fullmatch(name) and not {".", ".."} & set(name.split("/")):
+        return name
+    raise ValueError(
+        f"{name[:80]!r} is not a valid name of a model: use letters, digits, '.', '_', '-', '@', "
+        "':' and single slashes"
+    )
+
+
 class GeminiFields(BaseChatModel):
     """The fields of `ChatGemini`, without its methods."""
 
@@ -94,7 +144,9 @@ class GeminiFields(BaseChatModel):
         defer_build=True,  # only `ChatGemini` is validated
     )
 
-    model: str = Field(description="Name of the model, such as `gemini-3-flash-preview`.")
+    model: Annotated[str, AfterValidator(_check_model_name), CALL] = Field(
+        description="Name of the model, such as `gemini-3-flash-preview`."
+    )
     model_family: str | None = Field(
         default=None,
         description="Name of a model whose rules apply, if `model` does not show its family "
@@ -112,12 +164,15 @@ class GeminiFields(BaseChatModel):
         default=None,
         description="Use Vertex AI instead of the Gemini Developer API. Defaults to "
         "`GOOGLE_GENAI_USE_VERTEXAI` in the environment, or to Vertex AI if `project` or "
-        "`credentials` are given and no key is. A key from the environment is used with Vertex AI "
-        "only if no project, location or credentials are given.",
+        "`credentials` are given. A key that is passed is used with either API; a key from the "
+        "environment is used with Vertex AI only if no project, location or credentials are given.",
     )
-    project: str | None = Field(default=None, description="Google Cloud project, for Vertex AI.")
+    project: str | None = Field(
+        default=None, description="Google Cloud project, for Vertex AI; else ignored."
+    )
     location: str | None = Field(
-        default=None, description="Google Cloud location, for Vertex AI, such as `global`."
+        default=None,
+        description="Google Cloud location, for Vertex AI, such as `global`; else ignored.",
     )
     credentials: Any = Field(
         default=None,
@@ -131,8 +186,11 @@ class GeminiFields(BaseChatModel):
     api_version: str | None = Field(
         default=None, description="Version of the API, such as `v1beta`."
     )
-    additional_headers: dict[str, str] | None = Field(
-        default=None, exclude=True, repr=False, description="Headers to add to every request."
+    additional_headers: Annotated[dict[str, str] | None, AfterValidator(check_headers)] = Field(
+        default=None,
+        exclude=True,
+        repr=False,
+        description="Headers to add to every request. A call may add or replace some.",
     )
     default_metadata: list[tuple[str, str]] | None = Field(
         default=None,
@@ -152,137 +210,171 @@ class GeminiFields(BaseChatModel):
         repr=False,
         description="Arguments for the async HTTP client, added to `client_args`.",
     )
-    timeout: float | None = Field(
-        default=600.0,
-        description="Seconds for a whole request, or between two events of a stream. `None` "
-        "disables the limit.",
+    timeout: Annotated[float | None, CALL] = Field(
+        default=DEFAULT_TIMEOUT_SECONDS,
+        gt=0,
+        le=MAX_SECONDS,
+        description="Seconds for a whole request, or between two events of a stream. If it is not "
+        "set, 600, or 1200 for `gemini-4-argon`. `None` disables the limit. Each request of a long "
+        "response has this time.",
     )
-    stream_timeout: float | None = Field(
+    stream_timeout: Annotated[float | None, CALL] = Field(
         default=3600.0,
+        gt=0,
+        le=MAX_SECONDS,
         description="Seconds that a stream may keep its reader waiting in total. `None` disables "
-        "the limit.",
+        "the limit. Each stream of a long response has this time.",
     )
-    max_retries: int = Field(
-        default=6, ge=0, description="How often a failed request is retried; 0 sends one request."
+    max_retries: Annotated[int, CALL] = Field(
+        default=6,
+        ge=0,
+        description="How often a failed request is retried; 0 sends it once. Each request of a "
+        "long response has this many retries.",
     )
-    max_retry_delay: float = Field(
+    max_retry_delay: Annotated[float, CALL] = Field(
         default=60.0,
         ge=0,
+        le=MAX_SECONDS,
         description="Seconds. If the API asks for a longer delay before a retry, the call fails "
         "at once.",
     )
 
     # Sampling
 
-    temperature: float | None = Field(
-        default=None, ge=0.0, le=2.0, description="Randomness of sampling, from 0 to 2."
+    temperature: Annotated[float | None, GENERATION] = Field(
+        default=None,
+        ge=0.0,
+        le=2.0,
+        description="Randomness of sampling, from 0 to 2. Ignored from Gemini 3.6 on.",
     )
-    top_p: float | None = Field(
+    top_p: Annotated[float | None, GENERATION] = Field(
         default=None, ge=0.0, le=1.0, description="Sample from tokens up to this probability."
     )
-    top_k: int | None = Field(
+    top_k: Annotated[int | None, GENERATION] = Field(
         default=None, gt=0, description="Sample from this many of the likeliest tokens."
     )
-    max_output_tokens: int | None = Field(
+    max_output_tokens: Annotated[int | None, GENERATION] = Field(
         alias="max_tokens",
         default=None,
         description="Maximum number of tokens in a response, thinking included.",
     )
-    n: int = Field(default=1, ge=1, description="Number of candidates, on models before Gemini 3.")
-    stop: list[str] | None = Field(
+    n: Annotated[int, CALL] = Field(
+        default=1, ge=1, description="Number of candidates, on models before Gemini 3."
+    )
+    stop: Annotated[list[str] | None, CALL] = Field(
         default=None, description="Texts at which the response ends, at most five."
     )
-    seed: int | None = Field(default=None, description="Seed for sampling.")
-    presence_penalty: float | None = Field(
-        default=None, description="Penalty for tokens that have occurred."
+    seed: Annotated[int | None, GENERATION] = Field(default=None, description="Seed for sampling.")
+    presence_penalty: Annotated[float | None, GENERATION] = Field(
+        default=None, ge=-2.0, le=2.0, description="Penalty for tokens that have occurred."
     )
-    frequency_penalty: float | None = Field(
-        default=None, description="Penalty for tokens by how often they have occurred."
+    frequency_penalty: Annotated[float | None, GENERATION] = Field(
+        default=None,
+        ge=-2.0,
+        le=2.0,
+        description="Penalty for tokens by how often they have occurred.",
     )
-    response_logprobs: bool | None = Field(
+    response_logprobs: Annotated[bool | None, GENERATION] = Field(
         default=None, description="Return log probabilities of the tokens."
     )
-    logprobs: int | None = Field(
+    logprobs: Annotated[int | None, GENERATION] = Field(
         default=None, description="Number of likeliest tokens to return log probabilities for."
     )
 
     # Thinking
 
-    reasoning_effort: str | None = Field(
+    reasoning_effort: Annotated[str | None, CALL] = Field(
         default=None,
-        description="`none`, `minimal`, `low`, `medium` or `high`. Converted to a token budget on "
-        "models before Gemini 3.",
+        description="`none`, `minimal`, `low`, `medium` or `high`, as far as the model has "
+        "them: see its `profile`. Converted to a token budget on models before Gemini 3.",
     )
-    thinking_budget: int | None = Field(
-        default=None, description="Tokens for thinking; 0 for none, -1 for no limit."
+    thinking_budget: Annotated[int | None, CALL] = Field(
+        default=None,
+        description="Tokens for thinking; 0 for none, -1 for no limit. Gemini 4 has only levels.",
     )
-    include_thoughts: bool | None = Field(
+    include_thoughts: Annotated[bool | None, CALL] = Field(
         default=None, description="Return summaries of the model's thoughts."
     )
-    thinking_config: Any = Field(
+    thinking_config: Annotated[Any, CALL] = Field(
         default=None, description="`thinkingConfig` as the API or the SDK defines it."
     )
 
     # Output and context
 
-    response_mime_type: str | None = Field(
+    response_mime_type: Annotated[str | None, GENERATION] = Field(
         default=None, description="`application/json` for JSON output."
     )
-    response_schema: Any = Field(
+    response_schema: Annotated[Any, CALL] = Field(
         default=None, description="A Pydantic class, TypedDict or JSON schema for JSON output."
     )
-    response_modalities: list[Any] | None = Field(
+    response_modalities: Annotated[list[Any] | None, GENERATION] = Field(
         default=None, description="What the model returns: `TEXT`, `IMAGE`, `AUDIO`."
     )
-    media_resolution: Any = Field(
+    media_resolution: Annotated[Any, CALL] = Field(
         default=None, description="Resolution at which media is read: `low`, `medium`, `high`."
     )
-    image_config: Any = Field(
+    image_config: Annotated[Any, GENERATION] = Field(
         default=None, description="`imageConfig` as the API or the SDK defines it."
     )
-    speech_config: Any = Field(
+    speech_config: Annotated[Any, GENERATION] = Field(
         default=None, description="`speechConfig` as the API or the SDK defines it."
     )
-    audio_timestamp: bool | None = Field(
+    audio_timestamp: Annotated[bool | None, GENERATION] = Field(
         default=None, description="Let the model refer to times in audio, on Vertex AI."
     )
-    safety_settings: Any = Field(
+    safety_settings: Annotated[Any, CALL] = Field(
         default=None, description="A dict of categories and thresholds, or the API's own list."
     )
-    cached_content: str | None = Field(
+    cached_content: Annotated[str | None, CALL] = Field(
         default=None, description="Name of a context cache, `cachedContents/…`."
     )
-    labels: dict[str, str] | None = Field(
+    automatic_continuation: Annotated[bool, CALL] = Field(
+        default=True,
+        description="Continue a response that ends with CONTINUATION (Gemini 4) in further "
+        "requests, at most 64, and return all of it as one message. `timeout`, `stream_timeout` "
+        "and `max_retries` apply to each request, `max_output_tokens` to the whole response; "
+        "usage is the sum. With several candidates (`n`), nothing is continued. `False` returns "
+        'the first part, with `response_metadata["continuation_token"]` for the option '
+        "`continuation_token` of the next call; its tool calls, if any, are `invalid_tool_calls`.",
+    )
+    labels: Annotated[dict[str, str] | None, BODY] = Field(
         default=None, description="Labels for billing, on Vertex AI."
+    )
+    service_tier: Annotated[
+        Literal["flex", "priority", "standard"] | None, BeforeValidator(_read_tier), BODY
+    ] = Field(
+        default=None,
+        description="Price and speed of the request: `flex` is cheaper and may wait, `priority` is "
+        "faster and costs more. The tier that was used is in `response_metadata`.",
     )
     model_kwargs: dict[str, Any] = Field(
         default_factory=dict,
         description="More options for every call, under the names of these fields.",
     )
-    extra_body: dict[str, Any] | None = Field(
+    extra_body: Annotated[dict[str, Any] | None, CALL] = Field(
         default=None, description="Request fields that this package does not know."
     )
 
     # Behavior
 
-    fetch_urls: bool | FetchLimits = Field(
+    fetch_urls: Annotated[bool | FetchLimits, CALL] = Field(
         default=False,
         description="Download media that messages name by URL, within `FetchLimits`. By default "
         "URLs are sent to the API, which accepts `gs://`, its own files, YouTube and public "
         "addresses.",
     )
-    tool_schema: Literal["json_schema", "openapi"] | None = Field(
+    tool_schema: Annotated[Literal["json_schema", "openapi"] | None, CALL] = Field(
         default=None,
         description="Send schemas of tools as JSON Schema, or as the API's older Schema message. "
         "Defaults to JSON Schema if the model accepts it.",
     )
-    tool_calling: Literal["auto", "native", "prompted"] = Field(
+    tool_calling: Annotated[Literal["auto", "native", "prompted"], CALL] = Field(
         default="auto",
         description="Declare tools to the API, or describe them in the prompt. By default they are "
         "prompted only if the model has no function calling (Gemma 3). Messages, tool calls and "
         "results look the same either way.",
     )
-    tool_prompt: str | None = Field(
+    tool_prompt: Annotated[str | None, CALL] = Field(
         default=None,
         description="Template that describes prompted tools, with `$tools`, `$choice` and "
         "optionally `$example`; see `TOOL_PROMPT`.",
@@ -290,26 +382,27 @@ class GeminiFields(BaseChatModel):
     streaming: bool | None = Field(
         default=None, description="Let `invoke` read the response as a stream."
     )
-    convert_system_message_to_human: bool = Field(
+    convert_system_message_to_human: Annotated[bool, CALL] = Field(
         default=False, description="Send system messages as the first user text."
     )
-    on_broken_history: Literal["repair", "raise"] = Field(
+    on_broken_history: Annotated[Literal["repair", "raise"], CALL] = Field(
         default="repair",
         description="Repair messages that the API would reject (`preview` shows how), or raise.",
     )
-    on_malformed: Literal["retry", "raise", "return"] = Field(
+    on_malformed: Annotated[Literal["retry", "raise", "return"], CALL] = Field(
         default="retry",
-        description="What to do with a malformed tool call, a call of an unavailable tool or an "
-        "empty response. `retry` requests it once more with feedback, and then raises; if "
-        "`max_retries` is 0 it raises at once, except that an empty response without tools is "
-        'returned with `response_metadata["empty_response"]`. `return` returns it with its '
-        "`finish_reason`. With prompted tools, a response is malformed if it lacks a tool call "
-        "that `tool_choice` requires, or has only invalid ones; the latter is returned after the "
-        "retry. Only a complete response has `tool_calls`: a truncated or blocked one with calls "
-        "raises `TruncatedResponseError` or `BlockedError` without a retry, and with `return` its "
-        "calls are `invalid_tool_calls`. Truncated or blocked text without calls is returned with "
-        "its `finish_reason`, also where LangChain shows it as a refusal; if nothing is left of a "
-        "blocked response, `BlockedError` is raised.",
+        description="What to do with a malformed tool call, a call of an unavailable tool, a call "
+        "that was written as text (a `tool_code` block, for one) or an empty response. `retry` "
+        "requests it once more with feedback, and then raises; if `max_retries` is 0 it raises at "
+        "once, except that an empty response without tools is returned with "
+        '`response_metadata["empty_response"]`. `return` returns it with its `finish_reason`; a '
+        "written call is in its `invalid_tool_calls`. With prompted tools, a response is malformed "
+        "if it lacks a tool call that `tool_choice` requires, or has only invalid ones; the latter "
+        "is returned after the retry. Only a complete response has `tool_calls`: a truncated or "
+        "blocked one with calls raises `TruncatedResponseError` or `BlockedError` without a retry, "
+        "and with `return` its calls are `invalid_tool_calls`. Truncated or blocked text without "
+        "calls is returned with its `finish_reason`, also where LangChain shows it as a refusal; "
+        "if nothing is left of a blocked response, `BlockedError` is raised.",
     )
 
     _left_out: tuple[str, ...] = PrivateAttr(default=())
@@ -340,6 +433,12 @@ class GeminiFields(BaseChatModel):
             raise ValueError(f"The API key is not valid: {reason}. Copy it again.")
         return key
 
+    @field_validator(*_SDK_TYPES, mode="before")
+    @classmethod
+    def _store_sdk_types_as_dicts(cls, value: Any) -> Any:
+        # Stored models are JSON.
+        return _as_dict(value)
+
     @field_validator("base_url")
     @classmethod
     def _check_base_url(cls, address: Any) -> Any:
@@ -361,7 +460,7 @@ class GeminiFields(BaseChatModel):
             name = FIELDS_BY_SYNONYM.get(key, key)
             if name not in cls.model_fields:
                 raise ValueError(unknown_option(key, cls.model_fields.keys() | FIELDS_BY_SYNONYM))
-            if name in arguments and arguments[name] != value:
+            if name in arguments and _revealed(arguments[name]) != _revealed(value):
                 raise ValueError(f"{name!r} was passed twice, under two names.")
             arguments[name] = value
         return arguments
@@ -369,8 +468,13 @@ class GeminiFields(BaseChatModel):
     @field_validator("model_kwargs")
     @classmethod
     def _check_model_kwargs(cls, options: dict[str, Any]) -> dict[str, Any]:
-        from langchain_gemini_tools.options import canonical_options
+        from langchain_gemini_tools.options import PRIVATE_OPTIONS, canonical_options
 
+        if private := sorted(PRIVATE_OPTIONS & options.keys()):
+            raise ValueError(
+                f"model_kwargs must not contain {', '.join(private)}, because repr and traces show "
+                "it. Use the field additional_headers instead."
+            )
         canonical_options(options)
         return options
 
@@ -394,9 +498,23 @@ class GeminiFields(BaseChatModel):
         self._add_version("langchain-gemini-tools", __version__)
         return self
 
-    # Changes and copies
+    # Reading, changes and copies
+
+    if not TYPE_CHECKING:  # otherwise every name would be an attribute for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            if field := FIELDS_BY_SYNONYM.get(name):
+                return getattr(self, field)
+            return super().__getattr__(name)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the fields; clients and caches do not matter."""
+        return type(other) is type(self) and other.__dict__ == self.__dict__
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __setattr__(self, name: str, value: Any) -> None:
+        name = FIELDS_BY_SYNONYM.get(name, name)
         super().__setattr__(name, _as_secret(name, value))
         if name in _SHAPE_THE_PROFILE:
             self._renew_profile()
@@ -472,9 +590,13 @@ class GeminiFields(BaseChatModel):
     def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
         """Return what `dumpd` stores, without a key that is found but not used."""
         stored = super().to_json()
-        if stored["type"] == "constructor" and not self._key_in_use:
-            stored["kwargs"].pop("google_api_key", None)
-        return stored
+        if stored["type"] != "constructor":
+            return stored
+        kwargs = {name: _as_json(name, value) for name, value in stored["kwargs"].items()}
+        kwargs.pop("api_key", None)  # core adds the key under its alias as well
+        if not self._key_in_use:
+            kwargs.pop("google_api_key", None)
+        return {**stored, "kwargs": kwargs}
 
     # Which API
 
@@ -485,16 +607,21 @@ class GeminiFields(BaseChatModel):
         return ClientSettings(
             api_key=self._key_in_use,
             vertexai=True if self.uses_vertexai else self.vertexai,
-            project=self.project,
-            location=self.location,
+            # The SDK rejects them for the Developer API.
+            project=self.project if self.uses_vertexai else None,
+            location=self.location if self.uses_vertexai else None,
             credentials=self.credentials,
             base_url=base_url,
             api_version=self.api_version,
-            headers={**dict(self.default_metadata or []), **(self.additional_headers or {})},
+            headers=self._own_headers,
             client_args=self.client_args or {},
             async_client_args=self.async_client_args or {},
             timeout_seconds=self.timeout,
         )
+
+    @property
+    def _own_headers(self) -> dict[str, str]:
+        return {**dict(self.default_metadata or []), **(self.additional_headers or {})}
 
     @property
     def uses_vertexai(self) -> bool:
@@ -503,7 +630,7 @@ class GeminiFields(BaseChatModel):
             return self.vertexai
         if (chosen := environment_uses_vertexai()) is not None:
             return chosen
-        return bool(self.project or self.credentials) and not self._passed_key
+        return bool(self.project or self.credentials)
 
     @property
     def _passed_key(self) -> SecretStr | None:
@@ -525,16 +652,71 @@ FIELDS_BY_SYNONYM = {
 """Every other name of a field."""
 
 
+_REPLACEMENTS = {
+    "allowed_function_names": "Use tool_choice=[...] with the names.",
+    "automatic_function_calling": "Use ToolLoop, or create_agent of LangChain.",
+    "client": "Set api_key, base_url and so on; model.client is the SDK's client of this model.",
+    "default_headers": "Use additional_headers.",
+    "extra_headers": "Use additional_headers.",
+    "function_call": "Use tool_choice.",
+    "function_calling_config": "Use tool_choice, or tool_config={'function_calling_config': ...}.",
+    "functions": "Use bind_tools.",
+    "generation_config": "Use the fields of the model, or pass generation_config to a call.",
+    "headers": "Use additional_headers.",
+    "http_options": "Use additional_headers, timeout, base_url and api_version on the model.",
+    "response_format": "Use response_schema, or with_structured_output.",
+    "safety_filters": "Use safety_settings.",
+    "system_instruction": "Put a SystemMessage before the other messages.",
+    "thinking": "Use reasoning_effort, thinking_budget or include_thoughts.",
+    "tool_choice": "Use bind_tools(tools, tool_choice=...).",
+    "tool_config": "Use bind_tools(tools, tool_config=...).",
+    "tools": "Use bind_tools.",
+    "top_logprobs": "Use logprobs, with response_logprobs=True.",
+    "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
+}
+"""Arguments of Google's SDKs and of other integrations, and what to use here."""
+
+
 def unknown_option(name: str, known: Iterable[str]) -> str:
-    """Return the message for an option that does not exist, with the nearest name that does."""
-    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return f"ChatGemini has no option {name!r}.{hint}"
+    """Return the message for an option that does not exist, with what may have been meant."""
+    return f"ChatGemini has no option {name!r}.{_hint(name, known)}"
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    if name in _REPLACEMENTS:
+        return f" {_REPLACEMENTS[name]}"
+    if is_builtin(name):
+        return f' It is a tool: use bind_tools([{{"{name}": {{}}}}]).'
+    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return f" Did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def _as_secret(name: str, value: Any) -> Any:
     """Wrap a key; pydantic does not validate assignments and copies."""
     return SecretStr(value) if name == "google_api_key" and isinstance(value, str) else value
+
+
+def _revealed(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def _as_dict(value: Any) -> Any:
+    """Return SDK types, alone or in a list, as dicts under Python's names."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    return [_as_dict(each) for each in value] if isinstance(value, list) else value
+
+
+def _as_json(name: str, value: Any) -> Any:
+    """Return the value of a field as JSON that the constructor accepts."""
+    match name:
+        case "response_schema" if isinstance(value, type):
+            return render_output_format({name: value})["responseJsonSchema"]
+        case "model_kwargs" | "extra_body":
+            return plain(value)
+        case "fetch_urls" if isinstance(value, FetchLimits):
+            return asdict(value)
+    return value
 
 
 def _has_credential(name: str, value: Any) -> bool:
@@ -544,7 +726,7 @@ def _has_credential(name: str, value: Any) -> bool:
         case "google_api_key" | "credentials":
             return True
         case "additional_headers" | "default_metadata":
-            return bool(secret_values(dict(value)))
+            return bool(private_values(dict(value)))
         case "client_args" | "async_client_args":
             proxy = value.get("proxy") or ""
             return (

@@ -9,7 +9,8 @@ proxy are not used.
 from __future__ import annotations
 
 import asyncio
-import threading
+import contextlib
+import ipaddress
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_gemini_tools.errors import InvalidOptionError, MediaFetchError
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.media import (
     declared_type,
@@ -45,6 +47,18 @@ _ALLOWED_TYPES = (
     "text/*",
     "application/pdf",
 )
+_TUNNELS = tuple(
+    map(
+        ipaddress.IPv6Network,
+        (
+            "2002::/16",  # 6to4: contains an IPv4 address, which may be private
+            "2001::/32",  # Teredo, the same
+            "64:ff9b:1::/48",  # NAT64 with a local prefix, the same
+            "fec0::/10",  # site-local, the predecessor of fc00::/7
+        ),
+    )
+)
+"""Networks that lead to private addresses, in addition to those that langchain-core knows."""
 _UNKNOWN_TYPES = {"", "application/octet-stream", "binary/octet-stream"}
 _CACHED_SECONDS = 300.0
 
@@ -61,7 +75,7 @@ class FetchedMedia:
 
     def __init__(self) -> None:
         self._files: OrderedDict[tuple[str, str | None, FetchLimits], _File] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def __deepcopy__(self, memo: object) -> FetchedMedia:
         return FetchedMedia()
@@ -308,6 +322,18 @@ async def _fetch(client: Any, url: str, declared: str | None, budget: _Budget) -
         ) from None
 
 
+async def _reject_tunnels(event: str, info: Mapping[str, Any]) -> None:
+    """Check the address of a connection before it is made; the HTTP library calls this."""
+    if event != "connection.connect_tcp.started":
+        return
+    from langchain_core._security import SSRFBlockedError
+
+    with contextlib.suppress(ValueError):  # a host that is allowed by its name
+        address = ipaddress.ip_address(info["host"])
+        if any(address in tunnel for tunnel in _TUNNELS):
+            raise SSRFBlockedError("private IP range")
+
+
 async def _read(response: Any, url: str, declared: str | None, budget: _Budget) -> _File:
     if response.status_code != 200:
         raise MediaFetchError(
@@ -351,6 +377,8 @@ def _mime_type(served: str, declared: str | None, data: bytes, url: str) -> str:
 
 def _guarded_client(limits: FetchLimits) -> Any:
     """Return an HTTP client that rejects private addresses at every redirect."""
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
     try:
         from langchain_core._security import SSRFPolicy, ssrf_safe_async_client
     except ImportError:
@@ -363,6 +391,16 @@ def _guarded_client(limits: FetchLimits) -> Any:
         allowed_schemes=frozenset({"http", "https"} if limits.allow_http else {"https"}),
         allowed_hosts=frozenset(limits.allow_hosts),
     )
+
+    async def check(request: Any) -> None:
+        is_allowed = request.url.host in limits.allow_hosts
+        request.extensions = request.extensions | {"trace": None if is_allowed else _reject_tunnels}
+
     return make_client(
-        policy, max_redirects=limits.max_redirects, timeout=limits.timeout_seconds, trust_env=False
+        policy,
+        event_hooks={"request": [check]},
+        max_redirects=limits.max_redirects,
+        timeout=limits.timeout_seconds,
+        trust_env=False,
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # stores and sends none
     )

@@ -7,61 +7,74 @@ What the options mean on the wire is decided in `wire/`.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.facts.models import capabilities_of, profile_of
+from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
+from langchain_gemini_tools.facts.credentials import REDACTED, PrivateHeaders
+from langchain_gemini_tools.facts.models import (
+    DEFAULT_TIMEOUT_SECONDS,
+    capabilities_of,
+    profile_of,
+)
+from langchain_gemini_tools.facts.spelling import camel
 from langchain_gemini_tools.fields import (
     FIELDS_BY_SYNONYM,
     GeminiFields,
+    Option,
     OwnProfile,
     unknown_option,
 )
-from langchain_gemini_tools.wire.generation import GENERATION_OPTIONS, OwnLevel, unpack_config
+from langchain_gemini_tools.wire.backends import check_tools
+from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, unpack_config
 from langchain_gemini_tools.wire.invocation import FetchLimits, Invocation
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
-_CALL_OPTIONS = frozenset(
+_OPTIONS = {
+    name: mark
+    for name, field in GeminiFields.model_fields.items()
+    for mark in field.metadata
+    if isinstance(mark, Option)
+}
+OPTION_FIELDS = tuple(_OPTIONS)
+"""The fields that a call may set as well."""
+
+_CALL_ONLY = frozenset(
     {
-        "model",
-        "timeout",
-        "stream_timeout",
-        "max_retries",
-        "max_retry_delay",
         "tools",
         "tool_choice",
         "tool_config",
-        "tool_schema",
-        "tool_calling",
-        "tool_prompt",
-        "safety_settings",
-        "cached_content",
         "continuation_token",
-        "labels",
-        "extra_body",
-        "fetch_urls",
-        "convert_system_message_to_human",
-        "on_broken_history",
-        "on_malformed",
+        "response_format",
+        "generation_config",
+        "additional_headers",
+        "http_options",
     }
 )
-"""What a call may set in addition to `GENERATION_OPTIONS`."""
+"""Options of a call that do not replace a field."""
+
+PRIVATE_OPTIONS = frozenset({"additional_headers", "http_options"})
+"""Options that may be credentials: they are hidden in bindings, traces and keys of caches."""
+
+_KNOWN_OPTIONS = _CALL_ONLY | _OPTIONS.keys()
+_PLAIN = frozenset(name for name in _OPTIONS if _OPTIONS[name].sent_in == "generationConfig")
+_GENERATION_OPTIONS = RENDERED_OPTIONS | _PLAIN
+_BODY_OPTIONS = tuple(name for name in _OPTIONS if _OPTIONS[name].sent_in == "body")
 
 _IGNORED = {"stream", "parallel_tool_calls", "strict"}
 """Keywords that LangChain and agents pass along, and that are not options of Gemini."""
 
-_KNOWN_OPTIONS = GENERATION_OPTIONS | _CALL_OPTIONS
-OPTION_FIELDS = tuple(name for name in GeminiFields.model_fields if name in _KNOWN_OPTIONS)
+_NAMES = FIELDS_BY_SYNONYM | {"functions": "tools"}
+"""Every other name of an option; `functions` is older than `tools`."""
 
 _CHECKED = frozenset(
     name for name in OPTION_FIELDS if GeminiFields.model_fields[name].annotation is not Any
@@ -70,14 +83,8 @@ _CHECKED = frozenset(
 
 _DEFAULTS = {
     name: GeminiFields.model_fields[name].default
-    for name in (
-        "n",
-        "max_retry_delay",
-        "fetch_urls",
-        "tool_calling",
-        "on_broken_history",
-        "on_malformed",
-    )
+    for name in _OPTIONS.keys() - {"model", "max_retries"}  # which the model's own fields replace
+    if type(None) not in get_args(GeminiFields.model_fields[name].annotation)
 }
 """What None means for a field that cannot be None."""
 
@@ -121,10 +128,13 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     capabilities = capabilities_of(fields.model_family or model)
     is_prompted = _is_prompted(given["tool_calling"], capabilities)
     tools, choice = _resolve_tools(given, capabilities.prompted() if is_prompted else capabilities)
+    check_tools(tools, vertexai=fields.uses_vertexai)
     best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
     retries, on_malformed = given["max_retries"], given["on_malformed"]
     max_retries = fields.max_retries if retries is None else retries
-    retries_with_feedback = on_malformed == "retry" and max_retries > 0
+    # The rest of a response may be empty, and its token is valid for the same request only.
+    continues = given.get("continuation_token")
+    retries_with_feedback = on_malformed == "retry" and max_retries > 0 and not continues
     fetches = given["fetch_urls"]
     return Invocation(
         model=model,
@@ -135,22 +145,28 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         schema_form=given.get("tool_schema") or best,
         is_prompted=is_prompted,
         tool_prompt=given.get("tool_prompt"),
-        generation={name: given[name] for name in GENERATION_OPTIONS if name in given},
+        generation={name: given[name] for name in given if name in _GENERATION_OPTIONS},
         safety_settings=given.get("safety_settings"),
         cached_content=given.get("cached_content"),
-        continuation_token=given.get("continuation_token"),
-        labels=given.get("labels"),
+        continuation_token=continues,
+        continues_automatically=given["automatic_continuation"],
+        headers=given.get("additional_headers"),
+        body={camel(name): given[name] for name in _BODY_OPTIONS},
         extra_body=given.get("extra_body"),
         merges_system=given["convert_system_message_to_human"],
         repairs_history=given["on_broken_history"] == "repair",
         returns_failures=on_malformed == "return",
         # An agent would take an empty response for the end of its work.
-        rejects_empty=on_malformed == "raise"
-        or retries_with_feedback
-        or (bool(tools) and on_malformed != "return"),
+        rejects_empty=not continues
+        and (
+            on_malformed == "raise"
+            or retries_with_feedback
+            or (bool(tools) and on_malformed != "return")
+        ),
+        streams_blocks=fields.output_version == "v1" and not is_prompted,
         retries_with_feedback=retries_with_feedback,
         fetch_limits=FetchLimits() if fetches is True else fetches or None,
-        timeout_seconds=given["timeout"],
+        timeout_seconds=given.get("timeout", capabilities.timeout_seconds),
         stream_timeout_seconds=given["stream_timeout"],
         max_retries=max_retries,
         max_retry_delay_seconds=given["max_retry_delay"],
@@ -168,7 +184,7 @@ def resolve_profile(fields: GeminiFields) -> OwnProfile:
 
 def _is_prompted(way: str | None, capabilities: Capabilities) -> bool:
     if way in {"auto", None}:
-        return not capabilities.calls_functions
+        return not capabilities.calls_functions and capabilities.accepts_prompted_functions
     return way == "prompted"
 
 
@@ -202,6 +218,8 @@ def _join_levels(
     fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     options = {name: getattr(fields, name) for name in OPTION_FIELDS}
+    if fields.timeout == DEFAULT_TIMEOUT_SECONDS and "timeout" not in fields.model_fields_set:
+        del options["timeout"]  # the model decides
     every, given = fields.model_kwargs, canonical_options(kwargs)
     if every:
         every = canonical_options(_without_cancelled(every, given))
@@ -212,7 +230,20 @@ def _join_levels(
     # What is bound as `stop_sequences` arrives as `stop`, so this is set by the call itself.
     if stop is not None and kwargs.get("stop_sequences") is None:
         options["stop"] = _checked("stop", stop)
-    return options
+    return _with_one_effort(options)
+
+
+def _with_one_effort(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with a thinking level or a budget: of two at one level, the former."""
+    if options["reasoning_effort"] is None or options["thinking_budget"] is None:
+        return options
+    warnings.warn(
+        "Both 'thinking_level' (reasoning_effort) and 'thinking_budget' are set. 'thinking_level' "
+        "takes precedence; 'thinking_budget' is ignored.",
+        UserWarning,
+        stacklevel=2,
+    )
+    return {**options, "thinking_budget": None}
 
 
 def _join(
@@ -236,7 +267,7 @@ def _without_cancelled(options: Mapping[str, Any], *nearer: Mapping[str, Any]) -
 
 def _with_config_unpacked(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields with the content of `thinking_config`, which the other fields override."""
-    unpacked = unpack_config("thinking_config", fields.pop("thinking_config", None) or {})
+    unpacked = unpack_config("thinking_config", fields.pop("thinking_config", None) or {}, _PLAIN)
     is_set = {name: value for name, value in fields.items() if value is not None}
     return {**fields, **unpacked, **is_set}
 
@@ -246,9 +277,9 @@ def _with_config_unpacked(fields: dict[str, Any]) -> dict[str, Any]:
 
 def spelled_as_fields(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options under the names of their fields, unchecked."""
-    named = {FIELDS_BY_SYNONYM.get(key, key): value for key, value in kwargs.items()}
+    named = {_NAMES.get(key, key): value for key, value in kwargs.items()}
     if (config := named.pop("generation_config", None)) is not None:
-        named = {**unpack_config("generation_config", config), **named}
+        named = {**unpack_config("generation_config", config, _PLAIN), **named}
     return named
 
 
@@ -258,11 +289,11 @@ def override(bound: Mapping[str, Any], nearer: Mapping[str, Any]) -> dict[str, A
     Of two names for one option and of two alternatives only the nearer one stays, so that a call
     can override it in turn.
     """
-    names = {FIELDS_BY_SYNONYM.get(key, key): value for key, value in nearer.items()}
+    names = {_NAMES.get(key, key): value for key, value in nearer.items()}
     replaced = set(names).union(
         *(_ALTERNATIVES_IN_A_LEVEL.get(name, ()) for name in names if names[name] is not None)
     )
-    kept = {key: bound[key] for key in bound if FIELDS_BY_SYNONYM.get(key, key) not in replaced}
+    kept = {key: bound[key] for key in bound if _NAMES.get(key, key) not in replaced}
     return {**kept, **nearer}
 
 
@@ -273,13 +304,17 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         InvalidOptionError: An option is unknown or has an invalid value.
     """
     options: dict[str, Any] = {}
+    if "functions" in kwargs:
+        kwargs = _without_functions(kwargs)
     for key, value in kwargs.items():
-        name = FIELDS_BY_SYNONYM.get(key, key)
+        name = _NAMES.get(key, key)
         if name in _JOINED:
             is_config = name in _CONFIGS and value is not None
-            level = unpack_config(name, value) if is_config else {name: value}
+            level = unpack_config(name, value, _PLAIN) if is_config else {name: value}
             level = {each: _checked(each, given) for each, given in level.items()}
             _join(options, level, _ALTERNATIVES_IN_A_LEVEL)
+        elif name in PRIVATE_OPTIONS:
+            options |= _read_http(name, value)
         elif name in _CHECKED:
             options[name] = _checked(name, value)
         elif name in _KNOWN_OPTIONS:
@@ -287,8 +322,95 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         elif name in GeminiFields.model_fields:
             raise InvalidOptionError(f"{key!r} can only be set on the model, not per call.")
         elif name not in _IGNORED and not name.startswith("ls_"):
-            raise InvalidOptionError(unknown_option(key, _KNOWN_OPTIONS | set(FIELDS_BY_SYNONYM)))
+            raise InvalidOptionError(unknown_option(key, _KNOWN_OPTIONS | set(_NAMES)))
     return options
+
+
+def _without_functions(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with `functions` under its new name; `tools` beside it apply."""
+    warnings.warn(
+        "'functions' is deprecated; use bind_tools(...), or 'tools'.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    named = {key: value for key, value in kwargs.items() if key != "functions"}
+    return {**named, "tools": named.get("tools") or kwargs["functions"]}
+
+
+# Headers
+
+_HTTP_OPTIONS = ("headers", "timeout", "extra_body")
+"""What `http_options` may set for one call."""
+
+
+def hide_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options to bind, with headers that are neither shown nor pickled."""
+    hidden = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
+    for key in PRIVATE_OPTIONS & kwargs.keys():
+        hidden |= _read_http(key, kwargs[key])
+    return hidden
+
+
+def redact_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options to show, with the names of headers but not their values."""
+    shown = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
+    for key in PRIVATE_OPTIONS & kwargs.keys():
+        if headers := headers_of({key: kwargs[key]}):
+            shown["additional_headers"] = dict.fromkeys(headers, REDACTED)
+    return shown
+
+
+def headers_of(kwargs: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the headers that a call adds to those of the model."""
+    given: dict[str, Any] = {}
+    for key in sorted(PRIVATE_OPTIONS & kwargs.keys()):
+        given |= _read_http(key, kwargs[key]).get("additional_headers") or {}
+    return given
+
+
+def _read_http(name: str, value: Any) -> dict[str, Any]:
+    """Read `additional_headers`, or `http_options` as langchain-google-genai accepts them.
+
+    Raises:
+        InvalidOptionError: Something in it cannot be set for one call, or cannot be sent.
+        GeminiAuthenticationError: The values were lost in a pickle.
+    """
+    if name == "additional_headers":
+        return {name: _read_headers(value)}
+    fields = value if isinstance(value, Mapping) else dict(value or ())
+    given = {key: fields[key] for key in fields if fields[key] is not None}
+    if unknown := sorted(given.keys() - {*_HTTP_OPTIONS}):
+        raise InvalidOptionError(
+            f"http_options can set {', '.join(_HTTP_OPTIONS)} for one call, not "
+            f"{', '.join(unknown)}. Set base_url, api_version, client_args and max_retries on the "
+            "model."
+        )
+    options: dict[str, Any] = {}
+    if "headers" in given:
+        options["additional_headers"] = _read_headers(given["headers"])
+    if "timeout" in given:  # in milliseconds, as in the SDK
+        options["timeout"] = _checked("timeout", given["timeout"]) / 1000
+    if "extra_body" in given:
+        options["extra_body"] = given["extra_body"]
+    return options
+
+
+def _read_headers(headers: Any) -> PrivateHeaders | None:
+    if headers is None:
+        return None
+    if isinstance(headers, PrivateHeaders):
+        if not headers.is_complete:
+            raise GeminiAuthenticationError(
+                f"The headers {', '.join(headers)} were bound before pickling, and pickles carry "
+                "no credentials. Bind them again, or pass additional_headers to the call."
+            )
+        return headers
+    try:
+        return PrivateHeaders(_adapter("additional_headers").validate_python(headers))
+    except ValidationError as error:
+        reasons = dict.fromkeys(each["msg"] for each in error.errors(include_url=False))
+    # The values are not shown.
+    raise InvalidOptionError(f"additional_headers is not valid: {'; '.join(reasons)}.")
 
 
 def _checked(name: str, value: Any) -> Any:

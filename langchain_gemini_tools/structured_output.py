@@ -102,7 +102,8 @@ def structured_output(
         raise ValueError(f"method={method!r} is not valid; use one of {methods}.")
     if schema is None and method != "json_mode":
         raise ValueError(f"method={method!r} needs a schema. Pass one, or use method='json_mode'.")
-    if tool := _as_function(schema, method):
+    tool = _as_function(schema, method)
+    if tool and (method or _has_functions(model, kwargs)):
         binding, parser = _force_call(model, schema, tool, kwargs)
     elif schema is None:
         binding = model.bind(response_mime_type=JSON, **kwargs)
@@ -164,6 +165,13 @@ def _as_function(schema: object, method: str | None) -> Tool | None:
             f"{schema!r} is not a schema. Use a Pydantic class, a TypedDict or a JSON schema."
         )
     return tools[0]
+
+
+def _has_functions(model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the model can make tool calls, in one way or the other."""
+    name = spelled_as_fields(kwargs).get("model")
+    capabilities = _resolve(model, {"model": name} if name else {}).capabilities
+    return capabilities.calls_functions or capabilities.accepts_prompted_functions
 
 
 def _reject_other_tools(options: Mapping[str, Any]) -> None:

@@ -60,7 +60,7 @@ def check_tools(tools: Iterable[object], model: str = "gemini-3-flash-preview") 
         A report to print, or to inspect: `report.ok`, `report.errors`, `report.warnings`.
     """
     capabilities = capabilities_of(model)
-    is_prompted = not capabilities.calls_functions
+    is_prompted = not capabilities.calls_functions and capabilities.accepts_prompted_functions
     bound: list[Tool] = []
     invalid: list[Finding] = []
     for tool in tools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,15 @@ pytest_plugins = ["pytester"]
 _LEAKS = ("GOOGLE_", "GEMINI_", "VERTEX", "LANGSMITH_", "LANGCHAIN_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _KEPT = ("GEMINI_RECORDINGS", "GEMINI_RECORDINGS_MORE", "LANGCHAIN_TESTS_USER_AGENT")
+
+
+def pytest_collection_finish() -> None:
+    """Take modules and collected tests, which stay to the end, out of the garbage collection.
+
+    There are millions of such objects; each full collection would visit them all.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 class MakeModel(Protocol):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -12,7 +14,7 @@ import nbformat
 from nbmake.nb_run import NotebookRun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
@@ -54,13 +56,8 @@ def execute(path: Path, own_folder: Path, environment: Mapping[str, str]) -> Any
         own_folder: Where IPython and Jupyter keep their files, instead of the home directory.
         environment: What the kernel gets besides what is harmless of our environment.
     """
-    harmless = {k: v for k, v in os.environ.items() if not k.upper().startswith(_SURROUNDINGS)}
-    ours = dict.fromkeys(("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"), str(own_folder))
-    with mock.patch.dict(os.environ, {**harmless, **ours, **environment}, clear=True):
-        done = NotebookRun(path, _TIMEOUT_SECONDS).execute()
-    if done.error:
-        raise NotebookError(done.error.trace)
-    return clean(done.nb)
+    with _environment(own_folder, environment):
+        return _execute(path)
 
 
 def replay(path: Path, own_folder: Path) -> Any:
@@ -68,16 +65,38 @@ def replay(path: Path, own_folder: Path) -> Any:
     return execute(path, own_folder, {"PYTHONPATH": str(OFFLINE)})
 
 
-def clean(notebook: Any) -> Any:
-    """The notebook without what differs from run to run and from machine to machine.
+def replays(paths: Iterable[Path], own_folder: Path) -> dict[Path, Future[Any]]:
+    """`replay` for many notebooks, two at a time; all are done when it returns."""
+    with (
+        _environment(own_folder, {"PYTHONPATH": str(OFFLINE)}),
+        ThreadPoolExecutor(2) as threads,
+    ):
+        return {path: threads.submit(_execute, path) for path in paths}
 
-    Times become `– ms`, as `trace` writes unknown ones, and the bars of their shares are emptied.
-    """
+
+@contextmanager
+def _environment(own_folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """What a kernel gets: what is harmless of our environment, and the given variables."""
+    harmless = {k: v for k, v in os.environ.items() if not k.upper().startswith(_SURROUNDINGS)}
+    ours = dict.fromkeys(("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"), str(own_folder))
+    with mock.patch.dict(os.environ, {**harmless, **ours, **environment}, clear=True):
+        yield
+
+
+def _execute(path: Path) -> Any:
+    done = NotebookRun(path, _TIMEOUT_SECONDS).execute()
+    if done.error:
+        raise NotebookError(done.error.trace)
+    return clean(done.nb)
+
+
+def clean(notebook: Any) -> Any:
+    """The notebook without what differs from machine to machine."""
     notebook.metadata = dict(_METADATA)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [_without_times(output) for output in _joined(cell.outputs)]
+            cell.outputs = _joined(cell.outputs)
     return notebook
 
 
@@ -93,26 +112,17 @@ def _joined(outputs: list[Any]) -> list[Any]:
     return joined
 
 
-def _without_times(value: Any) -> Any:
-    if isinstance(value, str):
-        return _BAR.sub(r"\g<1>width:0", _TIME.sub("– ms", value))
-    if isinstance(value, dict):
-        for key, item in value.items():
-            value[key] = _without_times(item)
-    return value
-
-
 def seen(notebook: Any) -> list[Any]:
-    """What a reader sees of each cell. Prices differ from year to year, so they are left out."""
+    """What a reader sees of each cell, without times and prices, which differ."""
     return [
-        [cell.source, *(_without_costs(dict(output)) for output in cell.get("outputs", []))]
+        [cell.source, *(_without_numbers(dict(output)) for output in cell.get("outputs", []))]
         for cell in notebook.cells
     ]
 
 
-def _without_costs(value: Any) -> Any:
+def _without_numbers(value: Any) -> Any:
     if isinstance(value, str):
-        return _COST.sub("$N", value)
+        return _BAR.sub(r"\g<1>", _COST.sub("$N", _TIME.sub("N ms", value)))
     if isinstance(value, dict):
-        return {key: _without_costs(item) for key, item in value.items()}
+        return {key: _without_numbers(item) for key, item in value.items()}
     return value

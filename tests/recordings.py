@@ -16,14 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from tests.batches import each
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.batches import Test
 
 JsonObject = dict[str, Any]
 
 VARIABLE = "GEMINI_RECORDINGS"
 MORE_VARIABLE = "GEMINI_RECORDINGS_MORE"
-_NOT_SET = f"{VARIABLE} is not set: it names the folder of the recorded exchanges"
+NOT_SET = f"{VARIABLE} is not set: it names the folder of the recorded exchanges"
 _MORE_NOT_SET = f"{MORE_VARIABLE} is not set: it names the folder of recordings of other methods"
 
 
@@ -89,21 +93,21 @@ def exchanges() -> Iterator[Exchange]:
 
 def each_exchange(
     keep: Callable[[Exchange], bool] = lambda _: True,
-) -> pytest.MarkDecorator:
-    """Parametrise a test by `exchange`; without recordings it skips and says why.
+) -> Callable[[Test], Test]:
+    """Run a test on every exchange; without recordings it skips and says why.
 
     @each_exchange(lambda exchange: exchange.is_stream)
     def test_...(exchange: Exchange) -> None: ...
     """
-    chosen = [pytest.param(exchange, id=exchange.id) for exchange in exchanges() if keep(exchange)]
-    skipped = pytest.param(None, id="no-recordings", marks=pytest.mark.skip(reason=_NOT_SET))
-    return pytest.mark.parametrize("exchange", chosen or [skipped])
+    return each(
+        "exchange", lambda: {found.id: found for found in exchanges() if keep(found)}, NOT_SET
+    )
 
 
 def require_recordings() -> tuple[Recording, ...]:
     """Every recording; skips the running test when there is none."""
     if not recordings():
-        pytest.skip(_NOT_SET)
+        pytest.skip(NOT_SET)
     return recordings()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.batches import RESULTS
+
 if TYPE_CHECKING:
     import pytest
 
@@ -11,13 +13,14 @@ if TYPE_CHECKING:
 class ScoreBoard:
     """A pytest plugin that counts the exchanges for which every test of one file passed.
 
-    Register it from a fixture of that file: `request.config.pluginmanager.register(...)`.
+    Register it from a fixture of that file: `request.config.pluginmanager.register(...)`. Cases of
+    `batches.each` are counted, and parameters.
     """
 
     def __init__(self, label: str, request: pytest.FixtureRequest) -> None:
         self._label = label
         self._file = request.node.nodeid
-        self._passed: dict[str, bool] = {}
+        self._passed = RESULTS[request.module.__name__]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         file, _, test = report.nodeid.partition("::")

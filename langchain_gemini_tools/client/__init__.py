@@ -4,8 +4,10 @@ client.py      GeminiClient: send, stream and their async counterparts. Start re
 sdk.py         the settings, and the SDK's client, built from them at the first request
 transport.py   the HTTP clients that the SDK sends through, which replace its bodies by ours
 pool.py        the HTTP clients that do the sending: one for all threads, one per event loop
-responses.py   HTTP responses -> JSON objects or errors, within limits of time and size
-sse.py         bytes of a stream -> the JSON text of each event
+network.py     the sockets under them: time limits, and no reuse after unread bytes
+responses.py   HTTP responses and server-sent events -> JSON objects or errors, within limits of
+               time and size
+sdk_types.py   the SDK's types that are also names of this package
 """
 
 from langchain_gemini_tools.client.client import GeminiClient

@@ -10,13 +10,14 @@ import functools
 import importlib
 import os
 import ssl
-import threading
 import types
 import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.client.network import guard
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Mapping
@@ -55,18 +56,29 @@ class HttpPool:
             self._async_args = _complete_args(
                 self.library, {**shared, **async_client_args}, base_url
             )
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
+        self._forget_clients()
+
+    def _forget_clients(self) -> None:
+        self._pid = os.getpid()
         self._sync: httpx.Client | None = None
         self._of_loop: dict[
             asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None]]
         ] = {}
 
+    def _enter_process(self) -> None:
+        """Leave the connections of the parent process to it, if this one was forked from it."""
+        if self._pid != os.getpid():
+            self._forget_clients()
+
     def sync_client(self) -> httpx.Client:
         """Return the client of all threads."""
         with self._lock:
+            self._enter_process()
             if self._sync is None:
                 with _rejecting_bad_args():
                     self._sync = self.library.Client(**self._sync_args)
+                guard(self._sync)
                 # Sockets warn if they are collected while open. `__del__` may be too late, because
                 # the socket may be collected before the pool; finalizers run before both.
                 self._finalizer = weakref.finalize(self, _close_quietly, self._sync)
@@ -77,15 +89,17 @@ class HttpPool:
         """Return the client of the running loop. Its sockets belong to that loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
+            self._enter_process()
             found, _ = self._of_loop.get(loop, (None, None))
             if found is not None and not found.is_closed:
                 return found
             self._drop_closed_loops()
             with _rejecting_bad_args():
                 client: httpx.AsyncClient = self.library.AsyncClient(**self._async_args)
-            guard = _close_with_the_loop(client)
-            self._of_loop[loop] = client, guard
-        await anext(guard)
+            guard(client)
+            closer = _close_with_the_loop(client)
+            self._of_loop[loop] = client, closer
+        await anext(closer)
         return client
 
     def _drop_closed_loops(self) -> None:
@@ -96,6 +110,7 @@ class HttpPool:
     def close(self) -> None:
         """Close the client of the threads, and drop the clients of closed loops."""
         with self._lock:
+            self._enter_process()
             client, self._sync = self._sync, None
             self._drop_closed_loops()
         if client is not None:
@@ -105,11 +120,12 @@ class HttpPool:
     async def aclose(self) -> None:
         """Close the clients of all running loops, each in its own loop."""
         with self._lock:
+            self._enter_process()
             kept, self._of_loop = self._of_loop, {}
         here = asyncio.get_running_loop()
-        for loop, (client, guard) in kept.items():
+        for loop, (client, closer) in kept.items():
             if loop is here:
-                await guard.aclose()
+                await closer.aclose()
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(client.aclose(), loop)
 

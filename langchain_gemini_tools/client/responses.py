@@ -1,4 +1,4 @@
-"""HTTP responses -> JSON objects or errors, within limits of time and size.
+"""HTTP responses and server-sent events -> JSON objects or errors, within limits.
 
 The HTTP library limits each single read. A server that sends a byte or a comment now and then stays
 within that limit forever, so time and bytes are also added up here.
@@ -7,11 +7,11 @@ within that limit forever, so time and bytes are also added up here.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from langchain_gemini_tools.client.sse import EventReader
 from langchain_gemini_tools.errors import (
     GeminiTimeoutError,
     TruncatedStreamError,
@@ -20,7 +20,7 @@ from langchain_gemini_tools.errors import (
     map_api_error,
     parse_error_body,
 )
-from langchain_gemini_tools.facts.credentials import redact, redact_json, secret_values
+from langchain_gemini_tools.facts.credentials import private_values, redact, redact_json
 from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
 
 if TYPE_CHECKING:
@@ -33,10 +33,18 @@ if TYPE_CHECKING:
 MAX_RESPONSE_BYTES = 100_000_000
 """Far above any response of the API, images included; below what exhausts a small machine."""
 
+MAX_LINES = 1_000_000
+"""Of one event. The API writes one line; each line costs at least forty bytes of memory."""
+
 _SHOWN_LENGTH = 200
 _ENCODINGS = re.compile(r"\b(?:gzip|deflate|br|zstd)\b")
 """What HTTP libraries decompress. They ignore any other word, such as a charset."""
 _ALLOWED_ENCODINGS: tuple[list[str], ...] = ([], ["gzip"], ["deflate"])
+_IGNORED_FIELDS = (b":", b"event:", b"id:", b"retry:")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SLICE_BYTES = 1_000_000
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
+"""A JSON string, which ends at the end of its line at the latest."""
 
 
 # Limits.
@@ -82,11 +90,15 @@ def stream_timeout_error(total_seconds: float) -> GeminiTimeoutError:
     )
 
 
+def shorter(seconds: float | None, total_seconds: float | None) -> float | None:
+    """Return the shorter of two limits; None means no limit."""
+    return min((each for each in (seconds, total_seconds) if each is not None), default=None)
+
+
 class StreamTimer:
     """Adds up the time spent waiting for a stream; the time of its reader does not count.
 
-    It checks when something arrives. If nothing arrives, the HTTP library's limit for a single read
-    ends the wait; it is the shorter of the two limits.
+    It checks when something arrives, and before each read of the network.
     """
 
     def __init__(self, between_seconds: float | None, total_seconds: float | None) -> None:
@@ -94,7 +106,24 @@ class StreamTimer:
         self._total_seconds = total_seconds
         self._since_event = 0.0
         self._total = 0.0
+        self.shorter_seconds = shorter(between_seconds, total_seconds)
         self.start()
+
+    def left(self) -> float:
+        """Return the seconds until one of the limits is reached.
+
+        Raises:
+            GeminiTimeoutError: One of them has been reached.
+        """
+        waited = time.monotonic() - self._started
+        left = math.inf
+        if self._between_seconds is not None:
+            left = self._between_seconds - self._since_event - waited
+        if self._total_seconds is not None:
+            left = min(left, self._total_seconds - self._total - waited)
+        if left <= 0:
+            self.stop()
+        return max(left, 0.001)  # 0 would mean "do not block"
 
     def start(self) -> None:
         """Start waiting."""
@@ -193,7 +222,7 @@ def check_encoding(response: httpx.Response) -> None:
     encoding = response.headers.get("content-encoding")
     if encoding is None or _ENCODINGS.findall(encoding.lower()) in _ALLOWED_ENCODINGS:
         return
-    shown = redact(encoding, secret_values(response.request.headers))
+    shown = redact(encoding, private_values(response.request.headers))
     error = UnreadableResponseError(
         f"The response has the content encoding {shown!r:.80}, which was not requested. It was not "
         "read."
@@ -276,12 +305,118 @@ def parse_event(
     return parsed
 
 
+# Server-sent events.
+
+
+class EventReader:
+    """Splits a stream of bytes into the texts of its events.
+
+    Lines end at LF only. Python's `splitlines`, and so the `iter_lines` of HTTP libraries, also
+    split at U+2028 and U+0085, which JSON strings may contain unescaped.
+
+    One byte order mark at the start, as some proxies write it, is skipped.
+
+    An error may follow the events as bare JSON over several lines, without `data:`. It is returned
+    as one more text.
+    """
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        self._data: list[bytes] = []
+        self._bare: list[bytes] = []
+        self._had_mark = False
+        self._bare_is_json = False
+        self._bare_depth = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the texts that are complete with this chunk."""
+        if b"\n" not in chunk:
+            # Joined when the line ends: joining each chunk would be quadratic for a 20 MB event.
+            self._line.append(chunk)
+            return []
+        if len(chunk) > _SLICE_BYTES:
+            return self._feed_slices(chunk)
+        if self._line:
+            self._line.append(chunk)
+            chunk = b"".join(self._line)
+            self._line.clear()
+        *lines, rest = chunk.split(b"\n")
+        if rest:
+            self._line.append(rest)
+        return [text for line in lines if (text := self._take(line))]
+
+    def _feed_slices(self, chunk: bytes) -> list[bytes]:
+        """Feed in slices: a list of all lines would take many times their length."""
+        slices = (
+            chunk[start : start + _SLICE_BYTES] for start in range(0, len(chunk), _SLICE_BYTES)
+        )
+        return [text for piece in slices for text in self.feed(piece)]
+
+    def finish(self) -> bytes:
+        """Return the rest: an event without its blank line, bare JSON, or nothing."""
+        text = self._take(b"".join(self._line)) if self._line else None
+        left = text or b"\n".join(self._data) or b"\n".join(self._bare)
+        return left.strip()
+
+    def _take(self, line: bytes) -> bytes | None:
+        # A CR before the LF stays: it is white space in JSON, and removing it copies the line.
+        if line.startswith(b"data:"):
+            self._data.append(line[5:])
+            return None if len(self._data) <= MAX_LINES else _reject_lines()
+        if line in {b"", b"\r"}:
+            return self._event()
+        if line.startswith(_BYTE_ORDER_MARK) and not self._had_mark:
+            self._had_mark = True
+            return self._take(line[len(_BYTE_ORDER_MARK) :])
+        if not line.startswith(_IGNORED_FIELDS):
+            return self._take_bare(line)
+        return None
+
+    def _event(self) -> bytes | None:
+        if not self._data:
+            return None
+        event = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        self._data.clear()
+        return None if event.isspace() else event
+
+    def _take_bare(self, line: bytes) -> bytes | None:
+        """Return bare JSON once it is complete: the server may leave the connection open.
+
+        Brackets are counted, so that each line is read once. Text that does not begin with a
+        bracket is not JSON, and ends with the stream.
+        """
+        if not self._bare:
+            if line.isspace():
+                return None
+            self._bare_is_json = line.lstrip().startswith((b"{", b"["))
+        self._bare.append(line)
+        if len(self._bare) > MAX_LINES:
+            _reject_lines()
+        if not self._bare_is_json:
+            return None
+        outside_strings = _STRING.sub(b"", line)
+        self._bare_depth += outside_strings.count(b"{") + outside_strings.count(b"[")
+        self._bare_depth -= outside_strings.count(b"}") + outside_strings.count(b"]")
+        if self._bare_depth > 0:
+            return None
+        text = b"\n".join(self._bare)
+        self._bare.clear()
+        self._bare_depth = 0
+        return text
+
+
+def _reject_lines() -> NoReturn:
+    error = UnreadableResponseError(f"A stream event has more than {MAX_LINES} lines.")
+    error.is_retryable = False
+    raise error
+
+
 # Errors.
 
 
 def raise_api_error(response: httpx.Response, body: bytes) -> NoReturn:
     """Raise the error of a response: by its status, or for status 200 by the error in its body."""
-    secrets = secret_values(response.request.headers)
+    secrets = private_values(response.request.headers)
     text = _redacted_text(response, body)
     details = parse_error_body(text, redact(response.reason_phrase, secrets))
     if is_deep(details):
@@ -306,7 +441,7 @@ def redact_response(response: httpx.Response, body: bytes) -> httpx.Response:
 def _redacted(response: httpx.Response, text: str) -> httpx.Response:
     """Return a response with this text, and without the request's headers, which have the key."""
     sent = response.request
-    secrets = secret_values(sent.headers)
+    secrets = private_values(sent.headers)
     headers = [
         (name, redact(value, secrets))
         for name, value in response.headers.multi_items()
@@ -319,7 +454,7 @@ def _redacted(response: httpx.Response, text: str) -> httpx.Response:
 def _unreadable_error(response: httpx.Response, body: bytes) -> UnreadableResponseError:
     shown = _redacted_text(response, body)[:_SHOWN_LENGTH]
     kind = response.headers.get("content-type", "no content type")
-    kind = redact(kind, secret_values(response.request.headers))
+    kind = redact(kind, private_values(response.request.headers))
     return UnreadableResponseError(
         f"The response is not a JSON object ({kind}): {shown!r}", body=shown
     )
@@ -327,6 +462,6 @@ def _unreadable_error(response: httpx.Response, body: bytes) -> UnreadableRespon
 
 def _redacted_text(response: httpx.Response, body: bytes) -> str:
     text = body[:LARGE].decode("utf-8", errors="replace")
-    shown = redact(text, secret_values(response.request.headers))
+    shown = redact(text, private_values(response.request.headers))
     # Cut a second time: a secret that the first cut splits is not recognized.
     return shown if len(body) <= LARGE else shown[:_SHOWN_LENGTH]

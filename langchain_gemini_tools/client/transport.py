@@ -15,17 +15,22 @@ from __future__ import annotations
 
 import functools
 import math
+import re
+import ssl
 import sys
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from langchain_gemini_tools.client.network import TimeLimit
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
 from langchain_gemini_tools.client.responses import (
+    StreamTimer,
     aread_body,
     read_body,
     redact_response,
+    shorter,
     stream_timeout_error,
 )
 from langchain_gemini_tools.errors import (
@@ -35,9 +40,10 @@ from langchain_gemini_tools.errors import (
     GeminiToolsError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.facts.credentials import redact, secret_values
+from langchain_gemini_tools.facts.credentials import private_values, redact
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
     from contextvars import Token
     from types import ModuleType
 
@@ -78,22 +84,24 @@ class Envelope:
 
 
 class PendingRequest:
-    """Our body and timeouts for one request. While it is entered, the SDK sends this body."""
+    """Our body, timeouts and headers for one request, which the SDK sends while it is entered."""
 
     def __init__(
         self,
         body: bytes,
         timeout_seconds: float | None,
         *,
-        is_stream: bool = False,
-        total_seconds: float | None = None,
+        timer: StreamTimer | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.body = body
+        self.headers = headers or {}
         self.timeout_seconds = timeout_seconds
-        self.total_seconds = total_seconds
+        self.timer = timer
+        """Of a stream; the deadline is that of a whole response."""
         self.deadline = (
             time.monotonic() + timeout_seconds
-            if timeout_seconds is not None and not is_stream
+            if timeout_seconds is not None and not timer
             else None
         )
         self._response: httpx.Response | None = None
@@ -143,6 +151,7 @@ class PendingRequest:
             raise GeminiToolsError("google-genai tried to send the same request twice.")
         self.envelope = envelope
         headers = envelope.headers.copy()
+        headers.update(self.headers)
         if self.deadline is not None and (self.timeout_seconds or 0) >= _MIN_SERVER_TIMEOUT:
             # Otherwise the server applies its default timeout, which may be shorter.
             headers.setdefault("x-server-timeout", str(math.ceil(self.timeout_seconds or 0)))
@@ -151,14 +160,20 @@ class PendingRequest:
         )
 
     def _extensions(self) -> JsonObject:
-        longest = shorter(self.timeout_seconds, self.total_seconds)
+        if self.timer:
+            longest, left = self.timer.shorter_seconds, self.timer.left
+        else:
+            longest, left = self.timeout_seconds, self._left
         if longest is None:
             return {}
-        if self.timeout_seconds is None:
-            return {"timeout": {"read": longest}}
-        if self.deadline is not None:
-            return {"timeout": _TimeLeft(self.timeout_seconds, self.deadline)}
-        return _phase_timeouts(longest)
+        phases = _PHASES if self.timeout_seconds is not None else ("read",)
+        return {"timeout": _TimeLeft(phases, longest, left)}
+
+    def _left(self) -> float:
+        left = (math.inf if self.deadline is None else self.deadline) - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
 
 
 def _phase_timeouts(seconds: float | None) -> JsonObject:
@@ -169,26 +184,25 @@ def _phase_timeouts(seconds: float | None) -> JsonObject:
     return {"timeout": phases | {"connect": min(seconds, CONNECT_SECONDS)}}
 
 
-def shorter(seconds: float | None, total_seconds: float | None) -> float | None:
-    """Return the shorter of two limits; None means no limit."""
-    return min((each for each in (seconds, total_seconds) if each is not None), default=None)
-
-
 _current: ContextVar[PendingRequest | None] = ContextVar("gemini_request", default=None)
 
 
 class _TimeLeft(dict[str, float]):
-    """Timeouts that shrink: the library reads one at the beginning of each phase."""
+    """Timeouts that shrink: the library gets one at the beginning of each phase."""
 
-    def __init__(self, timeout_seconds: float, deadline: float) -> None:
-        super().__init__(dict.fromkeys(_PHASES, timeout_seconds))
-        self._deadline = deadline
+    def __init__(self, phases: Iterable[str], seconds: float, left: Callable[[], float]) -> None:
+        super().__init__(dict.fromkeys(phases, seconds))
+        if "connect" in self:
+            self["connect"] = min(seconds, CONNECT_SECONDS)
+        self._left = left
 
     def get(self, key: str, default: Any = None) -> Any:
         if key not in self:
             return default
-        left = max(self._deadline - time.monotonic(), 0.001)  # 0 would mean "do not block"
-        return min(left, CONNECT_SECONDS) if key == "connect" else left
+        if key != "connect":
+            return TimeLimit(self._left)
+        end = time.monotonic() + CONNECT_SECONDS
+        return TimeLimit(lambda: max(min(end - time.monotonic(), self._left()), 0.001))
 
 
 def make_sdk_clients(
@@ -322,7 +336,7 @@ def _redirect_on_the_same_server(response: httpx.Response) -> httpx.Request | No
 
 def _redact_transport_error(error: httpx.RequestError, request: httpx.Request) -> Exception:
     """Return the same error without secrets in its text and without the request's headers."""
-    text = redact(str(error), secret_values(request.headers))
+    text = redact(str(error), private_values(request.headers))
     return type(error)(text, request=type(request)(request.method, request.url))
 
 
@@ -343,6 +357,10 @@ def map_transport_error(
     """
     reason = text or type(error).__name__
     limit = shorter(seconds, total_seconds)
+    if advice := _advice_on_lasting_failure(error):
+        lasting = GeminiConnectionError(f"The connection to the API failed: {reason}. {advice}")
+        lasting.is_retryable = False
+        return lasting
     for library in filter(None, map(sys.modules.get, LIBRARIES)):
         if isinstance(error, library.ConnectTimeout) and (limit or 0) > CONNECT_SECONDS:
             return GeminiConnectionError(f"No connection to the API within {CONNECT_SECONDS:g} s.")
@@ -369,6 +387,38 @@ def is_refused_connection(error: Exception) -> bool:
     """Whether nothing listens at the address."""
     libraries = filter(None, map(sys.modules.get, LIBRARIES))
     return any(isinstance(error, library.ConnectError) for library in libraries)
+
+
+_PASSING_TLS_ERRORS = (
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+    ssl.SSLSyscallError,
+    ssl.SSLWantReadError,
+    ssl.SSLWantWriteError,
+)
+"""The connection was lost. All other errors of a TLS handshake occur again in the next one."""
+_CONNECT_ERRORS = {"ConnectError", "ProxyError", "TransportError"}
+"""Names in the HTTP libraries and in `google.auth`."""
+_REFUSED_BY_PROXY = re.compile(r"4(?!08|29)\d\d\b")
+
+
+def _advice_on_lasting_failure(error: BaseException) -> str | None:
+    """Return what to do about a failure that every retry would meet; None for other errors."""
+    if type(error).__name__ == "ProxyError" and _REFUSED_BY_PROXY.match(str(error)):
+        return "The proxy refuses the connection: check its address, its credentials and its rules."
+    link: BaseException | None = error if type(error).__name__ in _CONNECT_ERRORS else None
+    while link is not None and not isinstance(link, ssl.SSLError):
+        link = link.__cause__ or link.__context__
+    if link is None or isinstance(link, _PASSING_TLS_ERRORS):
+        return None
+    if link.reason == "TLSV1_ALERT_INTERNAL_ERROR":
+        return None
+    if isinstance(link, ssl.SSLCertVerificationError):
+        return (
+            "If the server is the right one, trust its certificate: set SSL_CERT_FILE, or pass "
+            "client_args={'verify': ssl.create_default_context(cafile=...)}."
+        )
+    return "The server does not speak TLS, or not a version in common: check base_url."
 
 
 def _is_of(error: Exception, module: str, name: str) -> bool:

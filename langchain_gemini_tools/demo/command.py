@@ -124,7 +124,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m langchain_gemini_tools",
         description="Runs an agent that packs your suitcase, and shows everything it did. "
-        "With GOOGLE_API_KEY it uses Gemini; without a key it replays a recording.",
+        "With GOOGLE_API_KEY it uses Gemini; without a key it replays a recording. "
+        "`check` instead of a question tests tool calling against the API.",
     )
     parser.add_argument("question", nargs="?", default=QUESTION, help=f"default: {QUESTION!r}")
     parser.add_argument("--model", default=MODEL, help=f"default: {MODEL}")

@@ -1,7 +1,7 @@
 """Show runs: `trace` draws one, `RunClock` measures it, `BatchProgress` shows many as they go.
 
 They work on the messages of any chat model. The extra `display` (rich, genai-prices) adds colours,
-progress bars and costs; without it the output is plain text, and costs are "n/a".
+progress bars and costs; without it the output is plain text without costs.
 
 - `viewer`: `trace` and its result. Start reading here
 - `run`: messages -> turns, tool calls and results; `outline`: these -> the tree that is shown

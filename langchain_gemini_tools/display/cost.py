@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 _PROVIDERS = {
     "google_genai": "google",
@@ -28,8 +28,7 @@ _PROVIDERS = {
 The price depends on the provider: a local model, in Ollama, has none.
 """
 
-
-_IMAGES = "output_image_tokens"
+_STANDARD_TIERS = (None, "standard", "default", "auto")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,12 @@ class Cost:
 
 
 def find_cost(
-    usage: Mapping[str, Any] | None, model: str, provider: str | None, *, uses_server_tools: bool
+    usage: Mapping[str, Any] | None,
+    model: str,
+    provider: str | None,
+    *,
+    uses_server_tools: bool,
+    service_tier: str | None = None,
 ) -> Cost:
     """Return the price of one response.
 
@@ -56,6 +60,9 @@ def find_cost(
         provider: LangChain's `model_provider`.
         uses_server_tools: Whether the provider ran tools. Searches and the like are billed
             separately, so the price of the tokens is a lower bound.
+        service_tier: The tier that was used: `flex`, `priority` and so on. A tier without a price
+            of its own in the tables is billed by the price of the standard tier: Gemini's `flex`
+            at half of it, and any other that is not the default at more, so it is a lower bound.
     """
     if usage and usage.get("total_cost") == 0:  # langchain-core marks a cache hit this way
         return Cost(Decimal(0))
@@ -65,17 +72,34 @@ def find_cost(
         return Cost()
     if not usage or not model or not _counts(usage):
         return Cost()
+    if not isinstance(service_tier, str):
+        service_tier = None
     name = model.rsplit("/", 1)[-1]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about usage details without a price
-            counted, is_all = _read_usage(Usage, _counts(usage))
             runner = str(provider) if provider else None
-            provider_id = _PROVIDERS.get(runner, runner) if runner else None
-            price = calc_price(counted, name, provider_id=provider_id)
+            price = calc_price(
+                Usage(**_counts(usage)),
+                name,
+                provider_id=_PROVIDERS.get(runner, runner) if runner else None,
+                price_context={"service_tier": service_tier} if service_tier else None,
+            )
     except (LookupError, ValueError, TypeError):
         return Cost()
-    return Cost(Decimal(price.total_price), is_partial=uses_server_tools or not is_all)
+    dollars, is_partial = Decimal(price.total_price), uses_server_tools
+    if service_tier not in _STANDARD_TIERS and not _has_price(price.model, service_tier):
+        if service_tier == "flex" and price.provider.id == "google":
+            dollars /= 2
+        else:
+            is_partial = True
+    return Cost(dollars, is_partial=is_partial)
+
+
+def _has_price(model: Any, service_tier: str | None) -> bool:
+    """Return whether the tables have a price for this tier."""
+    variants = getattr(model, "price_variants", None) or ()
+    return any(variant.when.get("service_tier") == service_tier for variant in variants)
 
 
 def sum_costs(costs: Iterable[Cost]) -> Cost:
@@ -88,16 +112,6 @@ def sum_costs(costs: Iterable[Cost]) -> Cost:
     return Cost(sum(known, Decimal(0)), is_partial=is_partial)
 
 
-def _read_usage(make: Callable[..., Any], counts: dict[str, int]) -> tuple[Any, bool]:
-    """Return the usage for the tables, and whether it is complete: old versions lack images."""
-    try:
-        return make(**counts), True
-    except TypeError:
-        if _IMAGES not in counts:
-            raise
-    return make(**{key: count for key, count in counts.items() if key != _IMAGES}), False
-
-
 def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
     incoming = usage.get("input_token_details") or {}
     outgoing = usage.get("output_token_details") or {}
@@ -108,7 +122,7 @@ def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
         "cache_write_tokens": incoming.get("cache_creation"),
         "input_audio_tokens": incoming.get("audio"),
         "output_audio_tokens": outgoing.get("audio"),
-        _IMAGES: outgoing.get("image"),
+        "output_image_tokens": outgoing.get("image"),
     }
     return {key: count for key, count in counts.items() if isinstance(count, int) and count}
 

@@ -6,6 +6,7 @@ Terminal, plain text, HTML and mermaid draw the same tree. All its texts have pa
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
     from langchain_gemini_tools.display.clock import Span
+    from langchain_gemini_tools.display.cost import Cost
     from langchain_gemini_tools.display.run import TracedBlock
 
 Tone = Literal["plain", "bad", "odd"]
@@ -42,6 +44,7 @@ _BLOCKS = {"text", "thinking", "server", "source"}
 """Kinds of blocks with a style; the types of unknown blocks are untrusted text."""
 _LONG_ARGUMENTS = 160
 _LONG_VALUE = 400
+_SHORT_JSON = 80
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Node:
 
     `label` says what it is; `text` is its content, which may have several lines. A folded node is
     collapsed at first; `size` is its number of characters. `bar` is the share of the run's time
-    before it and during it.
+    before it and during it. `scale` is the run's time, for the bars; `image` is a data URL.
     """
 
     kind: str
@@ -61,6 +64,8 @@ class Node:
     is_folded: bool = False
     size: int = 0
     bar: tuple[float, float] | None = None
+    scale: str = ""
+    image: str = ""
     children: list[Node] = field(default_factory=list)
 
     @property
@@ -87,12 +92,14 @@ class Outliner:
         if self.run.stop_reason not in _ANSWERED and self.run.failure is None:
             text = self._clean(self.run.stop_reason.replace("_", " "))
             children.append(Node("note", "stopped", text, tone="odd"))
-        return Node("run", "run", self._models(), self._totals(), children=children)
+        scale = _render_ms(self._milliseconds())
+        return Node("run", self._models(), facts=self._totals(), scale=scale, children=children)
 
     # The first line
 
     def _models(self) -> str:
-        return self._line(", ".join(dict.fromkeys(t.model for t in self.run.turns if t.model)))
+        models = dict.fromkeys(turn.model for turn in self.run.turns if turn.model)
+        return self._line(", ".join(models)) or "run"
 
     def _totals(self) -> list[str]:
         turns, calls = self.run.turns, self.run.calls
@@ -100,10 +107,12 @@ class Outliner:
         failed = sum(any(result.is_error for result in call.results) for call in calls)
         if failed:
             counts += f" ({failed} failed)"
-        facts = [counts]
-        if turns:
-            facts += [_render_ms(self._milliseconds()), _sum_tokens(turns), str(self.run.cost)]
-        return facts
+        return _known(
+            counts,
+            _render_ms(self._milliseconds()),
+            _sum_tokens(turns),
+            _render_cost(self.run.cost),
+        )
 
     def _milliseconds(self) -> float | None:
         """Return the time from the first start to the last end; calls may overlap."""
@@ -146,12 +155,14 @@ class Outliner:
             text = self._clean(raw)
             children.append(Node("raw", "raw response", text, is_folded=True, size=len(raw)))
         children += self._endings(message)
-        facts = [_render_ms(turn.milliseconds), *_render_usage(turn.usage), str(turn.cost)]
-        first_token = turn.span.first_token_milliseconds if turn.span else None
-        if first_token is not None and any(block.kind == "text" for block in turn.blocks):
-            facts.insert(1, f"first token {_render_ms(first_token)}")
-        if turn.span and turn.span.retries:
-            facts.append(_count(turn.span.retries, "retry", "retries"))
+        facts = _known(
+            _render_ms(turn.milliseconds),
+            _first_token(turn),
+            _render_usage(turn.usage),
+            _render_cost(turn.cost),
+            _render_retries(turn.span),
+            _count(len(turn.calls), "parallel call") if len(turn.calls) > 1 else "",
+        )
         label = f"turn {turn.number}"
         return Node("turn", label, facts=facts, bar=self._bar(turn.span), children=children)
 
@@ -170,7 +181,7 @@ class Outliner:
         label = "" if block.kind == "text" else self._line(block.kind)
         is_folded = block.kind == "thinking" or (kind == "server" and _is_data(block.text))
         text = self._clean(block.text)
-        return Node(kind, label, text, is_folded=is_folded, size=len(block.text))
+        return Node(kind, label, text, is_folded=is_folded, size=len(block.text), image=block.image)
 
     def _structured(self, value: Any) -> Node:
         return Node("structured", "structured output", self._clean(render_value(value)))
@@ -184,10 +195,11 @@ class Outliner:
             shown = self._clean(render_arguments(call.args, separator="\n"))
             node.text = "(…)"
             node.children.append(Node("arguments", "arguments", shown))
-        node.facts = [_render_ms(call.milliseconds)] if call.invalid is None else []
-        if call.span and call.span.retries:
-            node.facts.append(_count(call.span.retries, "retry", "retries"))
-        node.facts += [self._line(note) for note in call.notes]
+        node.facts = _known(
+            _render_ms(call.milliseconds),
+            _render_retries(call.span),
+            *(self._line(note) for note in call.notes),
+        )
         if call.invalid is not None:
             node.tone = "bad"
             node.children.append(
@@ -211,7 +223,7 @@ class Outliner:
         if not result.blocks:
             node.text = "(empty)"
         elif [block.kind for block in result.blocks] == ["text"]:
-            node.text = self._clean(result.blocks[0].text)
+            node.text = self._clean(_on_one_line(result.blocks[0].text))
         else:
             node.children = [self._block(block) for block in result.blocks]
         return node
@@ -251,9 +263,40 @@ def _raw_response(message: AIMessage) -> str | None:
     return raw if isinstance(raw, str) and raw.strip() != message.text.strip() else None
 
 
+def _on_one_line(text: str) -> str:
+    """Return short JSON without its line ends."""
+    if "\n" not in text or len(text) > _LONG_VALUE or not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        line = json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        return text
+    return line if len(line) <= _SHORT_JSON else text
+
+
+def _known(*facts: str) -> list[str]:
+    """Return the facts that are known."""
+    return [fact for fact in facts if fact]
+
+
+def _first_token(turn: TracedTurn) -> str:
+    first_token = turn.span.first_token_milliseconds if turn.span else None
+    if first_token is None or not any(block.kind == "text" for block in turn.blocks):
+        return ""
+    return f"first token {_render_ms(first_token)}"
+
+
+def _render_retries(span: Span | None) -> str:
+    return _count(span.retries, "retry", "retries") if span and span.retries else ""
+
+
+def _render_cost(cost: Cost) -> str:
+    return "" if cost.dollars is None else str(cost)
+
+
 def _render_ms(milliseconds: float | None) -> str:
     if milliseconds is None:
-        return "– ms"
+        return ""
     if milliseconds < 10:
         return f"{milliseconds:.1f} ms"
     if milliseconds < 1000:
@@ -264,9 +307,9 @@ def _render_ms(milliseconds: float | None) -> str:
     return f"{minutes} min {seconds} s"
 
 
-def _render_usage(usage: Mapping[str, Any] | None) -> list[str]:
+def _render_usage(usage: Mapping[str, Any] | None) -> str:
     if not usage:
-        return ["– tokens"]
+        return ""
     inputs = usage.get("input_token_details") or {}
     outputs = usage.get("output_token_details") or {}
     details = [
@@ -278,14 +321,14 @@ def _render_usage(usage: Mapping[str, Any] | None) -> list[str]:
         if count
     ]
     more = f" ({', '.join(details)})" if details else ""
-    return [f"{usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens{more}"]
+    return f"{usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens{more}"
 
 
 def _sum_tokens(turns: Iterable[TracedTurn]) -> str:
     counts = [turn.usage for turn in turns]
     known = [usage for usage in counts if usage]
     if not known:
-        return "– tokens"
+        return ""
     inputs, outputs = (
         sum(usage.get(key) or 0 for usage in known) for key in ("input_tokens", "output_tokens")
     )

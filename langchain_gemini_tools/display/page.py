@@ -1,8 +1,8 @@
 """The tree as HTML: a fragment for notebooks, a page for files.
 
 No scripts, no links, no external fonts: `<details>` folds. All text is escaped, and the page's
-content security policy forbids loading or running anything. Without the styles, as on sites that
-strip them, the tree is still a readable list.
+content security policy forbids loading or running anything. Images are part of the page. Without
+the styles, as on sites that strip them, the tree is a list of lists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _STYLE = f"""
 "Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:64rem;padding:.75rem 1rem;
 border:1px solid var(--line);border-radius:10px;overflow-wrap:anywhere;text-align:left}}
 .lgt-trace details,.lgt-trace .row{{margin:.2rem 0}}
-.lgt-trace .in{{margin-left:.4rem;padding-left:1rem;border-left:1px solid var(--line)}}
+.lgt-trace.lgt-trace ul.in{{margin:0 0 0 .4rem;padding:0 0 0 1rem;list-style:none;
+border-left:1px solid var(--line)}}
+.lgt-trace.lgt-trace ul.in>li{{margin:0;padding:0}}
 .lgt-trace summary,.lgt-trace .head{{display:flex;gap:0 .9rem;align-items:baseline;
 position:relative;border-radius:6px}}
 .lgt-trace summary{{cursor:pointer;list-style:none}}
@@ -45,15 +47,19 @@ font-size:11px}}
 .lgt-trace .said{{white-space:pre-wrap}}
 .lgt-trace .facts{{color:var(--soft);font-size:12px;font-variant-numeric:tabular-nums;
 text-align:right;max-width:60%}}
-.lgt-trace code,.lgt-trace .k-call>*>.what,.lgt-trace .k-server>*>.what>.label{{
+.lgt-trace.lgt-trace code,.lgt-trace .k-call>*>.what,.lgt-trace .k-server>*>.what>.label{{
 font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;
 font-size:12.5px;background:none;color:inherit;border:0;padding:0;margin:0}}
 .lgt-trace .label{{color:inherit;margin-right:.35em}}
 .lgt-trace .k-call>*>.what>.label{{margin-right:0}}
-.lgt-trace code.lines{{display:block;white-space:pre-wrap;background:var(--well);border-radius:6px;
-padding:.4rem .6rem;margin:.15rem 0;max-height:22rem;overflow:auto}}
+.lgt-trace.lgt-trace code.lines{{display:block;white-space:pre-wrap;background:var(--well);
+border-radius:6px;padding:.4rem .6rem;margin:.15rem 0;max-height:22rem;overflow:auto}}
 .lgt-trace.timed .facts{{margin-right:8rem}}
-.lgt-trace.timed .k-run>summary>.facts{{margin-right:.3rem}}
+.lgt-trace .scale{{position:absolute;right:.3rem;bottom:-1.1rem;width:7rem;display:flex;
+justify-content:space-between;color:var(--soft);font-size:10px}}
+.lgt-trace .scale::before{{content:"0"}}
+.lgt-trace .scale::after{{content:attr(data-end)}}
+.lgt-trace img{{display:block;max-height:9rem;max-width:100%;border-radius:6px;margin:.2rem 0}}
 .lgt-trace .bar{{position:absolute;right:.3rem;top:.5rem;width:7rem;height:6px;border-radius:3px;
 background:var(--well);overflow:hidden}}
 .lgt-trace .bar>i{{display:block;height:100%;min-width:3px;border-radius:3px;
@@ -61,9 +67,9 @@ background:var(--model)}}
 .lgt-trace .k-call>*>.bar>i{{background:var(--tool)}}
 .lgt-trace .k-run>summary{{font-size:15px;padding-bottom:.4rem;margin-bottom:.5rem;
 border-bottom:1px solid var(--line);border-radius:0}}
-.lgt-trace .k-run>.in{{margin-left:0;padding-left:0;border:0}}
-.lgt-trace .k-run>.in>*{{margin:.55rem 0}}
-.lgt-trace .k-run>.in>.row>.head{{padding-left:1.1rem}}
+.lgt-trace.lgt-trace .k-run>ul.in{{margin-left:0;padding-left:0;border:0}}
+.lgt-trace .k-run>ul.in>li>*{{margin:.55rem 0}}
+.lgt-trace .k-run>ul.in>li>.row>.head{{padding-left:1.1rem}}
 .lgt-trace .k-turn>summary>.what>.label{{color:var(--model)}}
 .lgt-trace .k-call>*>.what>.label,.lgt-trace .k-server>*>.what>.label{{color:var(--tool)}}
 .lgt-trace .k-result>*>.what>.label,.lgt-trace .k-structured>*>.what>.label{{color:var(--good)}}
@@ -77,15 +83,21 @@ border-bottom:1px solid var(--line);border-radius:0}}
 .lgt-trace .in .t-bad>.head,.lgt-trace .in .t-odd>.head{{padding:.1rem .6rem}}
 .lgt-trace .t-bad>*>.what>.label{{color:var(--bad)}}
 .lgt-trace .t-odd>*>.what>.label{{color:var(--odd)}}
-@media (max-width:44rem){{.lgt-trace .bar{{display:none}}.lgt-trace.timed .facts{{margin-right:0}}}}
+@media (max-width:44rem){{.lgt-trace .bar,.lgt-trace .scale{{display:none}}
+.lgt-trace.timed .facts{{margin-right:0}}}}
 """
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
+_LATEST_BAR = 0.97
+"""Where the last bar starts, so that its smallest width is visible."""
 _CODE_KINDS = {"call", "result", "arguments", "server", "structured", "raw"}
 
 
 def render_fragment(root: Node, *, unfold: bool) -> str:
     """Return the tree as a piece of HTML with its styles."""
-    timed = " timed" if any(child.bar for child in root.children) else ""
+    timed = " timed" if root.scale else ""
     tree = _render_node(root, unfold=unfold)
     return f'<style>{_STYLE}</style><div class="lgt-trace{timed}">{tree}</div>'
 
@@ -98,7 +110,7 @@ def render_page(root: Node, *, unfold: bool) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         '<meta name="referrer" content="no-referrer">'
-        f"<title>Run{_escape(f' of {root.text}' if root.text else '')}</title>"
+        f"<title>Run of {_escape(root.label)}</title>"
         "<style>body{margin:1.5rem auto;max-width:66rem;padding:0 1rem}</style>"
         f"</head><body>{render_fragment(root, unfold=unfold)}</body></html>\n"
     )
@@ -106,21 +118,24 @@ def render_page(root: Node, *, unfold: bool) -> str:
 
 def _render_node(node: Node, *, unfold: bool) -> str:
     classes = f"k-{node.kind} t-{node.tone}"
-    below = "\n".join(_render_node(child, unfold=unfold) for child in node.children)
+    rows = [_render_node(child, unfold=unfold) for child in node.children]
     gap = "" if node.kind == "call" else " "
     what = _label(node) + (gap + _text(node) if node.text and not node.is_folded else "")
-    head = f'<span class="what">{what}</span> {_facts(node)}{_bar(node)}'
+    head = f'<span class="what">{what}</span> {_facts(node)}{_bar(node)}{_scale(node)}'
     if node.is_folded:
-        below = f'<div class="said">{_escape(node.text)}</div>{below}'
-    if not below:
+        rows.insert(0, f'<div class="said">{_escape(node.text)}</div>')
+    if node.image:
+        rows.insert(0, f'<img alt="{_escape(node.text)}" src="{_escape(node.image)}">')
+    if not rows:
         return f'<div class="row {classes}"><div class="head">{head}</div></div>'
     is_open = " open" if unfold or not node.is_folded else ""
-    summary = f'<summary>{head}</summary>\n<div class="in">{below}</div>'
+    below = "\n".join(f"<li>{row}</li>" for row in rows)
+    summary = f'<summary>{head}</summary>\n<ul class="in">{below}</ul>'
     return f'<details class="{classes}"{is_open}>{summary}</details>'
 
 
 def _label(node: Node) -> str:
-    return f'<span class="label">{node.mark}{_escape(node.label)}</span>' if node.label else ""
+    return f'<b class="label">{node.mark}{_escape(node.label)}</b>' if node.label else ""
 
 
 def _text(node: Node) -> str:
@@ -138,8 +153,16 @@ def _facts(node: Node) -> str:
 def _bar(node: Node) -> str:
     if node.bar is None:
         return ""
-    start, length = (f"{share * 100:.2f}%" for share in node.bar)
-    return f'<span class="bar"><i style="margin-left:{start};width:{length}"></i></span>'
+    start, length = min(node.bar[0], _LATEST_BAR), node.bar[1]
+    style = f"margin-left:{start * 100:.2f}%;width:{length * 100:.2f}%"
+    return f'<span class="bar"><i style="{style}"></i></span>'
+
+
+def _scale(node: Node) -> str:
+    """Return the times at both ends of the bars."""
+    if not node.scale:
+        return ""
+    return f'<span class="scale" data-end="{_escape(node.scale)}"></span>'
 
 
 def _escape(text: str) -> str:

@@ -6,6 +6,7 @@ they are shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -26,12 +27,18 @@ from langchain_gemini_tools.facts.blocks import (
     CALLS,
     GEMINI_PART,
     MEDIA,
+    REFUSAL,
     TEXTS,
     THOUGHTS,
     blocks_of,
+    is_derived_refusal,
 )
 
 _ROLES = {"human": "you", "system": "system"}
+_SHOWN_IMAGES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
+_MAX_IMAGE_CHARS = 400_000
+"""Larger images are described, so that a trace stays small."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _SIGNATURES = {"thoughtSignature", "thought_signature", "signature"}
 
 
@@ -42,6 +49,8 @@ class TracedBlock:
     kind: str
     text: str
     is_server_tool: bool = False
+    image: str = ""
+    """A small image as a data URL, for output that can show it."""
 
 
 @dataclass
@@ -133,8 +142,13 @@ class TracedRun:
         return sum_costs(turn.cost for turn in self.turns)
 
 
-def read_run(source: object, clock: RunClock | None = None) -> TracedRun:
+def read_run(source: object, clock: RunClock, *, is_clock_of_run: bool) -> TracedRun:
     """Read a run from the output of a model, an agent or a loop.
+
+    Args:
+        source: The output.
+        clock: What was measured.
+        is_clock_of_run: Whether the clock measured this run, and not any run of the process.
 
     Raises:
         TypeError: The output has no messages.
@@ -156,8 +170,7 @@ def read_run(source: object, clock: RunClock | None = None) -> TracedRun:
             case _:
                 role = _ROLES.get(message.type, message.type)
                 run.steps.append(TracedMessage(role, _read_blocks(message)))
-    if clock:
-        _add_times(run, clock)
+    _add_times(run, clock, only_measured_turns=not is_clock_of_run)
     _add_records(run)
     return run
 
@@ -251,6 +264,7 @@ def _read_turn(message: AIMessage, number: int) -> TracedTurn:
         str(metadata.get("model_name") or ""),
         metadata.get("model_provider"),
         uses_server_tools=any(block.is_server_tool for block in [*blocks, *sources]),
+        service_tier=metadata.get("service_tier"),
     )
     return TracedTurn(number, message, blocks, sources, calls, cost)
 
@@ -281,14 +295,17 @@ def _add_records(run: TracedRun) -> None:
             call.notes.append(str(record.status).replace("_", " "))
 
 
-def _add_times(run: TracedRun, clock: RunClock) -> None:
+def _add_times(run: TracedRun, clock: RunClock, *, only_measured_turns: bool) -> None:
     for turn in run.turns:
         turn.span = clock.message_span(turn.message.id)
         turn.milliseconds = turn.span.milliseconds if turn.span else None
     # Ids may repeat in later turns, and a clock may have measured earlier runs: the last call with
-    # an id belongs to the last span.
-    known = {call.id: clock.tool_call_spans(call.id) for call in run.calls}
-    for call in reversed(run.calls):
+    # an id belongs to the last span. Other runs of the process may have the same ids of calls, but
+    # not of messages.
+    turns = [turn for turn in run.turns if turn.span or not only_measured_turns]
+    calls = [call for turn in turns for call in turn.calls]
+    known = {call.id: clock.tool_call_spans(call.id) for call in calls}
+    for call in reversed(calls):
         if spans := known[call.id]:
             call.span = spans.pop()
             call.milliseconds = call.span.milliseconds
@@ -328,10 +345,12 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
             yield from _text("text", text)
         case {"type": str(kind)} if kind in THOUGHTS:
             yield from _text("thinking", str(block.get("reasoning") or block.get(kind) or ""))
-        case {"type": str(kind)} if kind in CALLS:
-            return
+        case {"type": str(kind)} if kind in CALLS or is_derived_refusal(block):
+            return  # shown as calls, and as the finish reason
+        case {"type": str(kind), "refusal": str(text)} if kind == REFUSAL:
+            yield from _text(kind, text)
         case {"type": str(kind)} if kind in MEDIA:
-            yield TracedBlock(kind, _describe_media(block))
+            yield TracedBlock(kind, _describe_media(block), image=_image_url(block))
         case {"type": "server_tool_call" | "server_tool_call_chunk", **rest}:
             name = str(rest.get("name") or "server tool")
             yield TracedBlock(name, _describe_server_args(rest.get("args")), is_server_tool=True)
@@ -340,6 +359,8 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
             output = rest.get("output")
             text = output if isinstance(output, str) else render_value(output)
             yield TracedBlock("server result", status + text.strip("\n"), is_server_tool=True)
+        case {"type": "non_standard", "value": {"type": str(kind)} as value} if kind == REFUSAL:
+            yield from _read_block(value)
         case {"type": "non_standard", "value": value}:
             yield _read_unknown(value)
         case _:
@@ -401,6 +422,15 @@ def _describe_media(block: Mapping[str, object]) -> str:
         case {"text": str(text)}:
             return f"{kind}, {len(text):,} characters"
     return kind
+
+
+def _image_url(block: Mapping[str, object]) -> str:
+    match block:
+        case {"base64": str(data), "mime_type": str(kind)} if (
+            kind in _SHOWN_IMAGES and len(data) <= _MAX_IMAGE_CHARS and _BASE64.fullmatch(data)
+        ):
+            return f"data:{kind};base64,{data}"
+    return ""
 
 
 def _render_size(size: int) -> str:

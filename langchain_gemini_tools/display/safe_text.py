@@ -38,7 +38,9 @@ def clean(text: str, max_chars: int) -> str:
     shown = _redacted_start(text, max_chars).replace("\r\n", "\n")
     shown = "".join(_visible(char) for char in shown)
     rest = len(text) - max_chars
-    return f"{shown}… ({rest:,} more characters)" if rest > 0 else shown
+    if rest <= 0:
+        return shown
+    return f"{shown}… ({rest:,} more character{'' if rest == 1 else 's'})"
 
 
 def render_value(value: object) -> str:

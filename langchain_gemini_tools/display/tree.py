@@ -31,6 +31,9 @@ _LABEL_STYLES = {
 _TONE_STYLES = {"bad": "bold red", "odd": "bold yellow"}
 _TEXT_STYLES = {"thinking": "dim italic", "raw": "dim", "source": "dim"}
 
+_LINE_CHARS = 76
+"""What fits a terminal of 80 columns beside the branches of the tree."""
+
 _SAFE_MARKS = set(" ,:·–→…_/()=?!'≥")
 _LABEL_CHARS = 60
 
@@ -55,8 +58,8 @@ def _shown_lines(node: Node, *, max_lines: int, unfold: bool) -> list[str]:
         left_out = len(lines) - max_lines + 1
         lines = [*lines[: max_lines - 1], f"… ({left_out:,} more lines)"]
     if len(lines) > 1 and node.label:
-        return [f"{_title(node)}{_facts(node)}".rstrip(), *lines]
-    return [f"{_title(node)}{lines[0]}{_facts(node)}".rstrip(), *lines[1:]]
+        return [*_with_facts(_title(node).rstrip(), node), *lines]
+    return [*_with_facts(f"{_title(node)}{lines[0]}".rstrip(), node), *lines[1:]]
 
 
 def _title(node: Node) -> str:
@@ -65,8 +68,13 @@ def _title(node: Node) -> str:
     return f"{marked}  " if node.label and node.text and node.kind != "call" else marked
 
 
-def _facts(node: Node) -> str:
-    return "  " + " · ".join(node.facts) if node.facts else ""
+def _with_facts(line: str, node: Node) -> list[str]:
+    """Return the line with its facts, or the facts below it if both are too long for one line."""
+    facts = " · ".join(node.facts)
+    if not facts:
+        return [line]
+    joined = f"{line}  {facts}"
+    return [joined] if len(joined) <= _LINE_CHARS else [line, facts]
 
 
 def _fold(text: str, size: int) -> str:
@@ -129,6 +137,8 @@ def _styled(node: Node, max_lines: int, *, unfold: bool) -> Text:
     )
     if facts:
         end = len(lines[0])
+        if not lines[0].endswith(facts):
+            end += 1 + len(facts)
         text.stylize("not bold not italic dim", end - len(facts), end)
     return text
 
@@ -163,7 +173,7 @@ def render_mermaid(root: Node) -> str:
 
 def _tool_call_lines(name: str, turn: str, call: Node) -> list[str]:
     label = _label(f"{call.label}{call.text}", *(_summary(child) for child in call.children))
-    facts = " · ".join(fact for fact in call.facts if not fact.startswith("–"))
+    facts = " · ".join(call.facts)
     arrow = f'-->|"{_escape(facts)}"|' if facts else "-->"
     return [f'  {name}[["{label}"]]', f"  {turn} {arrow} {name}"]
 
@@ -172,8 +182,9 @@ def _shape(step: Node) -> str:
     if step.kind != "turn":
         return f'(["{_label(_summary(step), *(_summary(child) for child in step.children))}"])'
     said = [child.text for child in step.children if child.kind == "text"]
-    facts = " · ".join(fact for fact in step.facts if not fact.startswith("–"))
-    return f'["{_label(step.label, *said)}<br/>{_escape(facts)}"]'
+    facts = " · ".join(step.facts)
+    below = f"<br/>{_escape(facts)}" if facts else ""
+    return f'["{_label(step.label, *said)}{below}"]'
 
 
 def _summary(node: Node) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextvars import ContextVar
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, overload
+
+from langchain_core.tracers.context import register_configure_hook
 
 from langchain_gemini_tools.display.clock import RunClock
 from langchain_gemini_tools.display.outline import Outliner
@@ -19,6 +22,14 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 
+_PROCESS_CLOCK = RunClock()
+"""Measures the runs that have no clock. LangChain adds it to the callbacks of every run."""
+register_configure_hook(
+    ContextVar("langchain_gemini_tools_clock", default=_PROCESS_CLOCK),
+    inheritable=True,
+    handle_class=RunClock,
+)
+
 
 def trace(
     source: Any,
@@ -31,14 +42,15 @@ def trace(
     """Show a run as a tree: turns, tool calls, results, time, tokens and cost.
 
     ```python
-    clock = RunClock()
-    result = agent.invoke({"messages": question}, config={"callbacks": [clock]})
-    trace(result, clock).show()               # in colours; in a notebook the value itself is enough
-    trace(result, clock).to_html("run.html")  # a file to share
+    result = agent.invoke({"messages": question})
+    trace(result).show()               # in colours; in a notebook the value itself is enough
+    trace(result).to_html("run.html")  # a file to share
     ```
 
-    Costs come from the tables of `genai-prices`: "n/a" without a price, "≥" before a sum that
-    is not complete (a model without a price, searches that are billed separately).
+    Once this module is imported, every run of LangChain in the process is measured, so that a trace
+    has times. What is not known is left out. Costs come from the tables of `genai-prices`; "≥"
+    stands before a sum that is not complete (a model without a price, searches that are billed
+    separately).
 
     A trace shows the content of the messages, so take care with whom you share it. Known
     credentials (the keys in use, and texts that look like API keys, tokens or private keys) are
@@ -49,7 +61,7 @@ def trace(
         source: Messages (one, a list, the chunks of a stream), an agent's state
             (`{"messages": [...]}`), the result of a `ToolLoop`, the output of
             `with_structured_output(..., include_raw=True)`, or an error.
-        clock: A `RunClock` that was among the callbacks of the run; without it times are "–".
+        clock: A `RunClock` that was among the callbacks of the run, if there was one.
         max_chars: Longer texts are cut and end with a notice.
         max_lines: The same for lines, in plain text and in a terminal.
         unfold: Show thoughts, system messages and raw responses in full.
@@ -57,7 +69,8 @@ def trace(
     Raises:
         TypeError: `source` has no messages.
     """
-    return Trace(read_run(source, clock), max_chars=max_chars, max_lines=max_lines, unfold=unfold)
+    run = read_run(source, clock or _PROCESS_CLOCK, is_clock_of_run=clock is not None)
+    return Trace(run, max_chars=max_chars, max_lines=max_lines, unfold=unfold)
 
 
 class Trace:

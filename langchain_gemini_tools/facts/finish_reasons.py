@@ -27,6 +27,8 @@ Outcome = Literal["complete", "truncated", "blocked", "bad_call", "unspecified",
 
 UNEXPECTED_TOOL_CALL = "UNEXPECTED_TOOL_CALL"
 """The model called a function that was not declared."""
+CONTINUATION = "CONTINUATION"
+"""The request has reached its token limit; the same request with a token continues it."""
 
 Vendor = Literal["gemini", "other"]
 
@@ -67,7 +69,7 @@ _TABLE = [
     *_rows("complete", "The response is complete.", "STOP"),
     *_rows("unspecified", "The API gave no finish reason.", "FINISH_REASON_UNSPECIFIED"),
     *_rows("truncated", "The response reached the token limit.", "MAX_TOKENS"),
-    *_rows("truncated", "The response continues in another request.", "CONTINUATION"),
+    *_rows("truncated", "The response continues in another request.", CONTINUATION),
     *_rows("blocked", "The safety filters withheld the response.", "SAFETY", "IMAGE_SAFETY"),
     *_rows("blocked", "The response recited its sources.", "RECITATION", "IMAGE_RECITATION"),
     *_rows("blocked", "The response was in an unsupported language.", "LANGUAGE"),

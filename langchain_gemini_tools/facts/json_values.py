@@ -174,12 +174,16 @@ def _key(key: object) -> str:
 
 _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_NUMBER = b"0" * 19
+_MIN_STORED_INT, _MAX_STORED_INT = -(2**63), 2**64 - 1
+"""What msgpack can store, and so the checkpointers of LangGraph."""
 
 
 def decode_json(body: bytes) -> Any:
     """Decode the JSON of a response, as `json.loads` does, into values that messages can contain.
 
     `json` decodes what orjson rejects (lone surrogates), what would lose digits, and large bodies.
+    Integers beyond 64 bits become text, because a message with them could not be stored. Pydantic
+    turns the text into the integer again where a tool declares one.
 
     Raises:
         ValueError: The body is not JSON.
@@ -194,12 +198,29 @@ def decode_json(body: bytes) -> Any:
             check_depth(value, body)
             return value
     try:
-        value = json.loads(body)
+        value = json.loads(body, parse_int=_stored_int)
     except RecursionError:
         raise too_deep_error() from None
     if isinstance(value, (dict, list)):
         normalize_json(value)
     return value
+
+
+def _stored_int(digits: str) -> int | str:
+    return _as_stored(int(digits)) if len(digits) <= 20 else digits
+
+
+def _as_stored(number: int) -> int | str:
+    return number if _MIN_STORED_INT <= number <= _MAX_STORED_INT else str(number)
+
+
+def with_stored_ints(value: Any) -> Any:
+    """Return a copy in which integers beyond 64 bits are text, as in what `decode_json` returns."""
+    if isinstance(value, dict):
+        return {key: with_stored_ints(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_stored_ints(item) for item in value]
+    return _as_stored(value) if type(value) is int else value
 
 
 _OPENING = ("{", "[")

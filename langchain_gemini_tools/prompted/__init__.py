@@ -4,9 +4,10 @@ The tools are described in the prompt, the model writes its calls as text, and t
 into tool calls.
 
 - `request`: renders requests and parses their responses. Start reading here
-- `prompt`: the text that describes the tools; `arguments`: the description of one tool's arguments
-- `conversation`: tool calls and results of a history as text
+- `prompt`: tools, and the calls and results of a history, as text; `arguments`: the description of
+  one tool's arguments
 - `response`: text in pieces -> validated tool calls; `parser`: finds the calls in a text
+- `written_calls`: finds calls that a model with function calling wrote as text
 
 `TOOL_PROMPT` is the default template of the prompt; `ChatGemini(tool_prompt=...)` replaces it.
 `PromptOverhead` is what `ChatGemini.prompt_overhead` returns.

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.prompted.parser.spellings import escape_protocol
+from langchain_gemini_tools.prompted.parser.words import escape_protocol
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, write
 from langchain_gemini_tools.wire.schema.references import resolve
 from langchain_gemini_tools.wire.schema.walk import children

@@ -16,6 +16,7 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     SystemMessage,
+    ToolMessage,
     message_chunk_to_message,
 )
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -28,13 +29,13 @@ from langchain_gemini_tools.errors import (
     ResponseError,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
-from langchain_gemini_tools.prompted.conversation import render_turn
-from langchain_gemini_tools.prompted.parser.spellings import RESULT_MARKER
+from langchain_gemini_tools.prompted.parser.words import RESULT_MARKER
 from langchain_gemini_tools.prompted.prompt import (
     Choice,
     render_json_prompt,
     render_tool,
     render_tool_prompt,
+    render_turn,
 )
 from langchain_gemini_tools.prompted.response import (
     RAW_TEXT,
@@ -47,7 +48,7 @@ from langchain_gemini_tools.prompted.response import (
 )
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS, render_output_format
 from langchain_gemini_tools.wire.history import split_system
-from langchain_gemini_tools.wire.replay import NOT_RELEASED
+from langchain_gemini_tools.wire.replay import FUNCTION_CALL, NOT_RELEASED, dump_function_call
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
 from langchain_gemini_tools.wire.response import (
     StreamParser,
@@ -93,12 +94,13 @@ def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> 
     system = [SystemMessage(f"{lead}{text.strip()}\n\n") for text in instructions.texts]
     request = render_request([*messages, *system], instructions.rest, render_turn)
     _log_prompt(request)
+    results = [message for message in messages if isinstance(message, ToolMessage)]
     return PromptedRequest(
         encoded=request.encoded,
         repairs=request.repairs,
         context=request.context,
         invocation=invocation,
-        tools=instructions.tools,
+        tools=replace(instructions.tools, results=results),
     )
 
 
@@ -224,27 +226,31 @@ class PromptedRequest(RenderedRequest):
 
     tools: PromptedTools = field(default_factory=PromptedTools)
 
-    def parse(self, response: gemini.Response) -> ChatResult:
+    def parse(
+        self, response: gemini.Response, later_hops: Sequence[gemini.Response] = ()
+    ) -> ChatResult:
         """Parse a complete response; failed candidates are withheld if others succeeded.
 
         Raises:
             ResponseError: All candidates failed.
         """
         with _parsing_partial(self.tools):
-            result = super().parse(response)
+            result = super().parse(response, later_hops)
         usage = getattr(result.generations[0].message, "usage_metadata", None)
         generations: list[ChatGeneration] = []
         failures: list[ResponseError] = []
         for generation in result.generations:
             message, calls = parse_message(_ai_message(generation.message), self.tools)
-            if self.context.returns_failures and find_unreleasable_calls(message):
+            if self.returns(message) and find_unreleasable_calls(message):
                 message = invalidate_calls(message, NOT_RELEASED)
+            message.additional_kwargs |= dump_function_call(message.tool_calls)
             _log_response(message, calls)
             message.usage_metadata = None if generations else usage
             if failure := self.failure(calls, message):
                 failures.append(failure)
             else:
-                generations.append(ChatGeneration(message=message))
+                info = generation.generation_info
+                generations.append(ChatGeneration(message=message, generation_info=info))
         if not generations:
             raise failures[0]
         withheld = [*(result.llm_output or {}).get("withheld", ()), *map(str, failures)]
@@ -257,6 +263,10 @@ class PromptedRequest(RenderedRequest):
         """Return a parser for the events of a streamed response."""
         return PromptedStreamParser(self)
 
+    def returns(self, message: AIMessage) -> bool:
+        """Return whether a message is returned although its calls must not be executed."""
+        return self.context.returns(message.response_metadata.get("finish_reason"))
+
     def failure(self, calls: Sequence[CheckedToolCall], partial: AIMessage) -> ResponseError | None:
         """Return the error for a response that must not be returned to the caller.
 
@@ -264,7 +274,7 @@ class PromptedRequest(RenderedRequest):
         invalid calls is requested once more; the second one is returned, so that the caller sees it
         and the next turn reports the errors to the model.
         """
-        if self.context.returns_failures:
+        if self.returns(partial):
             return None
         if partial.tool_calls and (error := find_unreleasable_calls(partial)):
             error.partial = invalidate_calls(partial)
@@ -322,7 +332,7 @@ class PromptedStreamParser(StreamParser):
             for generation in generations
             for chunk in self._parser.feed(_ai_chunk(generation.message))
         ]
-        if self._request.context.returns_failures:
+        if self._request.context.may_return_calls:
             self._calls += [chunk for chunk in chunks if chunk.tool_call_chunks]
             chunks = [chunk for chunk in chunks if not chunk.tool_call_chunks]
         return [ChatGenerationChunk(message=chunk) for chunk in chunks]
@@ -343,10 +353,20 @@ class PromptedStreamParser(StreamParser):
             if failure := self._request.failure(self._parser.calls, partial):
                 raise failure
         if error := find_unreleasable_calls(chunks[-1]):
-            if not self._request.context.returns_failures and self._has_calls:
+            if not self._request.returns(chunks[-1]) and self._has_calls:
                 raise error
             chunks = [*map(invalidate_call_chunks, chunks)]
-        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        else:
+            chunks[-1].additional_kwargs |= self._function_call()
+        *others, end = [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        return [
+            *others,
+            ChatGenerationChunk(message=end.message, generation_info=last.generation_info),
+        ]
+
+    def _function_call(self) -> gemini.JsonObject:
+        *_, last = [None, *(call for call in self._parser.calls if call.is_valid)]
+        return {FUNCTION_CALL: {"name": last.name, "arguments": last.args}} if last else {}
 
     @property
     def _has_calls(self) -> bool:
@@ -358,6 +378,11 @@ class PromptedStreamParser(StreamParser):
         with _parsing_partial(self._request.tools), super().keeping_partial():
             yield
 
+    def partial(self) -> AIMessage | None:
+        """Return the message so far, without the protocol."""
+        message = super().partial()
+        return _parse_partial(message, self._request.tools) if message else None
+
 
 @contextmanager
 def _parsing_partial(tools: PromptedTools) -> Iterator[None]:
@@ -366,8 +391,12 @@ def _parsing_partial(tools: PromptedTools) -> Iterator[None]:
         yield
     except (GeminiAPIError, ResponseError) as error:
         if error.partial is not None and RAW_TEXT not in error.partial.response_metadata:
-            error.partial = invalidate_calls(parse_message(error.partial, tools)[0])
+            error.partial = _parse_partial(error.partial, tools)
         raise
+
+
+def _parse_partial(message: AIMessage, tools: PromptedTools) -> AIMessage:
+    return invalidate_calls(parse_message(message, tools)[0])
 
 
 def _ai_message(message: BaseMessage) -> AIMessage:

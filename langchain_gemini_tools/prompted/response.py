@@ -16,17 +16,24 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 
+from langchain_gemini_tools.facts.json_values import with_stored_ints
 from langchain_gemini_tools.prompted.arguments import find_mismatch
-from langchain_gemini_tools.prompted.conversation import REASONS, UNKNOWN_TOOL, UNUSABLE
 from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, Piece
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
-from langchain_gemini_tools.prompted.parser.spellings import MARKER
-from langchain_gemini_tools.prompted.prompt import Choice, protocol_name
+from langchain_gemini_tools.prompted.parser.words import MARKER
+from langchain_gemini_tools.prompted.prompt import (
+    REASONS,
+    UNUSABLE,
+    Choice,
+    protocol_name,
+)
+from langchain_gemini_tools.wire.replay import UNKNOWN_TOOL
+from langchain_gemini_tools.wire.tool_results import render_split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_core.messages import ToolCallChunk
+    from langchain_core.messages import ToolCallChunk, ToolMessage
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
@@ -52,6 +59,8 @@ class PromptedTools:
     choice: Choice = field(default_factory=Choice)
     expects_json: bool = False
     """Whether the prompt asked for a JSON response."""
+    results: Sequence[ToolMessage] = ()
+    """The tool results of the conversation, from which a model may repeat calls."""
 
     @property
     def parses_calls(self) -> bool:
@@ -97,7 +106,8 @@ class TextParser:
         self._names = {protocol_name(name): name for name in tools.schemas}
         self._parser: ToolCallParser | FenceRemover | None = None
         if tools.parses_calls:
-            self._parser = ToolCallParser(self._names)
+            results = (render_split(result.content).text for result in tools.results)
+            self._parser = ToolCallParser(self._names, results)
         elif tools.expects_json:
             self._parser = FenceRemover()
 
@@ -125,7 +135,7 @@ class TextParser:
             return self._add(name or UNKNOWN_TOOL, piece.text, piece.reason)
         name = self._names[piece.name]
         try:
-            args = json.dumps(piece.args)
+            args = json.dumps(with_stored_ints(piece.args))
             mismatch = find_mismatch(piece.args, self._tools.schemas[name])
         except RecursionError:
             return self._add(name, piece.text, "The arguments are nested too deep.")

@@ -17,6 +17,7 @@ from langchain_gemini_tools.facts.credentials import (
     VERTEX_VARIABLES,
 )
 from langchain_gemini_tools.testing.errors import FakeGeminiError
+from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
 from langchain_gemini_tools.testing.fake.memory import may_be_foreign
 from langchain_gemini_tools.testing.fake.refusal import Refusal
 from langchain_gemini_tools.testing.fake.script import Reply
@@ -268,7 +269,9 @@ class FakeGemini(Emulator):
         return Refusal(why, 400, status="FAILED_PRECONDITION")
 
 
-def _show(reply: Reply) -> str:
+def _show(reply: Reply | LongAnswer) -> str:
+    if isinstance(reply, LongAnswer):
+        return "a long reply"
     named = {"text": reply.text, "calls": [*reply.calls], "structured": reply.structured}
     shown = ", ".join(f"{name}={value!r}" for name, value in named.items() if value)
     return f"reply({shown[:100]})"

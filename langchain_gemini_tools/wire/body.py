@@ -1,9 +1,9 @@
 """Contents in the order that the API requires, and their JSON.
 
-The API requires that the user has the first and the last turn and that turns alternate. A turn of
-the user may be several contents: the function responses, the files that belong to them, and what
-the user says. Users report that Gemini 3.5 does not respond to function responses beside text in
-one content. `ContentsWriter` sees to all that.
+The API requires that the user has the first turn and that turns alternate; newer models require
+that the user has the last turn as well. A turn of the user may be several contents: the function
+responses, the files that belong to them, and what the user says. Users report that Gemini 3.5 does
+not respond to function responses beside text in one content. `ContentsWriter` sees to all that.
 
 It encodes a content soon after the next one has begun: objects that stay alive are traversed by the
 garbage collector again and again, which costs more than everything else for a long history.
@@ -47,6 +47,7 @@ class ContentsWriter:
     Args:
         opening: Parts that precede everything else from the user.
         signs_calls: Whether the model rejects a function call without a signature; see `_sign`.
+        may_end_with_model: Whether the model accepts a last turn of its own, and continues it.
         is_large: Whether a message contains a very long text.
     """
 
@@ -55,6 +56,7 @@ class ContentsWriter:
         opening: Sequence[gemini.Part] = (),
         *,
         signs_calls: bool = False,
+        may_end_with_model: bool = False,
         is_large: bool = False,
     ) -> None:
         self.repairs: list[history.Repair] = []
@@ -62,6 +64,7 @@ class ContentsWriter:
         """Whether there are parts of tools that the API has run itself."""
         self._opening = opening
         self._signs_calls = signs_calls
+        self._may_end_with_model = may_end_with_model
         self._is_large = is_large
         self._pieces: Pieces = []
         self._recent: list[gemini.Content] = []
@@ -105,7 +108,7 @@ class ContentsWriter:
             self._unsigned.clear()
 
     def finish(self, position: int) -> None:
-        """End with a user turn, encode the remaining contents and sort the repairs.
+        """End with a turn that the model accepts, encode the rest and sort the repairs.
 
         Args:
             position: Index of the model's last message.
@@ -117,7 +120,8 @@ class ContentsWriter:
             raise InvalidInputError(
                 "There is nothing to send: only system messages were given. Add a user message."
             )
-        if self._recent[-1]["role"] == "model":
+        if self._recent[-1]["role"] == "model" and not self._may_end_with_model:
+            # "Requests ending with a model turn are not supported."
             explanation = f"The history ends with the model; {history.CONTINUE!r} was added."
             self.repairs.append(history.Repair("ends_with_model", position, explanation))
             self.add("user", [{"text": history.CONTINUE}])

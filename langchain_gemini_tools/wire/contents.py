@@ -8,7 +8,7 @@ model and up to three of the user (function responses, their files, the user's m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
@@ -27,6 +27,7 @@ from langchain_gemini_tools.wire.replay import (
     part_log_of,
     restore_order,
     server_part_as_text,
+    without_media_steps,
     without_signatures,
 )
 from langchain_gemini_tools.wire.tool_results import (
@@ -127,8 +128,11 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
         parts = _render_message(paired, rendered, contents.repairs)
         if not context.reads_signatures_of(message):
             parts = _without_foreign_signatures(parts, paired, contents.repairs)
-        if isinstance(message.content, list) and any(map(is_server_part, parts)):
-            parts = _render_server_parts(parts, position, contents, context)
+        if isinstance(message.content, list):
+            if any(map(is_server_part, parts)):
+                parts = _render_server_parts(parts, position, contents, context)
+            if not context.capabilities.accepts_resolution_per_part:
+                parts = _without_resolutions(parts, position, contents.repairs)
         if not parts:
             explanation = "An empty AI message was left out."
             contents.repairs.append(history.Repair("empty_message", position, explanation))
@@ -153,7 +157,10 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
     contents.add("user", responses, "results")
     contents.add("user", media, "files")
     for position, given in turn.inputs:
-        contents.add("user", _render_input(position, given, contents.repairs))
+        parts = _render_input(position, given, contents.repairs)
+        if not context.capabilities.accepts_resolution_per_part:
+            parts = _without_resolutions(parts, position, contents.repairs)
+        contents.add("user", parts)
 
 
 # The user
@@ -169,6 +176,17 @@ def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) ->
         repairs.append(history.Repair("empty_input", position, explanation))
         parts = [{"text": history.EMPTY_MESSAGE}]
     return parts
+
+
+def _without_resolutions(
+    parts: list[gemini.Part], position: int, repairs: list[Repair]
+) -> list[gemini.Part]:
+    """Remove the resolutions of single files, for a model that does not know them."""
+    if not any("mediaResolution" in part for part in parts):
+        return parts
+    repairs.append(history.ignored_resolution(position))
+    kept = [{key: part[key] for key in part if key != "mediaResolution"} for part in parts]  # type: ignore[literal-required]
+    return cast("list[gemini.Part]", kept)
 
 
 def _render_content(position: int, result: ToolMessage, repairs: list[Repair]) -> RenderedResult:
@@ -254,6 +272,12 @@ def _render_server_parts(
     parts: list[gemini.Part], position: int, contents: ContentsWriter, context: RenderContext
 ) -> list[gemini.Part]:
     """Send the parts of server-side tools unchanged, or as text if the model rejects them."""
+    kept = without_media_steps(parts)
+    if len(kept) < len(parts):
+        contents.repairs.append(history.media_steps(position))
+        parts = kept
+        if not any(map(is_server_part, parts)):
+            return parts
     if context.accepts_server_parts:
         contents.has_server_tools = True
         return parts

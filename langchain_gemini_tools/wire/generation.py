@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -15,49 +15,37 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 
-_PLAIN = {
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "max_output_tokens": "maxOutputTokens",
-    "seed": "seed",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-    "response_mime_type": "responseMimeType",
-    "response_modalities": "responseModalities",
-    "image_config": "imageConfig",
-    "speech_config": "speechConfig",
-    "response_logprobs": "responseLogprobs",
-    "logprobs": "logprobs",
-    "audio_timestamp": "audioTimestamp",
-}
-"""Options that only change their spelling."""
+_TYPES_WITH_SCHEMA = (JSON, "text/x.enum")
+
+_SAMPLING = ("temperature", "top_p", "top_k")
+"""Options that models from Gemini 3.6 on ignore, and later generations reject."""
 
 _JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean")
 
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
 """Thinking effort for models that accept only a budget; Google's mapping of OpenAI's levels."""
 
-GENERATION_OPTIONS = frozenset(_PLAIN) | {
-    "n",
-    "stop",
-    "response_schema",
-    "response_format",
-    "media_resolution",
-    "thinking_budget",
-    "reasoning_effort",
-    "include_thoughts",
-    "thinking_config",
-    "generation_config",
-}
-"""Names that `render_generation_config` accepts."""
+RENDERED_OPTIONS = frozenset(
+    {
+        "n",
+        "stop",
+        "response_schema",
+        "response_format",
+        "media_resolution",
+        "thinking_budget",
+        "reasoning_effort",
+        "include_thoughts",
+        "thinking_config",
+        "generation_config",
+    }
+)
+"""Options with a form of their own in generationConfig. All others only change their spelling."""
 
 OUTPUT_FORMATS = frozenset({"response_mime_type", "response_schema", "response_format"})
 """Options that set the format of the output."""
 
 _OWN_NAMES = {
-    "generation_config": {wire: name for name, wire in _PLAIN.items()}
-    | {
+    "generation_config": {
         "stopSequences": "stop",
         "candidateCount": "n",
         "mediaResolution": "media_resolution",
@@ -71,7 +59,7 @@ _OWN_NAMES = {
         "includeThoughts": "include_thoughts",
     },
 }
-"""Fields of the API's two configs -> names of our options."""
+"""Fields of the API's two configs -> names of our options, where more than the spelling differs."""
 
 
 class OwnLevel(str):
@@ -80,12 +68,13 @@ class OwnLevel(str):
     __slots__ = ()
 
 
-def unpack_config(name: str, config: Any) -> gemini.JsonObject:
+def unpack_config(name: str, config: Any, plain_options: Collection[str]) -> gemini.JsonObject:
     """Return the options that a config contains; unknown fields stay in the config.
 
     Args:
         name: `generation_config` or `thinking_config`.
         config: A dict in either spelling, or the SDK's type.
+        plain_options: The options of generationConfig that only change their spelling.
 
     Raises:
         InvalidOptionError: It is neither a dict nor an SDK type.
@@ -97,12 +86,15 @@ def unpack_config(name: str, config: Any) -> gemini.JsonObject:
         )
     options: gemini.JsonObject = {}
     rest: gemini.JsonObject = {}
+    own_names = _OWN_NAMES[name]
+    if name == "generation_config":
+        own_names = {camel(option): option for option in plain_options} | own_names
     for key, value in _camel(fields).items():
-        match _OWN_NAMES[name].get(key):
+        match own_names.get(key):
             case None:
                 rest[key] = value
             case "thinking_config" if value is not None:
-                options |= unpack_config("thinking_config", value)
+                options |= unpack_config("thinking_config", value, plain_options)
             case "reasoning_effort" if isinstance(value, str):
                 options["reasoning_effort"] = OwnLevel(value)
             case own:
@@ -110,24 +102,40 @@ def unpack_config(name: str, config: Any) -> gemini.JsonObject:
     return options | ({name: rest} if rest else {})
 
 
+def ignored_options(options: Mapping[str, Any], capabilities: Capabilities) -> list[str]:
+    """Return the names of options that are set, have no effect on the model and are not sent."""
+    if not capabilities.ignores_sampling:
+        return []
+    return [name for name in _SAMPLING if options.get(name) is not None]
+
+
 def render_generation_config(
-    options: Mapping[str, Any], capabilities: Capabilities
+    options: Mapping[str, Any], capabilities: Capabilities, *, vertexai: bool = False
 ) -> gemini.JsonObject:
     """Render sampling, output format and thinking; options that are `None` are not set.
 
     Raises:
         InvalidOptionError: The API would reject a value or a combination.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    config = {wire: plain(given[name]) for name, wire in _PLAIN.items() if name in given}
+    ignored = ignored_options(options, capabilities)
+    given = {
+        name: value for name, value in options.items() if value is not None and name not in ignored
+    }
+    config = {
+        camel(name): plain(value) for name, value in given.items() if name not in RENDERED_OPTIONS
+    }
+    if "logprobs" in config:
+        config["responseLogprobs"] = _check_logprobs(given)
     if stop := given.get("stop"):
         config["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)
     if given.get("n", 1) != 1:
         config["candidateCount"] = _candidate_count(given["n"], capabilities)
     if "media_resolution" in given:
         config["mediaResolution"] = _media_resolution(given["media_resolution"])
-    if thinking := _render_thinking(given, capabilities):
+    if thinking := _render_thinking(given, capabilities, vertexai=vertexai):
         config["thinkingConfig"] = thinking
+    if "text" not in capabilities.outputs:
+        config.setdefault("responseModalities", [each.upper() for each in capabilities.outputs])
     config |= render_output_format(given)
     if "responseJsonSchema" in config:
         from langchain_gemini_tools.wire.schema.render import loosen_loops
@@ -135,10 +143,9 @@ def render_generation_config(
         config["responseJsonSchema"] = loosen_loops(config["responseJsonSchema"])
     config |= _camel(plain(given.get("generation_config") or {}))
     if config.get("responseMimeType") == JSON and not capabilities.supports_json_output:
-        raise InvalidOptionError(
-            "This model does not support JSON output. Use method='function_calling', or another "
-            "model."
-        )
+        has_functions = capabilities.calls_functions or capabilities.accepts_prompted_functions
+        advice = "Use method='function_calling', or another" if has_functions else "Use another"
+        raise InvalidOptionError(f"This model does not support JSON output. {advice} model.")
     return config
 
 
@@ -182,12 +189,23 @@ def _candidate_count(count: int, capabilities: Capabilities) -> int:
     return count
 
 
+def _check_logprobs(given: Mapping[str, Any]) -> bool:
+    """The API rejects `logprobs` without `responseLogprobs`."""
+    if given.get("response_logprobs") is False:
+        raise InvalidOptionError(
+            f"logprobs={given['logprobs']!r} requires response_logprobs=True. Omit one of them."
+        )
+    return True
+
+
 def _media_resolution(value: object) -> str:
     word = str(plain(value)).upper()
     return word if word.startswith("MEDIA_RESOLUTION_") else f"MEDIA_RESOLUTION_{word}"
 
 
-def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> gemini.JsonObject:
+def _render_thinking(
+    given: Mapping[str, Any], capabilities: Capabilities, *, vertexai: bool
+) -> gemini.JsonObject:
     config: gemini.JsonObject = dict(_camel(plain(given.get("thinking_config") or {})))
     if "include_thoughts" in given:
         config["includeThoughts"] = given["include_thoughts"]
@@ -199,29 +217,72 @@ def _render_thinking(given: Mapping[str, Any], capabilities: Capabilities) -> ge
         is_new = isinstance(level, OwnLevel) and effort not in _BUDGETS
         budget = None if is_new else _budget(effort)
         if not capabilities.thinks:
-            _reject_effort(effort, budget)
+            _reject_effort(f"reasoning_effort={effort!r}", budget)
         elif is_new:
             config["thinkingLevel"] = str(level)
         elif not capabilities.thinks_by_level:
             config.setdefault("thinkingBudget", budget)
-        elif budget:
-            config["thinkingLevel"] = effort
         else:
-            raise InvalidOptionError(
-                "This model always thinks; the lowest level is reasoning_effort='minimal'."
-            )
+            _check_level(effort, capabilities)
+            config["thinkingLevel"] = effort
     if "thinkingBudget" in config and "thinkingLevel" in config:
         raise InvalidOptionError(
             "thinking_budget and thinking_level (reasoning_effort) cannot be combined: use one."
         )
+    _check_budget(config, capabilities, vertexai=vertexai)
     return config
 
 
-def _reject_effort(effort: str, budget: int | None) -> None:
+def _reject_effort(option: str, budget: int | None) -> None:
     if budget != 0:
         raise InvalidOptionError(
-            f"reasoning_effort={effort!r}: this model does not think. Omit it or use another model."
+            f"{option}: this model does not think. Omit it or use another model."
         )
+
+
+def _check_level(level: str, capabilities: Capabilities) -> None:
+    """Reject a thinking level that the model does not have, if its levels are known."""
+    levels = capabilities.thinking_levels
+    if level == "none":
+        raise InvalidOptionError(f"This model always thinks. {_lowest_level(capabilities)}")
+    if levels is not None and level not in levels:
+        raise InvalidOptionError(
+            f"thinking_level (reasoning_effort) {level!r} is not supported by this model, which "
+            f"has {', '.join(map(repr, levels))}. {_lowest_level(capabilities)}"
+        )
+
+
+def _check_budget(
+    thinking: gemini.JsonObject, capabilities: Capabilities, *, vertexai: bool
+) -> None:
+    """Reject a thinking budget that the model does not accept; remove one that has no effect."""
+    if (budget := thinking.get("thinkingBudget")) is None:
+        return
+    if not capabilities.thinks:
+        _reject_effort(f"thinking_budget={budget}", budget)
+        del thinking["thinkingBudget"]
+    elif not capabilities.accepts_thinking_budget:
+        raise InvalidOptionError(
+            f"thinking_budget={budget}: this model has thinking levels, not budgets. "
+            f"{_lowest_level(capabilities)}"
+        )
+    # Reported for gemini-3.1-pro-preview: Vertex AI accepts 0, the Developer API does not.
+    elif budget == 0 and not (
+        capabilities.can_turn_thinking_off or (vertexai and capabilities.thinks_by_level)
+    ):
+        raise InvalidOptionError(
+            "This model always thinks: thinking_budget=0 (reasoning_effort='none') is not "
+            f"supported. {_lowest_level(capabilities)}"
+        )
+
+
+def _lowest_level(capabilities: Capabilities) -> str:
+    """Return advice for those who want as little thinking as possible."""
+    if not capabilities.thinks_by_level:
+        return "For the least thinking, use reasoning_effort='minimal'."
+    if not capabilities.thinking_levels:
+        return "For the least thinking, use the lowest level that the model has."
+    return f"For the least thinking, use thinking_level={capabilities.thinking_levels[0]!r}."
 
 
 def _budget(effort: str) -> int:
@@ -243,10 +304,13 @@ def render_output_format(given: Mapping[str, Any]) -> gemini.JsonObject:
         InvalidOptionError: The format is not valid.
     """
     if (schema := given.get("response_schema")) is not None:
-        return {
-            "responseMimeType": given.get("response_mime_type", JSON),
-            "responseJsonSchema": _response_schema(schema),
-        }
+        mime_type = given.get("response_mime_type", JSON)
+        if mime_type not in _TYPES_WITH_SCHEMA:
+            raise InvalidOptionError(
+                f"response_mime_type={mime_type!r} has no schema: JSON schema structured output is "
+                f"only supported when response_mime_type is {JSON!r}. Omit it, or response_schema."
+            )
+        return {"responseMimeType": mime_type, "responseJsonSchema": _response_schema(schema)}
     match given.get("response_format"):
         case None | {"type": "text"}:
             return {}

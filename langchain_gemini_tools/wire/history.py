@@ -11,7 +11,8 @@ written by another vendor are repaired; every change is reported as a `Repair`.
 | a call without an id, or with the id of another call | the call and its result with a new id |
 | a result without a call, or a second result | user text that names the call |
 | a file in a result that cannot be sent | text that says why |
-| a history that starts or ends with the model | a short user text before or after it |
+| a history that starts with the model | a short user text before it |
+| a history that ends with the model, from Gemini 3.6 on | a short user text after it |
 | an empty user message | a short text in its place |
 | an empty AI message | nothing |
 | thought signatures of another line of models or backend | the same parts without them |
@@ -202,13 +203,15 @@ def calls_of(message: AIMessage) -> list[PairedCall]:
         known = {call.id for call in calls}
         calls += [call for call in found if call.id not in known]
     if not calls and "function_call" in message.additional_kwargs:
-        calls = _legacy_calls(message.additional_kwargs["function_call"])
+        calls = _legacy_calls(message)
     return calls
 
 
-def _legacy_calls(call: Any) -> list[PairedCall]:
+def _legacy_calls(message: AIMessage) -> list[PairedCall]:
     """Return OpenAI's legacy `function_call`, which has no id: its result has its name."""
-    match call:
+    if message.response_metadata.get("model_provider") == "google_genai":
+        return []  # it repeats a call, and one that is missing in `tool_calls` was removed
+    match message.additional_kwargs["function_call"]:
         case {"name": str(name), "arguments": args}:
             return [PairedCall(name, name, _object(args))]
     return []
@@ -339,6 +342,15 @@ def unanswered_call(position: int, call: PairedCall) -> Repair:
     )
 
 
+def ignored_resolution(position: int) -> Repair:
+    """Return the repair for a resolution of one file, where the model has none."""
+    explanation = (
+        "media_resolution of a single file was left out: models before Gemini 3 do not support it. "
+        "Set media_resolution on the model or on the call."
+    )
+    return Repair("media_resolution", position, explanation)
+
+
 def unsendable_file(position: int, problem: str) -> Repair:
     """Return the repair of a file in a tool result that cannot be sent."""
     explanation = f"A file of this tool result was replaced by text: {problem}"
@@ -358,6 +370,12 @@ def changed(position: int) -> Repair:
         "signatures of its texts were removed."
     )
     return Repair("changed_message", position, explanation, is_harmless=True)
+
+
+def media_steps(position: int) -> Repair:
+    """Return the repair of steps in which the model looked at media."""
+    explanation = "Steps of media processing were left out: the API does not accept them back."
+    return Repair("media_steps", position, explanation, is_harmless=True)
 
 
 def server_tools_as_text(position: int) -> Repair:

@@ -16,6 +16,7 @@ from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.facts.credentials import PrivateHeaders
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
@@ -76,7 +77,10 @@ class Invocation:
     cached_content: str | None = None
     continuation_token: str | None = None
     """From the metadata of a response that ended with CONTINUATION: continue that response."""
-    labels: Mapping[str, str] | None = None
+    continues_automatically: bool = True
+    """Send further requests if a response ends with CONTINUATION."""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """Options that are fields of the body, in the spelling of the wire."""
     extra_body: Mapping[str, Any] | None = None
     """Fields that this package does not know, merged into the body."""
 
@@ -87,11 +91,15 @@ class Invocation:
     """Return malformed responses instead of raising."""
     rejects_empty: bool = False
     """Raise if a response is complete but empty, instead of marking it."""
+    streams_blocks: bool = False
+    """Core translates each chunk of a stream into content blocks."""
     retries_with_feedback: bool = False
     """Send a malformed response back once, with a description of what was wrong."""
 
     fetch_limits: FetchLimits | None = None
     """Limits for downloading media that messages name by URL; `None` downloads nothing."""
+    headers: PrivateHeaders | None = None
+    """Headers of this call, in addition to the model's."""
     timeout_seconds: float | None = None
     stream_timeout_seconds: float | None = None
     max_retries: int = 0

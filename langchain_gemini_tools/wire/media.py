@@ -16,6 +16,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.facts.blocks import Block, extras_of
+from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.wire.generation import plain
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
@@ -100,11 +102,17 @@ _KINDS = {
 
 _EXAMPLES = {"image/*": "image/png", "audio/*": "audio/mp3", "video/*": "video/mp4"}
 
+_OFFSETS = {"startOffset": "start_offset", "endOffset": "end_offset"}
+_MAX_SECONDS = 1e12
+_DURATION = re.compile(r"-?\d{1,12}(\.\d{1,9})?s")
+
 _PART_OPTIONS = {
     "video_metadata": "videoMetadata",
     "videoMetadata": "videoMetadata",
     "media_resolution": "mediaResolution",
     "mediaResolution": "mediaResolution",
+    "media_processing": "mediaProcessing",
+    "mediaProcessing": "mediaProcessing",
 }
 
 
@@ -190,8 +198,61 @@ def render_media(block: Block) -> gemini.Part:
     for key, wire_key in _PART_OPTIONS.items():
         if (value := options.get(key)) is not None:
             is_level = wire_key == "mediaResolution" and isinstance(value, str)
-            part[wire_key] = {"level": value} if is_level else value  # type: ignore[literal-required]
+            rendered = {"level": plain(value)} if is_level else plain(value)
+            if wire_key == "mediaProcessing":
+                rendered = str(rendered).upper()
+            if wire_key == "videoMetadata":
+                rendered = _render_video_metadata(rendered)
+            part[wire_key] = rendered  # type: ignore[literal-required]
     return part
+
+
+def _render_video_metadata(metadata: object) -> Block:
+    """Render the offsets and the frame rate of a video.
+
+    Raises:
+        InvalidInputError: An offset is negative, or the video would end before it starts. The API
+            answers such offsets with a 500.
+    """
+    if not isinstance(metadata, dict):
+        raise InvalidInputError(
+            f"video_metadata must be a mapping, not {type(metadata).__name__}. "
+            'Use {"start_offset": "10s", "end_offset": "20s"}.'
+        )
+    fields = {camel(str(key)): value for key, value in metadata.items()}
+    seconds: dict[str, float] = {}
+    for key, name in _OFFSETS.items():
+        if (offset := _seconds(fields.get(key))) is None:
+            continue
+        if offset < 0:
+            raise InvalidInputError(
+                f"video_metadata: {name} must be non-negative, not {offset:g} seconds."
+            )
+        seconds[key] = offset
+        if not isinstance(fields[key], str):
+            fields[key] = f"{offset:.9f}".rstrip("0").rstrip(".") + "s"
+    if len(seconds) == len(_OFFSETS) and seconds["startOffset"] > seconds["endOffset"]:
+        raise InvalidInputError(
+            f"video_metadata: start_offset ({seconds['startOffset']:g} s) must not exceed "
+            f"end_offset ({seconds['endOffset']:g} s)."
+        )
+    return fields
+
+
+def _seconds(offset: object) -> float | None:
+    """Return a duration in seconds; `None` for what only the API can judge."""
+    match offset:
+        case bool():
+            return None
+        case int() | float() if abs(offset) < _MAX_SECONDS:
+            return float(offset)
+        case str() if _DURATION.fullmatch(offset):
+            return float(offset[:-1])
+        case {"seconds": int(seconds), "nanos": int(nanos)}:
+            return _seconds(seconds + nanos / 1e9)
+        case {"seconds": int(seconds)}:
+            return _seconds(seconds)
+    return None
 
 
 def _source_of(block: Block) -> Block:

@@ -2,12 +2,14 @@
 
 `MetadataParser` is fed every body that belongs to one candidate: one for a whole response, many for
 a stream. The API repeats most of these fields in each event, so the last value of each counts;
-citations and log probabilities are spread over the events.
+citations and log probabilities are spread over the events. Between the hops of a long response,
+`hops.py` joins them.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
@@ -23,6 +25,16 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.facts.finish_reasons import lookup
 from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.facts.spelling import snake
+from langchain_gemini_tools.wire.hops import (
+    ENDS_OF_A_HOP,
+    TOKEN,
+    has_more,
+    join_hops,
+    shift_grounding,
+    shows_output,
+    token_of,
+)
+from langchain_gemini_tools.wire.replay import VERTEXAI
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.errors import ResponseError
@@ -30,18 +42,37 @@ if TYPE_CHECKING:
 
 _RENAMED = {"modelVersion": "model_name"}
 _NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
+_OUR_FIELDS = {"model_provider", VERTEXAI, "requested_model", "raw_usage", "empty_response"}
+"""Not copied from a response: core and `replay.py` choose by them how to read the message."""
 _SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}
 """Each event has the items that belong to its own text."""
+_NESTED_SNAKE = ("prompt_feedback", "safety_ratings")
+"""Fields whose keys are renamed at every level, as core and applications read them."""
+_NO_BLOCK_REASON = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
+"""The default of the API and of the SDK."""
+_GENERATION_INFO = ("finish_reason", "model_name", "grounding_metadata")
 
 
 class MetadataParser:
     """Collects what applies to one candidate as a whole."""
 
     def __init__(self, model: str) -> None:
-        self.usage: gemini.JsonObject = {}
         self._model = model
+        self._usage: gemini.JsonObject = {}
         self._fields: gemini.JsonObject = {}
         self._saw_candidate = False
+        self._earlier: _Hop | None = None
+        """The hops before this one, joined."""
+        self._earlier_text: str | None = None
+        """Their text, if the next body begins a hop."""
+
+    @property
+    def usage(self) -> gemini.JsonObject:
+        """The API's token counts, over all hops."""
+        if self._earlier is None:
+            return self._usage
+        joined: gemini.JsonObject = join_hops(self._earlier.usage, self._usage)
+        return joined
 
     @property
     def finish_reason(self) -> str | None:
@@ -51,12 +82,16 @@ class MetadataParser:
 
     def feed(self, response: gemini.Response, candidate: gemini.JsonObject | None) -> None:
         """Read one body and the candidate in it."""
+        if self._earlier_text is not None:
+            self._begin_hop(self._earlier_text)
         usage = response.get("usageMetadata")
         if isinstance(usage, dict):
             has_nulls = None in usage.values()
-            self.usage |= {k: v for k, v in usage.items() if v is not None} if has_nulls else usage
+            self._usage |= {k: v for k, v in usage.items() if v is not None} if has_nulls else usage
         self._saw_candidate |= candidate is not None
         fields = self._fields
+        if TOKEN in fields and candidate:
+            _drop_old_token(fields, candidate)
         for source in (response, candidate or {}):
             for key, value in source.items():
                 if key in _NOT_METADATA or value is None:
@@ -70,20 +105,55 @@ class MetadataParser:
         Args:
             text: The text of the response, in which citations are located.
         """
-        fields = {_RENAMED.get(key) or snake(key): value for key, value in self._fields.items()}
+        fields = self._joined_fields()
+        fields = {_RENAMED.get(key) or snake(key): value for key, value in fields.items()}
+        fields = {key: value for key, value in fields.items() if key not in _OUR_FIELDS}
         if "grounding_metadata" in fields:
             grounding = parse_grounding(fields.pop("grounding_metadata"), text)
             key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
             fields[key] = grounding
+        fields |= {key: _snake_keys(fields[key]) for key in _NESTED_SNAKE if key in fields}
         match fields.get("prompt_feedback"):
-            case {"blockReason": reason}:
+            case {"block_reason": reason} if reason not in _NO_BLOCK_REASON:
                 fields["block_reason"] = reason
-        if self.usage:
-            fields["raw_usage"] = self.usage
+        if usage := self.usage:
+            fields["raw_usage"] = usage
+        if tier := parse_service_tier(usage):
+            fields["service_tier"] = tier
+        if self._earlier is not None:
+            fields["initial_prompt_token_count"] = self._earlier.prompt_token_count
         if not reads_signatures_of(self._model, str(fields.get("model_name", ""))):
             # The requested name is an alias of another line of models: both count as the author.
             fields["requested_model"] = self._model
         return {"model_name": self._model, **fields}
+
+    def end_hop(self, text: str) -> None:
+        """Let the next body, if there is one, begin another hop.
+
+        Args:
+            text: The text of the response so far.
+        """
+        self._earlier_text = text
+
+    def _begin_hop(self, text: str) -> None:
+        prompt_count = self._usage.get("promptTokenCount")
+        if self._earlier is not None:
+            prompt_count = self._earlier.prompt_token_count
+        fields = {k: v for k, v in self._joined_fields().items() if k not in ENDS_OF_A_HOP}
+        self._earlier = _Hop(fields, self.usage, text, prompt_count)
+        self._fields, self._usage, self._earlier_text = {}, {}, None
+
+    def _joined_fields(self) -> gemini.JsonObject:
+        """Return the fields of all hops in the API's spelling."""
+        if self._earlier is None:
+            return self._fields
+        key, before = "groundingMetadata", self._earlier.fields
+        now = self._fields
+        if key in now:
+            moved = shift_grounding(now[key], self._earlier.text, before.get(key))
+            now = {**now, key: moved}
+        joined: gemini.JsonObject = join_hops(before, now)
+        return joined
 
     def check_stream_ended(self) -> None:
         """Raise if a stream stopped before the response was complete.
@@ -91,10 +161,7 @@ class MetadataParser:
         A stream that is cut between two events ends normally as far as HTTP can tell.
         """
         if self.finish_reason is None and not self._block_reason:
-            raise TruncatedStreamError(
-                "The stream ended without a finish reason, so the response is incomplete. "
-                "What arrived is in this error's `partial`."
-            )
+            raise truncated_stream_error()
 
     def check(self, *, has_calls: bool, is_empty: bool, rejects_empty: bool = False) -> None:
         """Raise if the candidate is not a usable response.
@@ -132,10 +199,48 @@ class MetadataParser:
     @property
     def _block_reason(self) -> str | None:
         feedback = self._fields.get("promptFeedback")
-        if not isinstance(feedback, dict) or not feedback.get("blockReason"):
+        if not isinstance(feedback, dict):
+            return None
+        reason = feedback.get("blockReason")
+        if not reason or reason in _NO_BLOCK_REASON:
             return None
         explanation = feedback.get("blockReasonMessage")
-        return f"{feedback['blockReason']}" + (f" ({explanation})" if explanation else "")
+        return f"{reason}" + (f" ({explanation})" if explanation else "")
+
+
+def generation_info(metadata: gemini.JsonObject) -> gemini.JsonObject:
+    """Return what callbacks and tracers read beside the message.
+
+    Args:
+        metadata: The `response_metadata` of the message.
+    """
+    info = {key: metadata[key] for key in _GENERATION_INFO if key in metadata}
+    return {**info, "safety_ratings": metadata.get("safety_ratings", [])}
+
+
+@dataclass(frozen=True)
+class _Hop:
+    """What the hops before the current one have said."""
+
+    fields: gemini.JsonObject
+    usage: gemini.JsonObject
+    text: str
+    prompt_token_count: Any
+    """That of the first hop: the others count the output before them as well."""
+
+
+def truncated_stream_error() -> TruncatedStreamError:
+    """Return the error for a stream that ended too early."""
+    return TruncatedStreamError(
+        "The stream ended without a finish reason, so the response is incomplete. "
+        "What arrived is in this error's `partial`."
+    )
+
+
+def _drop_old_token(fields: gemini.JsonObject, candidate: gemini.JsonObject) -> None:
+    """Forget a token that does not cover this event."""
+    if token_of(candidate) is None and (not has_more(candidate) or shows_output(candidate)):
+        del fields[TOKEN]
 
 
 def find_unreleasable(
@@ -204,7 +309,7 @@ def parse_count(response: gemini.JsonObject) -> int:
     """
     total = response.get("totalTokens", 0)  # the API omits a zero
     count = _parse_count(total)
-    if count is None or count < 0:
+    if count is None:
         raise UnreadableResponseError(
             f"The response's `totalTokens` is not a valid count: {total!r:.80}"
         )
@@ -243,6 +348,25 @@ def parse_usage(usage: gemini.JsonObject) -> UsageMetadata | None:
     return counts
 
 
+_TRAFFIC_TIERS = {
+    "ON_DEMAND": "standard",
+    "ON_DEMAND_FLEX": "flex",
+    "ON_DEMAND_PRIORITY": "priority",
+}
+"""Vertex AI reports the tier as the type of traffic."""
+
+
+def parse_service_tier(usage: gemini.JsonObject) -> str | None:
+    """Return the tier that a response was billed by; `None` if it does not say.
+
+    The Developer API writes `standard`, in results of batches also `SERVICE_TIER_STANDARD`.
+    """
+    tier = usage.get("serviceTier")
+    if isinstance(tier, str) and tier:
+        return tier.lower().removeprefix("service_tier_")
+    return _TRAFFIC_TIERS.get(str(usage.get("trafficType")))
+
+
 def _modalities(details: object) -> dict[str, int]:
     """Return the counts by modality except text, which is the remainder."""
     counts: dict[str, int] = {}
@@ -262,7 +386,7 @@ def _parse_count(value: object) -> int | None:
     match value:
         case bool():
             return None
-        case int(count):
+        case int(count) if count >= 0:
             return count
         case str(digits) if _DIGITS.fullmatch(digits):
             return int(digits)
@@ -304,8 +428,9 @@ def _locate(segment: gemini.JsonObject, text: str) -> dict[str, int]:
 def _snake_keys(value: Any) -> Any:
     """Rename keys as core's translator expects them; it crashes on `None`, and reads `placeId`."""
     if isinstance(value, dict):
-        kept = {key: item for key, item in value.items() if item is not None}
-        return {k if k == "placeId" else snake(k): _snake_keys(v) for k, v in kept.items()}
+        known = {snake(key): _snake_keys(v) for key, v in value.items() if v is not None}
+        place = known.get("place_id")
+        return {**known, "placeId": place} if "placeId" in value and place else known
     if isinstance(value, list):
         return [_snake_keys(item) for item in value]
     return value

@@ -17,12 +17,14 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call
 
 from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
 from langchain_gemini_tools.facts.blocks import GEMINI_PART
+from langchain_gemini_tools.wire.audio import PcmParser, audio_block, parse_pcm_format
 from langchain_gemini_tools.wire.partial_args import ArgumentsWriter
 from langchain_gemini_tools.wire.replay import (
     CALL_SIGNATURES,
     OWN_ID,
     PART_FIELDS,
     PartLog,
+    dump_function_call,
 )
 from langchain_gemini_tools.wire.tools.names import render_name
 
@@ -115,11 +117,14 @@ class PartParser:
         self._parameter_names = parameter_names or {}
         self._runs_remote_tools = runs_remote_tools
         self._call_ids: set[str] = set()
+        self._whole_calls: dict[str, gemini.JsonObject] = {}
+        """Calls with all their arguments, by the API's id."""
         self._signed_ids: set[str] = set()
         self._partial: tuple[ToolCallPiece, ArgumentsWriter] | None = None
         self._block_count = 0
         self._open_block: Block | None = None
         self._code_id: str | None = None
+        self._audio = PcmParser()
 
     @property
     def call_count(self) -> int:
@@ -130,6 +135,15 @@ class PartParser:
     def has_open_call(self) -> bool:
         """Whether the arguments of a call have not ended."""
         return self._partial is not None
+
+    @property
+    def has_audio(self) -> bool:
+        """Whether there is audio that `finish` returns."""
+        return bool(self._audio)
+
+    def finish(self) -> list[Piece]:
+        """Return what is complete only at the end of a response: audio."""
+        return [self._add_block(block, None, "inlineData") for block in self._audio.finish()]
 
     def parse(self, part: gemini.JsonObject) -> Piece | None:
         """Return the piece that a part adds, or `None` if it adds nothing to the message."""
@@ -154,6 +168,11 @@ class PartParser:
             case {"thoughtSignature": _} if len(part) == 1:
                 return self._parse_text("", signature)
             case {} if not part:
+                return None
+            case {"inlineData": {"mimeType": str(mime), "data": str(data)}} if (
+                form := parse_pcm_format(mime)
+            ):
+                self._audio.feed(form, data)
                 return None
             case _:
                 return self._parse_block_part(part)
@@ -214,9 +233,12 @@ class PartParser:
     # Blocks
 
     def _parse_block_part(self, part: gemini.JsonObject) -> Piece:
-        self._open_block = None
         block, signature = _parse_block(part)
         kind = next((key for key in part if key not in _TEXT_FIELDS), "")
+        return self._add_block(block, signature, kind)
+
+    def _add_block(self, block: Block, signature: str | None, kind: str) -> Piece:
+        self._open_block = None
         self._log.add_block(signature, kind)
         index = self._next_index()
         # Gemini 2 gives code no id. Ours connects LangChain's blocks of call and result, and is not
@@ -243,9 +265,16 @@ class PartParser:
         if self._partial and self._is_continued_by(call):
             return self._sign(self._continue_call(call), signature)
         self.check_complete()
-        if not call:
-            return None  # the end of a call that has already ended
+        if not call or self._is_repeated(call):
+            return None  # the end of a call that has already ended, or the same call again
         return self._sign(self._begin_call(call), signature)
+
+    def _is_repeated(self, call: gemini.JsonObject) -> bool:
+        """Whether this is a call that has arrived before; a second one has another id."""
+        if not isinstance(call_id := call.get("id"), str) or "args" not in call:
+            return False
+        known, self._whole_calls[call_id] = self._whole_calls.get(call_id), call
+        return known == call
 
     def _sign(self, call: ToolCallPiece, signature: str | None) -> Piece:
         """Sign a call only once: LangChain would concatenate the signatures of its pieces."""
@@ -279,8 +308,9 @@ class PartParser:
             if names := self._parameter_names.get(name):
                 begun.args = {names.get(key, key): value for key, value in begun.args.items()}
         else:
-            # Core would repair anything that starts like JSON into a valid call.
-            begun.fragment = f"not a function call: {json.dumps(call)}"
+            # Core would repair anything that starts like JSON into a valid call, and would search
+            # a long text for JSON in quadratic time. At the bracket it gives up.
+            begun.fragment = f"not a function call]: {json.dumps(call)}"
         return begun
 
     def _continue_call(self, call: gemini.JsonObject) -> ToolCallPiece:
@@ -310,6 +340,29 @@ class PartParser:
 
     def _is_renamed(self, wire_name: str | None, name: str | None) -> bool:
         return name != wire_name and self._tool_names.get(wire_name or "") != name
+
+
+_DATA_FIELDS = {"text", "inlineData", "fileData", "executableCode", "codeExecutionResult"}
+
+
+def split_calls(parts: list[gemini.JsonObject]) -> list[gemini.JsonObject]:
+    """Split parts that have both data and a function call, as some proxies write them."""
+    try:
+        if sum(map(len, parts)) == len(parts) or not any(map(_is_mixed, parts)):
+            return parts  # most parts have one field
+    except TypeError:
+        return parts  # `parse` rejects what is not an object
+    split: list[gemini.JsonObject] = []
+    for part in parts:
+        of_call = {"functionCall", "thoughtSignature"} if _is_mixed(part) else set()
+        call = {key: value for key, value in part.items() if key in of_call}
+        rest = {key: value for key, value in part.items() if key not in of_call}
+        split += [rest, call] if call else [part]
+    return split
+
+
+def _is_mixed(part: gemini.JsonObject) -> bool:
+    return "functionCall" in part and not _DATA_FIELDS.isdisjoint(part)
 
 
 def assemble(pieces: Sequence[Piece]) -> Assembly:
@@ -356,16 +409,27 @@ def merge_blocks(pieces: Iterable[Piece]) -> list[Block]:
 def merge_calls(pieces: Iterable[Piece]) -> list[ToolCallPiece]:
     """Return the tool calls of these pieces, with continued arguments joined."""
     calls: dict[int, ToolCallPiece] = {}
+    more: dict[int, list[str]] = {}
     for call in [piece.call for piece in pieces if piece.call is not None]:
-        if (known := calls.get(call.index)) is not None:
-            call = replace(known, fragment=known.fragment + call.fragment)  # noqa: PLW2901
-        calls[call.index] = call
+        if calls.setdefault(call.index, call) is not call:
+            more.setdefault(call.index, []).append(call.fragment)
+    for index, fragments in more.items():  # joined once: adding each would be quadratic
+        first = calls[index]
+        calls[index] = replace(first, fragment="".join([first.fragment, *fragments]))
     return list(calls.values())
 
 
 def call_signatures(pieces: Iterable[Piece]) -> dict[str, str]:
     """Return the thought signatures of the calls in these pieces, by tool call id."""
     return {piece.call.id: piece.signature for piece in pieces if piece.call and piece.signature}
+
+
+def last_call(pieces: Sequence[Piece]) -> gemini.JsonObject:
+    """Return the entry of `additional_kwargs` for the last valid call; see `FUNCTION_CALL`."""
+    whole = Assembly()
+    last = next((piece.call for piece in reversed(pieces) if piece.call), None)
+    _add_calls(whole, [last] if last and last.args is not None else merge_calls(pieces))
+    return dump_function_call(whole.tool_calls)
 
 
 def _add_calls(whole: Assembly, calls: Iterable[ToolCallPiece]) -> None:
@@ -434,4 +498,6 @@ def _is_plain(rest: gemini.JsonObject) -> bool:
 def _parse_blob(mime_type: str, data: str) -> Block:
     if mime_type.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
+    if mime_type.startswith("audio/"):
+        return audio_block(data, mime_type)
     return {"type": "media", "mime_type": mime_type, "data": data}

@@ -11,17 +11,21 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from langchain_core.messages import AIMessage
+    from langchain_core.messages import AIMessage, ToolCall
 
     from langchain_gemini_tools.wire import shapes as gemini
 
 CALL_SIGNATURES = "__gemini_function_call_thought_signatures__"
 """`{tool_call_id: signature}`; the key is shared with langchain-google-genai."""
+
+FUNCTION_CALL = "function_call"
+"""`{"name", "arguments"}` of the last tool call, for code that is older than `tool_calls`. It is
+never sent, and it is on the last chunk of a stream only: LangChain would concatenate its texts."""
 
 PART_LOG = "__gemini_parts__"
 """`{"response.part number": entry}`, only if content and tool calls do not determine the parts. The
@@ -36,6 +40,8 @@ SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 NOT_RELEASED = "not executed]: "
 """Prefix of the arguments of a call that must not be executed. LangChain parses the arguments of
 invalid calls again when it merges chunks; an unmatched bracket keeps them invalid."""
+UNKNOWN_TOOL = "unknown_tool"
+"""The name of an invalid call whose own name could not be parsed."""
 OWN_ID = "lc_part_"
 """Prefix of block ids that the API did not assign; they are not sent."""
 
@@ -89,6 +95,13 @@ class PartLog:
         return {PART_LOG: entries}
 
 
+def dump_function_call(calls: Sequence[ToolCall]) -> gemini.JsonObject:
+    """Return the entry of `additional_kwargs` for the last of these calls, if there is one."""
+    if not calls:
+        return {}
+    return {FUNCTION_CALL: {"name": calls[-1]["name"], "arguments": json.dumps(calls[-1]["args"])}}
+
+
 def part_log_of(message: AIMessage) -> list[gemini.JsonObject] | None:
     """Return the log of a message, if any; empty if it is not the log of one response."""
     log = message.additional_kwargs.get(PART_LOG)
@@ -120,11 +133,33 @@ def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
 
 
 _SERVER_PARTS = ("toolCall", "toolResponse")
+_MEDIA_STEPS = (None, "TOOL_TYPE_UNSPECIFIED", "MEDIA_PROCESSING")
 
 
 def is_server_part(part: gemini.Part) -> bool:
     """Return whether this is a call or result of a tool that the API ran itself."""
     return any(kind in part for kind in _SERVER_PARTS)
+
+
+def without_media_steps(parts: list[gemini.Part]) -> list[gemini.Part]:
+    """Return the parts without steps of agentic media processing.
+
+    The API rejects them: "Tool type of tool_call part does not match with tool call context"
+    (reported by langchain-google-genai). Responses omit the type of these steps.
+    """
+    steps = [_step(part, "toolCall") for part in parts]
+    ids = {str(step.get("id")) for step in steps if step and step.get("toolType") in _MEDIA_STEPS}
+    return [part for part in parts if _step_id(part) not in ids]
+
+
+def _step_id(part: gemini.Part) -> object:
+    step = _step(part, "toolCall") or _step(part, "toolResponse")
+    return str(step.get("id")) if step else None
+
+
+def _step(part: gemini.Part, kind: str) -> gemini.JsonObject:
+    step: Any = part.get(kind)
+    return step if isinstance(step, dict) else {}
 
 
 def server_part_as_text(part: gemini.Part) -> gemini.Part:

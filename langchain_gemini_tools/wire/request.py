@@ -12,12 +12,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.errors import (
+    GeminiAPIError,
     GeminiInvalidRequestError,
     InvalidHistoryError,
     InvalidOptionError,
 )
 from langchain_gemini_tools.facts.finish_reasons import UNEXPECTED_TOOL_CALL
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json
+from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.wire.backends import check_options
 from langchain_gemini_tools.wire.body import ContentsWriter, encode_body
 from langchain_gemini_tools.wire.contents import RenderContext, render_contents, render_system
 from langchain_gemini_tools.wire.generation import (
@@ -27,6 +30,7 @@ from langchain_gemini_tools.wire.generation import (
     render_safety_settings,
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
+from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
 from langchain_gemini_tools.wire.tools.names import (
@@ -38,7 +42,7 @@ from langchain_gemini_tools.wire.tools.names import (
 from langchain_gemini_tools.wire.tools.tool import renamed_parameters_of, render_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatResult
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.contents import TurnRewriter
     from langchain_gemini_tools.wire.invocation import Invocation
+    from langchain_gemini_tools.wire.response import WrittenCalls
     from langchain_gemini_tools.wire.tools.tool import Tool
 
 
@@ -74,13 +79,32 @@ class RenderedRequest:
         body: gemini.Request = json.loads(self.encoded)
         return body
 
-    def parse(self, response: gemini.Response) -> ChatResult:
+    def parse(
+        self, response: gemini.Response, later_hops: Sequence[gemini.Response] = ()
+    ) -> ChatResult:
         """Parse the whole response to this request.
+
+        Args:
+            response: The response.
+            later_hops: The responses to `continued` requests, in order.
 
         Raises:
             ResponseError: The response is not usable.
         """
-        return parse_response(response, self.context)
+        return parse_response(response, self.context, later_hops)
+
+    def continued(self, token: str | None) -> bytes:
+        """Return the body that continues the response; `None` for the first body."""
+        if token is None:
+            return self.encoded
+        if self._has_token:
+            body = {**self.body, TOKEN: token}
+            return encode_json(body, is_large=len(self.encoded) > LARGE)
+        return b"%b,%b}" % (self.encoded[:-1], encode_json({TOKEN: token})[1:-1])
+
+    @property
+    def _has_token(self) -> bool:
+        return bool(self.invocation.continuation_token or self.invocation.extra_body)
 
     def stream_parser(self) -> StreamParser:
         """Return a parser for the events of a streamed response."""
@@ -93,7 +117,7 @@ class RenderedRequest:
             "call a declared function with arguments that fit its schema."
         }
         *before, last = self.body["contents"]
-        if any("functionResponse" in part for part in last["parts"]):
+        if last["role"] == "model" or any("functionResponse" in part for part in last["parts"]):
             # Tool results and user text are separate contents; see `ContentsWriter`.
             return self.second_try([*before, last, {"role": "user", "parts": [feedback]}], failure)
         again: gemini.Content = {"role": "user", "parts": [*last["parts"], feedback]}
@@ -109,14 +133,16 @@ class RenderedRequest:
 
     @contextmanager
     def naming_tools(self) -> Iterator[None]:
-        """Add the names of tools to an error of the API that refers to them by number."""
+        """Add the model to an error of the API, and the tools that it refers to by number."""
         try:
             yield
-        except GeminiInvalidRequestError as error:
-            tools, context = self.body.get("tools", []), self.context
-            names = context.tool_names, context.parameter_names
-            if places := name_places(str(error), tools, *names):
-                error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
+        except GeminiAPIError as error:
+            if isinstance(error, GeminiInvalidRequestError):
+                tools, context = self.body.get("tools", []), self.context
+                names = context.tool_names, context.parameter_names
+                if places := name_places(str(error), tools, *names):
+                    error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
+            error.name_model(self.invocation.model)
             raise
 
 
@@ -134,6 +160,7 @@ def render_request(
     messages: Sequence[BaseMessage],
     invocation: Invocation,
     rewrite_turn: TurnRewriter | None = None,
+    find_written_calls: Callable[[Collection[str]], WrittenCalls] | None = None,
 ) -> RenderedRequest:
     """Render messages and options as one request; equal input gives an equal request.
 
@@ -141,6 +168,7 @@ def render_request(
         messages: The history.
         invocation: The resolved options.
         rewrite_turn: Changes each turn of the arranged history before it is rendered.
+        find_written_calls: Makes what finds calls of functions in the text of the response.
 
     Raises:
         InvalidInputError: The API would reject the input, or it cannot be sent.
@@ -154,18 +182,28 @@ def render_request(
         opening, instruction = instruction["parts"], None
     is_large = any(map(_is_large, messages))
     contents = ContentsWriter(
-        opening, signs_calls=invocation.capabilities.checks_call_signatures, is_large=is_large
+        opening,
+        signs_calls=invocation.capabilities.checks_call_signatures,
+        may_end_with_model=invocation.capabilities.accepts_prefill,
+        is_large=is_large,
     )
     render_contents(others, _render_context(invocation, renamed), contents, rewrite_turn)
     body = _render_body(instruction, contents, invocation)
     _check_combinations(body, invocation)
     check_repairs(contents.repairs, invocation)
+    context = _response_context(invocation.tools, renamed, invocation)
+    if find_written_calls and context.tool_names and not _is_json(body):
+        context = replace(context, written_calls=find_written_calls(context.tool_names))
     return RenderedRequest(
         encoded=encode_body(body, is_large=is_large),
         repairs=contents.repairs,
-        context=_response_context(invocation.tools, renamed, invocation),
+        context=context,
         invocation=invocation,
     )
+
+
+def _is_json(body: Mapping[str, Any]) -> bool:
+    return bool(body.get("generationConfig", {}).get("responseMimeType") == JSON)
 
 
 def _render_context(
@@ -199,15 +237,19 @@ def _render_body(
             capabilities,
             vertexai=invocation.vertexai,
             # The tool config of a cache is in the cache.
-            has_server_parts=contents.has_server_tools and not invocation.cached_content,
+            has_server_parts=(contents.has_server_tools and not invocation.cached_content)
+            or _adds_builtin(invocation),
         ),
-        "generationConfig": render_generation_config(invocation.generation, capabilities),
+        "generationConfig": render_generation_config(
+            invocation.generation, capabilities, vertexai=invocation.vertexai
+        ),
         "safetySettings": render_safety_settings(invocation.safety_settings),
         "cachedContent": invocation.cached_content,
-        "continuationToken": invocation.continuation_token,
-        "labels": invocation.labels,
+        TOKEN: invocation.continuation_token,
+        **plain(invocation.body),
     }
     present = {key: value for key, value in body.items() if value}
+    check_options(present, vertexai=invocation.vertexai)
     return _merge(present, plain(invocation.extra_body or {}))
 
 
@@ -226,7 +268,9 @@ def _response_context(
         },
         runs_remote_tools=any(tool.calls_are_run_by_api for tool in tools),
         returns_failures=invocation.returns_failures,
+        returns_hops=not invocation.continues_automatically,
         rejects_empty=invocation.rejects_empty,
+        streams_blocks=invocation.streams_blocks,
     )
 
 
@@ -243,15 +287,48 @@ def render_counting(request: RenderedRequest) -> bytes:
 
 
 def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body with more fields, merged at any depth; lists are replaced."""
+    """Return the body with more fields, merged at any depth in either spelling.
+
+    Lists are replaced, except for `tools`, which are joined.
+    """
     merged = dict(body)
-    for key, value in more.items():
+    for given, value in more.items():
+        key = _key_of(given, merged)
         known = merged.get(key)
         if isinstance(known, dict) and isinstance(value, dict):
             merged[key] = _merge(known, value)
+        elif key == "tools" and known and isinstance(value, list):
+            merged[key] = _join_tools(known, value)
         else:
             merged[key] = value
     return merged
+
+
+def _key_of(given: Any, body: Mapping[str, Any]) -> Any:
+    """Return the key that a field has in the body already, under either spelling."""
+    is_there = given in body or not isinstance(given, str) or camel(given) not in body
+    return given if is_there else camel(given)
+
+
+def _adds_builtin(invocation: Invocation) -> bool:
+    """Return whether `extra_body` adds built-in tools to functions, where that needs a flag."""
+    tools = invocation.extra_body.get("tools") if invocation.extra_body else None
+    if not isinstance(tools, list) or not invocation.circulates_server_tools:
+        return False
+    keys = {camel(key) for tool in tools if isinstance(tool, dict) for key in tool}
+    return bool(keys - {"functionDeclarations"}) and bool(function_names(invocation.tools))
+
+
+def _join_tools(tools: list[Any], more: Sequence[Any]) -> list[Any]:
+    """Return all tools, with the functions of both in one; a declaration replaces its namesake."""
+    both = [{camel(key): tool[key] for key in tool} for tool in [*tools, *more]]
+    declarations = {
+        declaration["name"]: declaration
+        for tool in both
+        for declaration in tool.pop("functionDeclarations", None) or ()
+    }
+    functions = [{"functionDeclarations": [*declarations.values()]}] if declarations else []
+    return [*functions, *filter(None, both)]
 
 
 def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
@@ -272,21 +349,45 @@ def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
 
 def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None:
     """Reject combinations that the API rejects, with advice."""
-    has_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
-    if body.get("tools") and not invocation.capabilities.calls_functions:
+    has_json = _is_json(body)
+    _check_tools(body.get("tools") or (), invocation)
+    if has_json and body.get("tools"):
+        _check_json_beside_tools(body["tools"], invocation)
+    if cache := body.get("cachedContent"):
+        _check_cached_content(cache, body, invocation)
+
+
+_PARTS_OF_A_CACHE = {
+    "tools": "tools",
+    "toolConfig": "tool_choice or tool_config",
+    "systemInstruction": "system messages",
+}
+
+
+def _check_cached_content(cache: object, body: Mapping[str, Any], invocation: Invocation) -> None:
+    """Reject what the API accepts in a cache only."""
+    if not invocation.capabilities.supports_cached_content:
+        raise InvalidOptionError(
+            f"{invocation.model} does not support cached_content. Omit it, or use another model."
+        )
+    if given := [name for key, name in _PARTS_OF_A_CACHE.items() if body.get(key)]:
+        raise InvalidOptionError(
+            f"A request with cached_content={cache!r} cannot have {', '.join(given)}: they must be "
+            "part of the cache. Create it with them (model.client.caches.create(model=..., "
+            "config={'system_instruction': ..., 'tools': ..., 'tool_config': ...})) and leave them "
+            "out here, or leave cached_content out."
+        )
+
+
+def _check_tools(tools: Sequence[Any], invocation: Invocation) -> None:
+    capabilities = invocation.capabilities
+    has_functions = any("functionDeclarations" in tool for tool in tools)
+    is_accepted = capabilities.calls_functions or not has_functions
+    if tools and not (is_accepted and capabilities.accepts_builtin_tools):
         raise InvalidOptionError(
             f"{invocation.model} does not accept tools. Functions are described in the prompt "
             "unless tool_calling='native'; use a Gemini model for built-in tools."
         )
-    if has_json and body.get("tools"):
-        _check_json_beside_tools(body["tools"], invocation)
-    if invocation.cached_content and (body.keys() & {"tools", "toolConfig", "systemInstruction"}):
-        raise InvalidOptionError(
-            "With cached_content, tools and system messages must be part of the cache: "
-            "create it with them, and omit them here."
-        )
-    if invocation.labels and not invocation.vertexai:
-        raise InvalidOptionError("labels require Vertex AI. Omit them, or use vertexai=True.")
 
 
 def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> None:

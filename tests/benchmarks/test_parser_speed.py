@@ -28,6 +28,15 @@ ADVERSARIAL: dict[str, Callable[[int], str]] = {
     "tags": lambda size: "<tool_call>" * (size // 11),
     "fences": lambda size: "```json\n" * (size // 8),
     "broken": lambda size: 'TOOL_CALL: f({"a": x\n(\n' * (size // 23),
+    "undeclared calls": lambda size: "[" + "h(b=1), " * (size // 8),
+    "undeclared lists": lambda size: "[h(b=x), f(\n" * (size // 13),
+    "undeclared objects": lambda size: '[{"name": "h", "args": {}},\n' * (size // 29),
+    "quoted calls": lambda size: "['f(" + "a=(" * (size // 3),
+    "doubled quotes": lambda size: "f(a='" + "x''" * (size // 3),
+    "mentions": lambda size: "Sure. TOOL_CALL: f() x " * (size // 23),
+    "announcements": lambda size: "Here is the call: [" * (size // 19),
+    "actions": lambda size: "Action: f\nAction Input: {\n" * (size // 27),
+    "names": lambda size: "f\n{" * (size // 3),
     "white space": lambda size: " \n" * (size // 2),
 }
 

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 QUESTION = "Weather in Oslo?"
 
 
-async def ask(chat: Any, way: str, seen: list[Any] | None = None) -> Any:
+async def ask(chat: Any, way: str, seen: list[Any] | None = None, **options: Any) -> Any:
     """Return the message; chunks are added up, and appended to `seen` as they arrive."""
     seen = [] if seen is None else seen
     match way:
         case "invoke":
-            return await asyncio.to_thread(chat.invoke, QUESTION)
+            return await asyncio.to_thread(chat.invoke, QUESTION, **options)
         case "ainvoke":
-            return await chat.ainvoke(QUESTION)
+            return await chat.ainvoke(QUESTION, **options)
         case "stream":
-            await asyncio.to_thread(lambda: seen.extend(chat.stream(QUESTION)))
+            await asyncio.to_thread(lambda: seen.extend(chat.stream(QUESTION, **options)))
         case _:
-            async for chunk in chat.astream(QUESTION):
+            async for chunk in chat.astream(QUESTION, **options):
                 seen.append(chunk)
     return functools.reduce(operator.add, seen)
 

@@ -43,11 +43,12 @@ class Server:
         if self.is_python:
             module = self.package.replace("-", "_")
             if importlib.util.find_spec(module) is None:
-                pytest.skip(f"{self.package} is not installed: pip install -e '.[dev]'")
+                pytest.skip(f"{self.package} is not installed: make install")
             return [sys.executable, "-m", module, *self.arguments]
-        if missing := _why_not_npm(self.package):
-            pytest.skip(missing)
-        return ["npx", "--yes", "--offline", self.package, *self.arguments]
+        program = _npm_program(self.package)
+        if isinstance(program, Missing):
+            pytest.skip(program.reason)
+        return ["node", program, *self.arguments]
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[ClientSession]:
@@ -63,24 +64,35 @@ class Server:
             yield session
 
 
+@dataclass(frozen=True)
+class Missing:
+    """Why a package cannot be run."""
+
+    reason: str
+
+
 @cache
-def _why_not_npm(package: str) -> str | None:
-    """Why a package of npm cannot be run; asks the registry only for what is not in the cache."""
+def _npm_program(package: str) -> str | Missing:
+    """The program of a package of npm; asks the registry only for what is not in the cache.
+
+    Node runs the program itself: npx takes seconds each time.
+    """
     if not (npx := shutil.which("npx")) or not shutil.which("node"):
-        return "Node is not installed"
+        return Missing("Node is not installed")
+    name = f"mcp-{package.rpartition('/')[2]}"
     for reach in ("--offline", "--prefer-offline"):
         fetch = [npx, "--yes", "--fetch-retries=0", reach, f"--package={package}"]
-        fetch += ["--", "node", "--version"]
+        fetch += ["--", "sh", "-c", f"command -v {name}"]
         try:
             done = subprocess.run(
                 fetch, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            return f"{package} could not be fetched within {_FETCH_SECONDS} s"
+            return Missing(f"{package} could not be fetched within {_FETCH_SECONDS} s")
         if done.returncode == 0:
-            return None
+            return done.stdout.strip()
     errors = [line for line in done.stderr.splitlines() if line.startswith("npm error")]
-    return f"{package} is neither in npm's cache nor to be had: {'; '.join(errors[:3])}"
+    return Missing(f"{package} is neither in npm's cache nor to be had: {'; '.join(errors[:3])}")
 
 
 TIME = Server(

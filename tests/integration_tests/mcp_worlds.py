@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import subprocess
 import sys
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +36,8 @@ class World:
     program: Path
     transport: Transport
     timeout_seconds: float = 60
+    is_own: bool = False
+    """Over HTTP: a process that ends with the block, instead of one that serves all tests."""
 
     @asynccontextmanager
     async def tools(self) -> AsyncIterator[list[BaseTool]]:
@@ -47,7 +51,7 @@ class World:
         }
         options: dict[str, Any] = {"tool_interceptors": [mcp_interceptor]}
         if self.transport == "http":
-            with serving(self.program) as url:
+            with serving(self.program) if self.is_own else nullcontext(shared(self.program)) as url:
                 settings |= {"transport": "http", "url": url}
                 yield await MultiServerMCPClient({"world": settings}, **options).get_tools()  # type: ignore[dict-item]
             return
@@ -55,6 +59,16 @@ class World:
         client = MultiServerMCPClient({"world": settings})  # type: ignore[dict-item]
         async with client.session("world") as session:
             yield await load_mcp_tools(session, server_name="world", **options)
+
+
+_SHARED = ExitStack()
+atexit.register(_SHARED.close)
+
+
+@cache
+def shared(program: Path) -> str:
+    """The address of a server that runs until this process ends."""
+    return _SHARED.enter_context(serving(program))
 
 
 @contextmanager

@@ -158,9 +158,11 @@ def test_a_rejection_has_the_wording_of_the_api_and_uses_no_scripted_response(
 ) -> None:
     emulator.reply("Still here.")
     with pytest.raises(errors.ClientError) as caught:
-        client.models.generate_content(model=MODEL, contents=types.ModelContent("Hi"))
+        client.models.generate_content(
+            model=MODEL, contents="Hi", config={"stop_sequences": list("abcdef")}
+        )
     assert caught.value.message == "Request contains an invalid argument."
-    assert emulator.refusals[0].why == "The last turn is the model's: there is nothing to answer"
+    assert emulator.refusals[0].why == "At most five stop sequences"
     assert emulator.pending_replies == 1
     assert client.models.generate_content(model=MODEL, contents="Hi").text == "Still here."
 

@@ -126,7 +126,9 @@ def empty_content(ask: Ask) -> bool:
 
 
 def answer_for_the_model(ask: Ask) -> bool:
-    """The last word is the model's."""
+    """The last word is the model's, where that is not a prefill."""
+    if ask.model.takes_prefill:
+        return False
     ask.body["contents"].append({"role": "model", "parts": [{"text": "Done."}]})
     return True
 

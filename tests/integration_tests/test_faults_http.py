@@ -311,7 +311,8 @@ async def test_a_rejection_becomes_its_error(
     assert isinstance(error, case.core)
     assert case.sdk is not None
     assert isinstance(error, case.sdk)
-    assert str(error) == case.line
+    status = f" ({error.status})" if error.status else ""
+    assert str(error) == f"Error calling model {chat.model!r}{status}: {case.line}"
     assert (error.code, error.status) == (case.code, case.status)
     assert (error.retry_after, error.request_id) == (case.retry_after, case.request_id)
     assert error.is_daily_quota is case.is_daily_quota
@@ -321,7 +322,7 @@ async def test_a_rejection_becomes_its_error(
     assert logged_retries(caplog) == (TWICE if case.is_retried else [])
     assert API_KEY not in caplog.text
     twin = pickle.loads(pickle.dumps(error))
-    assert (type(twin), str(twin), twin.code) == (type(error), case.line, case.code)
+    assert (type(twin), str(twin), twin.code) == (type(error), str(error), case.code)
 
 
 @rotated(

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
+each_model_and_transport = pytest.mark.parametrize(
+    ("play", "transport"),
+    [("gemini-3-flash-preview", "stdio"), ("gemini-2.5-flash", "http")],
+    indirect=["play"],
+)
 
 
 async def run(play: Play, tools: list[BaseTool]) -> list[Any]:
@@ -58,7 +63,7 @@ OUTCOMES: tuple[tuple[str, Any], ...] = (
 )
 
 
-@each_transport
+@each_model_and_transport
 async def test_each_kind_of_result_reaches_the_model_as_what_it_is(
     play: Play, transport: Transport
 ) -> None:
@@ -75,7 +80,11 @@ async def test_each_kind_of_result_reaches_the_model_as_what_it_is(
     assert messages[-1].text == "Done."
 
 
-@pytest.mark.parametrize("way", ["ainvoke", "invoke"])
+@pytest.mark.parametrize(
+    ("play", "way"),
+    [("gemini-2.5-flash", "ainvoke"), ("gemini-3-flash-preview", "invoke")],
+    indirect=["play"],
+)
 async def test_the_loop_sends_the_model_the_same(play: Play, way: str) -> None:
     """Over HTTP each call has a session of its own, so that a sync loop works as well."""
     play.calls(*KINDS)
@@ -100,7 +109,7 @@ async def test_the_loop_goes_on_without_a_server_that_is_slow_and_dies(
     play.calls(("say", {"text": "Still there?"}))
     play.says("The server is gone.")
     async with World(WORLD, "stdio").tools() as tools:
-        outcome = await ToolLoop(play.model(), tools, tool_timeout=3).ainvoke("Go.")
+        outcome = await ToolLoop(play.model(), tools, tool_timeout=1.5).ainvoke("Go.")
     assert [[_word(part) for part in answers(play, step)] for step in (1, 2, 3)] == [
         ["Tool 'wait' did not finish", "You said meanwhile."],
         ["The MCP server 'world' failed"],
@@ -116,7 +125,7 @@ def _word(part: JsonObject) -> str:
     return str(received).partition(" within")[0].partition(" during")[0]
 
 
-@each_transport
+@each_model_and_transport
 async def test_pictures_and_sounds_reach_the_model(play: Play, transport: Transport) -> None:
     play.calls(("draw", {}), ("sing", {}))
     play.says("Done.")
@@ -156,8 +165,8 @@ async def test_a_server_that_dies_is_reported_to_the_model_which_continues(
     play.calls(("say", {"text": "Still there?"}))
     play.says("The server is gone.")
     # A pipe shows that the server is gone; HTTP has to wait for it.
-    seconds = 60 if transport == "stdio" else 3
-    async with World(WORLD, transport, timeout_seconds=seconds).tools() as tools:
+    seconds = 60 if transport == "stdio" else 1.5
+    async with World(WORLD, transport, seconds, is_own=True).tools() as tools:
         messages = await run(play, tools)
     for step, (name, call_id) in enumerate(zip(("die", "say"), play.ids(messages), strict=True), 1):
         [part] = answers(play, step)
@@ -176,9 +185,9 @@ async def test_a_slow_server_is_left_after_its_time_and_may_be_asked_again(
     play.calls(("wait", {"seconds": 60}))
     play.calls(("say", {"text": "again"}))
     play.says("Done.")
-    async with World(WORLD, "http", timeout_seconds=3).tools() as tools:
+    async with World(WORLD, "http", timeout_seconds=1.5).tools() as tools:
         slow, again = play.ids(await run(play, tools))
-    waited = "Timed out while waiting for response to ClientRequest. Waited 3.0 seconds"
+    waited = "Timed out while waiting for response to ClientRequest. Waited 1.5 seconds"
     words = f"{lost('wait')}{waited}. {UNKNOWN_EFFECT}"
     assert answers(play, 1) == [result("wait", words, slow, "error")]
     assert answers(play, 2) == [result("say", "You said again.", again)]
@@ -188,7 +197,7 @@ async def test_a_slow_server_is_left_after_its_time_and_may_be_asked_again(
 async def test_a_server_that_cannot_be_reached_is_reported_as_well(play: Play) -> None:
     play.calls(("say", {"text": "hello"}))
     play.says("Nobody is there.")
-    async with World(WORLD, "http").tools() as tools:
+    async with World(WORLD, "http", is_own=True).tools() as tools:
         pass
     [call_id] = play.ids(await run(play, tools))
     words = f"{lost('say')}All connection attempts failed. {UNKNOWN_EFFECT}"
@@ -220,7 +229,7 @@ ORDERS = {"name": "orders", "kind": "database", "region": "europe-north1"}
 TOKEN = "abc313a0"
 
 
-@each_transport
+@each_model_and_transport
 async def test_the_orchestrator_lists_plans_creates_and_rejects(
     play: Play, transport: Transport
 ) -> None:
@@ -229,7 +238,7 @@ async def test_the_orchestrator_lists_plans_creates_and_rejects(
     play.calls(("create_resource", {"confirmation_token": TOKEN}))
     play.calls(("list_resources", {}))
     play.says("The queue mails is there.")
-    async with World(ORCHESTRATOR, transport).tools() as tools:
+    async with World(ORCHESTRATOR, transport, is_own=True).tools() as tools:
         agent: Any = create_agent(play.model(), tools)
         said = [
             piece

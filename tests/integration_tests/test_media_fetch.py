@@ -217,6 +217,49 @@ def test_private_addresses_are_rejected(emulator: Emulator, make_model: MakeMode
     assert emulator.requests == []
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "2002:7f00:1::",  # 6to4 of 127.0.0.1
+        "2002:a00:1::1",  # 6to4 of 10.0.0.1
+        "64:ff9b::a9fe:a9fe",  # NAT64 of 169.254.169.254
+        "64:ff9b:1::a00:1",  # NAT64 with a local prefix
+        "64:ff9b:1:7f00:0:100:808:808",  # the same, with the address in front
+        "2001:0:4136:e378:8000:63bf:f5ff:fffe",  # Teredo
+        "fec0::1",  # site-local
+    ],
+)
+@pytest.mark.parametrize("is_name", [False, True], ids=["address", "name"])
+def test_private_addresses_inside_of_others_are_rejected(
+    *,
+    emulator: Emulator,
+    make_model: MakeModel,
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    is_name: bool,
+) -> None:
+    found = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, 80, 0, 0))]
+    resolve = socket.getaddrinfo
+
+    def look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
+        return found if host in {"tunnel.example", address} else resolve(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    chat = make_model(fetch_urls=FetchLimits(allow_http=True, timeout_seconds=2))
+    host = "tunnel.example" if is_name else f"[{address}]"
+    with pytest.raises(MediaFetchError, match="not allowed"):
+        chat.invoke([picture(f"http://{host}/cat.png")])
+    assert emulator.requests == []
+
+
+def test_no_cookie_is_stored_or_sent_back(make_model: MakeModel, files: Files) -> None:
+    files.has("/cat", PNG, content_type="image/png", set_cookie="b=2")
+    url = files.has("/moved", b"", 302, location="/cat", set_cookie="a=1")
+    make_model(fetch_urls=LOCAL).invoke([picture(url)])
+    assert [path for path, _ in files.asked] == ["/moved", "/cat"]
+    assert [headers for _, headers in files.asked if "cookie" in headers] == []
+
+
 def test_plain_http_is_rejected_unless_it_is_allowed(make_model: MakeModel, files: Files) -> None:
     url = files.has("/cat", PNG, content_type="image/png")
     limits = FetchLimits(allow_hosts=["127.0.0.1"])  # type: ignore[arg-type]

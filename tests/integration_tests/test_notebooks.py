@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
-from tests.notebooks import CASSETTES, NOTEBOOKS, NotebookError, execute, read, replay, seen
+from tests.notebooks import (
+    CASSETTES,
+    NOTEBOOKS,
+    NotebookError,
+    execute,
+    read,
+    replay,
+    replays,
+    seen,
+)
 from tests.record_notebooks import SCRIPTS
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from pathlib import Path
 
 every_notebook = pytest.mark.parametrize("name", NOTEBOOKS)
@@ -25,9 +35,17 @@ def notebook_of(code: str) -> str:
     return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Future[Any]]:
+    """Every notebook as it comes out now."""
+    return replays(NOTEBOOKS.values(), tmp_path_factory.mktemp("jupyter"))
+
+
 @every_notebook
-def test_a_replay_gives_the_outputs_that_are_saved(name: str, tmp_path: Path) -> None:
-    again = seen(replay(NOTEBOOKS[name], tmp_path))
+def test_a_replay_gives_the_outputs_that_are_saved(
+    name: str, replayed: dict[Path, Future[Any]]
+) -> None:
+    again = seen(replayed[NOTEBOOKS[name]].result())
     for new, saved in zip(again, seen(read(NOTEBOOKS[name])), strict=True):
         assert new == saved, f"Run `python -m tests.record_notebooks {name}`."
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.lint import reject_unusable_tools
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
-from tests.recordings import Exchange, each_exchange, exchanges, require_recordings
+from tests.batches import each
+from tests.recordings import NOT_SET, Exchange, each_exchange, exchanges, require_recordings
 
 JsonObject = dict[str, Any]
 
@@ -36,9 +35,7 @@ def declared(tools: list[JsonObject]) -> list[JsonObject]:
     return [item for tool in tools for key in keys for item in tool.get(key) or []]
 
 
-each_declaration = pytest.mark.parametrize(
-    "recorded", [pytest.param(item, id=name) for name, item in declarations().items()]
-)
+each_declaration = each("recorded", declarations, NOT_SET)
 
 
 def test_the_recordings_contain_declarations_in_every_form() -> None:

@@ -59,7 +59,7 @@ class Places:
     ) -> None:
         self.emulator = emulator
         self.caplog = caplog
-        self.model = make_model(max_retries=1, additional_headers={"X-Gateway-Key": KEY})
+        self.model: Any = make_model(max_retries=1, additional_headers={"X-Gateway-Key": KEY})
 
     def in_an_error(self, words: str) -> str:
         """Everything that an error shows."""
@@ -135,6 +135,17 @@ def test_a_credential_is_redacted_everywhere(
     shown = place(places, f"It is {credential} .")
     assert "redacted" in shown
     assert [piece for piece in _pieces(credential) if piece in shown] == []
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_header_of_a_call_is_redacted_everywhere(
+    places: Places, place: Callable[[Places, str], str], make_model: MakeModel
+) -> None:
+    tenant = "blue/tenant+7&<more>"
+    places.model = make_model(max_retries=1).bind(additional_headers={"X-Tenant": tenant})
+    shown = place(places, f"It is {tenant} .")
+    assert "redacted" in shown
+    assert tenant not in shown
 
 
 def _pieces(credential: str) -> set[str]:

@@ -108,7 +108,7 @@ def test_streams_that_are_abandoned_leave_nothing_open(emulator: Emulator, held:
     """The server is silent: who does not hang up is seen."""
     chat = new_model(emulator)
     for _ in range(10):
-        emulator.reply("Sunny in Oslo.", fault=faults.stall(2, after=1))
+        emulator.reply("Sunny in Oslo.", fault=faults.stall(60, after=1))
         assert next(iter(chat.stream(QUESTION))).text
     assert held.beyond() == (0, 0)
 
@@ -120,7 +120,7 @@ def test_async_streams_that_are_abandoned_leave_nothing_open(
     async def abandon() -> int:
         chat = new_model(emulator)
         for _ in range(10):
-            emulator.reply("Sunny in Oslo.", fault=faults.stall(2, after=1))
+            emulator.reply("Sunny in Oslo.", fault=faults.stall(60, after=1))
             stream: Any = chat.astream(QUESTION)
             async for _chunk in stream:
                 break
@@ -145,7 +145,7 @@ def test_cancelled_tasks_leave_nothing_open(emulator: Emulator, held: Held, way:
         chat = new_model(emulator, max_retries=2)
         await chat.ainvoke(QUESTION)
         for _ in range(10):
-            emulator.reply("Sunny in Oslo.", fault=faults.slow_first_byte(2))
+            emulator.reply("Sunny in Oslo.", fault=faults.slow_first_byte(60))
         before = len(emulator.requests)
         tasks = [asyncio.create_task(ask(chat, way)) for _ in range(10)]
         for _ in range(1000):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
 
+CALLING = "Error calling model 'gemini-3-flash-preview' (INVALID_ARGUMENT): 400 INVALID_ARGUMENT: "
 FIND = {
     "name": "find",
     "description": "Finds.",
@@ -82,7 +83,7 @@ async def test_an_error_about_a_declaration_names_tool_and_parameter(
     bound = make_model(tool_schema=form).bind_tools([{"name": "now", "description": "Now."}, FIND])
     with pytest.raises(GeminiInvalidRequestError) as error:
         await ask(bound)
-    assert str(error.value) == (f"400 INVALID_ARGUMENT: {message} (That is tool 'find', {place}.)")
+    assert str(error.value) == f"{CALLING}{message} (That is tool 'find', {place}.)"
     assert error.value.code == 400
     assert error.value.details == refusal(message)
 
@@ -113,7 +114,7 @@ async def test_an_error_that_is_about_no_declaration_stays_as_it_is(
     emulator.reply(status=400, body=refusal(message))
     with pytest.raises(GeminiInvalidRequestError) as error:
         await ask(make_model().bind_tools([FIND]))
-    assert str(error.value) == f"400 INVALID_ARGUMENT: {message}"
+    assert str(error.value) == f"{CALLING}{message}"
 
 
 async def test_an_error_that_is_met_at_every_try_is_named_once(

@@ -16,16 +16,16 @@ from langchain_gemini_tools.fields import GeminiFields
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 NAME = "langchain_gemini_tools"
 
-BOTTOM = {"_version", "errors", "facts"}
+BOTTOM = {"errors", "facts"}
 """The bottom layer: every module may import it, and it imports nothing else of ours."""
 
 LAYERS = {
-    "_version": set(),
     "errors": set(),
     "facts": set(),
     "retry": set(),
     "client": set(),
     "wire": set(),
+    "continuation": {"client", "retry", "wire"},
     "binding": {"chat_model", "options", "prompted", "structured_output", "wire"},
     "structured_output": {"binding", "chat_model", "options", "prompted", "wire"},
     "prompted": {"wire"},
@@ -36,6 +36,7 @@ LAYERS = {
     "chat_model": {
         "arguments",
         "binding",
+        "continuation",
         "fields",
         "options",
         "media_fetch",
@@ -49,6 +50,7 @@ LAYERS = {
     "tool_loop": set(),
     "remote_tools": {"wire"},
     "__init__": {
+        "client",
         "chat_model",
         "display",
         "media_fetch",
@@ -60,7 +62,8 @@ LAYERS = {
     "testing": set(),
     "display": set(),
     "demo": {"chat_model", "display", "testing", "tool_loop"},
-    "__main__": {"demo"},
+    "self_check": {"chat_model", "display", "testing"},
+    "__main__": {"demo", "self_check"},
 }
 """What each module or package of the top level may import of ours, besides the bottom layer."""
 
@@ -159,6 +162,12 @@ def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
         "BatchProgress",
         "ChatGemini",
+        "ComputerUse",
+        "Environment",
+        "HarmBlockThreshold",
+        "HarmCategory",
+        "MediaResolution",
+        "Modality",
         "RunClock",
         "ToolLoop",
         "ToolLoopResult",
@@ -193,7 +202,7 @@ def test_showing_a_run_loads_no_other_layer_and_rich_only_when_it_draws() -> Non
         "trace([HumanMessage('Hello')], RunClock()).to_html()"
     )
     ours = {name.split(".")[1] for name in loaded if name.startswith(f"{NAME}.")}
-    assert ours == {"_version", "display", "facts"}
+    assert ours == {"display", "facts"}
     assert not {"rich", "google.genai", "IPython"} & loaded
 
 

@@ -190,7 +190,7 @@ OVERRIDES = [
     ("presence_penalty", 0.1, 0.2, {"generationConfig": {"presencePenalty": 0.2}}),
     ("frequency_penalty", 0.1, 0.2, {"generationConfig": {"frequencyPenalty": 0.2}}),
     ("response_logprobs", False, True, {"generationConfig": {"responseLogprobs": True}}),
-    ("logprobs", 1, 2, {"generationConfig": {"logprobs": 2}}),
+    ("logprobs", 1, 2, {"generationConfig": {"logprobs": 2, "responseLogprobs": True}}),
     ("thinking_budget", 1, 2, {"generationConfig": {"thinkingConfig": {"thinkingBudget": 2}}}),
     (
         "reasoning_effort",
@@ -276,7 +276,7 @@ def test_a_call_overrides_the_constructor(
     option: str, first: Any, second: Any, fields: Json
 ) -> None:
     expected = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], **fields}
-    arguments: Json = {option: first}
+    arguments: Json = {option: first, "vertexai": option == "audio_timestamp"}
     chat = ChatGemini(model=GEMINI_2, **arguments)
     assert chat.preview("Hi", **{option: second}).body == expected
     by_keywords: Json = {"model_kwargs": {option: second}}
@@ -537,7 +537,7 @@ def test_tracers_get_the_model_and_sampling_of_the_call() -> None:
         pytest.param({}, {}, False, id="nothing said"),
         pytest.param({"vertexai": True}, {}, True, id="said"),
         pytest.param({"project": "p"}, {}, True, id="a project and no key"),
-        pytest.param({"project": "p", "api_key": KEY}, {}, False, id="a project and a key"),
+        pytest.param({"project": "p", "api_key": KEY}, {}, True, id="a project and a key"),
         pytest.param({}, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, True, id="the environment"),
         pytest.param(
             {"vertexai": False}, {"GOOGLE_GENAI_USE_VERTEXAI": "1"}, False, id="said otherwise"
@@ -550,7 +550,7 @@ def test_tracers_get_the_model_and_sampling_of_the_call() -> None:
         ),
     ],
 )
-def test_vertex_is_chosen_as_the_sdk_chooses_it(
+def test_vertex_is_chosen_by_the_project_unless_it_is_said(
     options: Json, variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():

@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini, options
-from langchain_gemini_tools.client.sse import EventReader
+from langchain_gemini_tools.client.responses import EventReader
 from langchain_gemini_tools.wire.request import render_request
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 
@@ -237,7 +237,8 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
 }
 
 # Turns with results cost a little more since results, their files and the user's words are separate
-# contents, and streamed calls since they wait for the finish reason.
+# contents, and streamed calls since they wait for the finish reason and since each is compared with
+# earlier ones of the same id.
 BUDGETS = {
     "render: tool turns": 185,
     "render: results without a call": 250,
@@ -245,7 +246,7 @@ BUDGETS = {
     "render: texts in a row": 42,
     "render: blocks in a message": 18,
     "stream: texts": 77,
-    "stream: calls": 120,
+    "stream: calls": 126,
     "stream: thoughts and texts": 115,
     "stream: arguments in pieces": 151,
     "read: texts": 19,

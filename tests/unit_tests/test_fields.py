@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from google.genai import types
 from langchain_core.language_models import BaseChatModel
+from langchain_core.load import dumps, loads
+from pydantic import BaseModel
 
+import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.arguments import ChatGeminiArguments
+from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM
+from langchain_gemini_tools.media_fetch import FetchLimits
 
 FIELDS = ChatGemini.model_fields
 OURS = FIELDS.keys() - BaseChatModel.model_fields.keys()
@@ -67,3 +78,176 @@ def test_a_subclass_has_the_same_arguments() -> None:
     options: dict[str, Any] = {"model": "m", "more": 1, "max_completion_tokens": 9}
     assert (Mine(**options).max_output_tokens, Mine(**options).more) == (9, 1)
     assert inspect.signature(Mine).parameters.keys() > {"api_key", "max_tokens", "more"}
+
+
+NEW_FIELDS = """
+    moon_phase: Annotated[str | None, BODY] = Field(default=None, description="The moon.")
+    tide_level: Annotated[int | None, GENERATION] = Field(default=None, ge=0, description="Tide.")
+"""
+USE = """
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.errors import InvalidOptionError
+
+fields = {"moon_phase": "full", "tide_level": 3}
+sent = {"moonPhase": "full", "generationConfig": {"tideLevel": 3}}
+
+def body(model, **options):
+    shown = model.preview("Hi", **options).body
+    return {key: shown[key] for key in shown if key != "contents"}
+
+model = ChatGemini(model="gemini-3-flash-preview")
+assert body(model) == {}
+assert body(ChatGemini(model="gemini-3-flash-preview", **fields)) == sent
+assert body(ChatGemini(model="gemini-3-flash-preview", model_kwargs=fields)) == sent
+assert body(model.bind(**fields)) == sent
+assert body(model, **fields) == sent
+assert body(model, moon_phase="full", generation_config={"tideLevel": 3}) == sent
+try:
+    model.preview("Hi", tide_level=-1)
+except InvalidOptionError as error:
+    assert "tide_level" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+def test_a_field_is_all_that_an_option_needs(tmp_path: Path) -> None:
+    """The type in `arguments.py` is for editors; the tests above hold it to the field."""
+    package = Path(langchain_gemini_tools.__file__).parent
+    without_caches = shutil.ignore_patterns("__pycache__")
+    copied = shutil.copytree(package, tmp_path / package.name, ignore=without_caches)
+    source = (copied / "fields.py").read_text()
+    (copied / "fields.py").write_text(
+        re.sub(r"(?=\n    model_kwargs: )", lambda _: NEW_FIELDS.rstrip(), source, count=1)
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", USE], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.stderr == ""
+
+
+# Reading, comparing and storing
+
+
+class Place(BaseModel):
+    city: str
+
+
+SDK_OBJECTS: dict[str, Any] = {
+    "thinking_config": types.ThinkingConfig(thinking_budget=5, include_thoughts=True),
+    "image_config": types.ImageConfig(aspect_ratio="1:1"),
+    "speech_config": types.SpeechConfig(language_code="de-DE"),
+    "safety_settings": [
+        types.SafetySetting(
+            category=types.HarmCategory.HARM_CATEGORY_HARASSMENT,
+            threshold=types.HarmBlockThreshold.OFF,
+        )
+    ],
+    "response_modalities": [types.Modality.TEXT],
+    "media_resolution": types.MediaResolution.MEDIA_RESOLUTION_LOW,
+    "response_schema": Place,
+    "fetch_urls": FetchLimits(max_bytes=5),
+    "model_kwargs": {"generation_config": types.GenerationConfig(top_k=2)},
+    "extra_body": {"newField": types.ImageConfig(aspect_ratio="1:1")},
+}
+
+
+def make(**arguments: Any) -> ChatGemini:
+    return ChatGemini(model="gemini-3-flash-preview", api_key="not-used", **arguments)
+
+
+@pytest.mark.parametrize(("synonym", "field"), FIELDS_BY_SYNONYM.items())
+def test_a_field_can_be_read_and_set_under_every_name(synonym: str, field: str) -> None:
+    chat = make(thinking_level="low", max_tokens=9, stop_sequences=["a"], candidate_count=1)
+    assert getattr(chat, synonym) == getattr(chat, field)
+    assert getattr(chat.bind(), synonym) == getattr(chat, field)
+    changed = make()
+    setattr(changed, synonym, getattr(chat, field))
+    assert getattr(changed, field) == getattr(chat, field)
+
+
+def test_a_name_that_does_not_exist_cannot_be_read() -> None:
+    with pytest.raises(AttributeError, match="thinking_levels"):
+        _ = make().thinking_levels  # type: ignore[attr-defined]
+
+
+def test_models_with_equal_fields_are_equal() -> None:
+    assert make(**SDK_OBJECTS) == make(**SDK_OBJECTS)
+    assert make(temperature=0.1) != make(temperature=0.2)
+    assert make() != "gemini-3-flash-preview"
+
+
+def test_types_of_the_sdk_are_stored_as_dicts() -> None:
+    config = make(thinking_config=SDK_OBJECTS["thinking_config"]).thinking_config
+    assert config == {"include_thoughts": True, "thinking_budget": 5}
+
+
+@pytest.mark.parametrize("name", SDK_OBJECTS)
+@pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
+def test_a_model_with_objects_of_the_sdk_survives_json(name: str) -> None:
+    chat = make(**{name: SDK_OBJECTS[name]})
+    stored = dumps(chat)
+    assert "not_implemented" not in stored
+    assert "not-used" not in stored
+    restored = loads(
+        stored,
+        allowed_objects=[ChatGemini],
+        valid_namespaces=["langchain_gemini_tools"],
+        secrets_map={"GOOGLE_API_KEY": "not-used"},
+    )
+    assert restored.preview("Hi").body == chat.preview("Hi").body
+    if name not in {"response_schema", "model_kwargs", "extra_body"}:  # those are dicts now
+        assert restored == chat
+
+
+def test_a_repr_has_no_secrets() -> None:
+    chat = ChatGemini(
+        model="gemini-3-flash-preview",
+        api_key="secret-1",
+        additional_headers={"Authorization": "secret-2"},
+        default_metadata=[("x-token", "secret-3")],
+        client_args={"headers": {"x-token": "secret-4"}},
+    )
+    assert "secret" not in repr(chat) + repr(chat.bind(temperature=0)) + repr(chat.api_key)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ComputerUse",
+        "Environment",
+        "HarmBlockThreshold",
+        "HarmCategory",
+        "MediaResolution",
+        "Modality",
+    ],
+)
+def test_types_of_the_sdk_can_be_imported_from_the_package(name: str) -> None:
+    assert getattr(langchain_gemini_tools, name) is getattr(types, name)
+    assert name in dir(langchain_gemini_tools)
+
+
+@pytest.mark.parametrize(
+    ("argument", "hint"),
+    [
+        ("code_execution", 'It is a tool: use bind_tools([{"code_execution": {}}]).'),
+        ("google_search", 'It is a tool: use bind_tools([{"google_search": {}}]).'),
+        ("function_call", "Use tool_choice."),
+        ("tools", "Use bind_tools."),
+        ("system_instruction", "Put a SystemMessage before the other messages."),
+        ("extra_headers", "Use additional_headers."),
+        ("temprature", "Did you mean 'temperature'?"),
+        ("max_token", "Did you mean 'max_tokens'?"),
+        ("flying_carpet", None),
+    ],
+)
+def test_an_unknown_argument_gets_its_real_replacement_or_no_hint(
+    argument: str, hint: str | None
+) -> None:
+    expected = f"ChatGemini has no option {argument!r}." + (f" {hint}" if hint else "")
+    options: dict[str, Any] = {argument: True}
+    with pytest.raises(ValueError, match=re.escape(f"{expected} [")):
+        ChatGemini(model="gemini-3-flash-preview", **options)
+    if argument != "tools":
+        with pytest.raises(InvalidOptionError, match=re.escape(expected) + "$"):
+            ChatGemini(model="gemini-3-flash-preview").preview("Hi", **options)

@@ -18,6 +18,14 @@ GEMINI_3 = "gemini-3-flash-preview"
 
 WRONG = [
     ("timeout", "soon"),
+    ("timeout", float("inf")),
+    ("timeout", float("nan")),
+    ("timeout", 1e300),
+    ("timeout", -1),
+    ("timeout", 0),
+    ("stream_timeout", 1e300),
+    ("stream_timeout", 0),
+    ("max_retry_delay", float("inf")),
     ("stream_timeout", []),
     ("max_retries", "two"),
     ("max_retries", -1),
@@ -26,12 +34,15 @@ WRONG = [
     ("temperature", "hot"),
     ("top_p", 1.5),
     ("top_k", 0),
+    ("presence_penalty", 2.1),
+    ("frequency_penalty", -2.1),
     ("n", 0),
     ("max_output_tokens", "many"),
     ("stop", [1]),
     ("stop", ("a", ["b"])),
     ("timeout", {1}),
     ("include_thoughts", "perhaps"),
+    ("automatic_continuation", "perhaps"),
     ("labels", {"a": 1}),
     ("fetch_urls", "perhaps"),
     ("fetch_urls", {"max_bites": 5}),
@@ -40,7 +51,33 @@ WRONG = [
     ("on_broken_history", "rase"),
     ("tool_calling", "promted"),
     ("model", 3),
+    ("model", ""),
+    ("model", "gemini-3#flash"),
+    ("model", "gemini-3?alt=json"),
+    ("model", "%2e%2e/files/secret"),
+    ("model", "models/../files/secret"),
+    ("model", "models//gemini-3"),
+    ("model", "gemini-3\r\nx-goog-user-project: mine"),
+    ("model", "gemini-3\x00"),
+    ("model", "gemini 3"),
+    ("model", "gemini-3\u2028"),
+    ("model", "..\\files"),
 ]
+MODELS = [
+    "gemini-3-flash-preview",
+    "models/gemini-3-flash-preview",
+    "tunedModels/my-model_1",
+    "publishers/google/models/gemini-3.1-pro@001",
+    "projects/p-1/locations/us-central1/endpoints/123",
+    "google/gemini-3-flash",
+    "gemini-3:tuned",
+]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_form_of_a_model_name_is_accepted(name: str) -> None:
+    assert ChatGemini(model=name).preview("Hi").invocation.model == name
+    assert ChatGemini(model=GEMINI_3).preview("Hi", model=name).invocation.model == name
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
@@ -50,6 +87,15 @@ def test_a_value_that_the_constructor_rejects_is_rejected_in_a_call(name: str, v
         ChatGemini(model=GEMINI_3).preview("Hi", **given)
     with pytest.raises(InvalidOptionError, match=name):
         next(ChatGemini(model=GEMINI_3).stream("Hi", **given))
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_the_constructor_rejects_it(name: str, value: Any) -> None:
+    if name == "stop":
+        pytest.skip("The constructor reads a sequence of stop words more generously.")
+    given: Json = {"model": GEMINI_3, name: value}
+    with pytest.raises(ValidationError, match=name):
+        ChatGemini(**given)
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
@@ -66,6 +112,8 @@ def test_it_is_rejected_in_model_kwargs(name: str, value: Any) -> None:
         ("timeout", None, "timeout_seconds", None),
         ("stream_timeout", "5", "stream_timeout_seconds", 5.0),
         ("max_retries", "2", "max_retries", 2),
+        ("automatic_continuation", False, "continues_automatically", False),
+        ("automatic_continuation", None, "continues_automatically", True),
         ("max_retry_delay", None, "max_retry_delay_seconds", 60.0),
         ("fetch_urls", "yes", "fetch_limits", FetchLimits()),
         ("fetch_urls", {"max_bytes": 5}, "fetch_limits", FetchLimits(max_bytes=5)),
@@ -121,3 +169,26 @@ def test_a_single_host_instead_of_a_list_is_rejected() -> None:
     hosts: Any = "cdn.lan"
     with pytest.raises(InvalidOptionError, match=r"allow_hosts=\['cdn.lan'\]"):
         FetchLimits(allow_hosts=hosts)
+
+
+class Hasty(ChatGemini):
+    """A model with a default of its own."""
+
+    timeout: float | None = 5.0
+
+
+def test_the_default_timeout_depends_on_the_model_that_is_called() -> None:
+    def seconds(chat: ChatGemini, **options: Any) -> float | None:
+        return chat.preview("Hi", **options).invocation.timeout_seconds
+
+    chat, argon = ChatGemini(model=GEMINI_3), "gemini-4-argon"
+    assert seconds(chat) == 600
+    assert seconds(chat, model=argon) == 1200
+    assert seconds(ChatGemini(model="mine", model_family=argon)) == 1200
+    assert seconds(ChatGemini(model=argon, timeout=600.0)) == 600
+    assert seconds(ChatGemini(model=argon, timeout=None)) is None
+    assert seconds(ChatGemini(model=argon), timeout=30) == 30
+    assert seconds(Hasty(model=argon)) == 5
+    changed = ChatGemini(model=argon)
+    changed.timeout = 600.0
+    assert seconds(changed) == 600

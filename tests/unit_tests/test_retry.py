@@ -213,11 +213,13 @@ async def test_an_empty_stream_is_empty(way: str) -> None:
 
 async def test_an_abandoned_stream_is_closed() -> None:
     scripted = Scripted([["a", "b"], ["a", "b"]])
-    stream = scripted.policy().open_stream(scripted.stream)
+    held = scripted.stream()  # held here: the collector must not be what closes it
+    stream = scripted.policy().open_stream(lambda: held)
     assert next(stream) == "a"
     stream.close()
     assert scripted.closed == 1
-    astream = scripted.policy().aopen_stream(scripted.astream)
+    aheld = scripted.astream()
+    astream = scripted.policy().aopen_stream(lambda: aheld)
     assert await anext(astream) == "a"
     await astream.aclose()
     assert scripted.closed == 2

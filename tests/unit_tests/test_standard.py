@@ -12,8 +12,7 @@ from langchain_core.load import dumpd, dumps, load, loads
 from langchain_tests.unit_tests import ChatModelUnitTests
 from pydantic import BaseModel, SecretStr
 
-from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools._version import __version__
+from langchain_gemini_tools import ChatGemini, __version__
 from langchain_gemini_tools.errors import InvalidToolError
 
 _OURS: dict[str, Any] = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from pydantic import SecretStr, ValidationError
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidOptionError
@@ -200,12 +201,40 @@ TWO_EFFORTS: Json = {"thinking_budget": 5, "thinking_level": "low"}
     [
         pytest.param(TWO_EFFORTS, {}, id="fields"),
         pytest.param({"thinking_config": TWO_EFFORTS}, {}, id="a field's config"),
+        pytest.param(
+            {"thinking_config": {"thinkingLevel": "low"}, "thinking_budget": 5}, {}, id="both"
+        ),
         pytest.param({}, {"thinking_config": TWO_EFFORTS}, id="a call's config"),
     ],
 )
-def test_two_efforts_of_which_neither_is_nearer_are_rejected(fields: Json, said: Json) -> None:
-    with pytest.raises(InvalidOptionError, match="cannot be combined"):
-        ChatGemini(model=GEMINI_3, **fields).preview("Hi", **said)
+def test_a_level_beside_a_budget_applies_with_a_warning(fields: Json, said: Json) -> None:
+    chat = ChatGemini(model=GEMINI_3, **fields)
+    with pytest.warns(UserWarning, match="'thinking_level' takes precedence"):
+        body = chat.preview("Hi", **said).body
+    assert body["generationConfig"] == thinking(thinkingLevel="low")
+
+
+def test_a_level_beside_a_budget_applies_on_models_with_budgets_only() -> None:
+    with pytest.warns(UserWarning, match="'thinking_budget' is ignored"):
+        body = ChatGemini(model=GEMINI_2, **TWO_EFFORTS).preview("Hi").body
+    assert body["generationConfig"] == thinking(thinkingBudget=1024)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"thinking_level": "low"}, {"reasoning_effort": "low"}),
+        ({"api_key": "k"}, {"google_api_key": SecretStr("k")}),
+        ({"max_tokens": 5}, {"max_output_tokens": 5}),
+    ],
+)
+def test_one_value_under_two_names_is_fine_and_two_values_are_not(
+    first: Json, second: Json
+) -> None:
+    ChatGemini(model=GEMINI_3, **first, **second)
+    other: Json = dict.fromkeys(second, 7)
+    with pytest.raises(ValidationError, match="passed twice, under two names"):
+        ChatGemini(model=GEMINI_3, **first, **other)
 
 
 @pytest.mark.parametrize("name", ["thinking_config", "generation_config"])

@@ -124,6 +124,15 @@ def test_a_project_asks_for_credentials_and_never_sends_a_key_of_the_environment
         pytest.param(
             {"api_key": GIVEN, "vertexai": True, **PLACE}, {}, (PROJECT, GIVEN), id="all given"
         ),
+        # As langchain-google-genai documents it: a project means Vertex AI.
+        pytest.param({"api_key": GIVEN, **PLACE}, {}, (PROJECT, GIVEN), id="beside a project"),
+        pytest.param({"api_key": GIVEN, "location": "l"}, {}, (DEVELOPER, GIVEN), id="a location"),
+        pytest.param(
+            {"api_key": GIVEN, "vertexai": False, **PLACE}, {}, (DEVELOPER, GIVEN), id="not Vertex"
+        ),
+        pytest.param(
+            {"vertexai": False, **PLACE}, ITS_PLACE, (DEVELOPER, FOUND), id="found, not Vertex"
+        ),
     ],
 )
 def test_a_key_is_sent_where_nothing_nearer_was_said(

@@ -3,5 +3,5 @@
 - `scanner`: the rules, and the parser. Start reading here
 - `calls`: reads one construct that contains tool calls; `values`: reads JSON-like values
 - `output`: what was read -> text, tool calls and broken tool calls
-- `source`: the text that has arrived; `spellings`: markers, tags and tokens
+- `words`: the text that has arrived, and the markers, tags and tokens that are searched for in it
 """

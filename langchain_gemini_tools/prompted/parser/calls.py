@@ -3,37 +3,35 @@
 A construct is an object, a list, `f(a=1)` or `f({"a": 1})`. `ToolCallReader` reads one and collects
 its calls. How it treats errors depends on how sure it is that a call is intended: after a marker
 everything is; elsewhere an object or a list is once it has named a declared tool. Before that,
-anything unexpected means that the text is not a call.
+anything unexpected means that the text is not a call. In a list, calls of undeclared tools may come
+first: they are kept until a declared one shows what the list is.
 """
 
 from __future__ import annotations
 
-import contextlib
-import difflib
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.prompted.parser import spellings
-from langchain_gemini_tools.prompted.parser.source import Words
+from langchain_gemini_tools.prompted.parser import words
 from langchain_gemini_tools.prompted.parser.values import (
+    NAMED_RULE,
     CutError,
     UnreadableError,
     is_followed,
     is_string_ahead,
+    parse_arguments,
     parse_key,
     parse_string,
     parse_value,
-    parse_whole,
-    shorten,
     skip_space,
 )
+from langchain_gemini_tools.prompted.parser.words import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from langchain_gemini_tools.prompted.parser.source import Reading, Source
     from langchain_gemini_tools.prompted.parser.values import Json
+    from langchain_gemini_tools.prompted.parser.words import Reading, ToolNames
 
 
 _NAME = re.compile(r"[\w.:\\\-/]*")
@@ -41,12 +39,14 @@ _NAME_QUOTES = re.compile(r"[`\"'*]*")
 _BLANKS = re.compile(r"[ \t]*")
 _TAG_NAME = re.compile(r"[^<>\s{}]*")
 _WORD = re.compile(r"[\w$\-]*")
+_DECORATION = re.compile(r"[ \t*`]*")
+_LINE_BREAK = re.compile(r"[\s*]*")
 _MAX_WRAPPERS = 4
 _DIGITS = "-0123456789"
-_OUTER_KEYS = spellings.NAME_KEYS | spellings.WRAPPER_KEYS
+_OUTER_KEYS = words.NAME_KEYS | words.WRAPPER_KEYS
+_KNOWN_KEYS = _OUTER_KEYS | words.ARGUMENT_KEYS | words.SIDE_KEYS
 
 CALL_RULE = "after the marker, write the tool's name and its arguments in parentheses"
-_NAMED_RULE = "every argument needs its name"
 
 
 class NotACallError(Exception):
@@ -63,19 +63,24 @@ class FoundToolCall:
     args: dict[str, Json] | None = None
     reason: str = ""
     is_cut: bool = False
+    is_marked: bool = False
+    """Whether a marker, a tag or a fence says that this is a call."""
 
 
-class ToolNames:
-    """The names of the declared tools, and the words that a call of one may start with."""
+@dataclass
+class _Members:
+    """The members of an object, as far as they were read."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self.listed = list(names)
-        self._names = frozenset(self.listed)
-        self.words = Words(self.listed)
-        self.callables = Words([*self.listed, *spellings.PREFIXES, spellings.PRINT])
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
+    keys: set[str] = field(default_factory=set)
+    name: str | None = None
+    args: Json = None
+    has_arguments: bool = False
+    has_others: bool = False
+    inner: tuple[str, Json] | None = None
+    """The call in an inner object."""
+    has_inner: bool = False
+    is_keyed: bool = False
+    """Whether the keys are names of tools."""
 
 
 class ToolCallReader:
@@ -98,13 +103,19 @@ class ToolCallReader:
         self.name: str | None = None
         self.is_intended = is_marked
         self.is_marked = is_marked
+        self.is_tentative = False
+        """Whether a list has begun with the call of an undeclared tool."""
+        self._is_in_list = False
         self._is_explaining = is_explaining
         self._depth = 0
         self._source = source
-        self._names = names
+        self.names = names
 
-    def read_construct(self) -> Reading[None]:
+    def read_construct(self, *, is_listed: bool = False) -> Reading[None]:
         """Read one construct, which may contain several calls.
+
+        Args:
+            is_listed: Whether the construct is an item of a list.
 
         Raises:
             NotACallError: The text is something else.
@@ -115,6 +126,8 @@ class ToolCallReader:
             raise CutError
         self._begin()
         self._depth = 0
+        self._is_in_list = is_listed
+        self.is_tentative = False
         self.is_intended = self.is_marked
         match self._source.chunk[self._source.at]:
             case "{":
@@ -133,49 +146,100 @@ class ToolCallReader:
             raise UnreadableError("after the name, write the arguments as a JSON object")
         self._add(self.name, (yield from parse_value(self._source)))
 
+    def read_action(self) -> Reading[None]:
+        """Read `f` and, in the next line, `Action Input: {"a": 1}`; or `f(a=1)`."""
+        source = self._source
+        self._begin()
+        yield from source.run(_DECORATION)
+        self.name = name = yield from self._read_declared_name()
+        yield from source.run(_DECORATION)
+        if (yield from source.peek()) not in ("\r", "\n"):
+            yield from self._read_after_name(name)
+            return
+        yield from source.run(_LINE_BREAK)
+        label = yield from source.match(words.ACTION_INPUT)
+        if not label:
+            raise NotACallError
+        source.at += len(label)
+        self.is_intended = True
+        yield from source.run(_DECORATION)
+        if (yield from source.peek()) in ("\r", "\n"):
+            yield from source.run(_LINE_BREAK)
+        self._add(name, (yield from self._read_action_input()))
+
+    def _read_action_input(self) -> Reading[Json]:
+        if (yield from self._source.peek()) == "{":
+            return (yield from parse_value(self._source))
+        word = yield from self._source.run(_WORD)
+        is_over = not (yield from self._source.peek()).strip()
+        if is_over and (word or "none").lower() in words.NOTHING:
+            return {}
+        raise UnreadableError("write its input as a JSON object")
+
+    def read_invoke_tag(self) -> Reading[None]:
+        """Read `f">`, the rest of `<invoke name="f">`, whose arguments are in tags."""
+        name = (yield from self._source.run(_TAG_NAME)).strip("\"'")
+        if not name:
+            raise NotACallError
+        self.name = name
+        raise UnreadableError("its arguments are not a JSON object")
+
+    def reject_found(self, detail: str) -> None:
+        """Report the calls so far as one broken call.
+
+        Raises:
+            UnreadableError: Always.
+        """
+        self.begun_at = self.found[0].start
+        self.found = []
+        raise UnreadableError(detail)
+
     def add_broken(self, start: int, detail: str) -> None:
         """Add an intended call from `start` to here that cannot be parsed."""
         name = None if self.begun_at is None else self.name
         reason = (
-            _render_undeclared(name, self._names.listed)
-            if name and name not in self._names
-            else _render_unreadable(name, detail, self._names.listed)
+            words.render_undeclared(name, self.names.listed)
+            if name and name not in self.names
+            else words.render_unreadable(name, detail, self.names.listed)
         )
-        self.found.append(FoundToolCall(start, self._source.offset, name, reason=reason))
+        self._append(start, self._source.offset, name, reason=reason)
 
     def add_cut(self, start: int) -> None:
         """Add a call that starts at `start` and that the end of the text cut off."""
-        reason = _render_cut(self.name)
-        self.found.append(
-            FoundToolCall(start, self._source.offset, self.name, reason=reason, is_cut=True)
-        )
+        reason = words.render_cut(self.name)
+        self._append(start, self._source.offset, self.name, reason=reason, is_cut=True)
+
+    def _append(self, start: int, end: int, name: str | None, **details: Any) -> None:
+        self.found.append(FoundToolCall(start, end, name, is_marked=self.is_marked, **details))
 
     def _begin(self) -> None:
         self.begun_at = self._source.offset
         self.name = None
 
     def _error(self, detail: str) -> Exception:
-        return UnreadableError(detail) if self.is_intended else NotACallError()
+        is_reported = self.is_intended or self.is_tentative
+        return UnreadableError(detail) if is_reported else NotACallError()
 
     def _add(self, name: str, args: Json) -> None:
         """Add a complete call. Its errors do not affect other calls."""
         start = self._source.offset if self.begun_at is None else self.begun_at
         end = self._source.offset
         self.begun_at = None
-        if name not in self._names:
-            if self._is_explaining and name in spellings.PLACEHOLDERS:
+        if name not in self.names:
+            if self._is_explaining and name in words.PLACEHOLDERS:
                 raise NotACallError
-            reason = _render_undeclared(name, self._names.listed)
-            self.found.append(FoundToolCall(start, end, name, reason=reason))
+            reason = words.render_undeclared(name, self.names.listed)
+            self._append(start, end, name, reason=reason)
             return
         try:
-            self.found.append(FoundToolCall(start, end, name, _parse_arguments(args)))
+            self._append(start, end, name, args=parse_arguments(args))
         except UnreadableError as error:
-            reason = _render_unreadable(name, str(error), self._names.listed)
-            self.found.append(FoundToolCall(start, end, name, reason=reason))
+            reason = words.render_unreadable(name, str(error), self.names.listed)
+            self._append(start, end, name, reason=reason)
 
     def _read_list(self) -> Reading[None]:
         source = self._source
+        self._is_in_list = True
         source.at += 1
         if (yield from skip_space(source)) == "]":
             if not self.is_intended:
@@ -185,12 +249,47 @@ class ToolCallReader:
             return
         while True:
             self._begin()
-            if (yield from source.peek()) == "{":
+            char = yield from source.peek()
+            if char == "{":
                 yield from self._read_object()
+            elif char == "[":
+                yield from self._read_inner_list()
+            elif is_string_ahead(char):
+                yield from self._read_quoted()
             else:
                 yield from self._read_call()
             if not (yield from is_followed(source, "]")):
-                return
+                break
+        if not self.is_intended and not self._depth:
+            raise NotACallError
+
+    def _read_inner_list(self) -> Reading[None]:
+        if self._depth == _MAX_WRAPPERS:
+            raise self._error("it is wrapped too often")
+        self._depth += 1
+        yield from self._read_list()
+        self._depth -= 1
+
+    def _read_quoted(self) -> Reading[None]:
+        """Read a call that is the text of a string: `"f(a=1)"`."""
+        text = yield from parse_string(self._source)
+        inner = Source(text.strip(), is_closed=True)
+        reader = ToolCallReader(inner, self.names, is_marked=self.is_marked)
+        try:
+            deque(reader.read_construct(is_listed=True), maxlen=0)
+        except (CutError, UnreadableError) as error:
+            self.name = reader.name
+            self.is_intended |= reader.name in self.names
+            raise self._error(str(error) or "the call in quotes is not complete") from None
+        if inner.at < len(inner.chunk):
+            raise self._error("a call in quotes has to be complete")
+        self.is_intended |= reader.is_intended
+        self.is_tentative |= reader.is_tentative
+        start = self._source.offset if self.begun_at is None else self.begun_at
+        self.begun_at = None
+        self.found += [
+            replace(found, start=start, end=self._source.offset) for found in reader.found
+        ]
 
     def _read_object(self) -> Reading[None]:
         start = self.begun_at
@@ -205,91 +304,122 @@ class ToolCallReader:
             raise self._error("it is wrapped too often")
         self._depth += 1
         source.at += 1
-        name: str | None = None
-        args: Json = None
-        inner: tuple[str, Json] | None = None
-        has_inner = False
-        keys: set[str] = set()
+        members = _Members()
         is_open = (yield from skip_space(source)) != "}"
         source.at += not is_open
         while is_open:
-            key = yield from parse_key(source, keys)
-            keys.add(key)
-            char = yield from skip_space(source)
-            if char == "{" and key in _OUTER_KEYS:
-                inner = yield from self._read_members()
-                has_inner = True
-            elif char == "[" and key in spellings.WRAPPER_KEYS:
-                yield from self._read_list()
-                has_inner = True
-            elif key in spellings.NAME_KEYS and name is None:
-                name = yield from self._read_name()
-            elif key in spellings.ARGUMENT_KEYS:
-                args = yield from parse_value(source)
-            elif key in spellings.SIDE_KEYS or self.is_marked:
-                yield from parse_value(source)
-            else:
-                raise NotACallError
+            key = yield from parse_key(source, members.keys)
+            members.keys.add(key)
+            yield from self._read_member(members, key, (yield from skip_space(source)))
             is_open = yield from is_followed(source, "}")
         self._depth -= 1
-        if has_inner:
-            return inner
-        if name is None:
+        if members.has_inner:
+            return members.inner
+        if members.name is None:
             raise self._error('the object has no "name"')
-        has_arguments = not keys.isdisjoint(spellings.ARGUMENT_KEYS)
-        if not (has_arguments or self.is_marked or self._depth):
+        if not members.has_arguments and not self.is_marked and not self._depth:
+            if self._is_in_list and members.has_others:
+                raise self._error('the object has no "arguments"')
             raise NotACallError
-        return name, {} if args in (None, "") else args
+        return members.name, {} if members.args in (None, "") else members.args
+
+    def _read_member(self, members: _Members, key: str, char: str) -> Reading[None]:
+        """Read the value of one key; `char` is its first character."""
+        source = self._source
+        if char == "{" and key in _OUTER_KEYS:
+            members.inner = yield from self._read_members()
+            members.has_inner = True
+        elif char == "[" and key in words.WRAPPER_KEYS:
+            yield from self._read_list()
+            members.has_inner = True
+        elif key == words.CODE_KEY and is_string_ahead(char):
+            yield from self._read_quoted()
+            members.has_inner = True
+        elif char == "{" and self._may_be_name(key, members):
+            self._add(key, (yield from parse_value(source)))
+            members.has_inner = members.is_keyed = True
+        elif members.is_keyed:
+            raise NotACallError
+        elif key in words.NAME_KEYS and members.name is None:
+            members.name = yield from self._read_name()
+        elif key in words.ARGUMENT_KEYS:
+            members.args = yield from parse_value(source)
+            members.has_arguments = True
+        elif key in words.SIDE_KEYS or self.is_marked:
+            yield from parse_value(source)
+        elif members.name in self.names and key not in words.DEFINITION_KEYS:
+            yield from parse_value(source)
+            members.has_others = True
+        else:
+            raise NotACallError
+
+    def _may_be_name(self, key: str, members: _Members) -> bool:
+        """Return whether a key may be a tool's name, as in `{"f": {"a": 1}}`."""
+        is_first = len(members.keys) == 1
+        if key in _KNOWN_KEYS or self.is_marked or not (is_first or members.is_keyed):
+            return False
+        if key in self.names:
+            self.is_intended |= self._is_in_list
+        elif not self._is_in_list:
+            return False
+        self.is_tentative |= self._is_in_list
+        self.name = key
+        return True
 
     def _read_name(self) -> Reading[str]:
         """Read the value of a name key. A declared name shows that a call is intended."""
         if not is_string_ahead(self._source.chunk[self._source.at]):
             raise self._error("put the tool's name in double quotes")
-        name = _bare_name((yield from parse_string(self._source)), self._names)
+        name = words.bare_name((yield from parse_string(self._source)), self.names)
         self.name = name
-        if name in self._names:
+        if name in self.names:
             self.is_intended = True
         elif not self.is_intended:
-            raise NotACallError
+            if not self._is_in_list:
+                raise NotACallError
+            self.is_tentative = True
         return name
 
     def _read_call(self, *, is_printed: bool = False) -> Reading[None]:
         """Read `f(...)`, `f {...}`, `default_api.f(...)` or `print(f(...))`."""
-        source = self._source
-        name = yield from (
-            self._read_any_name() if self.is_intended else self._read_declared_name()
-        )
+        is_any = self.is_intended or self._is_in_list
+        name = yield from (self._read_any_name() if is_any else self._read_declared_name())
         if not name:
             raise self._error(CALL_RULE)
-        is_print = name == spellings.PRINT and name not in self._names
-        if not is_print:
-            self.name = name
+        if self.is_marked and name.lower() in words.NOTHING and (yield from self._is_nothing(name)):
+            return
+        if name == words.PRINT and name not in self.names:
+            yield from self._read_printed(is_printed=is_printed)
+            return
+        self.name = name
+        yield from self._read_after_name(name)
+
+    def _read_after_name(self, name: str) -> Reading[None]:
+        """Read the arguments of a call: `(...)`, or an object, which may be in the next line."""
+        source = self._source
         if self.is_marked:
-            if name.lower() in spellings.NOTHING and (yield from self._is_nothing(name)):
-                return
             char = yield from skip_space(source)
         else:
             yield from source.run(_BLANKS)
             char = yield from source.peek()
-        if is_print and char == "(":
-            if is_printed:
-                raise self._error(CALL_RULE)
-            source.at += 1
-            yield from self._read_printed()
-            return
-        if char == "{" and self.is_marked:
+            if char in ("\r", "\n") and not self._is_in_list:
+                yield from source.run(_LINE_BREAK)
+                char = "{" if (yield from source.peek()) == "{" else ""
+        if char == "{" and (self.is_marked or not self._is_in_list):
             self._add(name, (yield from parse_value(source)))
         elif char == "(":
             source.at += 1
+            self.is_intended |= self._is_in_list and name in self.names
+            self.is_tentative |= self._is_in_list
             args = yield from self._read_arguments()
-            self.is_intended = True
+            self.is_intended |= name in self.names
             self._add(name, args)
         else:
             raise self._error("its arguments are missing")
 
     def _is_nothing(self, name: str) -> Reading[bool]:
         """Return whether the line says no more than `TOOL_CALL: none`."""
-        if name in self._names:
+        if name in self.names:
             return False
         yield from self._source.run(_BLANKS)
         if (yield from self._source.peek()) not in ("", "\r", "\n"):
@@ -297,34 +427,39 @@ class ToolCallReader:
         self.begun_at = None
         return True
 
-    def _read_printed(self) -> Reading[None]:
-        yield from skip_space(self._source)
+    def _read_printed(self, *, is_printed: bool) -> Reading[None]:
+        """Read the rest of `print(f(...))`; one `print` in another is not a call."""
+        source = self._source
+        yield from source.run(_BLANKS)
+        if is_printed or (yield from source.peek()) != "(":
+            raise self._error(CALL_RULE)
+        source.at += 1
+        yield from skip_space(source)
         self._begin()
         yield from self._read_call(is_printed=True)
-        if (yield from skip_space(self._source)) != ")":
+        if (yield from skip_space(source)) != ")":
             raise self._error("the parenthesis of print(...) is not closed")
-        self._source.at += 1
+        source.at += 1
 
     def _read_declared_name(self) -> Reading[str]:
         source = self._source
-        word = yield from source.match(self._names.callables)
-        source.at += len(word)
-        if word in spellings.PREFIXES and word not in self._names:
-            word = yield from source.match(self._names.callables)
+        while True:
+            word = yield from source.match(self.names.callables)
             source.at += len(word)
-        return word
+            if word not in words.PREFIXES or word in self.names:
+                return word
 
     def _read_any_name(self) -> Reading[str]:
         """Read a name as models decorate it: in quotes or backticks, underscores escaped."""
         source = self._source
         quotes = yield from source.run(_NAME_QUOTES)
         # A declared name may contain any character.
-        name = yield from source.match(self._names.words)
+        name = yield from source.match(self.names.words)
         source.at += len(name)
         name += yield from source.run(_NAME)
         if quotes:
             yield from source.run(_NAME_QUOTES)
-        return _bare_name(name, self._names)
+        return words.bare_name(name, self.names)
 
     def _read_arguments(self) -> Reading[Json]:
         """Read the arguments of a call and the closing parenthesis.
@@ -367,86 +502,6 @@ class ToolCallReader:
         source = self._source
         key = yield from source.run(_WORD)
         if not key or (yield from skip_space(source)) not in ":=":
-            raise UnreadableError(f"{_NAMED_RULE} (at {(key or char)[:60]!r})")
+            raise UnreadableError(f"{NAMED_RULE} (at {(key or char)[:60]!r})")
         source.at += 1
         return key
-
-
-def _bare_name(name: str, names: ToolNames) -> str:
-    """Strip what models put around a name."""
-    if name in names:
-        return name
-    name = name.replace("\\_", "_").rstrip(":")
-    for prefix in spellings.PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
-
-
-def _parse_arguments(args: Json) -> dict[str, Json]:
-    """Return the arguments as an object, also if they are the JSON text of one."""
-    if isinstance(args, str):
-        with contextlib.suppress(UnreadableError):
-            args = parse_whole(args)
-    if not isinstance(args, dict):
-        raise UnreadableError(
-            f"its arguments are {_KINDS[type(args)]}, not an object; {_NAMED_RULE}"
-        )
-    return args
-
-
-_KINDS = {
-    list: "a list",
-    str: "text",
-    int: "a number",
-    float: "a number",
-    bool: "a boolean",
-    type(None): "null",
-}
-
-
-# Why a call was not executed: sentences that the model can act on
-
-_MAX_LISTED = 30
-
-
-def _render_undeclared(name: str, names: Sequence[str]) -> str:
-    """Explain that the tool does not exist, and list the tools, similar names first."""
-    if not names:
-        return f"There is no tool named {shorten(name)!r}: no tools can be called. Answer in words."
-    return (
-        f"There is no tool named {shorten(name)!r}. The tools are: {_render_names(name, names)}. "
-        f"Use one of these names: {_render_format(None)}"
-    )
-
-
-def _render_unreadable(name: str | None, detail: str, names: Sequence[str]) -> str:
-    """Explain why a call cannot be parsed."""
-    if name is None:
-        tools = f" The tools are: {_render_names('', names)}." if names else ""
-        how = f"Write it in one line: {_render_format(None)}"
-        return f"This call cannot be read: {detail}.{tools} {how}"
-    return (
-        f"The call of {shorten(name)!r} cannot be read: {detail}. "
-        f"Write it in one line, with the arguments as one JSON object: {_render_format(name)}"
-    )
-
-
-def _render_cut(name: str | None) -> str:
-    """Explain that the end of the text cut the call off."""
-    of = f" of {shorten(name)!r}" if name else ""
-    return (
-        f"The text ended in the middle of this call{of}, so it was not executed. "
-        f"Write the whole call again, shorter if it was too long: {_render_format(name)}"
-    )
-
-
-def _render_format(name: str | None) -> str:
-    return f'{spellings.MARKER} {shorten(name or "tool_name")}({{"argument": "value"}})'
-
-
-def _render_names(wanted: str, names: Sequence[str]) -> str:
-    similar = difflib.get_close_matches(wanted[:100], names, n=3, cutoff=0.5) if wanted else []
-    ordered = [*similar, *(name for name in names if name not in similar)]
-    listed = ", ".join(ordered[:_MAX_LISTED])
-    left_out = len(ordered) - _MAX_LISTED
-    return f"{listed} and {left_out} more" if left_out > 0 else listed

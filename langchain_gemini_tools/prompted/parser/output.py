@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.parser import spellings
+from langchain_gemini_tools.prompted.parser import words
 from langchain_gemini_tools.prompted.parser.calls import NotACallError
 from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
 
@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from langchain_gemini_tools.prompted.parser.calls import FoundToolCall, ToolCallReader
-    from langchain_gemini_tools.prompted.parser.source import Reading, Source
     from langchain_gemini_tools.prompted.parser.values import Json
+    from langchain_gemini_tools.prompted.parser.words import Reading, Source
 
 LINE_ENDS = ("", "\n", "\r")
 TO_LINE_END = re.compile(r"[^\n]*")
 _BLANKS = re.compile(r"[ \t]*")
+_LINK = re.compile(r"\[[^\[\]]*\]\(")
+"""A link of Markdown, which may have the form of a call as its text."""
+_BRACKET_OR_QUOTE = re.compile(r"[{}\[\]\"]|\\.?", re.DOTALL)
+_NOT_COMPARED = re.compile(r"[\s\\\"'\u201c\u201d]+")
 _MAX_TAIL = 200
 _SPACE = " \t\r\n"
 
@@ -122,6 +126,50 @@ def _gap_size(space: str) -> tuple[int, int]:
     return space.count("\n"), len(space)
 
 
+class OpenJson:
+    """Counts the brackets of a JSON value that is written as text."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self._is_in_string = False
+        self._is_escaped = False
+
+    def see(self, text: str) -> None:
+        """Count the brackets of some more text."""
+        if text and self._is_escaped:
+            text, self._is_escaped = text[1:], False
+        for mark in _BRACKET_OR_QUOTE.findall(text):
+            if mark == "\\":
+                self._is_escaped = True
+            elif mark == '"':
+                self._is_in_string = not self._is_in_string
+            elif not self._is_in_string:
+                self.depth += (mark in "{[") - (mark in "}]")
+
+
+class Quotations:
+    """Texts that others wrote. A model that repeats a call from them does not make it.
+
+    White space, quotes and backslashes are not compared: a result that is JSON has more of them.
+
+    Args:
+        texts: The texts; they are read when the first call is looked up.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = texts
+        self._compared: str | None = None
+
+    def __contains__(self, call: str) -> bool:
+        if self._compared is None:
+            self._compared = "\n".join(map(_without_quotes, self._texts))
+        return _without_quotes(call) in self._compared
+
+
+def _without_quotes(text: str) -> str:
+    return _NOT_COMPARED.sub("", text)
+
+
 class LineMemory:
     """The end of the current line, and whether the line before it introduces an example.
 
@@ -131,8 +179,8 @@ class LineMemory:
     def __init__(self) -> None:
         self.tail = ""
         self.introduces_example = False
-        self.is_inside_json = False
-        """Whether a larger JSON value has started; its lines are not calls."""
+        self.json: OpenJson | None = None
+        """A larger JSON value that has started; its lines are not calls."""
         self._has_example = False
         self._is_example_line = False
 
@@ -158,17 +206,21 @@ class LineMemory:
     @property
     def mentions_example(self) -> bool:
         """Whether a call in the current line would be an example."""
-        return self.introduces_example or spellings.mentions_example(self.tail)
+        return self.introduces_example or words.mentions_example(self.tail)
 
     def _keep(self, text: str) -> None:
         self.tail = (self.tail + text[-_MAX_TAIL:])[-_MAX_TAIL:]
+        if self.json:
+            self.json.see(text)
 
     def _end_line(self) -> None:
         if self.tail.strip():
-            self.introduces_example = spellings.introduces_example(self.tail)
+            self.introduces_example = words.introduces_example(self.tail)
             self._has_example = False
+            if self.json and self.json.depth <= 0:
+                self.json = None
         elif not self._is_example_line:
-            self.is_inside_json = False
+            self.json = None
             if self._has_example:
                 self.introduces_example = False
         self.tail = ""
@@ -181,10 +233,11 @@ class Output:
     `lines` remembers what the text says about the calls that follow.
     """
 
-    def __init__(self, source: Source, writer: PieceWriter) -> None:
+    def __init__(self, source: Source, writer: PieceWriter, quotations: Quotations) -> None:
         self.lines = LineMemory()
         self._source = source
         self._writer = writer
+        self._quotations = quotations
 
     def attempt(
         self,
@@ -204,34 +257,51 @@ class Output:
         except NotACallError:
             return False
         except UnreadableError as error:
-            if not reader.is_intended:
+            if not reader.is_intended and not reader.is_tentative:
                 return False
-            if reader.begun_at is None and (skip_fenced is None or not reader.is_marked):
-                return reader.is_marked  # between two calls of a list: keep those before the error
+            if reader.begun_at is None and skip_fenced is None and reader.is_marked:
+                return True  # between two calls of a list: keep those before the error
             start = self._source.offset if reader.begun_at is None else reader.begun_at
             yield from (skip_fenced or self._skip_broken)()
+            seen = self._source.seen()
+            if not reader.is_intended and not reader.names.are_called_in(seen[start:]):
+                return False
+            if not reader.is_marked and _LINK.match(seen.strip()):
+                return False
             reader.add_broken(start, str(error))
         except CutError:
+            if not reader.is_intended and (reader.is_tentative or reader.name is None):
+                return False
             if reader.begun_at is None:
                 return bool(reader.found)
-            if not reader.is_intended and reader.name is None:
-                return False
             reader.add_cut(reader.begun_at)
         return True
 
-    def settle(self, reader: ToolCallReader, *, is_call: bool, is_example: bool) -> None:
-        """Write what was read: as calls, or as text if there are none or they are examples."""
+    def settle(self, reader: ToolCallReader, *, is_call: bool, is_example: bool) -> bool:
+        """Write what was read: as calls, or as text if there are none or they are examples.
+
+        Return whether it is text, and its last line goes on.
+        """
         raw = self._source.take()
         if not is_call:
             self.add_text(raw)
-            return
+            return bool(self.lines.tail.strip())
         body = raw.rstrip()
         if is_example:
             self._writer.add_text(body)
             self.lines.see_example()
         else:
-            self._writer.add_calls(_make_piece(found, raw) for found in reader.found)
+            self._writer.add_calls(self._make_piece(found, raw) for found in reader.found)
         self.add_text(raw[len(body) :])
+        return False
+
+    def _make_piece(self, found: FoundToolCall, raw: str) -> ParsedToolCall | BrokenToolCall:
+        text = raw[found.start : found.end].strip()
+        if found.args is None or found.name is None:
+            return BrokenToolCall(found.name, text, found.reason, found.is_cut)
+        if not found.is_marked and text in self._quotations:
+            return BrokenToolCall(found.name, text, words.render_quoted(found.name))
+        return ParsedToolCall(found.name, found.args, text)
 
     def flow(self, pattern: re.Pattern[str]) -> Reading[str]:
         """Write text as far as the pattern matches; return the next character, not read."""
@@ -271,17 +341,10 @@ class Output:
             yield from source.run(_BLANKS)
             if (
                 (yield from source.peek()) in LINE_ENDS
-                or (yield from source.match(spellings.MARKERS))
-                or (yield from source.match(spellings.FENCES))
+                or (yield from source.match(words.MARKERS))
+                or (yield from source.match(words.FENCES))
             ):
                 return
-
-
-def _make_piece(found: FoundToolCall, raw: str) -> ParsedToolCall | BrokenToolCall:
-    text = raw[found.start : found.end].strip()
-    if found.args is None or found.name is None:
-        return BrokenToolCall(found.name, text, found.reason, found.is_cut)
-    return ParsedToolCall(found.name, found.args, text)
 
 
 def _count_open(text: str) -> int:

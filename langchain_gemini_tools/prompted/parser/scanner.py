@@ -11,27 +11,32 @@ in other ways too, and they write about the protocol. These rules decide what is
     calls fit in one.
 2.  The marker inside a line counts if a sentence ended before it (`Let me see. TOOL_CALL: f()`)
     and the line ends after the calls. Otherwise the sentence only mentions it.
-3.  Tags around calls (`<tool_call>`, `[TOOL_CALLS]`, `<function=f>`; all in `spellings.TAGS`) count
+3.  Tags around calls (`<tool_call>`, `[TOOL_CALLS]`, `<function=f>`; all in `words.TAGS`) count
     anywhere in a line if an object, a list or a declared name follows. Like the marker, they and a
     fence of the language `tool_code` or `tool_call` mean calls.
 4.  Without any of these, a line counts if it consists only of calls of *declared* tools: an object
-    with a name and arguments, a list of such objects, `f(a=1)` (not indented), `f({"a": 1})`,
-    `[f(a=1), g()]`, `print(default_api.f(a=1))`; it may span several lines. A fence without
-    language, or of `json`, `python` or `text`, counts if it consists only of such calls or of lines
-    with the marker. An object or a list that has named a declared tool but cannot be parsed is a
-    `BrokenToolCall`, and so is a call whose arguments have no names. Everything else is text,
-    undeclared names included. The lines of a larger JSON value are text up to the next blank line.
+    with a name and arguments, a list of such objects, `{"f": {"a": 1}}`, `f(a=1)` (not indented),
+    `f({"a": 1})`, `[f(a=1), g()]`, `["f(a=1)"]`, `print(default_api.f(a=1))`, `f` and an object in
+    the next line, a ReAct step (`Action: f`, `Action Input: {"a": 1}`); it may span several lines,
+    and follow an announcement in the same line (`Here is the call: [f(a=1)]`). A fence without
+    language, or of `json`, `python`, `text` or `xml`, counts if it consists only of such calls or
+    of lines with the marker or a tag. An object that has named a declared tool but cannot be parsed
+    is a `BrokenToolCall`, and so is a call whose arguments have no names. **A list that names a
+    declared tool is always read or reported**: a call of an undeclared tool in it is a
+    `BrokenToolCall`, wherever it stands. Everything else is text, undeclared names included. The
+    lines of a larger JSON value are text up to its end or the next blank line.
 5.  **Examples are not calls.** Text in backticks, in a block quote, in `<think>` tags or in a fence
     of another kind is text. So is any call right after a line that introduces an example: it ends
-    with a colon or is a heading, and mentions one (`spellings.mentions_example`). This applies up
-    to the next text, or to a blank line after the example.
+    with a colon or is a heading, and its last sentence mentions one (`words.mentions_example`).
+    This applies up to the next text, or to a blank line after the example. A call without a marker
+    that stands in a tool's result is a quotation, and reported.
 6.  A call that the end of the text cuts off is a `BrokenToolCall` with `is_cut`, never completed. A
     broken call ends with its line or, while its brackets are open, before a blank line, a marker or
     a fence; in a fence it ends with the fence.
 
 Text is passed on unchanged, except for white space next to calls (`output.PieceWriter`), markers
 and what precedes them, fences and tags around calls, punctuation right after calls, and leaked
-special tokens (`spellings.TOKENS`, with the role after them) outside of backticks and fences.
+special tokens (`words.TOKENS`, with the role after them) outside of backticks and fences.
 
 Text that turns out not to be a call becomes text and is not parsed again: every character is read
 once, so the time is linear in the length of any text.
@@ -42,31 +47,32 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.parser import spellings
+from langchain_gemini_tools.prompted.parser import words
 from langchain_gemini_tools.prompted.parser.calls import (
     CALL_RULE,
     NotACallError,
     ToolCallReader,
-    ToolNames,
 )
 from langchain_gemini_tools.prompted.parser.output import (
     LINE_ENDS,
     TO_LINE_END,
+    OpenJson,
     Output,
     PieceWriter,
+    Quotations,
     join_texts,
 )
-from langchain_gemini_tools.prompted.parser.source import Source, Words
 from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
+from langchain_gemini_tools.prompted.parser.words import Source, ToolNames, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from langchain_gemini_tools.prompted.parser.output import Piece
-    from langchain_gemini_tools.prompted.parser.source import Reading
+    from langchain_gemini_tools.prompted.parser.words import Reading
 
 
-_TOKENS = Words(spellings.TOKENS)
+_TOKENS = Words(words.TOKENS)
 _TOKEN_ENDS = (*LINE_ENDS, "<")
 _BULLET = frozenset("-*+\u2022#0123456789.) \t_")
 _MAX_BULLET = 8
@@ -76,11 +82,12 @@ _AFTER_LABEL = re.compile(r"[ \t*]*")
 _AFTER_MARKER = re.compile(r"[\s*]*")
 _TRAILER = re.compile(r"[*`.)]*")
 _SEPARATORS = re.compile(r"[ \t,;]*")
+_AFTER_LIST = re.compile(r"[ \t,;.*`]*")
 _BETWEEN_CALLS = re.compile(r"[\s,;]*")
 _LANGUAGE = re.compile(r"[\w+\-#]*")
 _NEWLINES = re.compile(r"\n*")
-_TEXT = re.compile(r"(?:[^\n`<\[T]++|<(?=[^a-z/|])|\[(?=[^TI/])|T(?=[^O]))*+")
-"""Text in which no tag, token or marker can start."""
+_TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-z/|<])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*+")
+"""Text in which no tag, token, marker or announced call can start."""
 _CODE = re.compile(r"[^\n`]*")
 _NO_TAG = re.compile(r"[^<]*")
 _TICKS = re.compile(r"`*")
@@ -94,16 +101,16 @@ class Scanner:
 
     Args:
         source: The text.
-        writer: Receives the pieces.
+        output: Receives what was read.
         names: The declared tools.
     """
 
-    def __init__(self, source: Source, writer: PieceWriter, names: Collection[str]) -> None:
+    def __init__(self, source: Source, output: Output, names: Collection[str]) -> None:
         self._source = source
-        self._output = Output(source, writer)
+        self._output = output
         self._names = ToolNames(names)
-        firsts = (word[:1] for word in (*spellings.PREFIXES, spellings.PRINT, *names))
-        self._first_characters = _BULLET.union("`~{[<tTfFaAmMoOrR", firsts)
+        firsts = (word[:1] for word in (*words.PREFIXES, words.PRINT, *names))
+        self._first_characters = _BULLET.union("`~{[<tTfFcCaAmMoOrR", firsts)
 
     def scan(self) -> Reading[None]:
         """Read until the source is closed and empty."""
@@ -120,15 +127,14 @@ class Scanner:
         char = yield from source.peek()
         if char not in self._first_characters:
             yield from self._scan_prose(is_example=char == ">")
-        elif (yield from source.match(spellings.MARKERS)):
+        elif (yield from source.match(words.MARKERS)):
             yield from self._scan_marked()
-        elif (yield from source.match(spellings.FENCES)):
+        elif (yield from source.match(words.FENCES)):
             yield from self._scan_fence(is_marked=False)
-        elif opener := (yield from source.match(spellings.INLINE)):
+        elif opener := (yield from source.match(words.INLINE)):
             yield from self._scan_inline(opener)
-        elif char in _BULLET or (yield from source.match(spellings.LABELS)):
-            is_marked = yield from self._skip_bullet()
-            yield from (self._scan_marked() if is_marked else self._scan_prose())
+        elif char in _BULLET or (yield from source.match(words.LABELS)):
+            yield from self._scan_labelled()
         elif (yield from self._may_be_calls(char, indent)):
             yield from self._scan_calls()
         else:
@@ -137,34 +143,53 @@ class Scanner:
     def _may_be_calls(self, char: str, indent: str) -> Reading[bool]:
         """Return whether calls without the marker may start here; skip other spellings of it."""
         source = self._source
-        loose = yield from source.match(spellings.LOOSE_MARKERS)
+        loose = yield from source.match(words.LOOSE_MARKERS)
         if loose:
             source.at += len(loose)
             yield from source.run(_BLANKS)
             return True
-        if self._output.lines.is_inside_json or not char:
+        if self._output.lines.json or not char:
             return False
         return char in "{[" or (
             not indent and bool((yield from source.match(self._names.callables)))
         )
 
-    def _skip_bullet(self) -> Reading[bool]:
-        """Skip a bullet, a number or asterisks, and a label; return whether the marker follows."""
+    def _scan_labelled(self) -> Reading[None]:
+        """Read a line that starts with a bullet, a number, asterisks or a label."""
+        label = yield from self._skip_bullet()
+        if (yield from self._source.match(words.MARKERS)):
+            yield from self._scan_marked()
+        elif label == words.ACTION and (yield from self._source.match(self._names.callables)):
+            reader = self._make_reader(is_marked=False)
+            is_call = yield from self._output.attempt(reader, self._read_action(reader))
+            yield from self._settle_line(reader, is_call=is_call)
+        else:
+            yield from self._scan_prose()
+
+    def _read_action(self, reader: ToolCallReader) -> Reading[None]:
+        """Read a step of a ReAct agent, which has to end with its line."""
+        yield from reader.read_action()
+        yield from self._source.run(_TRAILER)
+        if (yield from self._source.peek()) not in LINE_ENDS:
+            raise NotACallError
+
+    def _skip_bullet(self) -> Reading[str]:
+        """Skip a bullet, a number or asterisks, and a label; return the label."""
         source = self._source
         for _ in range(_MAX_BULLET):
             if (yield from source.peek()) not in _BULLET:
                 break
             source.at += 1
-        label = yield from source.match(spellings.LABELS)
+        label = yield from source.match(words.LABELS)
         source.at += len(label)
         yield from source.run(_AFTER_LABEL)
-        return bool((yield from source.match(spellings.MARKERS)))
+        return label
 
     def _scan_marked(self) -> Reading[None]:
         """Read the marker and what follows it."""
         reader = self._make_reader(is_marked=True)
         is_line_over = yield from self._skip_marker()
-        if (yield from self._source.match(spellings.FENCES)):
+        if (yield from self._source.match(words.FENCES)):
             yield from self._scan_fence(is_marked=True)
             return
         is_call = yield from self._output.attempt(
@@ -183,8 +208,8 @@ class Scanner:
             raise UnreadableError(CALL_RULE)
         yield from reader.read_construct()
 
-    def _scan_inner_marker(self) -> Reading[None]:
-        """Read a marker after a sentence, to the end of the line."""
+    def _scan_inner_marker(self) -> Reading[bool]:
+        """Read a marker after a sentence; return whether the line goes on as prose."""
         reader = self._make_reader(is_marked=True)
 
         def read() -> Reading[None]:
@@ -193,16 +218,15 @@ class Scanner:
             yield from self._read_calls(reader)
 
         is_call = yield from self._output.attempt(reader, read())
-        yield from self._settle(
-            reader, is_call=is_call, is_example=self._output.lines.mentions_example
-        )
+        is_example = self._output.lines.mentions_example
+        return self._output.settle(reader, is_call=is_call, is_example=is_example)
 
     def _skip_marker(self) -> Reading[bool]:
         """Skip the marker, even if repeated, and space; return whether the line ends there."""
         source = self._source
         space = ""
-        while (yield from source.match(spellings.MARKERS)):
-            source.at += len(spellings.MARKER)
+        while (yield from source.match(words.MARKERS)):
+            source.at += len(words.MARKER)
             space = yield from source.run(_AFTER_MARKER)
         return "\n" in space
 
@@ -216,12 +240,14 @@ class Scanner:
         """Read a line that consists only of calls; otherwise it is text."""
         reader = self._make_reader(is_marked=False)
         is_call = yield from self._output.attempt(reader, self._read_calls(reader))
-        is_json = not is_call and (yield from self._is_json())
-        yield from self._settle(
-            reader, is_call=is_call, is_example=self._output.lines.introduces_example
-        )
-        if is_json:
-            self._output.lines.is_inside_json = True
+        if not is_call and (yield from self._is_json()):
+            self._output.lines.json = OpenJson()
+        yield from self._settle_line(reader, is_call=is_call)
+
+    def _settle_line(self, reader: ToolCallReader, *, is_call: bool) -> Reading[None]:
+        """Write a line as calls, or as text if the line before it introduces an example."""
+        is_example = self._output.lines.introduces_example
+        yield from self._settle(reader, is_call=is_call, is_example=is_example)
 
     def _is_json(self) -> Reading[bool]:
         """Return whether text that is not a call is the start of another JSON value."""
@@ -233,27 +259,35 @@ class Scanner:
     def _read_calls(self, reader: ToolCallReader) -> Reading[None]:
         """Read constructs up to the end of the line or a leaked token."""
         while True:
+            is_list = (yield from self._source.peek()) == "["
             yield from reader.read_construct()
-            yield from self._source.run(_SEPARATORS)
+            yield from self._source.run(_AFTER_LIST if is_list else _SEPARATORS)
             if (yield from self._source.peek()) in LINE_ENDS or (
                 yield from self._source.match(_TOKENS)
             ):
                 return
-            if (yield from self._source.match(spellings.MARKERS)):
+            if (yield from self._source.match(words.MARKERS)):
                 yield from self._skip_marker()
             elif reader.is_marked:
                 raise NotACallError
+            elif is_list and not (yield from self._are_calls_ahead()):
+                reader.reject_found("write nothing else in the line of the calls")
+
+    def _are_calls_ahead(self) -> Reading[bool]:
+        """Return whether more calls follow a list, or a link's address, which is text."""
+        char = yield from self._source.peek()
+        return char in "{[(" or bool((yield from self._source.match(self._names.callables)))
 
     def _scan_fence(self, *, is_marked: bool) -> Reading[None]:
         """Read a fence: only calls, or text to its end."""
         source = self._source
         char = source.chunk[source.at]
         fence = yield from source.run(_FENCE_RUN[char])
-        is_bare = yield from source.match(spellings.MARKERS)
+        is_bare = yield from source.match(words.MARKERS)
         language = "" if is_bare else (yield from source.run(_LANGUAGE)).lower()
-        is_marked = is_marked or language in spellings.CALL_LANGUAGES
-        is_loose = language in spellings.LOOSE_LANGUAGES
-        if is_marked and not is_loose and language not in spellings.CALL_LANGUAGES:
+        is_marked = is_marked or language in words.CALL_LANGUAGES
+        is_loose = language in words.LOOSE_LANGUAGES
+        if is_marked and not is_loose and language not in words.CALL_LANGUAGES:
             # If the line continues, this is a word of prose and not a language.
             is_marked = (yield from source.peek()) in LINE_ENDS
         if self._output.lines.introduces_example or not (is_marked or is_loose):
@@ -286,9 +320,13 @@ class Scanner:
                 source.at += len(token)
                 continue
             reader.is_marked = is_marked
-            if (yield from source.match(spellings.MARKERS)):
+            if (yield from source.match(words.MARKERS)):
                 reader.is_marked = True
                 yield from self._skip_marker()
+            elif tag := (yield from source.match(words.OPENINGS)):
+                reader.is_marked = True
+                source.at += len(tag)
+                yield from source.run(_BETWEEN_CALLS)
             yield from reader.read_construct()
 
     def _write_fence(self, fence: str) -> Reading[None]:
@@ -321,31 +359,33 @@ class Scanner:
     def _scan_inline(self, opener: str) -> Reading[None]:
         """Read a tag with its calls, drop a leaked token, or write a thought as text."""
         source = self._source
-        if opener in spellings.TOKENS:
+        if opener in words.TOKENS:
             self._output.flush()
             yield from self._drop_token(opener)
             return
-        if opener in spellings.THOUGHTS:
-            yield from self._write_thought(Words((spellings.THOUGHTS[opener],)))
+        if opener in words.THOUGHTS:
+            yield from self._write_thought(Words((words.THOUGHTS[opener],)))
             return
         reader = self._make_reader(is_marked=True)
         source.at += len(opener)
-        body = (
-            reader.read_function_tag()
-            if opener == spellings.FUNCTION_TAG
-            else self._read_tagged(reader, Words((spellings.TAGS[opener],)))
-        )
-        is_call = yield from self._output.attempt(reader, body)
+        is_call = yield from self._output.attempt(reader, self._read_tag(reader, opener))
         is_example = is_call and self._output.lines.mentions_example
         yield from self._settle(reader, is_call=is_call, is_example=is_example)
 
-    def _read_tagged(self, reader: ToolCallReader, closing: Words) -> Reading[None]:
+    def _read_tag(self, reader: ToolCallReader, opener: str) -> Reading[None]:
         """Read constructs up to the closing tag or anything else."""
         source = self._source
+        if opener == words.FUNCTION_TAG:
+            yield from reader.read_function_tag()
+            return
+        if opener == words.INVOKE_TAG:
+            yield from reader.read_invoke_tag()
+            return
+        closing = Words((words.TAGS[opener],))
         yield from source.run(_BETWEEN_CALLS)
         if not (yield from source.more()):
             raise CutError
-        is_named = bool((yield from source.match(self._names.words)))
+        is_named = bool((yield from source.match(self._names.callables)))
         reader.is_marked = is_named or source.chunk[source.at] in "{["
         while True:
             yield from reader.read_construct()
@@ -371,14 +411,14 @@ class Scanner:
         source = self._source
         source.at += len(token)
         follower = yield from source.peek()
-        if token == spellings.END_OR_STRIKE and follower not in _TOKEN_ENDS:
+        if token == words.END_OR_STRIKE and follower not in _TOKEN_ENDS:
             self._output.flush()
             yield from self._scan_prose()
             return
         source.take()
-        if token not in spellings.ROLE_TOKENS:
+        if token not in words.ROLE_TOKENS:
             return
-        role = yield from source.match(spellings.ROLES)
+        role = yield from source.match(words.ROLES)
         source.at += len(role)
         follower = yield from source.peek()
         if follower not in _TOKEN_ENDS:
@@ -404,20 +444,39 @@ class Scanner:
                 if ticks in (0, run):
                     ticks = run - ticks
                 continue
+            if char == ":":
+                source.at += 1
+                self._output.flush()
+                if words.announces_call(self._output.lines.tail) and not (
+                    yield from self._scan_announced()
+                ):
+                    return
+                continue
             if char == "T":
                 if self._output.lines.has_ended_sentence and (
-                    yield from source.match(spellings.MARKERS)
+                    yield from source.match(words.MARKERS)
                 ):
-                    yield from self._scan_inner_marker()
-                    return
-            elif (yield from source.match(spellings.INLINE)):
+                    if not (yield from self._scan_inner_marker()):
+                        return
+                    continue
+            elif (yield from source.match(words.INLINE)):
                 return
             source.at += 1
 
+    def _scan_announced(self) -> Reading[bool]:
+        """Read what follows `Here is the call:`; return whether the line goes on as prose."""
+        source = self._source
+        yield from source.run(_BLANKS)
+        char = yield from source.peek()
+        if not (char in ("{", "[") or (yield from source.match(self._names.callables))):
+            return True
+        reader = self._make_reader(is_marked=False)
+        is_call = yield from self._output.attempt(reader, self._read_calls(reader))
+        return self._output.settle(reader, is_call=is_call, is_example=False)
+
     def _settle(self, reader: ToolCallReader, *, is_call: bool, is_example: bool) -> Reading[None]:
         """Write what was read. If it is text, the rest of its line is prose."""
-        self._output.settle(reader, is_call=is_call, is_example=is_example)
-        if not is_call and self._output.lines.tail.strip():
+        if self._output.settle(reader, is_call=is_call, is_example=is_example):
             yield from self._scan_prose()
 
     def _make_reader(self, *, is_marked: bool, is_explaining: bool = False) -> ToolCallReader:
@@ -431,12 +490,15 @@ class ToolCallParser:
 
     Args:
         tool_names: The declared tools.
+        results: The texts of tool results. Calls without a marker that stand in one of them are
+            quotations.
     """
 
-    def __init__(self, tool_names: Collection[str]) -> None:
-        self._source = Source(stops=spellings.MARKERS)
+    def __init__(self, tool_names: Collection[str], results: Iterable[str] = ()) -> None:
+        self._source = Source(stops=words.MARKERS)
         self._writer = PieceWriter()
-        self._scan = Scanner(self._source, self._writer, tool_names).scan()
+        output = Output(self._source, self._writer, Quotations(results))
+        self._scan = Scanner(self._source, output, tool_names).scan()
 
     def feed(self, text: str) -> list[Piece]:
         """Return the pieces that this chunk makes final, in order."""

@@ -1,23 +1,26 @@
 r"""Parse one value as models write it: JSON, and what they write instead.
 
-Besides JSON, this accepts single, curly and triple quotes, `True`, `False` and `None`, keys without
-quotes, `=` for `:`, trailing commas, raw line breaks in strings, and unknown escapes such as the
-`\d` of a pattern (kept as they are). It never guesses: text without quotes, duplicate keys and
-numbers that are not JSON are errors, with a message that tells the model what to write.
+Besides JSON, this accepts Python's literals: single and triple quotes, `True`, `False` and `None`,
+tuples, `1_000`, `.5`, and the string prefixes `r`, `u` and `f`. It also accepts curly quotes,
+single quotes that are doubled inside a string (`'it''s'`), keys without quotes, `=` for `:`,
+trailing commas, raw line breaks in strings, and unknown escapes such as the `\d` of a pattern (kept
+as they are). It never guesses: text without quotes, duplicate keys, expressions and placeholders of
+an f-string are errors, with a message that says what to write.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_gemini_tools.prompted.parser.source import Source, Words
+from langchain_gemini_tools.prompted.parser.words import Source, Words, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from langchain_gemini_tools.prompted.parser.source import Reading
+    from langchain_gemini_tools.prompted.parser.words import Reading
 
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
@@ -33,15 +36,23 @@ _SIMPLE = re.compile(
 )
 """Most values, if they are complete: a shortcut that does not change the result."""
 _WORD = re.compile(r"[\w.+\-$]*")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]+)?(?P<exponent>[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(
+    r"-?(?:(?:0|[1-9](?:_?[0-9])*)(?P<fraction>\.(?:[0-9](?:_?[0-9])*)?)?|(?P<tail>\.[0-9]+))"
+    r"(?P<exponent>[eE][+-]?[0-9]+)?"
+)
 _KEY = re.compile(r"[\w$\-]*")
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
-_CLOSERS = {"{": "}", "[": "]"}
+_CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d"}
 _PLAIN = {quote: re.compile(rf"[^{quote}\\]*") for quote in _QUOTES.values()}
+_AFTER_VALUE = frozenset(",:;)]} \t\r\n")
+"""What may follow a string. After two quotes, anything else means that the string goes on."""
+_PREFIXES = frozenset({"r", "u", "f", "rf", "fr"})
+_FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{(?!\{)")
+"""A single brace, which starts a placeholder of an f-string."""
 _AFTER_OPENING = {quote: Words((quote, quote * 2)) for quote in _QUOTES.values()}
 _TRIPLE = {quote: Words((quote * 3,)) for quote in _QUOTES.values()}
 _ESCAPES = {
@@ -49,6 +60,17 @@ _ESCAPES = {
     "/": "/", "\\": "\\", '"': '"', "'": "'", "\u201c": "\u201c", "\u201d": "\u201d",
 }  # fmt: skip
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+
+
+NAMED_RULE = "every argument needs its name"
+_KINDS = {
+    list: "a list",
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
 
 
 class UnreadableError(Exception):
@@ -83,10 +105,11 @@ def parse_value(source: Source) -> Reading[Json]:
             value = yield from _parse_scalar(source, char)
         while stack:
             stack[-1].add(value)
+            is_grouped = stack[-1].closer == ")" and (yield from skip_space(source)) == ")"
             if (yield from is_followed(source, stack[-1].closer)):
                 yield from stack[-1].read_key(source)
                 break
-            value = stack.pop().value
+            value = stack.pop().finish(is_grouped=is_grouped)
         else:
             return value
 
@@ -114,6 +137,18 @@ def parse_whole(text: str) -> Json:
     except CutError:
         pass
     raise UnreadableError("it ends too early")
+
+
+def parse_arguments(args: Json) -> dict[str, Json]:
+    """Return the arguments as an object, also if they are the JSON text of one."""
+    if isinstance(args, str):
+        with contextlib.suppress(UnreadableError):
+            args = parse_whole(args)
+    if not isinstance(args, dict):
+        raise UnreadableError(
+            f"its arguments are {_KINDS[type(args)]}, not an object; {NAMED_RULE}"
+        )
+    return args
 
 
 def skip_space(source: Source) -> Reading[str]:
@@ -168,8 +203,13 @@ def is_string_ahead(char: str) -> bool:
     return char in _QUOTES
 
 
-def parse_string(source: Source) -> Reading[str]:
-    """Read a string; the next character is its opening quote."""
+def parse_string(source: Source, *, is_raw: bool = False) -> Reading[str]:
+    """Read a string; the next character is its opening quote.
+
+    Args:
+        source: The text.
+        is_raw: Whether backslashes are kept, as after Python's prefix `r`.
+    """
     quote = _QUOTES[source.chunk[source.at]]
     source.at += 1
     doubled = yield from source.match(_AFTER_OPENING[quote])
@@ -183,6 +223,9 @@ def parse_string(source: Source) -> Reading[str]:
         if not (yield from source.more()):
             raise CutError
         if source.chunk[source.at] == "\\":
+            if is_raw:
+                parts.append((yield from source.read(2)))
+                continue
             if simple := _ESCAPES.get(source.chunk[source.at + 1 : source.at + 2]):
                 source.at += 2
                 parts.append(simple)
@@ -191,7 +234,9 @@ def parse_string(source: Source) -> Reading[str]:
             parts.append((yield from _parse_escape(source)))
         elif not doubled:
             source.at += 1
-            return _join_surrogates("".join(parts))
+            if not (yield from _is_doubled(source, quote)):
+                return _join_surrogates("".join(parts))
+            parts.append(quote)
         elif (yield from source.match(_TRIPLE[quote])):
             source.at += 3
             return _join_surrogates("".join(parts))
@@ -200,13 +245,21 @@ def parse_string(source: Source) -> Reading[str]:
             parts.append(quote)
 
 
-def shorten(text: str) -> str:
-    """Shorten a text for a message."""
-    return text if len(text) <= 60 else text[:60] + "..."
+def _is_doubled(source: Source, quote: str) -> Reading[bool]:
+    """After a quote, return whether it is doubled inside a string; if so, read the second one.
+
+    Only single quotes are doubled, as in SQL: `"a""b"` may be two strings without a comma.
+    """
+    if quote != "'" or (yield from source.peek()) != quote:
+        return False
+    source.at += 1
+    if (yield from source.peek()) in _AFTER_VALUE:
+        raise UnreadableError(f"a comma is missing before {quote!r}")
+    return True
 
 
 class _Container:
-    """An object or an array that is still open."""
+    """An object, an array or a tuple that is still open."""
 
     def __init__(self, opener: str) -> None:
         self.closer = _CLOSERS[opener]
@@ -223,11 +276,19 @@ class _Container:
         else:
             self.value.append(value)
 
+    def finish(self, *, is_grouped: bool) -> Json:
+        """Return the value; a single value in parentheses without a comma is that value."""
+        if is_grouped and len(self.value) == 1:
+            return next(iter(self.value))
+        return self.value
+
 
 def _parse_scalar(source: Source, char: str) -> Reading[Json]:
     if char in _QUOTES:
         return (yield from parse_string(source))
     word = yield from source.run(_WORD)
+    if (prefix := word.lower()) in _PREFIXES and (yield from source.peek()) in _QUOTES:
+        return (yield from _parse_prefixed(source, prefix))
     if word in _WORDS:
         return _WORDS[word]
     number = _NUMBER.fullmatch(word)
@@ -237,12 +298,24 @@ def _parse_scalar(source: Source, char: str) -> Reading[Json]:
         raise UnreadableError(f"{shorten(word)!r} is not a JSON value; put text in double quotes")
     if len(word) > _MAX_NUMBER:
         raise UnreadableError(f"the number {shorten(word)} is too long; write it as text")
-    if number["fraction"] is None and number["exponent"] is None:
+    if not any(number.groupdict().values()):
         return int(word)
     value = float(word)
     if not math.isfinite(value):
         raise UnreadableError(f"the number {shorten(word)} is too large")
     return value
+
+
+def _parse_prefixed(source: Source, prefix: str) -> Reading[str]:
+    """Read a string after one of Python's prefixes."""
+    text = yield from parse_string(source, is_raw="r" in prefix)
+    if "f" not in prefix:
+        return text
+    if _FIELD.search(text):
+        raise UnreadableError(
+            f"the f-string {shorten(text)!r} has a placeholder; write the text itself"
+        )
+    return text.replace("{{", "{").replace("}}", "}")
 
 
 def _parse_escape(source: Source) -> Reading[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from dataclasses import dataclass, field, replace
@@ -64,8 +65,8 @@ def with_ids_and_signatures(
 def render_body(answer: Answer, ask: Ask, memory: Memory) -> JsonObject:
     """The answer as one `GenerateContentResponse`."""
     memory.learn(answer.parts, ask)
-    usage = _usage(answer, ask, memory.cached_tokens(ask), answer.parts)
-    return _response(answer, ask, answer.parts, usage, memory.new_id(), is_last=True)
+    usage = usage_counts(answer, ask, memory.cached_tokens(ask), answer.parts)
+    return response_body(answer, ask, answer.parts, usage, memory.new_id(), is_last=True)
 
 
 def render_events(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
@@ -84,17 +85,17 @@ def render_events(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
     for number, parts in enumerate(groups, 1):
         said += parts
         is_last = number == len(groups)
-        usage = _usage(answer, ask, cached, said)
+        usage = usage_counts(answer, ask, cached, said)
         if ask.backend == "vertex" and not is_last:
             usage = {"trafficType": "ON_DEMAND"}
-        events.append(_response(answer, ask, parts, usage, response_id, is_last=is_last))
+        events.append(response_body(answer, ask, parts, usage, response_id, is_last=is_last))
     return events
 
 
 def _groups(answer: Answer, ask: Ask) -> Iterator[list[JsonObject]]:
     """The parts of each event."""
     chunks = answer.chunks
-    pieces = [piece for part in answer.parts for piece in _part_pieces(part, ask, chunks)]
+    pieces = [piece for part in answer.parts for piece in part_pieces(part, ask, chunks)]
     if not pieces:
         yield []
     elif ask.model.is_3:
@@ -117,14 +118,27 @@ def _calls_together(pieces: list[JsonObject]) -> list[list[JsonObject]]:
     return groups
 
 
-def _part_pieces(part: JsonObject, ask: Ask, chunks: int | Sequence[str]) -> list[JsonObject]:
+def part_pieces(part: JsonObject, ask: Ask, chunks: int | Sequence[str]) -> list[JsonObject]:
+    """One part as stream events have it: text in pieces, and on Vertex arguments."""
     if _is_spoken(part):
         plain = {key: value for key, value in part.items() if key != "thoughtSignature"}
         texts = [plain | {"text": piece} for piece in _pieces(part["text"], chunks)]
         return [*texts[:-1], part | {"text": texts[-1]["text"]}]
+    if "inlineData" in part and part["inlineData"]["mimeType"].startswith("audio/L16"):
+        return _audio_pieces(part["inlineData"])
     if "functionCall" in part and _streams_arguments(ask):
         return list(_partial_calls(part))
     return [part]
+
+
+def _audio_pieces(blob: JsonObject) -> list[JsonObject]:
+    """Three parts of whole samples: a stream of a speech model has several."""
+    samples = base64.b64decode(blob["data"])
+    size = max(2, len(samples) // 3 // 2 * 2)
+    return [
+        {"inlineData": blob | {"data": base64.b64encode(samples[start : start + size]).decode()}}
+        for start in range(0, len(samples), size)
+    ]
 
 
 def _is_spoken(part: JsonObject) -> bool:
@@ -185,7 +199,7 @@ def _partial_args(path: str, value: Any) -> Iterator[JsonObject]:
             yield {"jsonPath": path, "stringValue": str(value)[half:]}
 
 
-def _response(
+def response_body(
     answer: Answer,
     ask: Ask,
     parts: list[JsonObject],
@@ -194,6 +208,7 @@ def _response(
     *,
     is_last: bool,
 ) -> JsonObject:
+    """The JSON of one response or event."""
     candidate: JsonObject = {"content": {"parts": parts, "role": "model"} if parts else {}}
     if is_last and answer.finish_reason:
         candidate["finishReason"] = answer.finish_reason
@@ -209,7 +224,8 @@ def _response(
     return response | ({"createTime": CREATE_TIME} if ask.backend == "vertex" else {})
 
 
-def _usage(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> JsonObject:
+def usage_counts(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> JsonObject:
+    """The token counts of what was said so far."""
     prompt = prompt_tokens(ask)
     spoken = count_tokens("".join(_spoken(part) for part in said))
     counts = {
@@ -225,10 +241,19 @@ def _usage(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> Jso
         "totalTokenCount": total,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": prompt}],
     }
-    details = {"trafficType": "ON_DEMAND"} if ask.backend == "vertex" else {}
-    usage |= details or {"serviceTier": "standard"}
+    usage |= _tier(ask)
     usage |= answer.usage or {}
     return {name: count for name, count in usage.items() if count is not None}
+
+
+def _tier(ask: Ask) -> JsonObject:
+    """The tier that was used. Recorded: "standard". Documented: the one that was asked for."""
+    tier = str(ask.body.get("serviceTier", "standard")).lower()
+    if ask.backend == "gemini":
+        return {"serviceTier": "standard" if tier == "unspecified" else tier}
+    # From the SDK's types
+    traffic = {"flex": "ON_DEMAND_FLEX", "priority": "ON_DEMAND_PRIORITY"}
+    return {"trafficType": traffic.get(tier, "ON_DEMAND")}
 
 
 def prompt_tokens(ask: Ask) -> int:

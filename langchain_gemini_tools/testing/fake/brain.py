@@ -6,6 +6,7 @@ names several things, and after the function responses it answers with a text th
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import replace
@@ -50,12 +51,22 @@ def _think(ask: Ask) -> Answer:
         says_so = ask.backend == "gemini" and ask.model.thinks
         message = "Model generated function call(s)." if says_so else None
         return _with_thoughts(Answer(called, finish_message=message), ask)
+    if ask.model.speaks:
+        return Answer([_spoken(_prompt(ask))])
     text = _json_text(ask) if ask.is_json else _text(ask)
     text, finish_reason = _cut(text, ask)
     server_parts, tool_use = _server_parts(ask)
     parts: list[JsonObject] = [*server_parts, {"text": text}] if text else server_parts
     answer = Answer(parts, finish_reason, tool_use_tokens=tool_use)
     return _with_thoughts(answer, ask)
+
+
+def _spoken(text: str) -> JsonObject:
+    """Raw samples, a hundred for each character."""
+    samples = b"".join(bytes([ord(each) % 128, 0]) * 100 for each in text)
+    data = base64.b64encode(samples).decode()
+    # Reported by many: 16 bits, little-endian, one channel
+    return {"inlineData": {"mimeType": "audio/L16;codec=pcm;rate=24000", "data": data}}
 
 
 def _calls(ask: Ask) -> list[JsonObject]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.ask import Ask
+    from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
     from langchain_gemini_tools.testing.fake.models import Backend
     from langchain_gemini_tools.testing.fake.refusal import JsonObject
 
@@ -56,6 +57,17 @@ class IssuedCall:
     signature: bytes | None
 
 
+@dataclass(frozen=True)
+class IssuedToken:
+    """One continuation token: the request it continues, and where a long answer goes on."""
+
+    model: str
+    request: JsonObject
+    answer: LongAnswer | None = None
+    """None for a token that a test has scripted: the next scripted reply goes on."""
+    position: int = 0
+
+
 @dataclass
 class Memory:
     """All that one emulator has said."""
@@ -65,6 +77,7 @@ class Memory:
     calls: dict[str, IssuedCall] = field(default_factory=dict)
     calls_without_id: list[IssuedCall] = field(default_factory=list)
     server_parts: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
+    tokens: dict[bytes, IssuedToken] = field(default_factory=dict)
     prompts: deque[str] = field(default_factory=lambda: deque(maxlen=20))
     _count: int = 0
 
@@ -89,6 +102,13 @@ class Memory:
                 self._learn_call(part["functionCall"], signature, line_of(ask))
             if kind in ("toolCall", "toolResponse") and "id" in part[kind]:
                 self.server_parts[kind, part[kind]["id"]] = part
+
+    def learn_token(
+        self, token: str, ask: Ask, answer: LongAnswer | None = None, position: int = 0
+    ) -> None:
+        """Remember a continuation token that is about to leave."""
+        issued = IssuedToken(ask.model.name, fingerprint(ask), answer, position)
+        self.tokens[decode(token)] = issued
 
     def issued_calls(self, call: JsonObject, ask: Ask) -> list[IssuedCall]:
         """The calls of ours that this can be: the one with its id, else those that say the same.
@@ -137,6 +157,13 @@ _ASIDES = {"thought", "thoughtSignature", "partMetadata", "videoMetadata"}
 def line_of(ask: Ask) -> tuple[Backend, int]:
     """The backend and model line that a signature belongs to."""
     return ask.backend, ask.model.generation[0]
+
+
+def fingerprint(ask: Ask) -> JsonObject:
+    """What must be the same when a request continues with a token."""
+    config = {key: value for key, value in ask.config.items() if key != "maxOutputTokens"}
+    body = {key: value for key, value in ask.body.items() if key != "continuationToken"}
+    return {**body, "generationConfig": config}
 
 
 def may_be_foreign(signature: bytes) -> bool:

@@ -81,9 +81,19 @@ class Reply:
     answer: Answer | None = None
 
     def render(self, ask: Ask, memory: Memory) -> Outgoing:
-        """The reply on its way out, its signatures and calls remembered."""
+        """The reply on its way out, its signatures, calls and tokens remembered."""
+        for token in self._tokens():
+            memory.learn_token(token, ask)
         outgoing = self._render(ask, memory).with_headers(**self.headers)
         return self.fault(outgoing) if self.fault else outgoing
+
+    def _tokens(self) -> list[str]:
+        """The continuation tokens that a test has scripted."""
+        bodies = [each for each in [self.body, *(self.events or [])] if isinstance(each, dict)]
+        candidates = [each for body in bodies for each in body.get("candidates") or []]
+        candidates += [self.candidate] if self.candidate else []
+        tokens = [each.get("continuationToken") for each in candidates if isinstance(each, dict)]
+        return [token for token in tokens if isinstance(token, str)]
 
     def _render(self, ask: Ask, memory: Memory) -> Outgoing:
         if self.events is not None:

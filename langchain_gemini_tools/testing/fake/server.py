@@ -19,7 +19,8 @@ from langchain_gemini_tools.testing.fake import rules
 from langchain_gemini_tools.testing.fake.answer import Answer, prompt_tokens
 from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.brain import think
-from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
+from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
+from langchain_gemini_tools.testing.fake.memory import Foreign, Memory, decode
 from langchain_gemini_tools.testing.fake.models import Model
 from langchain_gemini_tools.testing.fake.outgoing import Outgoing, whole
 from langchain_gemini_tools.testing.fake.planned import PlannedFaults
@@ -33,7 +34,7 @@ from langchain_gemini_tools.testing.fake.rules.door import (
     check_model,
 )
 from langchain_gemini_tools.testing.fake.rules.payload import read_payload
-from langchain_gemini_tools.testing.fake.script import Call, Fault, Reply
+from langchain_gemini_tools.testing.fake.script import Call, Fault, Reply, render_call
 from langchain_gemini_tools.testing.fake.sockets import SocketServer
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Emulator(PlannedFaults):
         self.stored_credentials = {API_KEY, ACCESS_TOKEN}
         """The credentials that requests keep; any other is not stored."""
         self._mind = mind
-        self._replies: deque[Reply] = deque()
+        self._replies: deque[Reply | LongAnswer] = deque()
         self._failures: list[Exception] = []
         self._server: SocketServer | None = None
         self._port = port
@@ -201,6 +202,36 @@ class Emulator(PlannedFaults):
         with self._lock:
             self._replies += replies
 
+    def reply_long(
+        self,
+        text: str = "",
+        *,
+        calls: Iterable[Call] = (),
+        parts: Iterable[JsonObject] | None = None,
+        hop_size: int = 3,
+        first_checkpoint: int | None = None,
+        faults: Sequence[Fault | None] = (),
+        finish_reason: str = "STOP",
+    ) -> None:
+        """Script an answer that takes several requests, as of Gemini 4.
+
+        Args:
+            text: What the model says; it is cut into pieces.
+            calls: The functions it calls, after the text.
+            parts: All parts as the wire spells them, instead of `text` and `calls`.
+            hop_size: How many pieces a request sends before it ends with CONTINUATION.
+            first_checkpoint: The event of each stream from which on events have a token; None for
+                the last event only.
+            faults: What goes wrong with the first request, the second, ...
+            finish_reason: How the last request ends.
+        """
+        if parts is None:
+            parts = [{"text": text}] if text else []
+            parts = [*parts, *(render_call(call) for call in calls)]
+        answer = LongAnswer([*parts], hop_size, first_checkpoint, faults, finish_reason)
+        with self._lock:
+            self._replies.append(answer)
+
     def forget_replies(self) -> None:
         """Drop the scripted replies that were not asked for."""
         with self._lock:
@@ -271,9 +302,17 @@ class Emulator(PlannedFaults):
         pending = self._next_fault(is_stream=ask.is_stream)
         if pending is not None and pending.instead is not None:
             return pending.instead.render(ask, self.memory)
-        reply = self._replies.popleft() if self._replies else self._unscripted(ask, request)
-        outgoing = reply.render(ask, self.memory)
+        outgoing = self._next_response(ask, request)
         return pending.fault(outgoing) if pending and pending.fault else outgoing
+
+    def _next_response(self, ask: Ask, request: Request) -> Outgoing:
+        """The rest of a long answer, the next reply of the script, or what answers without one."""
+        token = ask.body.get("continuationToken")
+        issued = self.memory.tokens.get(decode(token)) if token else None
+        if issued and issued.answer:
+            return issued.answer.render(ask, self.memory, issued.position)
+        reply = self._replies.popleft() if self._replies else self._unscripted(ask, request)
+        return reply.render(ask, self.memory)
 
     def _unscripted(self, ask: Ask, request: Request) -> Reply:
         """The reply when nothing is scripted."""

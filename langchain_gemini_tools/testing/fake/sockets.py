@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
 import socket
 import sys
 import threading
@@ -42,36 +43,59 @@ class SocketServer:
                 return answer(self.command, self.path, headers, body)
 
             def wait(self, seconds: float) -> None:
-                outer.closing.wait(seconds)
+                if _says_nothing(self.connection, seconds):
+                    return
+                outer.closing.wait(seconds)  # it sent more, which is read later
 
         self._http = _HttpServer(("127.0.0.1", port), Handler)
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
+        self._thread = threading.Thread(target=self._accept, daemon=True)
 
     @property
     def port(self) -> int:
         return int(self._http.server_address[1])
 
     def start(self) -> None:
+        self._wake, self._woken = socket.socketpair()
         self._thread.start()
+
+    def _accept(self) -> None:
+        """Accept connections until closing, without polling: each test would wait for the poll."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._http, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while selector.select() and not self.closing.is_set():
+                self._http.handle_request()
 
     def stop(self) -> None:
         """Stop listening, wake those who pause, cut the rest."""
         self.closing.set()
-        self._http.shutdown()
-        self._http.server_close()
+        self._wake.close()
         self._thread.join()
+        self._woken.close()
+        self._http.server_close()
         with self._lock:
             for connection in self._connections:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
 
+def _says_nothing(connection: socket.socket, seconds: float) -> bool:
+    """Wait until the time is over or a client hangs up, also when `stop` cuts it off."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        if not selector.select(seconds):
+            return True
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except OSError:
+        return True
+
+
 class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
+    timeout = 0  # `handle_request` is called when there is one
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that hang up; anything else is a bug of the emulator."""

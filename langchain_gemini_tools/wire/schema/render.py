@@ -3,6 +3,7 @@
 Two things change. What no keyword that Gemini follows can express (exclusive limits, `true` or an
 object as the only value, examples) moves into the description; other packages drop exclusive limits
 altogether. And definitions that require themselves again are loosened, see `loosen_loops`.
+Parameters whose names the API does not accept are renamed by `rename_parameters`.
 
 The rendered schema matches more values than the user meant, so that it is for the wire alone:
 arguments are validated against the cleaned schema.
@@ -29,10 +30,16 @@ from langchain_gemini_tools.wire.schema.rules import (
     settle_limits,
     type_of,
 )
-from langchain_gemini_tools.wire.schema.walk import definition_name, map_children
+from langchain_gemini_tools.wire.schema.walk import (
+    Child,
+    definition_name,
+    map_children,
+    map_value,
+    same_value,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
@@ -193,3 +200,96 @@ def _loosen(owner: JsonSchema, name: str) -> None:
         schema = {"anyOf": [schema]}
     description = f"{schema.get('description', '')} {ALWAYS_GIVEN}".lstrip()
     owner["properties"][name] = {**schema, "description": description}
+
+
+# Names of parameters
+
+
+def parameter_names(schema: JsonSchema) -> list[str]:
+    """Return the names of all parameters that a function's cleaned schema describes, in order."""
+    parts = same_value(schema, schema.get("$defs") or {})
+    return list(dict.fromkeys(name for part in parts for name in part.get("properties") or ()))
+
+
+def rename_parameters(schema: JsonSchema, names: Mapping[str, str]) -> JsonSchema:
+    """Return a copy of a cleaned schema with other names of parameters.
+
+    A parameter is mentioned wherever a schema describes the arguments as a whole: in `properties`,
+    in `required`, and in the choices and conditions beside them. The API accepts any name further
+    inside.
+
+    Args:
+        schema: The schema of a function's arguments.
+        names: The user's names -> the names to send.
+    """
+    return _Renaming(schema, names).render()
+
+
+class _Renaming:
+    """Renames the parameters of one schema.
+
+    A definition may describe the arguments in one place and a value inside them in another. The
+    first kind of reference therefore leads to a renamed copy of the definition.
+    """
+
+    def __init__(self, schema: JsonSchema, names: Mapping[str, str]) -> None:
+        self._schema = schema
+        self._names = names
+        self._definitions: JsonSchema = dict(schema.get("$defs") or {})
+        self._copies: dict[str, str] = {}
+
+    def render(self) -> JsonSchema:
+        renamed: JsonSchema = self._rename(self._schema)
+        return {**renamed, "$defs": self._definitions} if self._definitions else renamed
+
+    def _rename(self, schema: Any) -> Any:
+        if not isinstance(schema, dict):
+            return schema
+        return {keyword: self._rename_keyword(keyword, value) for keyword, value in schema.items()}
+
+    def _rename_keyword(self, name: str, value: Any) -> Any:
+        if name not in KEYWORDS:
+            return value
+        keyword = KEYWORDS[name]
+        if keyword.kind == "reference":
+            return self._refer_to_copy(value)
+        if keyword.about == "key":  # the user's pattern need not match the other names
+            return {"anyOf": [value, {"type": "string", "enum": [*self._names.values()]}]}
+        if keyword.about == "same":
+            value = map_value(keyword, value, self._rename_child)
+        return self._rename_in_value(keyword.names, value)
+
+    def _rename_child(self, child: Child) -> Any:
+        return self._rename(child.schema)
+
+    def _rename_in_value(self, where: str, value: Any) -> Any:
+        match where:
+            case "keys" | "value":
+                return self._rename_keys(value)
+            case "list":
+                return self._rename_list(value)
+            case "lists by key":
+                return self._rename_keys({key: self._rename_list(value[key]) for key in value})
+            case "values":
+                return [self._rename_keys(item) for item in value]
+            case _:
+                return value
+
+    def _rename_list(self, names: list[str]) -> list[str]:
+        return [self._names.get(name, name) for name in names]
+
+    def _rename_keys(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {self._names.get(name, name): item for name, item in value.items()}
+
+    def _refer_to_copy(self, reference: str) -> str:
+        definition = definition_name({"$ref": reference})
+        if reference not in self._copies and definition in self._definitions:
+            name = f"{definition}_arguments"
+            while name in self._definitions:
+                name += "_"
+            self._copies[reference] = f"#/$defs/{name}"
+            self._definitions[name] = {}  # reserved first: the definition may refer to itself
+            self._definitions[name] = self._rename(self._definitions[definition])
+        return self._copies.get(reference, reference)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
 from langchain_gemini_tools.facts.spelling import camel
 from langchain_gemini_tools.wire import shapes as gemini
-from langchain_gemini_tools.wire.tools.builtin import camel_keys
+from langchain_gemini_tools.wire.tools.dialects import camel_keys
 from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name, render_name
 
 if TYPE_CHECKING:
@@ -256,7 +256,8 @@ def render_tool_config(
         tools: The bound tools.
         capabilities: What the model supports.
         vertexai: Whether the request goes to Vertex AI.
-        has_server_parts: Whether the history contains calls that the API ran itself.
+        has_server_parts: Whether the history contains calls that the API ran itself, or they may
+            come, because `extra_body` adds built-in tools to bound functions.
 
     Raises:
         InvalidOptionError: `includeServerSideToolInvocations` is set where it does not exist.

@@ -1,35 +1,28 @@
-"""Functions as vendors write them in plain dicts -> `Specification`.
+"""Tools as plain dicts: functions of any vendor -> `Specification`, and Gemini's built-in tools.
 
-To read another dialect, add its keys to the tables below or a step to `_read_parameters`.
+To read another dialect, add its row to `DIALECTS`; to support another built-in tool, add its row to
+`_BUILTIN_ROWS`.
 
-| vendor           | name                                 | schema                           |
-|------------------|--------------------------------------|----------------------------------|
-| OpenAI Chat      | `function.name`                      | `function.parameters`            |
-| OpenAI Responses | `name`, beside `type: function`      | `parameters`                     |
-| OpenAI formats   | `json_schema.name`, or `name`        | `json_schema.schema`, `schema`   |
-| Anthropic        | `name`                               | `input_schema`                   |
-| MCP              | `name`                               | `inputSchema`                    |
-| Amazon Bedrock   | `toolSpec.name`                      | `inputSchema.json`               |
-| Amazon Q         | `toolSpecification.name`             | also `input_schema.schema`       |
-| Gemini           | `name`, in `functionDeclarations`    | `parametersJsonSchema`, `parameters` |
-| Cohere           | `name`                               | `parameter_definitions: {name: ...}` |
-| Bedrock Agents   | `name`                               | `parameters: {name: {type, ...}}` |
-| argument lists   | `name`                               | `parameters: [{name, type, ...}]` |
-| OpenAPI          | `name`                               | also `schema`, `content.*.schema` |
-| JSON schema      | `title`                              | the dict itself                  |
+A function is a dict with a `name`, or a JSON schema with a `title`. In every dialect its arguments
+may be described by
+
+- an object schema, also as JSON text, or as Amazon's `{"json": schema}` and `{"schema": schema}`
+- a mapping of names, `{name: {type, ...}}`, as for Bedrock Agents
+- a list of arguments, `[{name, type, required, ...}]`, also OpenAPI's with `schema` or `content`
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
-from langchain_gemini_tools.wire.tools.builtin import foreign_tool, unknown_tool
+from langchain_gemini_tools.facts.spelling import camel, snake
 
 
 @dataclass(frozen=True)
@@ -42,29 +35,20 @@ class Specification:
     response: Any = None
 
 
-_WRAPPERS = (
-    *("toolSpec", "toolSpecification", "tool_spec", "tool_specification"),
-    *("function", "json_schema"),
-)
-_DEFINITIONS = ("parameter_definitions", "parameterDefinitions")
-_PARAMETERS = (
-    "parametersJsonSchema",
-    "parameters_json_schema",
-    "input_schema",
-    "inputSchema",
-    "parameters",
-    "args_schema",
-    "schema",
-    *_DEFINITIONS,
-)
-_RESPONSES = (
-    "response_schema",  # of a bound tool
-    "responseJsonSchema",
-    "response_json_schema",
-    "outputSchema",
-    "output_schema",
-    "response",
-)
+class Dialect(NamedTuple):
+    """The keys with which a vendor writes a function."""
+
+    vendor: str
+    wrappers: tuple[str, ...] = ()
+    """Keys of a dict around the one with the name."""
+    parameters: tuple[str, ...] = ()
+    """Keys of the description of the arguments."""
+    responses: tuple[str, ...] = ()
+    """Keys of the schema of the result."""
+    read: Callable[[Any], Any] | None = None
+    """Turns the description of the arguments into one of the forms that every dialect may use."""
+
+
 _JSON_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _SCHEMA_KEYWORDS = {"properties", "$ref", "anyOf", "any_of", "allOf", "oneOf", "enum", "const"}
 _PYTHON_TYPES = {
@@ -84,7 +68,7 @@ def read_specification(tool: Mapping[str, Any]) -> Specification:
     Raises:
         InvalidToolError: It does not specify a function, or a tool that another vendor runs.
     """
-    for wrapper in _WRAPPERS:
+    for wrapper in _keys_of(DIALECTS).wrappers:
         if isinstance(inner := tool.get(wrapper), Mapping):
             return read_specification(inner)
     if "name" in tool:
@@ -101,14 +85,16 @@ def read_specification(tool: Mapping[str, Any]) -> Specification:
 
 def is_specification(given: Mapping[str, Any]) -> bool:
     """Return whether this specifies a function or a named schema, and is not a schema itself."""
-    if any(isinstance(given.get(wrapper), Mapping) for wrapper in _WRAPPERS):
+    wrappers = _keys_of(DIALECTS).wrappers
+    if any(isinstance(given.get(wrapper), Mapping) for wrapper in wrappers):
         return True
     return isinstance(given.get("name"), str) and not _is_schema(given)
 
 
 def may_specify(fields: Collection[str]) -> bool:
     """Return whether an object with these fields can specify a function."""
-    return not {*_PARAMETERS, *_WRAPPERS}.isdisjoint(fields)
+    keys = _keys_of(DIALECTS)
+    return not {*keys.parameters, *keys.wrappers}.isdisjoint(fields)
 
 
 def _is_schema(value: object) -> bool:
@@ -121,7 +107,8 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
     name = tool["name"]
     if not isinstance(name, str) or not name:
         raise InvalidToolError(f"The name of a tool must be a non-empty string, not {name!r}.")
-    key = next((key for key in _PARAMETERS if tool.get(key) is not None), None)
+    keys = _keys_of(DIALECTS)
+    key = next((key for key in keys.parameters if tool.get(key) is not None), None)
     kind = tool.get("type")
     if isinstance(kind, str) and kind not in ("function", *_JSON_TYPES) and key is None:
         raise foreign_tool(kind)
@@ -133,12 +120,12 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
         raise InvalidToolError(
             f"Tool {name!r}: only the Live API supports the behavior NON_BLOCKING. Leave it out."
         )
-    response = next((tool[key] for key in _RESPONSES if tool.get(key) is not None), None)
+    response = next((tool[key] for key in keys.responses if tool.get(key) is not None), None)
     try:
         return Specification(
             name=name,
             description=tool.get("description"),
-            parameters=_read_parameters(key, tool[key]) if key else None,
+            parameters=_read_parameters(keys.parameters[key], tool[key]) if key else None,
             response=_unwrap(response),
         )
     except InvalidToolError:
@@ -151,21 +138,21 @@ def _read_named(tool: Mapping[str, Any]) -> Specification:
 
 def _reject_lost_schema(name: str, tool: Mapping[str, Any]) -> None:
     """Reject a function whose schema has an unknown key, instead of declaring no arguments."""
+    responses = _keys_of(DIALECTS).responses
     for key, value in tool.items():
         inside = [value, *(value.values() if isinstance(value, Mapping) else ())]
-        if key not in _RESPONSES and any(map(_is_schema, inside)):
+        if key not in responses and any(map(_is_schema, inside)):
             raise InvalidToolError(
                 f"Tool {name!r}: its arguments would be lost, because a schema under {key!r} is "
                 "not read. Rename the key to 'parameters'."
             )
 
 
-def _read_parameters(key: str, parameters: Any) -> Any:
-    """Return the schema of all arguments, whatever the dialect."""
-    is_mapping = isinstance(parameters, Mapping)
-    if is_mapping and key in _DEFINITIONS:
-        return _object({name: _read_definition(item) for name, item in parameters.items()})
-    if is_mapping and "properties" in parameters:
+def _read_parameters(dialect: Dialect, parameters: Any) -> Any:
+    """Return the schema of all arguments."""
+    if dialect.read:
+        parameters = dialect.read(parameters)
+    if isinstance(parameters, Mapping) and "properties" in parameters:
         return parameters
     parameters = _unwrap(parameters)
     return _object(parameters) if _is_mapping_of_names(parameters) else parameters
@@ -184,6 +171,9 @@ def _is_mapping_of_names(value: object) -> bool:
     """
     if not isinstance(value, Mapping):
         return False
+    # Loads what is known about schemas, which a call without tools never needs.
+    from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
+
     nesting = {KEYWORDS[name].nesting if name in KEYWORDS else "none" for name in value}
     return (
         "map" not in nesting and bool(nesting - {"schema"}) and all(map(_describes, value.values()))
@@ -196,6 +186,12 @@ def _describes(value: object) -> bool:
         or isinstance(value.get("description"), str)
         or not _SCHEMA_KEYWORDS.isdisjoint(value)
     )
+
+
+def _read_definitions(definitions: Any) -> Any:
+    if not isinstance(definitions, Mapping):
+        return definitions
+    return _object({name: _read_definition(item) for name, item in definitions.items()})
 
 
 def _read_definition(definition: object) -> Any:
@@ -262,3 +258,240 @@ def _nested_schema(parameter: dict[str, Any]) -> Any:
         media = [item for item in content.values() if isinstance(item, Mapping)]
         schema = next((item["schema"] for item in media if "schema" in item), None)
     return schema
+
+
+DIALECTS = (
+    Dialect(
+        "Gemini",
+        (),
+        ("parametersJsonSchema", "parameters_json_schema"),
+        ("responseJsonSchema", "response_json_schema", "response"),
+    ),
+    Dialect("Amazon Bedrock", ("toolSpec", "tool_spec")),
+    Dialect("Amazon Q", ("toolSpecification", "tool_specification")),
+    Dialect("Anthropic", (), ("input_schema",)),
+    Dialect("MCP", (), ("inputSchema",), ("outputSchema", "output_schema")),
+    Dialect("OpenAI", ("function",), ("parameters",), ("response_schema",)),  # and bound tools
+    Dialect("LangChain", (), ("args_schema",)),
+    Dialect("OpenAI's formats", ("json_schema",), ("schema",)),
+    Dialect("Cohere", (), ("parameter_definitions", "parameterDefinitions"), (), _read_definitions),
+)
+"""One row per vendor. Of several keys in one dict, the first one in this order is read."""
+
+
+class _Keys(NamedTuple):
+    """The keys of all dialects, in order."""
+
+    wrappers: tuple[str, ...]
+    parameters: Mapping[str, Dialect]
+    responses: tuple[str, ...]
+
+
+@lru_cache(maxsize=8)
+def _keys_of(dialects: tuple[Dialect, ...]) -> _Keys:
+    return _Keys(
+        wrappers=tuple(key for dialect in dialects for key in dialect.wrappers),
+        parameters={key: dialect for dialect in dialects for key in dialect.parameters},
+        responses=tuple(key for dialect in dialects for key in dialect.responses),
+    )
+
+
+# Built-in tools
+
+
+Backend = Literal["developer", "vertex"]
+
+
+class BuiltinTool(NamedTuple):
+    """What the package knows about one built-in tool."""
+
+    name: str
+    """Its key on the wire."""
+    counterparts: tuple[str, ...] = ()
+    """Other vendors' types of tools for the same purpose; a date or version may follow."""
+    is_run_by_user: bool = False
+    """The model calls functions that are not declared, and the user runs them, as in computer use:
+    https://ai.google.dev/gemini-api/docs/computer-use"""
+    calls_are_run_by_api: bool = False
+    """Calls of functions that are not declared are run by the API, as those of MCP servers are."""
+    only_on: Backend | None = None
+    """The only backend that has it."""
+    settings_of_vertex: tuple[str, ...] = ()
+    """Settings that only Vertex AI has."""
+    type_name: str | None = None
+    """Its `type` in the Interactions API, if that is not its name in snake_case."""
+    read_typed: Callable[[dict[str, Any]], Any] | None = None
+    """Turns the settings beside such a `type` into those of generateContent."""
+
+
+def _read_search(settings: dict[str, Any]) -> Any:
+    types = settings.get("search_types")
+    if not isinstance(types, list):
+        return settings
+    return {**settings, "search_types": {str(name): {} for name in types}}
+
+
+def _read_maps(settings: dict[str, Any]) -> Any:
+    if settings.keys() & {"latitude", "longitude"}:
+        raise InvalidToolError(
+            "google_maps: generateContent has the place in another field. Use tool_config="
+            '{"retrieval_config": {"lat_lng": {"latitude": ..., "longitude": ...}}}.'
+        )
+    return settings
+
+
+def _read_computer(settings: dict[str, Any]) -> Any:
+    word = str(settings.get("environment") or "").upper()
+    if not word or word.startswith("ENVIRONMENT_"):
+        return settings
+    return {**settings, "environment": f"ENVIRONMENT_{word}"}
+
+
+def _read_server(settings: dict[str, Any]) -> Any:
+    if settings.get("allowed_tools"):
+        raise InvalidToolError(
+            "mcp_server: generateContent has no allowed_tools. Leave it out, or restrict the tools "
+            "on the server."
+        )
+    transport = {key: settings[key] for key in ("url", "headers") if key in settings}
+    return [{"name": settings.get("name"), "streamable_http_transport": transport}]
+
+
+_BUILTIN_ROWS = (
+    BuiltinTool(
+        "googleSearch",
+        ("web_search",),
+        settings_of_vertex=("blockingConfidence", "excludeDomains"),
+        read_typed=_read_search,
+    ),
+    BuiltinTool("googleMaps", settings_of_vertex=("groundingTypes",), read_typed=_read_maps),
+    BuiltinTool("urlContext", ("web_fetch",)),
+    BuiltinTool("codeExecution", ("code_interpreter", "code_execution")),
+    BuiltinTool("fileSearch", ("file_search",), only_on="developer"),
+    BuiltinTool("computerUse", ("computer",), is_run_by_user=True, read_typed=_read_computer),
+    BuiltinTool(
+        "mcpServers",
+        ("mcp",),
+        calls_are_run_by_api=True,
+        only_on="developer",
+        type_name="mcp_server",
+        read_typed=_read_server,
+    ),
+    BuiltinTool("googleSearchRetrieval"),
+    BuiltinTool("retrieval", only_on="vertex"),
+    BuiltinTool("enterpriseWebSearch", only_on="vertex"),
+    BuiltinTool("parallelAiSearch", only_on="vertex"),
+    BuiltinTool("exaAiSearch", only_on="vertex"),
+)
+BUILTIN_TOOLS = {row.name: row for row in _BUILTIN_ROWS}
+
+_USER_KEYS = frozenset({"headers"})
+"""Settings whose keys are the user's, so that their spelling is not changed."""
+
+
+def is_builtin(key: str) -> bool:
+    """Return whether `key`, in either spelling, is a built-in tool."""
+    return camel(key) in BUILTIN_TOOLS
+
+
+def builtin_tool(name: str) -> BuiltinTool:
+    """Return the row of a built-in tool; the SDK may have tools that the table does not."""
+    return BUILTIN_TOOLS.get(name) or BuiltinTool(name)
+
+
+def render_builtin(key: str, settings: Any) -> dict[str, Any]:
+    """Render a built-in tool in the spelling of the wire; None means no settings."""
+    return {camel(key): {} if settings is None else camel_keys(settings)}
+
+
+def render_typed(tool: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Render a built-in tool in the spelling of the Interactions API; None if it is not one.
+
+    `{"type": "google_search", ...}` has the settings beside the type.
+    """
+    kind = tool.get("type")
+    if not isinstance(kind, str) or kind == "function" or kind in _JSON_TYPES:
+        return None
+    row = next((row for row in BUILTIN_TOOLS.values() if kind == _type_of(row)), None)
+    if row is None or not {*_keys_of(DIALECTS).parameters, "vector_store_ids"}.isdisjoint(tool):
+        return None  # a function, or OpenAI's tool of this type
+    settings = {key: value for key, value in tool.items() if key != "type" and value is not None}
+    if [camel(key) for key in settings] == [row.name]:  # {"type": "x", "x": {...}}
+        [settings] = settings.values()
+    return render_builtin(row.name, row.read_typed(settings) if row.read_typed else settings)
+
+
+def _type_of(row: BuiltinTool) -> str:
+    return row.type_name or snake(row.name)
+
+
+def is_new_builtin(tool: Mapping[str, Any]) -> bool:
+    """Return whether this may be a built-in tool that the table does not have: `{"x": {...}}`.
+
+    It is not one if it is a function whose keys are not known, or a misspelled name.
+    """
+    keys = _keys_of(DIALECTS)
+    known = {*keys.parameters, *keys.wrappers, *keys.responses, *_SCHEMA_KEYWORDS}
+    return bool(tool) and all(
+        isinstance(key, str)
+        and key.isidentifier()
+        and key not in known
+        and not _misspelled(key)
+        and (value is None or _are_settings(value))
+        for key, value in tool.items()
+    )
+
+
+def _are_settings(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, Mapping) for item in value)
+    return (
+        isinstance(value, Mapping)
+        and not _is_schema(value)
+        and not any(map(_is_schema, value.values()))
+        and value.keys().isdisjoint({"name", "description"})
+    )
+
+
+def _misspelled(key: str) -> str | None:
+    """Return the built-in tool that was meant by a name that is almost right."""
+    given, names = snake(key), [snake(name) for name in BUILTIN_TOOLS]
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.85)
+    is_longer = any(name in given or given in name for name in near)  # google_search_2
+    return near[0] if near and not is_longer else None
+
+
+def camel_keys(value: Any) -> Any:
+    """Return a copy with every key in the spelling of the wire, except for the user's own keys."""
+    if isinstance(value, Mapping):
+        return {
+            camel(key): dict(item) if key in _USER_KEYS else camel_keys(item)
+            for key, item in value.items()
+        }
+    return [camel_keys(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def unknown_tool(keys: list[str]) -> InvalidToolError:
+    """Return the error for a dict that is neither a function nor a built-in tool."""
+    known = ", ".join(map(snake, BUILTIN_TOOLS))
+    meant = next(filter(None, map(_misspelled, keys)), None)
+    hint = f" Did you mean {meant!r}?" if meant else ""
+    return InvalidToolError(
+        f"A tool with the keys {', '.join(map(repr, keys))} is neither a function, which has a "
+        f"name and a schema, nor one of Gemini's built-in tools: {known}.{hint}"
+    )
+
+
+def foreign_tool(kind: str) -> InvalidToolError:
+    """Return the error for a tool that another vendor runs."""
+    own = next(
+        (snake(row.name) for row in BUILTIN_TOOLS.values() if kind.startswith(row.counterparts)),
+        None,
+    )
+    advice = (
+        f'Use Gemini\'s {{"{own}": {{}}}} instead.'
+        if own
+        else "Gemini has no tool for the same purpose that this package knows; use a function "
+        f'instead. A new built-in tool of Gemini is written {{"{kind}": {{}}}}.'
+    )
+    return InvalidToolError(f"A tool of type {kind!r} is run by another vendor. {advice}")

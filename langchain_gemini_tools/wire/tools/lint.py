@@ -16,15 +16,14 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.schema.keywords import Keyword, keywords_in
 from langchain_gemini_tools.wire.schema.references import endless_definitions
-from langchain_gemini_tools.wire.schema.render import loosen_loops
+from langchain_gemini_tools.wire.schema.render import loosen_loops, parameter_names
 from langchain_gemini_tools.wire.schema.walk import definition_paths, parts
-from langchain_gemini_tools.wire.tools.builtin import builtin_tool
+from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS, builtin_tool
 from langchain_gemini_tools.wire.tools.names import (
     function_names,
     names_by_wire_name,
     render_parameter_name,
 )
-from langchain_gemini_tools.wire.tools.parameters import parameter_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,6 +115,13 @@ def _errors(tools: tuple[Tool, ...], capabilities: Capabilities) -> tuple[Findin
 def _set_findings(tools: Sequence[Tool], capabilities: Capabilities) -> Iterator[Finding]:
     """Find errors of the tools together."""
     by_wire_name = names_by_wire_name(tools)
+    if by_wire_name and not _may_have_functions(capabilities):
+        message = (
+            f"this model, whose output is {' and '.join(capabilities.outputs)}, does not call "
+            f"functions ({', '.join(by_wire_name.values())}). Bind them to a text model; one of "
+            "its tools can invoke this model."
+        )
+        yield Finding("error", "not_supported", None, None, message)
     if len(by_wire_name) == len(tools) <= MAX_FUNCTIONS:
         return  # only functions, all with different names
     functions: dict[str, Tool] = {}
@@ -135,17 +141,21 @@ def _set_findings(tools: Sequence[Tool], capabilities: Capabilities) -> Iterator
     yield from _builtin_findings(tools, list(functions), capabilities)
 
 
+def _may_have_functions(capabilities: Capabilities) -> bool:
+    return capabilities.calls_functions or capabilities.accepts_prompted_functions
+
+
 def _builtin_findings(
     tools: Sequence[Tool], functions: list[str], capabilities: Capabilities
 ) -> Iterator[Finding]:
     """Find built-in tools that the model does not support, or not beside functions."""
     builtin = [tool.name for tool in tools if not tool.is_function]
     run_by_api = [name for name in builtin if not builtin_tool(name).is_run_by_user]
-    if builtin and not capabilities.calls_functions:
-        message = (
-            f"this model does not support built-in tools ({_listed(builtin)}). Use functions, or "
-            "a Gemini model."
-        )
+    if builtin and not capabilities.accepts_builtin_tools:
+        way_out = "Use functions, or a Gemini model."
+        if not _may_have_functions(capabilities):
+            way_out = "Bind them to a text model."
+        message = f"this model does not support built-in tools ({_listed(builtin)}). {way_out}"
         yield Finding("error", "not_supported", None, None, message)
     elif run_by_api and functions and not capabilities.combines_builtin_tools_with_functions:
         message = (
@@ -183,6 +193,9 @@ def _tool_findings(tool: Tool, form: SchemaForm) -> Iterator[Finding]:
     """Find problems of one tool, given the form in which its schemas are sent."""
     if tool.is_function:
         yield from _function_findings(tool, form)
+    elif tool.name not in BUILTIN_TOOLS:
+        message = "this version does not know the built-in tool, and sends it as it is."
+        yield Finding("warning", "unknown_builtin", snake(tool.name), None, message)
     for parameter in tool.lost_parameters:
         message = (
             "LangChain's StructuredTool reserves this name, so the value never reaches the tool."

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from langchain_gemini_tools.wire.tools.builtin import builtin_tool
-from langchain_gemini_tools.wire.tools.names import render_name
+from langchain_gemini_tools.wire.tools.dialects import builtin_tool
+from langchain_gemini_tools.wire.tools.names import render_name, render_parameter_name
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
@@ -81,9 +81,10 @@ class Tool(Mapping[str, Any]):
         """The parameters that have another name on the wire: the user's name -> the wire's."""
         if not self.parameters:
             return {}
-        from langchain_gemini_tools.wire.tools.parameters import renamed_parameters
+        from langchain_gemini_tools.wire.schema.render import parameter_names
 
-        return renamed_parameters(self.parameters)
+        names = parameter_names(self.parameters)
+        return {name: wire for name in names if (wire := render_parameter_name(name)) != name}
 
     def declaration(self, form: SchemaForm) -> gemini.FunctionDeclaration:
         """Return the function's declaration, rendered once per form."""
@@ -125,7 +126,7 @@ class Tool(Mapping[str, Any]):
         """The parameters' schema under names that the API accepts."""
         if not self.parameters or not self.renamed_parameters:
             return self.parameters
-        from langchain_gemini_tools.wire.tools.parameters import rename_parameters
+        from langchain_gemini_tools.wire.schema.render import rename_parameters
 
         return rename_parameters(self.parameters, self.renamed_parameters)
 

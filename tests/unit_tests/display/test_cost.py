@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from langchain_core.caches import InMemoryCache
@@ -43,7 +44,7 @@ def test_a_response_from_langchains_cache_is_free(uses_server_tools: bool) -> No
         cache=InMemoryCache(),
     )
     paid, cached = (chat.invoke("Hi").usage_metadata for _ in range(2))
-    tools = {"uses_server_tools": uses_server_tools}
+    tools: dict[str, Any] = {"uses_server_tools": uses_server_tools}
     assert find_cost(paid, "gemini-2.0-flash", "google_genai", **tools).dollars
     assert str(find_cost(cached, "gemini-2.0-flash", "google_genai", **tools)) == "free"
 
@@ -101,3 +102,29 @@ def test_a_sum_without_all_costs_is_partial() -> None:
 )
 def test_dollars_are_short(dollars: str, shown: str) -> None:
     assert str(Cost(Decimal(dollars))) == shown
+
+
+def _tier_cost(model: str, tier: str | None, provider: str = "google_genai") -> Cost:
+    return find_cost(USAGE, model, provider, uses_server_tools=False, service_tier=tier)
+
+
+def test_a_tier_has_its_own_price() -> None:
+    standard, flex, priority = (
+        _tier_cost("gpt-5", tier, "openai") for tier in ("default", "flex", "priority")
+    )
+    assert standard == _tier_cost("gpt-5", None, "openai")
+    assert None not in (flex.dollars, standard.dollars, priority.dollars)
+    assert flex.dollars < standard.dollars < priority.dollars  # type: ignore[operator]
+    assert [flex.is_partial, priority.is_partial] == [False, False]
+
+
+def test_a_tier_of_gemini_without_a_price_is_half_price_or_a_lower_bound() -> None:
+    assert _tier_cost("gemini-2.0-flash", "standard") == Cost(Decimal("0.00018"))
+    assert _tier_cost("gemini-2.0-flash", "flex") == Cost(Decimal("0.00009"))
+    assert _tier_cost("gemini-2.0-flash", "priority") == Cost(Decimal("0.00018"), is_partial=True)
+    assert _tier_cost("gemini-2.0-flash", "sunday").is_partial
+
+
+def test_a_tier_of_an_unknown_kind_does_not_matter() -> None:
+    odd: object = {"tier": 1}
+    assert _tier_cost("gemini-2.0-flash", odd) == Cost(Decimal("0.00018"))  # type: ignore[arg-type]

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from uuid import uuid4
 
 import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
 
-from langchain_gemini_tools import trace
-from tests.unit_tests.display.runs import HOSTILE, answer, call, weather_clock, weather_run
+from langchain_gemini_tools import RunClock, trace
+from tests.unit_tests.display.runs import (
+    HOSTILE,
+    answer,
+    call,
+    result,
+    weather_clock,
+    weather_run,
+)
 
 TAGS = {"html", "head", "meta", "title", "style", "body", "div", "details", "summary", "span"}
-TAGS |= {"code", "i"}
+TAGS |= {"b", "code", "i", "li", "ul"}
 VOID = {"meta"}
 
 
@@ -97,3 +105,47 @@ def test_bars_show_when_each_call_ran(has_clock: bool) -> None:
         if has_clock
         else []
     )
+
+
+def test_a_short_call_at_the_end_of_a_run_has_a_visible_bar() -> None:
+    ticks = iter([0.0, 99.99, 99.995, 100.0])
+    clock = RunClock(now=lambda: next(ticks))
+    for message_id in ("first", "second"):
+        run_id = uuid4()
+        clock.on_chat_model_start({}, [], run_id=run_id)
+        clock.on_llm_end(result(message_id), run_id=run_id)
+    page = trace([answer("A", id="first"), answer("B", id="second")], clock)._repr_html_()
+    starts = re.findall(r'style="margin-left:([\d.]+)%', page)
+    assert starts == ["0.00", "97.00"]
+
+
+def test_bars_have_a_scale() -> None:
+    assert 'class="scale" data-end="800 ms"' in trace(weather_run(), weather_clock()).to_html()
+    assert 'class="scale"' not in trace(weather_run()).to_html()
+
+
+@pytest.mark.parametrize(
+    ("block", "is_shown"),
+    [
+        ({"base64": "iVBORw0KGgo=", "mime_type": "image/png"}, True),
+        ({"base64": "iVBORw0KGgo=", "mime_type": "image/svg+xml"}, False),
+        ({"base64": '"><script>', "mime_type": "image/png"}, False),
+        ({"base64": "A" * 500_000, "mime_type": "image/png"}, False),
+        ({"url": "https://example.org/a.png"}, False),
+    ],
+    ids=["small", "svg", "not base64", "large", "by URL"],
+)
+def test_small_images_are_part_of_the_page(block: dict[str, str], is_shown: bool) -> None:
+    page = trace([HumanMessage([{"type": "image", **block}])]).to_html()
+    images = re.findall(r'<img alt="[^"]*" src="([^"]*)">', page)
+    assert images == (["data:image/png;base64,iVBORw0KGgo="] if is_shown else [])
+
+
+def test_without_styles_the_page_is_a_list_of_lists() -> None:
+    page = trace(weather_run()).to_html()
+    depths, depth = [], 0
+    for tag in re.findall(r"</?ul|<li>", page):
+        depth += {"<ul": 1, "</ul": -1}.get(tag, 0)
+        if tag == "<li>":
+            depths.append(depth)
+    assert depths == [1, 1, 2, 3, 2, 3, 1, 2]

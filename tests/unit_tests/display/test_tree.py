@@ -29,8 +29,8 @@ def test_the_terminal_says_what_the_text_says() -> None:
 
 
 def test_failures_are_red_and_numbers_dim() -> None:
-    drawn = _drawn(trace(weather_run()), has_colours=True)
-    assert '\x1b[1;31m✗ get_weather\x1b[0m(city="Rome")  \x1b[2m– ms\x1b[0m' in drawn
+    drawn = _drawn(trace(weather_run(), weather_clock()), has_colours=True)
+    assert '\x1b[1;31m✗ get_weather\x1b[0m(city="Rome")  \x1b[2m200 ms\x1b[0m' in drawn
     assert "\x1b[1;31m✗ error\x1b[0m  no such city" in drawn
 
 
@@ -47,7 +47,7 @@ def test_a_run_is_a_flow_from_question_to_answer() -> None:
     assert trace(weather_run(), weather_clock()).to_mermaid() == (
         "flowchart TD\n"
         '  s0(["you: What is the weather?"])\n'
-        '  s1["turn 1<br/>100 ms · 1,000 → 200 tokens · #36;0#46;00018"]\n'
+        '  s1["turn 1<br/>100 ms · 1,000 → 200 tokens · #36;0#46;00018 · 2 parallel calls"]\n'
         "  s0 --> s1\n"
         '  s1c0[["get_weather(city=#34;Oslo#34;)<br/>result: #45;3 #176;C, snow"]]\n'
         '  s1 -->|"200 ms"| s1c0\n'

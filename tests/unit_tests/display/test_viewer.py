@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from base64 import b64encode
 from html import escape
+from itertools import dropwhile
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -20,9 +22,10 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from langchain_gemini_tools import trace
+from langchain_gemini_tools import RunClock, trace
 from langchain_gemini_tools.errors import TruncatedStreamError
 from tests.unit_tests.display.runs import HOSTILE, answer, call, weather_clock, weather_run
 
@@ -31,21 +34,22 @@ if TYPE_CHECKING:
 
 
 def _shown(source: Any, **options: Any) -> list[str]:
-    """The tree without its first line, which sums up the run."""
-    return str(trace(source, **options)).split("\n")[1:]
+    """The tree without its first lines, which sum up the run."""
+    lines = str(trace(source, **options)).split("\n")
+    return list(dropwhile(lambda line: line[0] not in "├└", lines))
 
 
 def test_a_run_is_a_tree_of_turns_calls_and_results() -> None:
     assert str(trace(weather_run())) == (
-        "run  gemini-2.0-flash  2 turns, 2 calls (1 failed) · – ms · 2,000 → 400 tokens · "
-        "$0.00036\n"
+        "gemini-2.0-flash\n"
+        "2 turns, 2 calls (1 failed) · 2,000 → 400 tokens · $0.00036\n"
         "├── you  What is the weather?\n"
-        "├── turn 1  – ms · 1,000 → 200 tokens · $0.00018\n"
-        '│   ├── get_weather(city="Oslo")  – ms\n'
+        "├── turn 1  1,000 → 200 tokens · $0.00018 · 2 parallel calls\n"
+        '│   ├── get_weather(city="Oslo")\n'
         "│   │   └── result  -3 °C, snow\n"
-        '│   └── ✗ get_weather(city="Rome")  – ms\n'
+        '│   └── ✗ get_weather(city="Rome")\n'
         "│       └── ✗ error  no such city\n"
-        "└── turn 2  – ms · 1,000 → 200 tokens · $0.00018\n"
+        "└── turn 2  1,000 → 200 tokens · $0.00018\n"
         "    └── Snow in Oslo; I do not know about Rome."
     )
 
@@ -53,12 +57,43 @@ def test_a_run_is_a_tree_of_turns_calls_and_results() -> None:
 def test_a_clock_adds_times_first_tokens_and_retries() -> None:
     shown = str(trace(weather_run(), weather_clock())).split("\n")
     assert [line for line in shown if " ms" in line] == [
-        "run  gemini-2.0-flash  2 turns, 2 calls (1 failed) · 800 ms · 2,000 → 400 tokens · "
-        "$0.00036",
-        "├── turn 1  100 ms · 1,000 → 200 tokens · $0.00018",
+        "2 turns, 2 calls (1 failed) · 800 ms · 2,000 → 400 tokens · $0.00036",
+        "├── turn 1  100 ms · 1,000 → 200 tokens · $0.00018 · 2 parallel calls",
         '│   ├── get_weather(city="Oslo")  200 ms',
         '│   └── ✗ get_weather(city="Rome")  200 ms',
-        "└── turn 2  200 ms · first token 100 ms · 1,000 → 200 tokens · $0.00018 · 1 retry",
+        "    200 ms · first token 100 ms · 1,000 → 200 tokens · $0.00018 · 1 retry",
+    ]
+
+
+def test_a_run_without_a_clock_is_timed_as_well() -> None:
+    model = GenericFakeChatModel(messages=iter([AIMessage("One"), AIMessage("Two")]))
+    assert " ms" in str(trace(model.invoke("Hi")))
+    measured = RunClock()
+    message = model.invoke("Hi", config={"callbacks": [measured]})
+    assert " ms" in str(trace(message, measured))
+    assert " ms" not in str(trace(AIMessage("Three", id="three")))
+
+
+def test_a_call_id_of_another_run_brings_no_time() -> None:
+    tool(lambda: "x", description="X.").invoke(
+        {"name": "x", "args": {}, "id": "a", "type": "tool_call"}
+    )
+    assert " ms" not in str(trace([answer(tool_calls=[call("x", "a")], id="unmeasured")]))
+
+
+def test_short_json_stays_on_one_line() -> None:
+    messages = [
+        answer(tool_calls=[call("x", "a"), call("y", "b")]),
+        ToolMessage('{\n  "a": 1,\n  "b": "ä"\n}', tool_call_id="a"),
+        ToolMessage("{\n not JSON\n}", tool_call_id="b"),
+    ]
+    assert _shown(messages)[2:] == [
+        '    │   └── result  {"a": 1, "b": "ä"}',
+        "    └── y()",
+        "        └── result",
+        "            {",
+        "             not JSON",
+        "            }",
     ]
 
 
@@ -78,7 +113,7 @@ def test_messages_are_found_in_what_executors_return(wrap: Any) -> None:
 
 def test_one_message_is_a_run_of_one_turn() -> None:
     assert _shown(answer("Hello")) == [
-        "└── turn 1  – ms · 1,000 → 200 tokens · $0.00018",
+        "└── turn 1  1,000 → 200 tokens · $0.00018",
         "    └── Hello",
     ]
 
@@ -87,7 +122,7 @@ def test_the_chunks_of_a_stream_are_one_turn() -> None:
     chunks = [AIMessageChunk(content=text, id="run-1") for text in ("Good ", "morn", "ing")]
     assert _shown([HumanMessage("Hi"), *chunks]) == [
         "├── you  Hi",
-        "└── turn 1  – ms · – tokens · n/a",
+        "└── turn 1",
         "    └── Good morning",
     ]
 
@@ -96,9 +131,9 @@ def test_the_chunks_of_two_parallel_streams_are_two_turns() -> None:
     texts = [("1", "Good "), ("2", "Good "), ("1", "morn"), ("2", "night"), ("1", "ing")]
     chunks = [AIMessageChunk(content=text, id=f"run-{number}") for number, text in texts]
     assert _shown([*chunks[:2], HumanMessage("Hi"), *chunks[2:]]) == [
-        "├── turn 1  – ms · – tokens · n/a",
+        "├── turn 1",
         "│   └── Good morning",
-        "├── turn 2  – ms · – tokens · n/a",
+        "├── turn 2",
         "│   └── Good night",
         "└── you  Hi",
     ]
@@ -107,10 +142,10 @@ def test_the_chunks_of_two_parallel_streams_are_two_turns() -> None:
 def test_adjacent_chunks_without_an_id_are_one_turn() -> None:
     chunks = [AIMessageChunk(content=text) for text in ("Good ", "morning", "Bye")]
     assert _shown([*chunks[:2], HumanMessage("Hi"), chunks[2]]) == [
-        "├── turn 1  – ms · – tokens · n/a",
+        "├── turn 1",
         "│   └── Good morning",
         "├── you  Hi",
-        "└── turn 2  – ms · – tokens · n/a",
+        "└── turn 2",
         "    └── Bye",
     ]
 
@@ -118,6 +153,22 @@ def test_adjacent_chunks_without_an_id_are_one_turn() -> None:
 def test_a_source_without_messages_is_rejected() -> None:
     with pytest.raises(TypeError, match="found no messages in a int"):
         trace(3)
+
+
+def test_a_refusal_is_shown_once() -> None:
+    blocked = {"finish_reason": "SAFETY", "finish_message": "Unsafe."}
+    derived = {"type": "refusal", "refusal": "Unsafe.", "extras": {"finish_reason": "SAFETY"}}
+    text = {"type": "text", "text": "I think"}
+    stored = {"model_provider": "google_genai", "output_version": "v1", **blocked}
+    lines = _shown([HumanMessage("Hi"), answer([text, derived], response_metadata=stored)])
+    assert [line.strip("│├└─ ") for line in lines][-2:] == [
+        "I think",
+        "! finish reason  SAFETY: Unsafe.",
+    ]
+    refused = answer([{"type": "refusal", "refusal": "I can't help with that."}])
+    assert _shown([HumanMessage("Hi"), refused])[-1].strip("│├└─ ") == (
+        "refusal  I can't help with that."
+    )
 
 
 def test_thoughts_code_media_and_sources_are_shown() -> None:
@@ -160,7 +211,7 @@ def test_thoughts_code_media_and_sources_are_shown() -> None:
         "│   ├── What is this?",
         "│   ├── image  image/png, 3.0 kB",
         "│   └── image  image at https://example.org/a.png",
-        "└── turn 1  – ms · 1,000 → 200 tokens (600 cached, 150 thinking) · ≥ $0.00014",
+        "└── turn 1  1,000 → 200 tokens (600 cached, 150 thinking) · ≥ $0.00014",
         "    ├── thinking  I see a picture. Hm. Hm. Hm. Hm. Hm. Hm. Hm. Hm. H… (137 characters)",
         "    ├── code_interpreter",
         "    │   a = 1",
@@ -191,9 +242,9 @@ def test_missing_and_failed_steps_are_marked() -> None:
         answer(response_metadata={"empty_response": True}),
     ]
     assert [line for line in _shown(messages) if "tokens ·" not in line] == [
-        "│   ├── book()  – ms",
+        "│   ├── book()",
         "│   │   └── ! no result",
-        "│   ├── pay(amount=10)  – ms",
+        "│   ├── pay(amount=10)",
         "│   │   └── result  (empty)",
         "│   └── ✗ pay({amount:)",
         "│       └── ✗ invalid tool call  no JSON",
@@ -290,9 +341,9 @@ def test_a_result_belongs_to_the_nearest_call_with_its_id() -> None:
         ToolMessage("two", tool_call_id="call_0"),
     ]
     assert [line for line in _shown(messages) if "tokens ·" not in line] == [
-        '│   └── look(at="first")  – ms',
+        '│   └── look(at="first")',
         "│       └── result  one",
-        '    └── look(at="second")  – ms',
+        '    └── look(at="second")',
         "        └── result  two",
     ]
 
@@ -313,13 +364,13 @@ def test_structured_output_is_shown_and_its_call_needs_no_result() -> None:
     raw = answer(tool_calls=[call("City", "a", name="Oslo", people=700_000)])
     city = City(name="Oslo", people=700_000)
     assert _shown({"raw": raw, "parsed": city, "parsing_error": None}) == [
-        "├── turn 1  – ms · 1,000 → 200 tokens · $0.00018",
-        '│   └── City(name="Oslo", people=700000)  – ms',
+        "├── turn 1  1,000 → 200 tokens · $0.00018",
+        '│   └── City(name="Oslo", people=700000)',
         "│       └── used as structured output",
         '└── structured output  {"name": "Oslo", "people": 700000}',
     ]
     state = {"messages": [answer(tool_calls=[call("look", "b")]), raw], "structured_response": city}
-    assert _shown(state)[1:3] == ["│   └── look()  – ms", "│       └── ! no result"]
+    assert _shown(state)[1:3] == ["│   └── look()", "│       └── ! no result"]
     assert _shown(state)[-1] == '└── structured output  {"name": "Oslo", "people": 700000}'
 
 
@@ -350,7 +401,7 @@ def test_the_records_of_a_tool_loop_are_shown() -> None:
 def test_an_error_is_shown_with_its_partial_message() -> None:
     error = TruncatedStreamError("The stream ended.", partial=AIMessage("It is sunn"))
     assert _shown(error) == [
-        "├── turn 1  – ms · – tokens · n/a",
+        "├── turn 1",
         "│   └── It is sunn",
         "└── ✗ failed  TruncatedStreamError: The stream ended.",
     ]
@@ -360,7 +411,7 @@ def test_long_arguments_have_one_line_each() -> None:
     args = {"name": "x", "lines": ["word " * 15], "text": "word " * 15}
     messages = [answer(tool_calls=[call("write", "a", **args)])]
     assert _shown(messages)[1:] == [
-        "    └── write(…)  – ms",
+        "    └── write(…)",
         "        ├── arguments",
         '        │   name="x"',
         f'        │   lines=["{"word " * 15}"]',
@@ -371,7 +422,7 @@ def test_long_arguments_have_one_line_each() -> None:
 
 def test_long_texts_are_cut_with_a_note() -> None:
     assert _shown(answer("a" * 10_000_000), max_chars=5) == [
-        "└── turn 1  – ms · 1,000 → 200 tokens · $0.00018",
+        "└── turn 1  1,000 → 200 tokens · $0.00018",
         "    └── aaaaa… (9,999,995 more characters)",
     ]
     assert _shown(answer("a\nb\nc\nd"), max_lines=3)[1:] == [
@@ -390,16 +441,16 @@ def test_no_terminal_escape_is_printed() -> None:
 def test_a_name_cannot_start_a_new_line() -> None:
     forged = "look\n└── turn 2  0 ms"
     assert _shown(answer(tool_calls=[call(forged, "a")]))[1:] == [
-        "    └── look⟨U+000A⟩└── turn 2  0 ms()  – ms",
+        "    └── look⟨U+000A⟩└── turn 2  0 ms()",
         "        └── ! no result",
     ]
 
 
 def test_the_sum_is_partial_when_a_turn_is_not_counted() -> None:
     messages = [answer("One"), answer("Two", model="gemini-99"), AIMessage("Three")]
-    assert str(trace(messages)).split("\n")[:1] == [
-        "run  gemini-2.0-flash, gemini-99  3 turns, 0 calls · – ms · ≥ 2,000 → 400 tokens · "
-        "≥ $0.00018",
+    assert str(trace(messages)).split("\n")[:2] == [
+        "gemini-2.0-flash, gemini-99",
+        "3 turns, 0 calls · ≥ 2,000 → 400 tokens · ≥ $0.00018",
     ]
 
 
@@ -408,7 +459,7 @@ def test_show_prints_the_tree_and_repr_the_totals() -> None:
     trace(answer("Hello")).show(out)
     assert out.getvalue().split() == str(trace(answer("Hello"))).split()
     assert repr(trace(answer("Hello"))) == (
-        "<Trace: 1 turn, 0 calls · – ms · 1,000 → 200 tokens · $0.00018>"
+        "<Trace: 1 turn, 0 calls · 1,000 → 200 tokens · $0.00018>"
     )
 
 
@@ -418,8 +469,8 @@ def test_without_rich_show_falls_back_to_plain_text(monkeypatch: pytest.MonkeyPa
     trace(answer("Hello")).show(out)
     out.seek(0)
     assert out.read() == (
-        "run  gemini-2.0-flash  1 turn, 0 calls ? ? ms ? 1,000 ? 200 tokens ? $0.00018\n"
-        "??? turn 1  ? ms ? 1,000 ? 200 tokens ? $0.00018\n"
+        "gemini-2.0-flash  1 turn, 0 calls ? 1,000 ? 200 tokens ? $0.00018\n"
+        "??? turn 1  1,000 ? 200 tokens ? $0.00018\n"
         "    ??? Hello\n"
     )
 

@@ -201,7 +201,7 @@ PIECES = sorted(
 def test_the_cost_grows_linearly(piece: str) -> None:
     begun = time.process_time()
     for glue in ("", "-", "_", ".", " ", "\\", "%3D", "\n"):
-        redact((piece + glue) * (500_000 // len(piece + glue)), [KEY])
+        redact((piece + glue) * (200_000 // len(piece + glue)), [KEY])
     assert time.process_time() - begun < 10  # each takes milliseconds; quadratic ones, minutes
 
 

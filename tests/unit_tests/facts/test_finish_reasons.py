@@ -12,7 +12,6 @@ from google.genai import types
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 
-import langchain_gemini_tools
 from langchain_gemini_tools import ToolLoop, trace
 from langchain_gemini_tools.errors import BlockedError, MalformedToolCallError
 from langchain_gemini_tools.facts import finish_reasons
@@ -24,10 +23,9 @@ from langchain_gemini_tools.facts.finish_reasons import (
     is_from_gemini,
     lookup,
 )
-from tests.unit_tests.sources import product_modules
+from tests.sources import PACKAGE, modules
 from tests.unit_tests.wire.responses import parse, reply, text
 
-PACKAGE = Path(langchain_gemini_tools.__file__).parent
 GEMINI = {name: row for name, row in FINISH_REASONS.items() if row.vendor == "gemini"}
 
 
@@ -110,7 +108,7 @@ def test_the_provider_decides_whose_unknown_reason_it_is(
 def test_no_other_module_names_a_finish_reason_of_gemini() -> None:
     named = {
         (str(path.relative_to(PACKAGE)), node.value)
-        for path in product_modules()
+        for path in modules()
         if path != Path(finish_reasons.__file__)
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in GEMINI

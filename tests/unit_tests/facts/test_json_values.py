@@ -146,6 +146,23 @@ def test_a_response_that_is_nested_more_deeply_is_rejected(levels: int, by: str)
         normalize_json({"a": nested(levels, by=by)})
 
 
+@pytest.mark.parametrize(
+    ("digits", "value"),
+    [
+        (str(2**64 - 1), 2**64 - 1),
+        (str(2**64), str(2**64)),
+        (str(-(2**63)), -(2**63)),
+        (str(-(2**63) - 1), str(-(2**63) - 1)),
+        ("9" * 5000, "9" * 5000),  # more digits than Python reads
+    ],
+    ids=["largest", "too large", "smallest", "too small", "5000 digits"],
+)
+def test_integers_that_no_message_store_can_hold_are_decoded_as_text(
+    digits: str, value: Any
+) -> None:
+    assert decode_json(f'{{"a": [{digits}]}}'.encode()) == {"a": [value]}
+
+
 def test_decoding_replaces_surrogates_keeps_digits_and_checks_the_depth() -> None:
     assert decode_json(b'{"a": "\\ud83d", "b": 12345678901234567890}') == {
         "a": "\ufffd",

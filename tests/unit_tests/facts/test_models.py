@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import langchain_gemini_tools
 from langchain_gemini_tools.facts import models
 from langchain_gemini_tools.facts.models import (
     FAMILIES,
@@ -17,32 +16,130 @@ from langchain_gemini_tools.facts.models import (
     profile_of,
     reads_signatures_of,
 )
-from tests.unit_tests.sources import product_modules
+from tests.sources import PACKAGE, modules
 
-NEWEST = Capabilities()
+UNKNOWN = Capabilities()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gemini-4-ultra", "gemini-10.5-flash", "models/gemini-5", "google/models/gemini-3.9-pro"],
+)
+def test_newer_names_get_the_newest_behaviour(name: str) -> None:
+    found = capabilities_of(name)
+    assert found == replace(capabilities_of("gemini-3.8-flash"), default_thinking_level=None)
+    assert found.thinking_levels == ("low", "medium", "high")
+    assert found.ignores_sampling
+    assert not found.accepts_prefill
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "gemini-3-flash-preview",
-        "gemini-3.1-pro",
-        "gemini-4-ultra",
-        "gemini-10.5-flash",
-        "models/gemini-3-pro",
-        "publishers/google/models/gemini-3-pro",
         "gemini-flash-latest",
         "gemini-pro-latest",
-        "gemini-live-3-flash",
-        "gemma-4-27b-it",
         "tunedModels/mine",
         "projects/p/locations/l/endpoints/123",
         "something-of-tomorrow",
         "",
     ],
 )
-def test_new_and_unknown_names_get_the_newest_behaviour(name: str) -> None:
-    assert capabilities_of(name) == NEWEST
+def test_a_name_without_a_version_may_be_any_model(name: str) -> None:
+    assert capabilities_of(name) == UNKNOWN
+    assert UNKNOWN.thinking_levels is None
+    assert not UNKNOWN.ignores_sampling
+    assert "reasoning_effort_levels" not in profile_of(name)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family.models])
+def test_the_models_of_a_row_find_their_row(family: Family) -> None:
+    for name in family.models:
+        for spelled in (name, f"models/{name}", f"publishers/google/models/{name}"):
+            assert capabilities_of(spelled) is family.capabilities
+
+
+LOW_TO_HIGH = ("low", "medium", "high")
+ALL = ("minimal", *LOW_TO_HIGH)
+
+
+@pytest.mark.parametrize(
+    ("name", "levels", "default"),
+    [
+        ("gemini-3-flash-preview", ALL, "high"),
+        ("gemini-3-pro-preview", ("low", "high"), "high"),
+        ("gemini-3.1-flash-lite", ALL, "minimal"),
+        ("gemini-3.1-pro-preview-customtools", LOW_TO_HIGH, "high"),
+        ("gemini-3.5-flash", ALL, "medium"),
+        ("gemini-3.5-flash-lite", ALL, "minimal"),
+        ("gemini-3.6-flash", ALL, "medium"),
+        ("gemini-3.7-flash", LOW_TO_HIGH, "medium"),
+        ("gemini-3.8-flash", LOW_TO_HIGH, "medium"),
+        ("gemini-4-argon", LOW_TO_HIGH, "medium"),
+        ("gemini-3.1-flash-image-preview", ("minimal", "high"), "minimal"),
+        ("gemma-4-31b-it", ("minimal", "high"), None),
+    ],
+)
+def test_a_profile_has_the_reasoning_levels_of_the_model(
+    name: str, levels: tuple[str, ...], default: str | None
+) -> None:
+    profile = profile_of(name)
+    assert profile["reasoning_effort_levels"] == [*levels]
+    assert profile.get("reasoning_effort_default") == default
+
+
+@pytest.mark.parametrize(
+    ("name", "accepts_prefill", "ignores_sampling"),
+    [
+        ("gemini-2.5-flash", True, False),
+        ("gemini-3.1-pro-preview", True, False),
+        ("gemini-3.5-flash", True, False),
+        ("gemini-3.5-flash-lite", False, True),
+        ("gemini-3.6-flash", False, True),
+        ("gemini-4-argon", False, True),
+        ("gemma-4-31b-it", False, False),
+    ],
+)
+def test_prefill_and_sampling_ended_with_3_6_and_3_5_flash_lite(
+    name: str, accepts_prefill: bool, ignores_sampling: bool
+) -> None:
+    found = capabilities_of(name)
+    assert found.accepts_prefill is accepts_prefill
+    assert found.ignores_sampling is ignores_sampling
+    assert profile_of(name)["temperature"] is not ignores_sampling
+
+
+def test_argon_has_one_limit_for_streams_and_a_lower_one_for_the_rest() -> None:
+    found = capabilities_of("gemini-4-argon")
+    assert (found.max_output_tokens, found.max_unary_output_tokens) == (65_536, 32_768)
+    assert not found.accepts_thinking_budget
+    assert not found.supports_cached_content
+
+
+def test_gemma_4_calls_functions_and_sees_but_does_not_hear() -> None:
+    profile = profile_of("gemma-4-31b-it")
+    assert profile["tool_calling"]
+    assert (profile["max_input_tokens"], profile["max_output_tokens"]) == (262_144, 32_768)
+    media = [profile[f"{each}_inputs"] for each in ("image", "audio", "video")]  # type: ignore[literal-required]
+    assert media == [True, False, False]
+
+
+@pytest.mark.parametrize("name", ["gemini-2.5-flash-image", "gemini-3-pro-image-preview"])
+def test_image_models_draw_and_do_not_call_tools(name: str) -> None:
+    profile = profile_of(name)
+    assert not profile["tool_calling"]
+    assert (profile["text_outputs"], profile["image_outputs"]) == (True, True)
+
+
+@pytest.mark.parametrize("name", ["gemini-2.5-pro-preview-tts", "gemini-3.1-flash-tts-preview"])
+def test_speech_models_speak_and_do_not_write(name: str) -> None:
+    profile = profile_of(name)
+    assert not profile["tool_calling"]
+    assert (profile["text_outputs"], profile["audio_outputs"]) == (False, True)
+
+
+def test_models_with_long_answers_get_more_time() -> None:
+    assert capabilities_of("gemini-4-argon").timeout_seconds == 1200
+    assert capabilities_of("gemini-3.8-flash").timeout_seconds == 600
 
 
 @pytest.mark.parametrize(
@@ -63,9 +160,9 @@ def test_gemini_2_5_thinks_by_budget_and_keeps_functions_apart(name: str) -> Non
 
 
 def test_the_computer_use_model_accepts_screenshots_in_responses() -> None:
-    name = "gemini-2.5-computer-use-preview-10-2025"
-    family = capabilities_of("gemini-2.5-flash")
-    assert capabilities_of(name) == replace(family, accepts_media_in_function_response=True)
+    found = capabilities_of("gemini-2.5-computer-use-preview-10-2025")
+    assert found.accepts_media_in_function_response
+    assert found.inputs == ("text", "image")
 
 
 @pytest.mark.parametrize("name", ["gemini-2.0-flash", "gemini-1.5-pro", "gemini-1.0-pro-001"])
@@ -120,18 +217,17 @@ def test_signatures_are_valid_within_one_major_version(
 
 
 def test_a_new_row_is_a_new_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = replace(NEWEST, thinks=False)
+    slow = replace(UNKNOWN, thinks=False)
     row = Family("gemini", None, slow, variant="snail")
     monkeypatch.setattr(models, "FAMILIES", (row, *FAMILIES))
     assert capabilities_of("gemini-7-snail") == slow
-    assert capabilities_of("gemini-7-hare") == NEWEST
+    assert capabilities_of("gemini-7-hare") == capabilities_of("gemini-5-hare")
 
 
 def test_no_other_module_looks_at_the_name_of_a_model() -> None:
-    package = Path(langchain_gemini_tools.__file__).parent
     matched = {
-        (str(path.relative_to(package)), text)
-        for path in product_modules()
+        (str(path.relative_to(PACKAGE)), text)
+        for path in modules()
         if path != Path(models.__file__)
         for node in ast.walk(ast.parse(path.read_text()))
         for text in _matched_texts(node)

@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 
 from langchain_gemini_tools.prompted.arguments import find_mismatch, sample_arguments
-from langchain_gemini_tools.prompted.conversation import REASONS, render_ai_message
-from langchain_gemini_tools.prompted.prompt import Choice, render_tool_prompt
+from langchain_gemini_tools.prompted.prompt import (
+    REASONS,
+    Choice,
+    render_ai_message,
+    render_tool_prompt,
+)
 from langchain_gemini_tools.prompted.response import (
     RAW_TEXT,
     ChunkParser,

@@ -72,6 +72,11 @@ def one_by_one(parts: Sequence[Any], **candidate: Any) -> list[Json]:
     return [*(event(part) for part in parts), reply([], **candidate)]
 
 
+def kept(message: AIMessage) -> Json:
+    """What the message keeps for the next request."""
+    return {k: v for k, v in message.additional_kwargs.items() if k != "function_call"}
+
+
 def seen(message: AIMessage) -> Json:
     """Everything about a message that must not depend on how it came."""
     return {

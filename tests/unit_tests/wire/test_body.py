@@ -109,13 +109,21 @@ def test_a_call_without_a_result_gets_an_error_in_its_place(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("name", [GEMINI_3, GEMINI_2])
+@pytest.mark.parametrize("name", ["gemini-3.8-flash", "gemini-3.5-flash-lite"])
 def test_user_texts_are_added_at_both_ends(count: int, name: str) -> None:
     messages = [*turns(count), AIMessage("Done.")]
     found = contents(messages, name)
     assert found[0] == user("(The beginning of this conversation was left out.)")
     assert found[-2:] == [model("Done."), user("(Continue.)")]
-    assert repairs(messages) == [("starts_with_model", 0), ("ends_with_model", 2 * count)]
+    assert repairs(messages, name) == [("starts_with_model", 0), ("ends_with_model", 2 * count)]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", [GEMINI_3, GEMINI_2])
+def test_a_last_model_turn_is_sent_where_models_continue_it(count: int, name: str) -> None:
+    messages = [*turns(count), AIMessage("Done.")]
+    assert contents(messages, name)[-1] == model("Done.")
+    assert repairs(messages, name) == [("starts_with_model", 0)]
 
 
 def test_repairs_are_in_the_order_of_the_messages() -> None:

@@ -9,7 +9,9 @@ from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidOptionError
+from tests.rotation import rotated
 from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, sent
 
 GEMINI_2_0 = "gemini-2.0-flash"
@@ -67,6 +69,9 @@ def config(model: str = GEMINI_3, **options: Any) -> Json:
             {"response_logprobs": True, "logprobs": 2},
             {"responseLogprobs": True, "logprobs": 2},
             id="logprobs",
+        ),
+        pytest.param(
+            {"logprobs": 2}, {"responseLogprobs": True, "logprobs": 2}, id="logprobs alone"
         ),
         pytest.param(
             {"media_resolution": "low"},
@@ -173,12 +178,6 @@ def test_text_needs_no_output_format() -> None:
     ("model", "options", "words"),
     [
         pytest.param(GEMINI_3, {"n": 2}, "n=2", id="candidates on 3"),
-        pytest.param(
-            GEMINI_3,
-            {"thinking_config": {"thinking_budget": 1, "thinking_level": "low"}},
-            "cannot be combined",
-            id="both",
-        ),
         pytest.param(GEMINI_2, {"reasoning_effort": "huge"}, "'huge' is not valid", id="an effort"),
         pytest.param(GEMINI_3, {"response_format": {"type": "yaml"}}, "yaml", id="a form"),
         pytest.param(
@@ -235,6 +234,126 @@ def test_an_effort_that_gemini_3_does_not_know_is_rejected(effort: str, message:
         sent([HumanMessage("Hello")], GEMINI_3, reasoning_effort=effort)
 
 
+SPELLINGS: dict[str, Any] = {
+    "reasoning_effort": lambda level: {"reasoning_effort": level},
+    "thinking_level": lambda level: {"thinking_level": level.upper()},
+    "thinking_config": lambda level: {"thinking_config": {"thinking_level": level}},
+    "the SDK's config": lambda level: {
+        "thinking_config": types.ThinkingConfig(thinking_level=level.upper())
+    },
+    "generation_config": lambda level: {
+        "generation_config": {"thinkingConfig": {"thinkingLevel": level}}
+    },
+}
+LEVELS = [
+    ("gemini-3.7-flash", "minimal", "low"),
+    ("gemini-3.8-flash", "minimal", "low"),
+    ("gemini-3.1-pro-preview", "minimal", "low"),
+    ("gemini-3-pro-preview", "medium", "low"),
+    ("gemini-4-argon", "minimal", "low"),
+    ("gemini-9-flash", "minimal", "low"),
+    ("gemini-3.1-flash-image", "low", "minimal"),
+    ("gemma-4-31b-it", "medium", "minimal"),
+]
+
+
+@rotated(case=LEVELS, spelling=SPELLINGS)
+def test_a_level_that_the_model_does_not_have_is_rejected_with_one_that_works(
+    case: tuple[str, str, str], spelling: Any
+) -> None:
+    name, level, lowest = case
+    with pytest.raises(InvalidOptionError, match=f"{level!r} is not supported") as caught:
+        config(name, **spelling(level))
+    assert f"use thinking_level={lowest!r}" in str(caught.value)
+    found = config(name, **spelling(lowest))
+    assert found["thinkingConfig"]["thinkingLevel"].lower() == lowest
+
+
+@pytest.mark.parametrize("name", ["gemini-3-flash-preview", "gemini-3.5-flash", "gemini-3.6-flash"])
+def test_minimal_is_sent_to_models_that_have_it(name: str) -> None:
+    assert config(name, reasoning_effort="minimal") == {
+        "thinkingConfig": {"thinkingLevel": "minimal"}
+    }
+
+
+def test_nothing_is_rejected_for_a_name_that_may_be_any_model() -> None:
+    preview = ChatGemini(model="gemini-flash-latest").preview("Hi", thinking_level="minimal")
+    assert preview.body["generationConfig"] == {"thinkingConfig": {"thinkingLevel": "minimal"}}
+
+
+BUDGETS: dict[str, Json] = {
+    "thinking_budget": {"thinking_budget": 0},
+    "reasoning_effort": {"reasoning_effort": "none"},
+    "thinking_config": {"thinking_config": {"thinkingBudget": 0}},
+    "generation_config": {"generation_config": {"thinking_config": {"thinking_budget": 0}}},
+}
+
+
+@rotated(
+    options=BUDGETS,
+    case=[
+        ("gemini-2.5-pro", "reasoning_effort='minimal'"),
+        ("gemini-3.1-pro-preview", "thinking_level='low'"),
+        ("gemini-4-argon", "thinking_level='low'"),
+    ],
+)
+def test_thinking_is_not_turned_off_where_it_cannot_be(
+    options: Json, case: tuple[str, str]
+) -> None:
+    name, advice = case
+    with pytest.raises(InvalidOptionError) as caught:
+        config(name, **options)
+    assert advice in str(caught.value)
+
+
+def test_the_advice_for_2_5_pro_works() -> None:
+    found = config("gemini-2.5-pro", reasoning_effort="minimal")
+    assert found == {"thinkingConfig": {"thinkingBudget": 512}}
+
+
+def test_vertex_ai_turns_the_thinking_of_3_1_pro_off() -> None:
+    chat = ChatGemini(model="gemini-3.1-pro-preview", vertexai=True)
+    body = chat.preview("Hi", thinking_budget=0).body
+    assert body["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 0}}
+
+
+@pytest.mark.parametrize("name", ["gemini-4-argon", "gemma-4-31b-it"])
+def test_a_budget_is_rejected_where_only_levels_exist(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match="has thinking levels, not budgets"):
+        config(name, thinking_budget=1024)
+
+
+def test_a_budget_is_rejected_if_the_model_does_not_think() -> None:
+    with pytest.raises(InvalidOptionError, match="thinking_budget=100: this model does not think"):
+        config("gemini-2.5-flash-image", thinking_budget=100)
+    assert config("gemini-2.5-flash-image", thinking_budget=0) == {}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 0.5, "top_p": 0.9, "top_k": 3},
+        {"generation_config": {"temperature": 0.5, "topP": 0.9, "top_k": 3}},
+    ],
+)
+def test_sampling_is_sent_only_to_models_that_follow_it(options: Json) -> None:
+    assert config("gemini-3.5-flash", **options) == {"temperature": 0.5, "topP": 0.9, "topK": 3}
+    assert config("gemini-3.6-flash", **options, seed=1) == {"seed": 1}
+
+
+def test_speech_models_are_asked_for_audio() -> None:
+    speech = "gemini-2.5-flash-preview-tts"
+    assert config(speech) == {"responseModalities": ["AUDIO"]}
+    assert config(speech, response_modalities=["AUDIO"]) == {"responseModalities": ["AUDIO"]}
+    with pytest.raises(InvalidOptionError, match=r"JSON output\. Use another model"):
+        config(speech, response_mime_type=JSON)
+
+
+def test_argon_has_no_explicit_caches() -> None:
+    with pytest.raises(InvalidOptionError, match="gemini-4-argon does not support cached_content"):
+        config("gemini-4-argon", cached_content="cachedContents/x")
+
+
 @pytest.mark.parametrize("settings", ["off", 3, ["off"], [3]])
 def test_invalid_safety_settings_are_rejected(settings: Any) -> None:
     with pytest.raises(InvalidOptionError, match="safety_settings"):
@@ -249,3 +368,13 @@ def test_an_effort_is_rejected_if_the_model_does_not_think(effort: Json) -> None
 
 def test_no_effort_is_accepted_if_the_model_does_not_think() -> None:
     assert config(GEMINI_2_0, reasoning_effort="none") == {}
+
+
+def test_a_schema_beside_plain_text_is_rejected() -> None:
+    with pytest.raises(InvalidOptionError, match="JSON schema structured output is only supported"):
+        config(response_schema=Place, response_mime_type="text/plain")
+
+
+def test_log_probabilities_that_are_also_refused_are_rejected() -> None:
+    with pytest.raises(InvalidOptionError, match="logprobs=2 requires response_logprobs=True"):
+        config(logprobs=2, response_logprobs=False)

@@ -119,9 +119,8 @@ EMPTY = "(empty message)"
                 user(response("a", "x")),
                 user("Well?"),
                 model("Wait."),
-                user(CONTINUE),
             ],
-            [("ends_with_model", 3), ("late_result", 4)],
+            [("late_result", 4)],
             id="a result after the next answer",
         ),
         pytest.param(
@@ -188,8 +187,8 @@ EMPTY = "(empty message)"
         ),
         pytest.param(
             [ASK, AIMessage("Good.")],
-            [user("Look!"), model("Good."), user(CONTINUE)],
-            [("ends_with_model", 1)],
+            [user("Look!"), model("Good.")],
+            [],
             id="ends with the model",
         ),
         pytest.param(
@@ -301,6 +300,20 @@ def test_any_history_becomes_turns_that_gemini_accepts(
 ) -> None:
     assert contents(messages) == expected
     assert repairs(messages) == mended
+
+
+@pytest.mark.parametrize(
+    "name", ["gemini-3.5-flash-lite", "gemini-3.6-flash", "gemini-4-argon", "gemini-9-new", "alias"]
+)
+def test_a_history_ends_with_the_user_where_models_require_it(name: str) -> None:
+    messages = [ASK, AIMessage("Good.")]
+    preview = ChatGemini(model=name).preview(messages)
+    assert preview.body["contents"] == [user("Look!"), model("Good."), user(CONTINUE)]
+    assert [(repair.kind, repair.position) for repair in preview.repairs] == [
+        ("ends_with_model", 1)
+    ]
+    with pytest.raises(InvalidHistoryError, match="ends with the model"):
+        ChatGemini(model=name, on_broken_history="raise").preview(messages)
 
 
 # Calls that stand elsewhere than in tool_calls

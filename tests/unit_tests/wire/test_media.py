@@ -4,15 +4,17 @@ import contextlib
 from typing import Any
 
 import pytest
+from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
-from tests.unit_tests.wire.requests import GEMINI_3, Json, contents, user
+from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, contents, model, repairs, user
 
+LOW = "MEDIA_RESOLUTION_LOW"
 PNG = "iVBORw0KGgo="
 WAV = "UklGRiQAAABXQVZF"
 
@@ -141,6 +143,37 @@ def linked(uri: str, mime_type: str | None = None, **fields: Any) -> Json:
             id="google video",
         ),
         pytest.param(
+            {
+                "type": "video",
+                "url": "gs://b/v.mp4",
+                "video_metadata": {"start_offset": 1.5, "end_offset": {"seconds": 5}},
+            },
+            linked(
+                "gs://b/v.mp4",
+                "video/mp4",
+                videoMetadata={"startOffset": "1.5s", "endOffset": "5s"},
+            ),
+            id="google video with offsets",
+        ),
+        pytest.param(
+            {
+                "type": "video",
+                "url": "gs://b/v.mp4",
+                "video_metadata": types.VideoMetadata(start_offset="1s", end_offset="5s"),
+            },
+            linked(
+                "gs://b/v.mp4",
+                "video/mp4",
+                videoMetadata={"startOffset": "1s", "endOffset": "5s"},
+            ),
+            id="google video with the SDK's offsets",
+        ),
+        pytest.param(
+            {"type": "video", "url": "gs://b/v.mp4", "media_processing": "agentic"},
+            linked("gs://b/v.mp4", "video/mp4", mediaProcessing="AGENTIC"),
+            id="google video with its processing",
+        ),
+        pytest.param(
             {"type": "media", "mime_type": "audio/wav", "data": b"\x00\x01"},
             inline("audio/wav", "AAE="),
             id="google bytes",
@@ -169,6 +202,43 @@ def linked(uri: str, mime_type: str | None = None, **fields: Any) -> Json:
 )
 def test_media_of_every_dialect_become_parts(block: Json, part: Json) -> None:
     assert contents([HumanMessage([block])]) == [user(part)]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({"start_offset": "-1s", "end_offset": "5s"}, "start_offset must be non-negative"),
+        ({"start_offset": "0s", "end_offset": -1}, "end_offset must be non-negative"),
+        ({"start_offset": "10s", "end_offset": "5s"}, "must not exceed"),
+        ({"startOffset": 5.5, "endOffset": "1.5s"}, "must not exceed"),
+        ({"start_offset": {"seconds": 30}, "end_offset": {"seconds": 5}}, "must not exceed"),
+        (types.VideoMetadata(start_offset="30s", end_offset="5s"), "must not exceed"),
+        ("10s", "must be a mapping"),
+    ],
+)
+def test_offsets_that_no_video_has_are_rejected(metadata: Any, reason: str) -> None:
+    block = {"type": "video", "url": "gs://b/v.mp4", "video_metadata": metadata}
+    with pytest.raises(InvalidInputError, match=reason):
+        contents([HumanMessage([block])])
+
+
+@pytest.mark.parametrize("offset", [True, "abcs", {"seconds": None}, float("inf")])
+def test_an_offset_that_is_not_a_duration_is_left_to_the_api(offset: Any) -> None:
+    block = {"type": "video", "url": "gs://b/v.mp4", "video_metadata": {"start_offset": offset}}
+    body = ChatGemini(model=GEMINI_3).preview([HumanMessage([block])]).body
+    assert "startOffset" in body["contents"][0]["parts"][0]["videoMetadata"]
+
+
+def test_a_resolution_of_one_file_is_left_out_and_reported_where_the_model_has_none() -> None:
+    block = {"type": "image", "base64": PNG, "media_resolution": types.MediaResolution(LOW)}
+    messages = [HumanMessage([block])]
+    sharp = inline("image/png", PNG, mediaResolution={"level": LOW})
+    assert contents(messages, GEMINI_3) == [user(sharp)]
+    assert repairs(messages, GEMINI_3) == []
+    assert contents(messages, GEMINI_2) == [user(inline("image/png", PNG))]
+    assert repairs(messages, GEMINI_2) == [("media_resolution", 0)]
+    drawn: list[BaseMessage] = [HumanMessage("Draw."), AIMessage([block]), HumanMessage("Thanks.")]
+    assert contents(drawn, GEMINI_2)[1] == model(inline("image/png", PNG))
 
 
 @pytest.mark.parametrize(

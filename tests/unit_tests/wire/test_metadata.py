@@ -273,6 +273,42 @@ def test_metadata_has_every_field_of_the_response() -> None:
     }
 
 
+def test_prompt_feedback_and_safety_ratings_are_spelled_like_the_rest() -> None:
+    rating = {"category": "C", "probabilityScore": 0.5}
+    body = reply([text("a")], safetyRatings=[rating])
+    body["promptFeedback"] = {"blockReason": "SAFETY", "safetyRatings": [rating]}
+    given = parse(body).response_metadata
+    rated = [{"category": "C", "probability_score": 0.5}]
+    assert given["safety_ratings"] == rated
+    assert given["prompt_feedback"] == {"block_reason": "SAFETY", "safety_ratings": rated}
+    assert given["block_reason"] == "SAFETY"
+
+
+@pytest.mark.parametrize("reason", ["BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED"])
+def test_an_unspecified_block_reason_blocks_nothing(reason: str) -> None:
+    body = reply([call("a", "weather", city="Oslo")])
+    body["promptFeedback"] = {"blockReason": reason}
+    message = parse(body)
+    assert [each["name"] for each in message.tool_calls] == ["weather"]
+    assert "block_reason" not in message.response_metadata
+
+
+def test_places_of_maps_are_spelled_like_the_rest_and_cited() -> None:
+    place = {"uri": "https://maps.example", "title": "Pippo", "placeId": "places/1"}
+    grounding = {
+        "groundingChunks": [{"maps": place}],
+        "groundingSupports": [
+            {"segment": {"endIndex": 5, "text": "Pippo"}, "groundingChunkIndices": [0]}
+        ],
+    }
+    message = parse(reply([text("Pippo")], groundingMetadata=grounding))
+    [chunk] = message.response_metadata["grounding_metadata"]["grounding_chunks"]
+    assert chunk["maps"]["place_id"] == "places/1"
+    [block] = message.content_blocks
+    citations: Any = block["annotations"]  # type: ignore[typeddict-item]
+    assert citations[0]["extras"]["google_ai_metadata"]["place_id"] == "places/1"
+
+
 def test_the_requested_model_is_named_if_the_response_names_none() -> None:
     body = reply([text("a")])
     del body["modelVersion"]
@@ -520,6 +556,24 @@ def test_a_count_that_is_null_later_keeps_its_value() -> None:
     assert message.response_metadata["raw_usage"] == counts
 
 
+@pytest.mark.parametrize(
+    ("usage", "tier"),
+    [
+        ({"serviceTier": "standard"}, "standard"),
+        ({"serviceTier": "SERVICE_TIER_STANDARD"}, "standard"),
+        ({"serviceTier": "flex", "trafficType": "ON_DEMAND"}, "flex"),
+        ({"trafficType": "ON_DEMAND"}, "standard"),
+        ({"trafficType": "ON_DEMAND_PRIORITY"}, "priority"),
+        ({"trafficType": "PROVISIONED_THROUGHPUT"}, None),
+        ({"serviceTier": None}, None),
+    ],
+)
+def test_the_tier_that_was_used_is_in_the_metadata(usage: Json, tier: str | None) -> None:
+    whole = {**reply([text("a")]), "usageMetadata": {**USAGE, **usage}}
+    for message in (parse(whole), stream([event(text("a")), whole])):
+        assert message.response_metadata.get("service_tier") == tier
+
+
 # Citations
 
 ANSWER = "Åland → the weather 🌤 is fine. Åland is fine."
@@ -609,3 +663,36 @@ def test_citations_count_characters_of_the_text_without_thoughts() -> None:
     support = message.response_metadata["grounding_metadata"]["grounding_supports"][0]
     assert support["segment"] == {"start_index": 3, "end_index": 8, "text": "sunny"}
     assert message.text[3:8] == "sunny"
+
+
+def test_a_response_cannot_change_what_the_package_says_about_it() -> None:
+    """Core chooses its translator by `model_provider`, and histories are read by the others."""
+    claims = {
+        "modelProvider": "openai",
+        "vertexai": True,
+        "requestedModel": "gemini-2.5-flash",
+        "rawUsage": {"promptTokenCount": 1},
+        "emptyResponse": True,
+    }
+    honest = reply([text("Hi")])
+    for body in (honest | claims, reply([text("Hi")], **claims)):
+        for message in (parse(body), stream([event(text("Hi")) | claims, body])):
+            assert message.response_metadata == parse(honest).response_metadata
+
+
+def test_negative_counts_are_not_passed_on() -> None:
+    usage = {
+        "promptTokenCount": -5,
+        "candidatesTokenCount": 3,
+        "thoughtsTokenCount": -(10**12),
+        "totalTokenCount": -2,
+        "promptTokensDetails": [{"modality": "IMAGE", "tokenCount": -7}],
+    }
+    for message in (parse(reply([text("Hi")]) | {"usageMetadata": usage}),):
+        assert message.usage_metadata == {
+            "input_tokens": 0,
+            "output_tokens": 3,
+            "total_tokens": 3,
+            "input_token_details": {"image": 0},
+            "output_token_details": {"reasoning": 0},
+        }

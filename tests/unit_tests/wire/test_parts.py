@@ -13,6 +13,7 @@ from tests.unit_tests.wire.responses import (
     call,
     chunks,
     event,
+    kept,
     one_by_one,
     parse,
     reply,
@@ -126,7 +127,7 @@ def _code_result(number: int, output: str, **fields: Any) -> Any:
         ),
         pytest.param(
             [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}],
-            [block(1, "media", mime_type="audio/wav", data="AAAA")],
+            [block(1, "audio", mime_type="audio/wav", base64="AAAA")],
             id="a sound",
         ),
         pytest.param(
@@ -203,7 +204,7 @@ def test_calls_keep_their_ids_order_and_signatures() -> None:
             "args": {"city": "Rome", "days": [1, 2.5]},
         },
     ]
-    assert message.additional_kwargs == {SIGNATURES: {"a": "U0lH"}}
+    assert kept(message) == {SIGNATURES: {"a": "U0lH"}}
     assert seen(message) == seen(stream(one_by_one(parts)))
 
 
@@ -215,7 +216,7 @@ def test_a_call_without_arguments_has_none() -> None:
     "parts",
     [
         pytest.param([call(None), call(None)], id="no ids"),
-        pytest.param([call("a"), call("a")], id="an id twice"),
+        pytest.param([call("a"), call("a", city="Oslo")], id="an id twice"),
         pytest.param([{"functionCall": {"id": 5, "name": "search"}}, call("")], id="no text"),
     ],
 )
@@ -224,6 +225,41 @@ def test_every_call_has_a_different_id(parts: list[Json]) -> None:
         ids = [found["id"] for found in message.tool_calls]
         assert len(set(ids)) == 2
         assert all(isinstance(found, str) and found for found in ids)
+
+
+def test_a_call_that_arrives_twice_is_one_call() -> None:
+    """The same id, name and arguments: a proxy repeated an event, or a part."""
+    parts = [call("a", sign="U0lH", city="Oslo"), call("b"), call("a", sign="U0lH", city="Oslo")]
+    message = parse(reply(parts))
+    assert [found["id"] for found in message.tool_calls] == ["a", "b"]
+    assert seen(message) == seen(parse(reply(parts[:2])))
+    for events in (one_by_one(parts), [event(*parts[:2]), reply(parts[:2])]):
+        assert seen(message) == seen(stream(events))
+
+
+def test_calls_without_an_id_are_never_taken_for_repetitions() -> None:
+    assert len(parse(reply([call(None), call(None)])).tool_calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("rest", "content"),
+    [
+        ({"text": "Let me see."}, "Let me see."),
+        (
+            {"text": "Hm.", "thought": True},
+            [{"type": "thinking", "thinking": "Hm.", "index": f"lc_part_{ANSWER}_1"}],
+        ),
+    ],
+    ids=["text", "thought"],
+)
+def test_a_part_with_text_and_a_call_loses_neither(rest: Json, content: Any) -> None:
+    both = {**call("a", sign="U0lH"), **rest}
+    apart = [rest, call("a", sign="U0lH")]
+    message = parse(reply([both]))
+    assert message.content == content
+    assert message.tool_calls == [SEARCH]
+    assert seen(message) == seen(parse(reply(apart)))
+    assert seen(message) == seen(stream(one_by_one([both])))
 
 
 def test_streamed_calls_are_numbered_over_the_whole_message() -> None:
@@ -259,14 +295,14 @@ def test_calls_come_back_under_the_users_name(
     context = ResponseContext("m", {"search": "search", "shop_search_1a2b": "shop search"})
     message = parse(reply([call("a", wire_name)]), context)
     assert [found["name"] for found in message.tool_calls] == [name]
-    assert message.additional_kwargs == noted
+    assert kept(message) == noted
 
 
 def test_a_tool_that_is_really_called_with_the_prefix_keeps_it() -> None:
     bound = {"search": "search", "default_api.search": "default_api.search"}
     message = parse(reply([call("a", "default_api.search")]), ResponseContext("m", bound))
     assert message.tool_calls == [SEARCH | {"name": "default_api.search"}]
-    assert message.additional_kwargs == {}
+    assert kept(message) == {}
 
 
 @pytest.mark.parametrize(
@@ -285,7 +321,7 @@ def test_a_malformed_call_is_an_invalid_tool_call_in_both_modes(function_call: J
     assert message.tool_calls == []
     (found,) = message.invalid_tool_calls
     assert found["id"] == "a"
-    assert str(found["args"]).startswith("not a function call: {")
+    assert str(found["args"]).startswith("not a function call]: {")
     assert seen(message) == seen(stream(one_by_one(parts)))
 
 
@@ -314,7 +350,7 @@ def test_a_part_that_is_not_an_object_is_unreadable() -> None:
 def test_the_order_is_stored_where_content_and_calls_do_not_show_it() -> None:
     parts = [call("a", sign="U0lH"), text("hey"), call("b")]
     message = parse(reply(parts))
-    assert message.additional_kwargs == {
+    assert kept(message) == {
         SIGNATURES: {"a": "U0lH"},
         LOG: {
             f"{ANSWER}.0": {"call": "a"},
@@ -333,7 +369,7 @@ def test_signatures_of_text_stay_beside_a_plain_answer() -> None:
     ]
     message = parse(reply(parts))
     assert message.content == "It is sunny"
-    assert message.additional_kwargs == {
+    assert kept(message) == {
         LOG: {
             f"{ANSWER}.0": {"text": 6},
             f"{ANSWER}.1": {"text": 5, "signature": "QQ==", "sum": "b45f5437"},
@@ -343,7 +379,7 @@ def test_signatures_of_text_stay_beside_a_plain_answer() -> None:
 
 
 def test_an_ordinary_answer_notes_nothing() -> None:
-    assert parse(reply([text("Let me see."), call("a"), call("b")])).additional_kwargs == {}
+    assert kept(parse(reply([text("Let me see."), call("a"), call("b")]))) == {}
 
 
 # Arguments in pieces
@@ -441,7 +477,7 @@ def test_arguments_reach_the_user_as_they_come() -> None:
 )
 def test_a_call_in_pieces_keeps_its_signature(parts: list[Json]) -> None:
     for message in (stream(one_by_one(parts)), parse(reply(parts))):
-        assert message.additional_kwargs == {SIGNATURES: {"a": "U0lH"}}
+        assert kept(message) == {SIGNATURES: {"a": "U0lH"}}
 
 
 def test_a_call_that_never_ended_is_not_handed_over() -> None:

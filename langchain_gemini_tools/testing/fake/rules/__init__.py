@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
 from langchain_gemini_tools.testing.fake.refusal import Refusal
 from langchain_gemini_tools.testing.fake.rules.contents import check_contents
+from langchain_gemini_tools.testing.fake.rules.continuation import check_continuation
 from langchain_gemini_tools.testing.fake.rules.declarations import check_declarations
 from langchain_gemini_tools.testing.fake.rules.generation import check_generation
 from langchain_gemini_tools.testing.fake.rules.signatures import check_signatures
@@ -45,6 +46,7 @@ def check(
         Refusal: the first rule that is broken.
     """
     checks: list[Callable[[], None]] = [
+        lambda: check_continuation(ask, memory or Memory()),
         lambda: check_contents(ask),
         lambda: check_generation(ask),
         lambda: check_declarations(ask),

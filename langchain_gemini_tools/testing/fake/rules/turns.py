@@ -37,8 +37,11 @@ def check_turns(ask: Ask) -> None:
             _check_model_turn(turn, before, after, ask)
         else:
             _check_user_turn(turn, before, ask)
-    if turns[-1].is_model:
-        raise invalid("The last turn is the model's: there is nothing to answer")
+    if turns[-1].is_model and not ask.model.takes_prefill:
+        # Reported for 3.5-flash-lite, 3.6-flash and 3.8-flash, with and without the full stop
+        raise Refusal("Requests ending with a model turn are not supported.")
+    if turns[-1].is_model and turns[-1].has_calls:
+        raise invalid("The last turn is a call of the model")
 
 
 def _empty_names(ask: Ask) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langchain_gemini_tools.prompted.parser import spellings
+from langchain_gemini_tools.prompted.parser import words
 from langchain_gemini_tools.prompted.parser.output import ParsedToolCall
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser, parse_text
 from tests.unit_tests.prompted.parser.corpus import RESPONSES, parse_pieces
@@ -36,6 +36,8 @@ FRAGMENTS = [
         "`",
         "``",
     ),
+    *("Action: ", "Action Input: ", "[nope(b=2), ", "['add(a=1)'", '[{"nope": {}}, ', "r'", "''"),
+    *("Here is the call: ", "<invoke name=", "<call_record>", "call:", "<<function>>"),
     *("(", ")", "{", "}", "[", "]", '"', "'", '"""', "\u201c", "\\", "\\u12", "\ud800", ",", ";"),
     *(":", "=", "1", "-", "1.5", "NaN", "None", "true", "none", "x", "é", "\x00"),
     *(
@@ -65,15 +67,19 @@ anything = adversarial | st.text(max_size=60) | st.sampled_from([each.text for e
 
 NOISE = [
     *(
-        spellings.MARKER,
-        spellings.FUNCTION_TAG,
+        words.MARKER,
+        words.FUNCTION_TAG,
+        "<invokename=",
+        "action:",
+        "actioninput:",
+        "call:",
         "functools",
         "toolcall:",
         "none",
         "print(",
         "model",
     ),
-    *("json", "tool_code", '{"tool_calls":[', *spellings.TAGS, *spellings.TOKENS),
+    *("json", "tool_code", '{"tool_calls":[', *words.TAGS, *words.TOKENS),
     *"`~,;*-+#_.()[]{}0123456789",
 ]
 """What the pieces may leave out, besides white space."""
@@ -141,7 +147,7 @@ def test_without_tools_nothing_is_called(text: str) -> None:
 def test_prose_is_never_held_back_for_long(text: str) -> None:
     parser = ToolCallParser(TOOLS)
     written = ""
-    longest = max(map(len, [*spellings.TOKENS, *spellings.TAGS, *TOOLS]))
+    longest = max(map(len, [*words.TOKENS, *words.TAGS, *TOOLS]))
     for end, char in enumerate(text, 1):
         written += "".join(map(str, parser.feed(char)))
         held = _without_space(text[:end]).removeprefix(_without_space(written))

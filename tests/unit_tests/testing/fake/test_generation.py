@@ -52,6 +52,39 @@ GEMMA = "gemma-3-27b-it"
             id="minimal-on-pro",
         ),
         pytest.param(
+            "gemini-3.8-flash",
+            {"thinkingConfig": {"thinkingLevel": "minimal"}},
+            "'minimal' is not a supported thinking level for this model. Allowed values are: "
+            "medium, low, high.",
+            id="minimal-on-3.8",
+        ),
+        pytest.param(
+            "gemini-4-argon",
+            {"thinkingConfig": {"thinkingBudget": 100}},
+            "Thinking budget is not supported for this model.",
+            id="budget-on-argon",
+        ),
+        pytest.param(
+            "gemma-4-31b-it",
+            {"thinkingConfig": {"thinkingLevel": "low"}},
+            "Thinking level is not supported for this model.",
+            id="low-on-gemma",
+        ),
+        pytest.param(
+            "gemini-2.5-flash-image",
+            {"thinkingConfig": {"thinkingBudget": 0}},
+            "Thinking is not enabled for this model",
+            id="thinking-on-image",
+        ),
+        pytest.param(
+            "gemini-2.5-flash-preview-tts",
+            {},
+            "The requested combination of response modalities (TEXT) is not supported by the "
+            "model. models/gemini-2.5-flash-preview-tts accepts the following combination of "
+            "response modalities:\n* AUDIO\n",
+            id="text-of-speech",
+        ),
+        pytest.param(
             "gemini-2.5-pro",
             {"thinkingConfig": {"thinkingBudget": 0}},
             "Budget 0 is invalid. This model only works in thinking mode.",
@@ -82,6 +115,12 @@ def test_settings_that_are_rejected(model: str, config: dict[str, Any], message:
         pytest.param(GEMINI_2, {"candidateCount": 2}, id="two-candidates-on-2.5"),
         pytest.param(GEMINI_2, {"thinkingConfig": {"thinkingBudget": 0}}, id="budget-on-2.5"),
         pytest.param(GEMINI_3, {"thinkingConfig": {"thinkingLevel": "high"}}, id="level-on-3"),
+        pytest.param(
+            "gemini-3.6-flash", {"thinkingConfig": {"thinkingLevel": "minimal"}}, id="minimal-3.6"
+        ),
+        pytest.param(
+            "gemini-3.1-flash-tts-preview", {"responseModalities": ["AUDIO"]}, id="speech"
+        ),
         pytest.param(
             GEMINI_3,
             {"responseMimeType": "application/json", "responseJsonSchema": {"type": "object"}},

@@ -122,7 +122,7 @@ def test_turns_that_are_in_order(contents: list[dict[str, Any]]) -> None:
             CATCH_ALL,
             id="the-same-id-twice",
         ),
-        pytest.param([user("a"), model("b")], CATCH_ALL, id="ends-with-the-model"),
+        pytest.param([user("a"), model(call())], CATCH_ALL, id="ends-with-a-call"),
         pytest.param(
             [user("a"), model(call()), user(response(willContinue=True))], CATCH_ALL, id="live-only"
         ),
@@ -130,6 +130,17 @@ def test_turns_that_are_in_order(contents: list[dict[str, Any]]) -> None:
 )
 def test_turns_that_are_not(contents: list[dict[str, Any]], message: str) -> None:
     assert refusal_of(ask(*contents, model=GEMINI_2)).body == refused(message)
+
+
+@pytest.mark.parametrize("name", ["gemini-3.5-flash-lite", "gemini-3.8-flash", "gemini-4-argon"])
+def test_newer_models_end_with_the_user(name: str) -> None:
+    refusal = refusal_of(ask(user("a"), model("b"), model=name))
+    assert refusal.body == refused("Requests ending with a model turn are not supported.")
+
+
+@pytest.mark.parametrize("name", [GEMINI_2, "gemini-3-flash-preview", "gemini-3.5-flash"])
+def test_older_models_go_on_with_their_own_turn(name: str) -> None:
+    check(ask(user("a"), model("b"), model=name))
 
 
 def test_2_0_accepts_a_call_without_a_result() -> None:

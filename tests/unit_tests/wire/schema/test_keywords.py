@@ -6,17 +6,14 @@ import ast
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import langchain_gemini_tools
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
-from tests.unit_tests.sources import product_modules
+from tests.sources import PACKAGE, modules
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
-PACKAGE = Path(langchain_gemini_tools.__file__).parent
 
 SCRIPT = """
 import importlib.util
@@ -140,7 +137,7 @@ ELSEWHERE = {
 
 def test_no_other_module_names_a_keyword_to_decide_what_becomes_of_it() -> None:
     named: dict[str, set[str]] = {}
-    for path in product_modules():
+    for path in modules():
         literals = {
             node.value
             for node in ast.walk(ast.parse(path.read_text()))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -14,9 +15,11 @@ from langchain_gemini_tools.wire.schema.clean import clean_schema
 from langchain_gemini_tools.wire.schema.render import describe_the_rest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
+
+Test = TypeVar("Test", bound=Callable[..., Any])
 
 # Names that are keywords too: a property may have any of them.
 NAMES = ["title", "type", "items", "properties", "required", "enum", "a", "page_size"]
@@ -145,6 +148,79 @@ VALUES = st.recursive(
 )
 
 
+LEAF: JsonSchema = {"$ref": "#/$defs/leaf"}
+EVERY_KIND: tuple[JsonSchema, ...] = (
+    {"type": "string", "minLength": 1, "maxLength": 2, "title": "Title", "description": "A"},
+    {"type": "string", "pattern": "^a", "default": "a", "examples": ["a", "b"]},
+    {"type": "string", "format": "date", "$comment": "A", "readOnly": True},
+    {"type": "string", "enum": ["a", "abc"], "default": None},
+    {"type": "integer", "minimum": 0, "maximum": 2, "multipleOf": 2},
+    {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 2},
+    {"type": "number", "minimum": -1.5, "exclusiveMaximum": 0.5},
+    {"type": "number", "exclusiveMinimum": -1.5, "minimum": 0.5, "maximum": 2.0},
+    {"type": "boolean"},
+    {"type": "null"},
+    {"type": ["string", "null"], "enum": ["a", None], "maxLength": 0},
+    {"type": ["integer", "string"], "minimum": 1},
+    {"const": None},
+    {"const": True},
+    {"const": 2.0, "description": "A"},
+    {"const": {"a": 1}},
+    {"enum": [{"a": 1}, [1], True, "a"]},
+    {"enum": [True, "a", False, None, 2]},
+    {},
+    LEAF,
+    {"$ref": "#/$defs/pair"},
+    {"$ref": "#/$defs/tree", "description": "A", "title": "Title"},
+    {"$ref": "#/$defs/whole", "title": "A"},
+    {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "type"]},
+    {"type": "object", "properties": {"title": True, "a": False}, "additionalProperties": False},
+    {"type": "object", "properties": {"type": LEAF}, "additionalProperties": {"type": "integer"}},
+    {"type": "object", "additionalProperties": LEAF, "minProperties": 1},
+    {"type": "object", "patternProperties": {"^t": {"type": "string"}}},
+    {"type": "array", "items": LEAF, "minItems": 1, "maxItems": 1},
+    {"type": "array", "items": False},
+    {"type": "array", "items": True, "uniqueItems": True},
+    {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False},
+    {"type": "array", "prefixItems": [LEAF], "items": {"type": "integer"}},
+    {"type": "array", "contains": {"type": "integer"}, "maxContains": 1},
+    {"type": "array", "contains": LEAF, "maxContains": 0},
+    {"anyOf": [{"type": "integer", "minimum": 1}, LEAF, {"type": "null"}], "title": "A"},
+    {"anyOf": [{"type": "array", "items": {"anyOf": [{"const": 1}, {"enum": ["a", None]}]}}, {}]},
+    {"oneOf": [{"type": "integer"}, {"type": "number", "minimum": 1}]},
+    {"oneOf": [{"const": "a"}, {"const": "b", "description": "A"}, {"const": None}]},
+    {"allOf": [LEAF, {"minLength": 1}, {"pattern": "^a"}]},
+    {"allOf": [{"type": "integer", "minimum": 0}, {"type": "number", "maximum": 1}]},
+    {"type": "object", "allOf": [{"properties": {"a": LEAF}}, {"minProperties": 1}]},
+    {"type": "object", "required": ["a"], "allOf": [{"$ref": "#/$defs/pair"}]},
+    {"not": {"type": "string"}},
+    {"not": {"enum": [{"a": 1}, 1]}},
+    {"not": LEAF},
+    {"if": {"type": "string"}, "then": {"minLength": 1}, "else": {"type": "integer"}},
+    {"if": LEAF, "then": {"const": "a"}},
+    {"type": "object", "properties": {"a": {"type": "object", "properties": {"a": {"const": 1}}}}},
+    {"type": "object", "properties": {"items": {"type": "array", "items": {"enum": [1, "a"]}}}},
+)
+"""Each keyword, and each place of a schema within another, that the strategies draw from."""
+EVERY_VALUE: tuple[Any, ...] = (
+    *(None, True, False, 0, 1, 2, 3, -1.5, 0.5, "", "a", "b", "ab", "abc", "2024-01-01"),
+    *([], [1], [1, 1], ["a"], ["abc"], ["a", 5], ["a", 5, 6], [None]),
+    *({}, {"a": 1}, {"a": 2}, {"a": "a"}, {"a": "abc"}, {"a": 1, "type": "abc"}, {"title": 1}),
+    *({"items": []}, {"items": [{"items": []}]}, {"items": [1]}, {"a": {"a": 1}}, {"type": 1}),
+)
+
+
+def every_kind(*values: Sequence[Any]) -> Callable[[Test], Test]:
+    """Run a property on each kind of schema, besides what it draws: few draws miss some."""
+
+    def decorate(test: Test) -> Test:
+        for schema in EVERY_KIND:
+            test = example({**schema, "$defs": DEFINITIONS}, *values)(test)
+        return test
+
+    return decorate
+
+
 CONDITIONS = {"not", "if", "contains"}
 
 
@@ -153,6 +229,7 @@ def fits(value: Any, schema: JsonSchema) -> bool:
 
 
 @given(DOCUMENTS, st.lists(VALUES, min_size=1, max_size=12))
+@every_kind(EVERY_VALUE)
 @example({"type": "object", "properties": {"$ref": {"const": 1}}}, [{"$ref": 1}, {"$ref": 2}])
 @example({"allOf": [{"required": ["a"]}, {"required": ["b"]}]}, [{"a": 1}, {"a": 1, "b": 2}, 5])
 def test_a_value_fits_what_is_sent_exactly_when_it_fits_what_was_given(
@@ -164,6 +241,7 @@ def test_a_value_fits_what_is_sent_exactly_when_it_fits_what_was_given(
 
 
 @given(DOCUMENTS, st.lists(VALUES, min_size=1, max_size=12))
+@every_kind(EVERY_VALUE)
 @example(
     {
         "if": {"properties": {"a": {"const": True}}, "required": ["a"]},
@@ -200,6 +278,7 @@ def read_by_gemini(sent: Any) -> Any:
 
 
 @given(DOCUMENTS)
+@every_kind()
 def test_what_is_sent_is_plain_json_and_cleaning_it_again_changes_nothing(
     schema: JsonSchema,
 ) -> None:
@@ -209,6 +288,7 @@ def test_what_is_sent_is_plain_json_and_cleaning_it_again_changes_nothing(
 
 
 @given(DOCUMENTS)
+@every_kind()
 def test_the_callers_schema_is_not_changed_and_nothing_of_it_is_shared(schema: JsonSchema) -> None:
     before = copy.deepcopy(schema)
     first = clean_schema(schema)
@@ -229,6 +309,7 @@ def spoil(value: Any) -> None:
 
 
 @given(DOCUMENTS)
+@every_kind()
 def test_nothing_stands_beside_a_reference(schema: JsonSchema) -> None:
     for found in schemas_in(describe_the_rest(clean_schema(schema))):
         if "$ref" in found:
@@ -236,6 +317,7 @@ def test_nothing_stands_beside_a_reference(schema: JsonSchema) -> None:
 
 
 @given(DOCUMENTS)
+@every_kind()
 def test_only_conditions_contain_what_gemini_cannot_read(schema: JsonSchema) -> None:
     for found in schemas_in(describe_the_rest(clean_schema(schema)), CONDITIONS):
         assert not found.keys() & {"const", "exclusiveMinimum", "exclusiveMaximum", "examples"}

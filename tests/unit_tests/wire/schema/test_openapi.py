@@ -21,9 +21,11 @@ from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.unit_tests.testing.fake.requests import ask
 from tests.unit_tests.wire.schema.test_meaning import (
     DOCUMENTS,
+    EVERY_VALUE,
     NAMES,
     TEXTS,
     VALUES,
+    every_kind,
     fits,
     some,
 )
@@ -816,6 +818,7 @@ PLAIN = st.recursive(
 
 
 @given(DOCUMENTS, st.lists(VALUES, min_size=1, max_size=12))
+@every_kind(EVERY_VALUE)
 @example({"type": "array", "prefixItems": [{"type": "string"}], "items": {}}, [["a", 5]])
 @example({"enum": ["", "a"]}, ["", "a"])
 @example({"type": "null"}, [None])
@@ -838,6 +841,7 @@ def test_what_the_message_has_fields_for_means_exactly_the_same(
 
 
 @given(DOCUMENTS)
+@every_kind()
 def test_the_api_accepts_every_schema(schema: JsonSchema) -> None:
     parameters = {"type": "object", "properties": {"p": schema}, "$defs": schema["$defs"]}
     accept(render_openapi_parameters(clean_schema(parameters)))
@@ -848,6 +852,7 @@ def test_the_api_accepts_every_schema(schema: JsonSchema) -> None:
 
 
 @given(DOCUMENTS)
+@every_kind()
 def test_what_is_sent_is_plain_json_and_equal_for_equal_input(schema: JsonSchema) -> None:
     cleaned = clean_schema(schema)
     before = copy.deepcopy(cleaned)

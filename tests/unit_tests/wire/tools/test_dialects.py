@@ -1,11 +1,11 @@
-"""One function in the dialect of every vendor is one declaration."""
+"""One function in the dialect of every vendor is one declaration; Gemini's built-in tools."""
 
 from __future__ import annotations
 
 import ast
 import copy
+import importlib.util
 import json
-from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 import pytest
@@ -14,10 +14,14 @@ from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-import langchain_gemini_tools
+from langchain_gemini_tools import ChatGemini, check_tools
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.tools import dialects
+from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS, BuiltinTool
 from langchain_gemini_tools.wire.tools.tool import bind_tools
-from tests.unit_tests.sources import product_modules
+from tests.sources import PACKAGE, modules
+
+hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
 
 DESCRIPTION = "The weather of a city."
 SCHEMA: dict[str, Any] = {
@@ -333,13 +337,285 @@ def test_what_cannot_be_read_is_rejected_with_its_name(given: Any, reason: str) 
         bind_tools([given])
 
 
+ACME = dialects.Dialect(
+    "Acme",
+    wrappers=("acmeSkill",),
+    parameters=("inputs", "acme_inputs"),
+    responses=("acme_output",),
+    read=lambda inputs: {name: {"type": kind} for name, kind in inputs.items()},
+)
+ACME_SKILL = {
+    "acmeSkill": {
+        "name": "get_weather",
+        "description": DESCRIPTION,
+        "inputs": {"city": "string", "days": "integer"},
+        "acme_output": {"type": "object", "properties": {"celsius": {"type": "number"}}},
+    }
+}
+
+
+def test_a_row_is_all_that_a_dialect_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidToolError, match="'acmeSkill'"):
+        bind_tools([ACME_SKILL])
+    monkeypatch.setattr(dialects, "DIALECTS", (*dialects.DIALECTS, ACME))
+    inputs = {"city": {"type": "string"}, "days": {"type": "integer"}}
+    declaration = {
+        **NAMED,
+        "parametersJsonSchema": {"type": "object", "properties": inputs},
+        "responseJsonSchema": RESPONSE,
+    }
+    requests = []
+
+    def respond(request: Any) -> Any:
+        requests.append(json.loads(request.content))
+        call = {"functionCall": {"name": "get_weather", "args": {"city": "Oslo", "days": 2}}}
+        candidate = {"content": {"role": "model", "parts": [call]}, "finishReason": "STOP"}
+        return hx.Response(200, json={"candidates": [candidate]})
+
+    transport = {"transport": hx.MockTransport(respond)}
+    model = ChatGemini(model="gemini-3-flash-preview", api_key="unreal", client_args=transport)
+    message = model.bind_tools([ACME_SKILL], tool_choice="get_weather").invoke("Weather in Oslo?")
+    assert requests[0]["tools"] == [{"functionDeclarations": [declaration]}]
+    assert [(call["name"], call["args"]) for call in message.tool_calls] == [
+        ("get_weather", {"city": "Oslo", "days": 2})
+    ]
+    assert check_tools([ACME_SKILL]).ok
+    structured = model.with_structured_output(ACME_SKILL)
+    assert structured.invoke("Weather in Oslo?") == {"city": "Oslo", "days": 2}
+    assert requests[1]["tools"] == requests[0]["tools"]
+
+
 @pytest.mark.parametrize("key", ["toolSpec", "tool_specification", "parameter_definitions"])
 def test_the_keys_of_a_dialect_are_in_one_module(key: str) -> None:
-    package = Path(langchain_gemini_tools.__file__).parent
     naming = {
-        path.relative_to(package).as_posix()
-        for path in product_modules()
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value == key
     }
     assert naming == {"wire/tools/dialects.py"}
+
+
+# Built-in tools
+
+BUILTIN: dict[str, tuple[Any, list[dict[str, Any]]]] = {
+    "by its name": ("google_search", [{"googleSearch": {}}]),
+    "as Python spells it": ({"google_search": {}}, [{"googleSearch": {}}]),
+    "as the wire spells it": ({"googleSearch": {}}, [{"googleSearch": {}}]),
+    "without settings": ({"code_execution": None}, [{"codeExecution": {}}]),
+    "with settings": (
+        {"file_search": {"file_search_store_names": ["stores/a"], "top_k": 3}},
+        [{"fileSearch": {"fileSearchStoreNames": ["stores/a"], "topK": 3}}],
+    ),
+    "with the user's own keys": (
+        {
+            "mcp_servers": [
+                {"name": "w", "streamable_http_transport": {"headers": {"x_id": "1"}, "url": "u"}}
+            ]
+        },
+        [
+            {
+                "mcpServers": [
+                    {"name": "w", "streamableHttpTransport": {"headers": {"x_id": "1"}, "url": "u"}}
+                ]
+            }
+        ],
+    ),
+    "of the SDK": (
+        types.Tool(
+            google_search=types.GoogleSearch(exclude_domains=["a.com"]),
+            mcp_servers=[
+                types.McpServer(
+                    name="w",
+                    streamable_http_transport=types.StreamableHttpTransport(
+                        url="u", headers={"x_id": "1"}
+                    ),
+                )
+            ],
+        ),
+        [
+            {"googleSearch": {"excludeDomains": ["a.com"]}},
+            {
+                "mcpServers": [
+                    {"name": "w", "streamableHttpTransport": {"headers": {"x_id": "1"}, "url": "u"}}
+                ]
+            },
+        ],
+    ),
+    "of the SDK, without settings": (
+        types.Tool(code_execution=types.ToolCodeExecution()),
+        [{"codeExecution": {}}],
+    ),
+    "two in one": (
+        {"google_search": {}, "url_context": {}},
+        [{"googleSearch": {}}, {"urlContext": {}}],
+    ),
+    "one that is not set": (
+        {"google_search": {}, "code_execution": None, "function_declarations": None},
+        [{"googleSearch": {}}],
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "bound"), BUILTIN.values(), ids=BUILTIN)
+def test_a_builtin_tool_is_bound_as_gemini_spells_it(
+    given: Any, bound: list[dict[str, Any]]
+) -> None:
+    assert [*bind_tools([given])] == bound
+
+
+@pytest.mark.parametrize(
+    ("foreign", "own"),
+    [
+        ({"type": "web_search"}, "google_search"),
+        ({"type": "web_search_preview_2025_03_11"}, "google_search"),
+        ({"type": "web_search_20250305", "name": "web_search", "max_uses": 5}, "google_search"),
+        ({"type": "web_fetch_20250910", "name": "web_fetch"}, "url_context"),
+        ({"type": "code_interpreter", "container": {"type": "auto"}}, "code_execution"),
+        ({"type": "file_search", "vector_store_ids": ["v"]}, "file_search"),
+        ({"type": "computer_use_preview"}, "computer_use"),
+        ({"type": "mcp", "server_label": "x", "server_url": "u"}, "mcp_servers"),
+    ],
+)
+def test_another_vendors_tool_is_rejected_with_its_counterpart(foreign: Any, own: str) -> None:
+    with pytest.raises(InvalidToolError, match=rf'Use Gemini\'s \{{"{own}": \{{\}}\}} instead'):
+        bind_tools([foreign])
+
+
+def test_another_vendors_tool_without_a_counterpart_is_rejected() -> None:
+    with pytest.raises(InvalidToolError, match="Gemini has no tool for the same purpose"):
+        bind_tools([{"type": "image_generation"}])
+    with pytest.raises(InvalidToolError, match="Gemini has no tool for the same purpose"):
+        bind_tools([{"type": "custom", "name": "free_text", "format": {"type": "text"}}])
+
+
+def test_a_misspelled_tool_is_rejected_with_the_known_ones() -> None:
+    with pytest.raises(
+        InvalidToolError, match=r"'google_serch'.*google_search, google_maps"
+    ) as one:
+        bind_tools([{"google_serch": {}}])
+    assert str(one.value).endswith("Did you mean 'google_search'?")
+    with pytest.raises(InvalidToolError, match="'google_serch'"):
+        bind_tools([{"url_context": {}, "google_serch": {}}])
+
+
+TYPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "google_search": ({"type": "google_search"}, {"googleSearch": {}}),
+    "with settings": (
+        {"type": "google_search", "search_types": ["web_search", "image_search"]},
+        {"googleSearch": {"searchTypes": {"webSearch": {}, "imageSearch": {}}}},
+    ),
+    "with the settings under its name": (
+        {"type": "google_search", "google_search": {"time_range_filter": {}}},
+        {"googleSearch": {"timeRangeFilter": {}}},
+    ),
+    "code_execution": ({"type": "code_execution"}, {"codeExecution": {}}),
+    "url_context": ({"type": "url_context", "unset": None}, {"urlContext": {}}),
+    "google_maps": (
+        {"type": "google_maps", "enable_widget": True},
+        {"googleMaps": {"enableWidget": True}},
+    ),
+    "file_search": (
+        {"type": "file_search", "file_search_store_names": ["stores/a"], "top_k": 3},
+        {"fileSearch": {"fileSearchStoreNames": ["stores/a"], "topK": 3}},
+    ),
+    "computer_use": (
+        {"type": "computer_use", "environment": "browser"},
+        {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}},
+    ),
+    "mcp_server": (
+        {"type": "mcp_server", "name": "w", "url": "https://w", "headers": {"x_id": "1"}},
+        {
+            "mcpServers": [
+                {
+                    "name": "w",
+                    "streamableHttpTransport": {"url": "https://w", "headers": {"x_id": "1"}},
+                }
+            ]
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "bound"), TYPED.values(), ids=TYPED)
+def test_the_newer_spelling_of_google_is_read(given: Any, bound: dict[str, Any]) -> None:
+    before = copy.deepcopy(given)
+    assert [*bind_tools([given])] == [bound]
+    assert given == before
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"type": "google_maps", "latitude": 1.0, "longitude": 2.0}, "tool_config"),
+        ({"type": "mcp_server", "name": "w", "allowed_tools": [{"tools": ["a"]}]}, "allowed_tools"),
+    ],
+)
+def test_settings_that_generate_content_does_not_have_are_rejected(given: Any, reason: str) -> None:
+    with pytest.raises(InvalidToolError, match=reason):
+        bind_tools([given])
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [
+        ({"star_search": {"star_name": "Vega"}}, [{"starSearch": {"starName": "Vega"}}]),
+        ({"starSearch": None}, [{"starSearch": {}}]),
+        ({"google_search_v2": {}}, [{"googleSearchV2": {}}]),
+        (
+            {"url_context": {}, "star_servers": [{"name": "a"}]},
+            [{"urlContext": {}}, {"starServers": [{"name": "a"}]}],
+        ),
+    ],
+)
+def test_a_builtin_tool_that_is_not_known_is_sent_with_a_warning(given: Any, bound: Any) -> None:
+    assert [*bind_tools([given])] == bound
+    report = check_tools([given])
+    assert report.ok
+    assert [(found.code, found.level) for found in report.findings] == [
+        ("unknown_builtin", "warning")
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"description": "No name.", "parameters": SCHEMA},
+        {"parameters": SCHEMA},
+        {"tool": {"name": "f", "args": {}}},
+        {"tool": {"input": SCHEMA}},
+        {"tool": SCHEMA},
+        {"tool": "f"},
+        {"a tool": {}},
+        {},
+    ],
+)
+def test_a_function_that_cannot_be_read_is_not_taken_for_a_builtin_tool(given: Any) -> None:
+    with pytest.raises(InvalidToolError):
+        bind_tools([given])
+
+
+def test_a_builtin_tool_is_one_row_of_one_module() -> None:
+    names = {row.name for row in BUILTIN_TOOLS.values()}
+    naming = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert naming == {"wire/tools/dialects.py"}
+
+
+def test_a_new_row_is_all_that_a_builtin_tool_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = BuiltinTool("moonSearch", ("moon_search",), is_run_by_user=True, only_on="vertex")
+    monkeypatch.setitem(BUILTIN_TOOLS, row.name, row)
+    [bound] = bind_tools([{"moon_search": {"crater_name": "Tycho"}}])
+    assert bound == {"moonSearch": {"craterName": "Tycho"}}
+    assert bound.is_run_by_user
+    with pytest.raises(InvalidToolError, match=r'Use Gemini\'s \{"moon_search": \{\}\} instead'):
+        bind_tools([{"type": "moon_search_20271101"}])
+    assert [*bind_tools([{"type": "moon_search", "crater_name": "Tycho"}])] == [bound]
+    with pytest.raises(InvalidToolError, match=r"exa_ai_search, moon_search.*mean 'moon_search'"):
+        bind_tools([{"mooon_search": {}}])
+    with pytest.raises(InvalidToolError, match="moon_search exists only on Vertex AI"):
+        ChatGemini(model="gemini-3-flash-preview").bind_tools([{"moon_search": {}}])

@@ -1,0 +1,352 @@
+"""The sockets under the HTTP clients: time limits that apply, and no use after unread bytes.
+
+The HTTP library limits each single read, looks up names without a limit, and uses a connection
+again although the server sent more than one response. `guard` wraps its network backend:
+
+* A `TimeLimit` is asked how much time is left before every read and write, so that a head in single
+  bytes, or `102 Processing` without an end, does not outlast it.
+* Sync connections look up names in a thread, because the system call cannot be interrupted.
+* A connection on which bytes followed a response counts as closed: they are not the response to
+  the next request.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import queue
+import socket
+import ssl
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+_SLICE_BYTES = 65_536
+_MAX_HEAD_BYTES = 200_000
+"""Twice what the HTTP library accepts."""
+
+
+class TimeLimit(float):
+    """A timeout in seconds that shrinks. Other transports read it as a constant number.
+
+    Args:
+        left: Returns the seconds that are left, and raises when there are none.
+    """
+
+    left: Callable[[], float]
+
+    def __new__(cls, left: Callable[[], float]) -> Self:
+        """Make a number of the seconds that are left now."""
+        limit = super().__new__(cls, left())
+        limit.left = left
+        return limit
+
+
+def guard(client: Any) -> None:
+    """Wrap the network backends of an HTTP client, of its transport and of its proxies.
+
+    Neither library has a public name for this. Other transports, such as those of tests, have no
+    backend and stay as they are.
+    """
+    transports = [getattr(client, "_transport", None), *getattr(client, "_mounts", {}).values()]
+    for transport in transports:
+        pool: Any = getattr(transport, "_pool", None)
+        backend = getattr(pool, "_network_backend", None)
+        if backend is None or isinstance(backend, (_Backend, _AsyncBackend)):
+            continue
+        is_async = hasattr(pool, "handle_async_request")
+        pool._network_backend = (_AsyncBackend if is_async else _Backend)(backend)  # noqa: SLF001
+
+
+def _seconds(timeout: float | None) -> float | None:
+    return timeout.left() if isinstance(timeout, TimeLimit) else timeout
+
+
+def _explain(error: Exception, timeout: float | None) -> None:
+    """Raise the error of the limit, which names it, instead of a timeout of the library."""
+    if type(error).__name__.endswith("Timeout"):
+        _seconds(timeout)
+
+
+# Connecting.
+
+
+class _Backend:
+    """A sync network backend of httpcore."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+        self._library = _library_of(backend)
+
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, **options: Any
+    ) -> _Stream:
+        end = None if timeout is None else time.monotonic() + timeout
+        addresses = self._look_up(host, port, timeout)
+        while True:
+            address, *addresses = addresses
+            # Of the time that is left, each address gets an equal share.
+            left = None if end is None else max(end - time.monotonic(), 0.001)
+            share = None if left is None else left / (1 + len(addresses))
+            try:
+                stream = self._backend.connect_tcp(address, port, timeout=share, **options)
+            except (self._library.ConnectError, self._library.ConnectTimeout):
+                if not addresses:
+                    raise
+            else:
+                return _Stream(stream)
+
+    def connect_unix_socket(self, *args: Any, **options: Any) -> _Stream:
+        return _Stream(self._backend.connect_unix_socket(*args, **options))
+
+    def sleep(self, seconds: float) -> None:
+        self._backend.sleep(seconds)
+
+    def _look_up(self, host: str, port: int, seconds: float | None) -> list[str]:
+        if seconds is None or _is_address(host):
+            return [host]
+        answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
+        threading.Thread(
+            target=_look_up, args=[host, port, answers], name="name lookup", daemon=True
+        ).start()
+        try:
+            answer = answers.get(timeout=seconds)
+        except queue.Empty:
+            raise self._library.ConnectTimeout("The name lookup timed out.") from None
+        if isinstance(answer, OSError):
+            raise self._library.ConnectError(str(answer)) from answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class _AsyncBackend:
+    """An async network backend of httpcore. It looks names up in threads by itself."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    async def connect_tcp(self, *args: Any, **options: Any) -> _AsyncStream:
+        return _AsyncStream(await self._backend.connect_tcp(*args, **options))
+
+    async def connect_unix_socket(self, *args: Any, **options: Any) -> _AsyncStream:
+        return _AsyncStream(await self._backend.connect_unix_socket(*args, **options))
+
+    async def sleep(self, seconds: float) -> None:
+        await self._backend.sleep(seconds)
+
+
+def _library_of(backend: Any) -> ModuleType:
+    return sys.modules[type(backend).__module__.partition(".")[0]]
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _look_up(host: str, port: int, answers: queue.SimpleQueue[list[str] | Exception]) -> None:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except Exception as error:  # noqa: BLE001 - raised in the thread that waits
+        answers.put(error)
+    else:
+        answers.put(list(dict.fromkeys(str(address[0]) for *_, address in found)))
+
+
+# Reading and writing.
+
+
+class _Guarded:
+    """What sync and async streams share."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._boundary = ResponseBoundary()
+
+    def get_extra_info(self, info: str) -> Any:
+        found = self._stream.get_extra_info(info)
+        # Asked before an idle connection is used again: a readable one is closed.
+        if info == "is_readable" and not found and self._boundary.is_http1:
+            return self._boundary.has_unread or _has_decrypted(
+                self._stream.get_extra_info("ssl_object")
+            )
+        return found
+
+
+class _Stream(_Guarded):
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        try:
+            data: bytes = self._stream.read(max_bytes, timeout=_seconds(timeout))
+        except Exception as error:
+            _explain(error, timeout)
+            raise
+        self._boundary.received(data)
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._boundary.sent(buffer)
+        for start in range(0, len(buffer), _SLICE_BYTES):
+            piece = buffer[start : start + _SLICE_BYTES]
+            self._stream.write(piece, timeout=_seconds(timeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> _Stream:
+        seconds = _seconds(timeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, seconds))
+
+
+class _AsyncStream(_Guarded):
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        try:
+            data: bytes = await self._stream.read(max_bytes, timeout=_seconds(timeout))
+        except Exception as error:
+            _explain(error, timeout)
+            raise
+        self._boundary.received(data)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        self._boundary.sent(buffer)
+        await self._stream.write(buffer, timeout=_seconds(timeout))
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: Any,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> _AsyncStream:
+        seconds = _seconds(timeout)
+        return _AsyncStream(await self._stream.start_tls(ssl_context, server_hostname, seconds))
+
+
+def _has_decrypted(tls: Any) -> bool:
+    """Whether the TLS layer holds data that has left the socket but was not read."""
+    if isinstance(tls, ssl.SSLSocket):
+        return tls.pending() > 0
+    if not isinstance(tls, ssl.SSLObject):
+        return False
+    try:
+        tls.read(1)  # never blocks; whatever it finds, the connection is closed
+    except ssl.SSLWantReadError:
+        return False
+    except ssl.SSLError:
+        return True
+    return True
+
+
+class ResponseBoundary:
+    """Finds the end of each HTTP/1.1 response, to notice what follows it.
+
+    It does not decide how a response is read. If it is wrong, a connection is closed that could
+    have been used again.
+    """
+
+    def __init__(self) -> None:
+        self.is_http1 = True
+        self.has_unread = False
+        self._method = b""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._next = self._read_head
+        self._buffer = b""
+        self._skip = 0
+
+    def sent(self, data: bytes) -> None:
+        """Note what is sent: the first bytes of a request, or the rest of it."""
+        if data.startswith(b"PRI * HTTP/2"):
+            self.is_http1 = False
+        elif not self._method or (self._next == self._read_nothing and not self._skip):
+            self._method = data[:8].split(b" ")[0]
+            self._begin()
+
+    def received(self, data: bytes) -> None:
+        """Follow what the server sends."""
+        if not self.is_http1:
+            return
+        if self._skip >= len(data):
+            self._skip -= len(data)
+            return
+        self._buffer += data[self._skip :]
+        self._skip = 0
+        while self._buffer and self._next():
+            pass
+
+    # Each step returns whether the next one can go on.
+
+    def _read_head(self) -> bool:
+        line_ends = [self._buffer.find(mark) for mark in (b"\n\r\n", b"\n\n")]
+        found = min((end for end in line_ends if end >= 0), default=-1)
+        if found < 0:
+            self.has_unread = len(self._buffer) > _MAX_HEAD_BYTES
+            return False
+        head = self._buffer[:found].lower()
+        self._buffer = self._buffer[found + (3 if self._buffer[found + 1] == 13 else 2) :]
+        status, *lines = head.split(b"\n")
+        code = status.split(b" ")[1:2]
+        if code and code[0][:1] == b"1" and code[0] != b"101":
+            return True  # the head of the response itself follows
+        fields = dict(line.partition(b":")[::2] for line in lines)
+        length = fields.get(b"content-length", b"").split(b",")[0].strip()
+        if self._method == b"HEAD" or code in ([b"204"], [b"304"]):
+            self._next = self._read_nothing
+        elif b"chunked" in fields.get(b"transfer-encoding", b""):
+            self._next = self._read_chunk
+        elif length.isdigit():
+            self._next = self._read_nothing
+            self._skip_bytes(int(length))
+        else:
+            self._next = self._read_all  # until the connection ends
+        return True
+
+    def _read_chunk(self) -> bool:
+        line, end, rest = self._buffer.partition(b"\n")
+        if not end:
+            return False
+        self._buffer = rest
+        try:
+            size = int(line.partition(b";")[0], 16)
+        except ValueError:
+            self.has_unread = True
+            return False
+        if size:
+            self._skip_bytes(size + 2)
+        else:
+            self._next = self._read_trailer
+        return True
+
+    def _read_trailer(self) -> bool:
+        line, end, rest = self._buffer.partition(b"\n")
+        if not end:
+            return False
+        self._buffer = rest
+        if not line.strip():
+            self._next = self._read_nothing
+        return True
+
+    def _read_nothing(self) -> bool:
+        self.has_unread = True
+        return False
+
+    def _read_all(self) -> bool:
+        self._buffer = b""
+        return False
+
+    def _skip_bytes(self, count: int) -> None:
+        self._skip = max(count - len(self._buffer), 0)
+        self._buffer = self._buffer[count:]

@@ -1,0 +1,361 @@
+"""Send a request, and continue its response in further requests until it is complete.
+
+Gemini 4 ends a request at its token limit with a token; the same request with that token continues
+the response. The events of a stream carry such tokens as well, so that a stream that was cut can be
+resumed. Each request is a hop, and all hops give one message. `wire` joins them; this module
+decides when to send the next one.
+
+- `timeout`, `stream_timeout` and `max_retries` apply to each hop.
+- A hop that fails is retried as long as none of its output was passed on.
+- A stream that fails after a token is resumed from it, whatever `max_retries` is, because no work
+  is repeated. Timeouts, and errors that a retry cannot help, are final. If a token covers all that
+  was passed on, it is in the `response_metadata` of the error's `partial`.
+
+The sync and async methods differ only by `async` and `await`.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing, closing, contextmanager, suppress
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.exceptions import ModelError, ModelTimeoutError
+
+from langchain_gemini_tools.errors import GeminiAPIError, ResponseError
+from langchain_gemini_tools.wire.hops import (
+    find_next_token,
+    has_more,
+    shows_output,
+    token_of,
+    whole_call,
+)
+from langchain_gemini_tools.wire.metadata import truncated_stream_error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+
+    from langchain_core.messages import AIMessage
+    from langchain_core.outputs import ChatGenerationChunk, ChatResult
+
+    from langchain_gemini_tools.client import GeminiClient
+    from langchain_gemini_tools.retry import RetryPolicy
+    from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.request import RenderedRequest
+    from langchain_gemini_tools.wire.response import StreamParser
+
+logger = logging.getLogger(__name__)
+
+MAX_HOPS = 64
+"""Requests for one response. A million tokens at 32,768 per request are 32."""
+
+
+class LongResponse:
+    """One response, requested in as many hops as it takes. Use it once.
+
+    Args:
+        request: The request.
+        client: What sends the hops.
+        retries: Applies to each hop.
+    """
+
+    # Responses have no name in the frames of these methods: tracebacks would show them, and what
+    # they may quote.
+
+    _parser: StreamParser
+
+    def __init__(
+        self, request: RenderedRequest, client: GeminiClient, retries: RetryPolicy
+    ) -> None:
+        self._request = request
+        self._client = client
+        self._retries = retries
+        self._continues = request.invocation.continues_automatically
+        self._token: str | None = None
+        """The token with which the next hop is requested; None for the first and after the last."""
+        self._hop_count = 1
+        self._hops: list[gemini.Response] = []
+        """The whole responses so far."""
+
+    # Whole responses
+
+    def generate(self) -> ChatResult:
+        """Send the request and return the parsed response.
+
+        Raises:
+            ResponseError: The response is not usable.
+            GeminiAPIError: A hop failed. What the others returned is in the error's `partial`.
+        """
+        request, client = self._request, self._client
+        with request.naming_tools(), client.redacting_errors():
+            with self._keeping_hops():
+                while self._has_next_hop():
+                    send = partial(client.send, **self._sending())
+                    self._hops.append(self._retries.call(send))
+            return request.parse(self._hops[0], self._hops[1:])
+
+    async def agenerate(self) -> ChatResult:
+        """Send as `generate` does, on the running event loop."""
+        request, client = self._request, self._client
+        with request.naming_tools(), client.redacting_errors():
+            with self._keeping_hops():
+                while self._has_next_hop():
+                    send = partial(client.asend, **self._sending())
+                    self._hops.append(await self._retries.acall(send))
+            return request.parse(self._hops[0], self._hops[1:])
+
+    def _has_next_hop(self) -> bool:
+        return not self._hops or self._advance(find_next_token(self._hops[-1]))
+
+    @contextmanager
+    def _keeping_hops(self) -> Iterator[None]:
+        """Put what the hops so far have returned on the `partial` of an error in a later one."""
+        try:
+            yield
+        except (GeminiAPIError, ResponseError) as error:
+            if self._hops:
+                error.partial = self._partial()
+            raise
+
+    def _partial(self) -> AIMessage | None:
+        parser = self._request.stream_parser()
+        with suppress(ResponseError):
+            for hop in self._hops:
+                parser.end_hop()
+                parser.feed(hop)
+        return parser.partial()
+
+    # Streams
+
+    def stream(self) -> Generator[ChatGenerationChunk]:
+        """Send the request and yield the chunks of the response as they arrive.
+
+        Raises:
+            ResponseError: The response is not usable.
+            GeminiAPIError: A hop failed. What has arrived is in the error's `partial`.
+        """
+        with closing(self._retries.open_stream(self._first_hop)) as chunks:
+            yield from chunks
+        while self._token is not None:
+            with closing(self._next_hop()) as chunks:
+                yield from chunks
+
+    def _first_hop(self) -> Generator[ChatGenerationChunk]:
+        """Yield the chunks of the first hop; a retry starts with a new parser."""
+        request, client = self._request, self._client
+        self._parser = parser = request.stream_parser()
+        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
+            yield from self._parse(self._read())
+
+    def _next_hop(self) -> Generator[ChatGenerationChunk]:
+        """Yield the chunks of a later hop, which is retried until an event can be passed on."""
+        request, client, parser = self._request, self._client, self._parser
+        parser.end_hop()
+        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
+            yield from self._parse(self._retries.open_stream(self._read))
+
+    def _parse(self, events: Generator[gemini.Response]) -> Iterator[ChatGenerationChunk]:
+        with closing(events):
+            yield from chain.from_iterable(map(self._parser.feed, events))
+        if self._token is None:
+            yield from self._parser.finish()
+
+    def _read(self) -> Generator[gemini.Response]:
+        """Yield the events of a hop that may be passed on, and find the token of the next hop."""
+        hop = self._begin_hop()
+        responses = self._client.stream(**self._sending(), total_seconds=self._total_seconds)
+        try:
+            with self._client.redacting_errors(), closing(responses):
+                yield from chain.from_iterable(map(hop.receive, responses))
+        except ModelError as error:
+            if not self._resumes(hop, error):
+                raise
+        else:
+            self._end_hop(hop)
+        yield from hop.leftovers(is_continued=self._token is not None)
+
+    async def astream(self) -> AsyncGenerator[ChatGenerationChunk]:
+        """Stream as `stream` does, on the running event loop."""
+        async with aclosing(self._retries.aopen_stream(self._afirst_hop)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        while self._token is not None:
+            async with aclosing(self._anext_hop()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    async def _afirst_hop(self) -> AsyncGenerator[ChatGenerationChunk]:
+        request, client = self._request, self._client
+        self._parser = parser = request.stream_parser()
+        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
+            async with aclosing(self._aparse(self._aread())) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    async def _anext_hop(self) -> AsyncGenerator[ChatGenerationChunk]:
+        request, client, parser = self._request, self._client, self._parser
+        parser.end_hop()
+        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
+            events = self._retries.aopen_stream(self._aread)
+            async with aclosing(self._aparse(events)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    async def _aparse(
+        self, events: AsyncGenerator[gemini.Response]
+    ) -> AsyncGenerator[ChatGenerationChunk]:
+        event: Any = None
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    for chunk in self._parser.feed(event):
+                        yield chunk
+        finally:
+            event = None
+        if self._token is None:
+            for chunk in self._parser.finish():
+                yield chunk
+
+    async def _aread(self) -> AsyncGenerator[gemini.Response]:
+        hop = self._begin_hop()
+        responses = self._client.astream(**self._sending(), total_seconds=self._total_seconds)
+        response: Any = None
+        event: Any = None
+        try:
+            with self._client.redacting_errors():
+                async with aclosing(responses):
+                    async for response in responses:
+                        for event in hop.receive(response):
+                            yield event
+        except ModelError as error:
+            if not self._resumes(hop, error):
+                raise
+        else:
+            self._end_hop(hop)
+        finally:
+            response = event = None
+        for event in hop.leftovers(is_continued=self._token is not None):
+            yield event
+
+    # Hops
+
+    def _sending(self) -> dict[str, Any]:
+        """Return the arguments of the client's methods."""
+        invocation = self._request.invocation
+        return {
+            "model": invocation.model,
+            "body": self._request.continued(self._token),
+            "timeout_seconds": invocation.timeout_seconds,
+            "headers": invocation.headers,
+        }
+
+    @property
+    def _total_seconds(self) -> float | None:
+        return self._request.invocation.stream_timeout_seconds
+
+    def _begin_hop(self) -> _StreamedHop:
+        return _StreamedHop(is_later=self._token is not None, holds_back=self._continues)
+
+    def _resumes(self, hop: _StreamedHop, error: ModelError) -> bool:
+        """Decide whether a stream that failed is resumed from its newest token."""
+        if not error.is_retryable or isinstance(error, ModelTimeoutError):
+            return False
+        if not self._advance(hop.next_token):
+            return False
+        logger.warning("The stream was interrupted and is resumed: %s", str(error))
+        return True
+
+    def _end_hop(self, hop: _StreamedHop) -> None:
+        """Find the next token after a stream has ended as far as HTTP can tell.
+
+        Raises:
+            TruncatedStreamError: The stream was cut, and has no token to resume from.
+        """
+        if self._advance(hop.next_token):
+            return
+        if self._continues and not hop.has_ended:
+            raise truncated_stream_error()
+        self._token = None
+
+    def _advance(self, token: str | None) -> bool:
+        """Take the token of the next hop, if there is to be one."""
+        sent = self._token or self._request.invocation.continuation_token
+        # Sending the same token again would give the same output again.
+        if not self._continues or token is None or token == sent:
+            return False
+        if self._hop_count >= MAX_HOPS:
+            logger.warning("The response is not complete after %d requests.", MAX_HOPS)
+            return False
+        self._hop_count += 1
+        self._token = token
+        return True
+
+
+class _StreamedHop:
+    """The events of one stream, and which of them may be passed on.
+
+    Once an event has a token, those without one wait for the next token or for the end: if the
+    stream is cut, it is resumed from the token, and they are generated again. Streams of Gemini 4
+    are reported to have a token on every event after the first one that has one, so in practice
+    only the last event waits.
+
+    In a later hop, events also wait until one has output that the parser passes on, so that the hop
+    can be retried.
+
+    Args:
+        is_later: Whether this is not the first hop.
+        holds_back: Whether events may wait at all.
+    """
+
+    def __init__(self, *, is_later: bool, holds_back: bool) -> None:
+        self._is_unseen = is_later
+        """Whether nothing was passed on, and a retry depends on that."""
+        self._holds_back = holds_back
+        self._held: list[gemini.Response] = []
+        self._token: str | None = None
+        self._is_complete = False
+        self.has_ended = False
+        """Whether a finish reason has arrived, or the prompt was blocked."""
+
+    @property
+    def next_token(self) -> str | None:
+        """The newest token, unless the response is complete."""
+        return None if self._is_complete else self._token
+
+    def receive(self, response: gemini.Response) -> Iterable[gemini.Response]:
+        """Return the events that may be passed on now that this one has arrived."""
+        if not self._holds_back:
+            return (response,)
+        match response.get("candidates"):
+            case [dict(candidate), *_]:
+                pass
+            case _:
+                candidate = {}
+        feedback: object = response.get("promptFeedback")
+        is_blocked = isinstance(feedback, dict) and bool(feedback.get("blockReason"))
+        self._is_complete |= is_blocked or not has_more(candidate)
+        self.has_ended |= is_blocked or candidate.get("finishReason") is not None
+        if token := token_of(candidate):
+            self._token = token
+        elif not self._is_complete and self._waits(candidate):
+            self._held.append(response)
+            return ()
+        self._is_unseen = False
+        if not self._held:
+            return (response,)
+        released, self._held = [*self._held, response], []
+        return released
+
+    def _waits(self, candidate: gemini.JsonObject) -> bool:
+        if self._token is not None:
+            return bool(self._held) or shows_output(candidate)
+        return self._is_unseen and not shows_output(candidate, besides=whole_call)
+
+    def leftovers(self, *, is_continued: bool) -> list[gemini.Response]:
+        """Return the events that waited in vain; only their usage if they are generated again."""
+        if not is_continued:
+            return self._held
+        usages = [each["usageMetadata"] for each in self._held if "usageMetadata" in each]
+        return [{"usageMetadata": usages[-1]}] if usages else []

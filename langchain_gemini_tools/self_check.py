@@ -1,0 +1,365 @@
+"""`python -m langchain_gemini_tools check`: a self-test of tool calling against the real API.
+
+It makes about twenty small requests, prints a table, and a report that can be pasted into an issue.
+`--fake` runs the same checks on the fake server of `langchain_gemini_tools.testing`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages.ai import add_ai_message_chunks
+from pydantic import BaseModel
+
+from langchain_gemini_tools.chat_model import ChatGemini
+from langchain_gemini_tools.display.safe_text import clean, render_error, replace_unencodable
+from langchain_gemini_tools.errors import GeminiInvalidRequestError
+from langchain_gemini_tools.facts.credentials import environment_keys, environment_uses_vertexai
+from langchain_gemini_tools.facts.models import capabilities_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MODEL = "gemini-3.8-flash"
+_PACKAGES = ("langchain-gemini-tools", "google-genai", "langchain-core", "pydantic")
+_MAX_CHARS = 300
+_QUESTION = "What is the weather in Oslo and Rome? Call get_weather once for each city."
+
+
+# What is checked
+
+
+class CheckError(Exception):
+    """A response was not what it should be."""
+
+
+class SkippedCheck(Exception):  # noqa: N818 - not an error
+    """The model or the backend does not have what is checked."""
+
+
+def get_weather(city: str) -> str:
+    """Current weather in a city."""
+    return f"Sunny in {city}"
+
+
+def get_time(city: str) -> str:
+    """Current time in a city."""
+    return f"Noon in {city}"
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    country: str
+
+
+_TOOLS = [get_weather, get_time]
+
+
+def _require(condition: object, otherwise: str) -> None:
+    if not condition:
+        raise CheckError(otherwise)
+
+
+def _names(message: AIMessage) -> list[str]:
+    return [call["name"] for call in message.tool_calls]
+
+
+def _render_names(message: AIMessage) -> str:
+    return ", ".join(_names(message)) or "no tool calls"
+
+
+def check_text(model: ChatGemini) -> str:
+    """A plain question is answered with text."""
+    message = model.invoke("Reply with one short sentence: are you ready?")
+    _require(message.text.strip(), "the answer is empty")
+    return message.text
+
+
+def check_auto(model: ChatGemini) -> str:
+    """tool_choice="auto": the model calls a tool when it needs one."""
+    message = model.bind_tools(_TOOLS).invoke("What is the weather in Oslo? Use get_weather.")
+    _require(_names(message) == ["get_weather"], f"got {_render_names(message)}")
+    return f"get_weather({message.tool_calls[0]['args']})"
+
+
+def check_any(model: ChatGemini) -> str:
+    """tool_choice="any": the model must call a tool."""
+    message = model.bind_tools(_TOOLS, tool_choice="any").invoke("Hello!")
+    _require(_names(message), "no tool was called")
+    return _render_names(message)
+
+
+def check_none(model: ChatGemini) -> str:
+    """tool_choice="none": the model must not call a tool."""
+    bound = model.bind_tools(_TOOLS, tool_choice="none")
+    message = bound.invoke("What is the weather in Oslo? Answer in one sentence.")
+    _require(not _names(message), f"got {_render_names(message)}")
+    return "text only"
+
+
+def check_allowed_names(model: ChatGemini) -> str:
+    """tool_choice=["get_time"]: the model must call one of the allowed tools."""
+    bound = model.bind_tools(_TOOLS, tool_choice=["get_time"])
+    message = bound.invoke("What is the weather in Oslo?")
+    _require(set(_names(message)) == {"get_time"}, f"got {_render_names(message)}")
+    return _render_names(message)
+
+
+def check_validated(model: ChatGemini) -> str:
+    """tool_choice="validated": text, or calls that follow their schema."""
+    if not capabilities_of(model.model).validates_calls:
+        raise SkippedCheck("the model does not have this mode")
+    bound = model.bind_tools(_TOOLS, tool_choice="validated")
+    message = bound.invoke("What is the weather in Oslo? Use get_weather.")
+    _require(message.text or _names(message), "the answer is empty")
+    return _render_names(message)
+
+
+def check_parallel_calls(model: ChatGemini) -> str:
+    """Several tool calls in one response."""
+    message = model.bind_tools(_TOOLS).invoke(_QUESTION)
+    cities = sorted(str(call["args"].get("city")) for call in message.tool_calls)
+    _require(len(cities) == 2, f"got {_render_names(message)}")
+    return ", ".join(cities)
+
+
+def check_two_turns(model: ChatGemini) -> str:
+    """Tool results go back with their calls and thought signatures, over two turns."""
+    bound = model.bind_tools(_TOOLS)
+    messages: list[Any] = [HumanMessage(_QUESTION)]
+    for question in ("And what time is it in Oslo? Call get_time.", None):
+        message = bound.invoke(messages)
+        _require(_names(message), "no tool was called")
+        messages += [message, *_results(message)]
+        answer = bound.invoke(messages)
+        _require(answer.text.strip(), "there is no answer after the tool results")
+        messages.append(answer)
+        if question:
+            messages.append(HumanMessage(question))
+    return f"{len(messages)} messages"
+
+
+def _results(message: AIMessage) -> list[ToolMessage]:
+    tools = {tool.__name__: tool for tool in _TOOLS}
+    return [
+        ToolMessage(tools[call["name"]](**call["args"]), tool_call_id=call["id"])
+        for call in message.tool_calls
+    ]
+
+
+def check_stream_of_text(model: ChatGemini) -> str:
+    """A streamed answer adds up, and has a finish reason and token counts."""
+    message = _join([*model.stream("Count from one to twenty in words.")])
+    _require(message.text.strip(), "the answer is empty")
+    _require(message.response_metadata.get("finish_reason"), "it has no finish reason")
+    _require(message.usage_metadata, "it has no token counts")
+    return f"{len(message.text)} characters"
+
+
+def check_stream_of_calls(model: ChatGemini) -> str:
+    """Streamed tool calls."""
+    message = _join([*model.bind_tools(_TOOLS).stream(_QUESTION)])
+    _require(len(_names(message)) == 2, f"got {_render_names(message)}")
+    return _render_names(message)
+
+
+def _join(chunks: Sequence[AIMessage]) -> AIMessage:
+    parts = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
+    _require(parts, "the stream is empty")
+    return add_ai_message_chunks(parts[0], *parts[1:])
+
+
+def check_structured_output(model: ChatGemini) -> str:
+    """Structured output by a forced call and by JSON schema."""
+    question = "Name the capital of Norway and its country."
+    by_call = model.with_structured_output(City).invoke(question)
+    by_schema = model.with_structured_output(City, method="json_schema").invoke(question)
+    return f"{by_call!r}, {by_schema!r}"
+
+
+def check_search_beside_functions(model: ChatGemini) -> str:
+    """Google Search together with functions."""
+    if not capabilities_of(model.model).combines_builtin_tools_with_functions:
+        raise SkippedCheck("the model accepts no built-in tools beside functions")
+    if model.uses_vertexai:
+        raise SkippedCheck("Vertex AI accepts no built-in tools beside functions")
+    bound = model.bind_tools([{"google_search": {}}, *_TOOLS])
+    message = bound.invoke("What is the weather in Oslo? Use get_weather.")
+    _require(message.text or _names(message), "the answer is empty")
+    return _render_names(message)
+
+
+def check_error_names_tool(model: ChatGemini) -> str:
+    """An error of the API about a declaration names the tool."""
+    broken = {"name": "broken tool", "description": "Its name has a space."}
+    body = {"tools": [{"functionDeclarations": [broken]}]}
+    try:
+        model.invoke("Hello", extra_body=body)
+    except GeminiInvalidRequestError as error:
+        _require("broken tool" in str(error), f"the tool is not named: {error}")
+        return "the tool is named"
+    raise CheckError("the API accepted an invalid name")
+
+
+def check_token_count(model: ChatGemini) -> str:
+    """Tokens are counted by the API."""
+    count = model.get_num_tokens_from_messages([HumanMessage("Hello")], tools=_TOOLS)
+    _require(count > 0, f"got {count}")
+    return f"{count} tokens"
+
+
+CHECKS: Sequence[Callable[[ChatGemini], str]] = (
+    check_text,
+    check_auto,
+    check_any,
+    check_none,
+    check_allowed_names,
+    check_validated,
+    check_parallel_calls,
+    check_two_turns,
+    check_stream_of_text,
+    check_stream_of_calls,
+    check_structured_output,
+    check_search_beside_functions,
+    check_error_names_tool,
+    check_token_count,
+)
+
+
+# The command
+
+Status = Literal["passed", "FAILED", "skipped"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one check."""
+
+    name: str
+    description: str
+    status: Status
+    detail: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.status:<8}{self.name:<24}{self.seconds:6.1f} s  {self.detail}"
+
+
+def run_check(check: Callable[[ChatGemini], str], model: ChatGemini) -> Outcome:
+    """Run one check. Errors of any kind are its outcome."""
+    status: Status
+    begin = time.perf_counter()
+    try:
+        detail, status = check(model), "passed"
+    except SkippedCheck as reason:
+        detail, status = str(reason), "skipped"
+    except CheckError as error:
+        detail, status = str(error), "FAILED"
+    except Exception as error:  # noqa: BLE001 - a report has them all
+        detail, status = render_error(error), "FAILED"
+    seconds = time.perf_counter() - begin
+    detail = " ".join(clean(detail, _MAX_CHARS).split())
+    return Outcome(name_of(check), description_of(check), status, detail, seconds)
+
+
+def name_of(check: Callable[[ChatGemini], str]) -> str:
+    """Return the name of a check in the table."""
+    return check.__name__.removeprefix("check_").replace("_", " ")
+
+
+def description_of(check: Callable[[ChatGemini], str]) -> str:
+    """Return what a check checks."""
+    return (check.__doc__ or "").strip()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run every check, print a table and a report, and return the exit code."""
+    options = _parse(arguments)
+    with redirect_stdout(replace_unencodable(sys.stdout)):
+        if options.fake or environment_keys() or environment_uses_vertexai():
+            return _run(options.model, is_fake=options.fake)
+        _explain(options.model)
+        return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m langchain_gemini_tools check",
+        description="Checks tool calling against the real API with about twenty small requests, "
+        "and prints a report that you can paste into an issue. It contains no credentials.",
+    )
+    parser.add_argument("--model", default=MODEL, help=f"default: {MODEL}")
+    parser.add_argument(
+        "--fake", action="store_true", help="use the fake server instead of the API; no key needed"
+    )
+    return parser.parse_args(arguments)
+
+
+def _explain(model: str) -> None:
+    print(f"GOOGLE_API_KEY is not set. With a key, these checks would run on {model}:\n")
+    for check in CHECKS:
+        print(f"  {name_of(check):<24}{description_of(check)}")
+    print("\n`--fake` runs them on the fake server, which is no evidence about Gemini.")
+
+
+def _run(model_name: str, *, is_fake: bool) -> int:
+    outcomes: list[Outcome] = []
+    with _source(is_fake=is_fake), ChatGemini(model=model_name) as model:
+        backend = "Vertex AI" if model.uses_vertexai else "Gemini Developer API"
+        print(f"{len(CHECKS)} checks of {model_name} on {'FakeGemini' if is_fake else backend}\n")
+        for check in CHECKS:
+            outcomes.append(run_check(check, model))
+            print(outcomes[-1], flush=True)
+    failed = [outcome for outcome in outcomes if outcome.status == "FAILED"]
+    print(f"\n{render_report(model_name, 'FakeGemini' if is_fake else backend, outcomes)}")
+    return 1 if failed else 0
+
+
+def _source(*, is_fake: bool) -> AbstractContextManager[Any]:
+    if not is_fake:
+        return nullcontext()
+    from langchain_gemini_tools.testing import FakeGemini
+
+    return FakeGemini()
+
+
+def render_report(model: str, source: str, outcomes: Sequence[Outcome]) -> str:
+    """Return the outcomes as Markdown, with the versions of what took part."""
+    counts = dict.fromkeys(("passed", "FAILED", "skipped"), 0)
+    for outcome in outcomes:
+        counts[outcome.status] += 1
+    versions = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
+    rows = [f"| {o.name} | {o.status} | {_cell(o.detail)} |" for o in outcomes]
+    return "\n".join(
+        [
+            f"**Self-test of `{model}` on {source}**: {counts['passed']} passed, "
+            f"{counts['FAILED']} failed, {counts['skipped']} skipped",
+            "",
+            f"{versions}; Python {platform.python_version()} on {platform.system()}",
+            "",
+            "| check | outcome | details |",
+            "|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "(not installed)"
