@@ -67,7 +67,7 @@ PRIVATE_OPTIONS = frozenset({"additional_headers", "http_options"})
 
 _KNOWN_OPTIONS = _CALL_ONLY | _OPTIONS.keys()
 _PLAIN = frozenset(name for name in _OPTIONS if _OPTIONS[name].sent_in == "generationConfig")
-_GENERATION_OPTIONS = RENDERED_OPTIONS | _PLAIN
+_GENERATION_OPTIONS = tuple(sorted(RENDERED_OPTIONS | _PLAIN))
 _BODY_OPTIONS = tuple(name for name in _OPTIONS if _OPTIONS[name].sent_in == "body")
 
 _IGNORED = {"stream", "parallel_tool_calls", "strict"}
@@ -145,13 +145,13 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         schema_form=given.get("tool_schema") or best,
         is_prompted=is_prompted,
         tool_prompt=given.get("tool_prompt"),
-        generation={name: given[name] for name in given if name in _GENERATION_OPTIONS},
+        generation={name: given[name] for name in _GENERATION_OPTIONS if name in given},
         safety_settings=given.get("safety_settings"),
         cached_content=given.get("cached_content"),
         continuation_token=continues,
         continues_automatically=given["automatic_continuation"],
         headers=given.get("additional_headers"),
-        body={camel(name): given[name] for name in _BODY_OPTIONS},
+        body={camel(name): given[name] for name in _BODY_OPTIONS if given[name] is not None},
         extra_body=given.get("extra_body"),
         merges_system=given["convert_system_message_to_human"],
         repairs_history=given["on_broken_history"] == "repair",

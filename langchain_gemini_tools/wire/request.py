@@ -246,7 +246,7 @@ def _render_body(
         "safetySettings": render_safety_settings(invocation.safety_settings),
         "cachedContent": invocation.cached_content,
         TOKEN: invocation.continuation_token,
-        **plain(invocation.body),
+        **{key: plain(value) for key, value in invocation.body.items()},
     }
     present = {key: value for key, value in body.items() if value}
     check_options(present, vertexai=invocation.vertexai)
