@@ -1,4 +1,4 @@
-"""Every Python block of the README runs, and prints what the README says it prints."""
+"""Every Python block of the README and of the page about tests runs, and prints what is shown."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 README = Path(__file__).parents[2] / "README.md"
+HOW_TO_TEST = README.parent / "docs" / "how-to" / "testing.md"
 _BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 _PRICE = re.compile(r"\$[\d.]+")
 
 
-def _programs() -> Iterator[tuple[str, str]]:
+def _programs(page: Path) -> Iterator[tuple[str, str]]:
     """Each program with the output that stands behind it."""
-    blocks: list[tuple[str, str]] = _BLOCK.findall(README.read_text())
+    blocks: list[tuple[str, str]] = _BLOCK.findall(page.read_text())
     for number, (language, program) in enumerate(blocks):
         if language == "python":
             following = blocks[number + 1] if number + 1 < len(blocks) else ("", "")
@@ -44,18 +45,26 @@ def _without_prices(text: str) -> str:
     return _PRICE.sub("$N", text).rstrip("\n")
 
 
-PROGRAMS = [*_programs()]
+PROGRAMS = [
+    pytest.param(program, output, id=f"{page.stem}-{number}")
+    for page in (README, HOW_TO_TEST)
+    for number, (program, output) in enumerate(_programs(page))
+]
 
 
-@pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_every_block_runs_alone_without_a_key_and_prints_what_the_readme_shows(number: int) -> None:
-    program, output = PROGRAMS[number]
+@pytest.mark.parametrize(("program", "output"), PROGRAMS)
+def test_every_block_runs_alone_without_a_key_and_prints_what_the_page_shows(
+    program: str, output: str
+) -> None:
     names: dict[str, Any] = {"__name__": "readme"}
     try:
         assert _without_prices(_run(program, names)) == _without_prices(output)
         if test := names.get("test_the_agent_asks_for_both_cities"):
             with FakeGemini():
                 test()
+        if test := names.get("test_my_agent"):
+            with FakeGemini() as fake:
+                test(fake)
         gemini = names.get("gemini")
         assert gemini is None or gemini.refusals == []
     finally:
@@ -64,7 +73,7 @@ def test_every_block_runs_alone_without_a_key_and_prints_what_the_readme_shows(n
 
 
 def test_most_blocks_show_what_they_print() -> None:
-    assert len([output for _, output in PROGRAMS if output]) == 8
+    assert len([output for _, output in _programs(README) if output]) == 8
 
 
 def test_the_readme_stays_short() -> None:
