@@ -51,8 +51,8 @@ test: $(STAMP)  ## every test; no key, no network
 # property tests, fault matrices, prompted calling end to end, notebooks, README, and the emulator itself.
 LOWEST = tests/unit_tests --ignore tests/unit_tests/testing/fake $(addprefix tests/integration_tests/test_, \
 	agent_executor.py cassette_plugin.py cassette_replay.py cassette_saving.py cassettes.py \
-	client_seam.py create_agent.py create_agent_formats.py langgraph.py mcp_results.py mcp_servers.py \
-	media_fetch.py middleware.py model_lifetime.py redaction.py sdk_client.py standard.py \
+	client_seam.py create_agent.py create_agent_formats.py fake_gemini.py langgraph.py mcp_results.py mcp_servers.py \
+	media_fetch.py middleware.py model_lifetime.py other_clients.py redaction.py sdk_client.py standard.py \
 	stored_turns.py structured_output.py tool_loop.py ways_agree.py)
 
 test-lowest:  ## the tests that depend on dependencies, with the lowest versions that pyproject.toml allows
