@@ -122,7 +122,9 @@ class GeminiFields(BaseChatModel):
         "environment is used with Vertex AI only if no project, location or credentials are given.",
     )
     project: str | None = Field(
-        default=None, description="Google Cloud project, for Vertex AI; else ignored."
+        default=None,
+        description="Google Cloud project, for Vertex AI; else ignored. Defaults to the project of "
+        "`credentials`.",
     )
     location: str | None = Field(
         default=None,
@@ -406,6 +408,15 @@ class GeminiFields(BaseChatModel):
     def _drop_own_profile(cls, profile: Any) -> Any:
         # It comes from the fields of another model, and is computed again for this one.
         return None if isinstance(profile, OwnProfile) else profile
+
+    @model_validator(mode="after")
+    def _find_project(self) -> Self:
+        # Service accounts belong to a project.
+        if self.project is None and isinstance(
+            project := getattr(self.credentials, "project_id", None), str
+        ):
+            self.project = project
+        return self
 
     @model_validator(mode="after")
     def _set_gemini_tools_version(self) -> Self:
