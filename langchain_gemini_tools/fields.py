@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
 
+    from langchain_gemini_tools.arguments import FieldSynonyms
+
 _SYNONYMS = {
     "model_name": "model",
     "gemini_api_key": "google_api_key",
@@ -69,6 +71,14 @@ _SECRET_ARGUMENTS = frozenset(
 """Arguments of an HTTP client that are credentials, or objects that may contain them."""
 
 
+if TYPE_CHECKING:
+
+    class _ChatModel(BaseChatModel, FieldSynonyms): ...
+
+else:
+    _ChatModel = BaseChatModel
+
+
 class FoundKey(SecretStr):
     """A key from the environment, in contrast to one that was passed."""
 
@@ -89,7 +99,7 @@ def _find_key() -> FoundKey | None:
     return FoundKey(value) if value else None
 
 
-class GeminiFields(BaseChatModel):
+class GeminiFields(_ChatModel):
     """The fields of `ChatGemini`, without its methods."""
 
     model_config = ConfigDict(
