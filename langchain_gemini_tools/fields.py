@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
     from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
 
+    from langchain_gemini_tools.arguments import FieldSynonyms
+
 _SYNONYMS = {
     "model_name": "model",
     "gemini_api_key": "google_api_key",
@@ -97,6 +99,14 @@ def _read_tier(tier: Any) -> Any:
     return None if word == "unspecified" else word
 
 
+if TYPE_CHECKING:
+
+    class _ChatModel(BaseChatModel, FieldSynonyms): ...
+
+else:
+    _ChatModel = BaseChatModel
+
+
 class FoundKey(SecretStr):
     """A key from the environment, in contrast to one that was passed."""
 
@@ -144,7 +154,7 @@ def _check_place(value: str | None) -> str | None:
 Place = Annotated[str | None, AfterValidator(_check_place)]
 
 
-class GeminiFields(BaseChatModel):
+class GeminiFields(_ChatModel):
     """The fields of `ChatGemini`, without its methods."""
 
     model_config = ConfigDict(
@@ -179,7 +189,9 @@ class GeminiFields(BaseChatModel):
         "environment is used with Vertex AI only if no project, location or credentials are given.",
     )
     project: Place = Field(
-        default=None, description="Google Cloud project, for Vertex AI; else ignored."
+        default=None,
+        description="Google Cloud project, for Vertex AI; else ignored. Defaults to the project of "
+        "`credentials`.",
     )
     location: Place = Field(
         default=None,
@@ -510,6 +522,15 @@ class GeminiFields(BaseChatModel):
     def _drop_own_profile(cls, profile: Any) -> Any:
         # It comes from the fields of another model, and is computed again for this one.
         return None if isinstance(profile, OwnProfile) else profile
+
+    @model_validator(mode="after")
+    def _find_project(self) -> Self:
+        # Service accounts belong to a project.
+        if self.project is None and isinstance(
+            project := getattr(self.credentials, "project_id", None), str
+        ):
+            self.project = project
+        return self
 
     @model_validator(mode="after")
     def _set_gemini_tools_version(self) -> Self:

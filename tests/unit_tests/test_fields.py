@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.arguments import ChatGeminiArguments
+from langchain_gemini_tools.arguments import ChatGeminiArguments, FieldSynonyms
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM
 from langchain_gemini_tools.media_fetch import FetchLimits
@@ -48,6 +48,12 @@ def test_every_field_has_a_description(name: str) -> None:
 
 def test_every_argument_is_typed_under_all_of_its_names() -> None:
     assert ARGUMENTS.keys() == (FIELDS.keys() | FIELDS_BY_SYNONYM) - {"model", "model_name"}
+
+
+def test_every_other_name_of_a_field_is_typed_for_reading() -> None:
+    assert get_type_hints(FieldSynonyms) == {
+        name: FIELDS[field].annotation for name, field in FIELDS_BY_SYNONYM.items()
+    }
 
 
 def test_arguments_have_the_types_of_their_fields() -> None:
@@ -226,7 +232,7 @@ def test_a_repr_has_no_secrets() -> None:
         default_metadata=[("x-token", "secret-3")],
         client_args={"headers": {"x-token": "secret-4"}},
     )
-    assert "secret" not in repr(chat) + repr(chat.bind(temperature=0)) + repr(chat.api_key)  # type: ignore[attr-defined]
+    assert "secret" not in repr(chat) + repr(chat.bind(temperature=0)) + repr(chat.api_key)
 
 
 @pytest.mark.parametrize(
