@@ -6,7 +6,7 @@ SHELL   = bash
 STAMP   = $(VENV)/.installed
 
 .PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
-	test-vcrpy9 test-local-model fuzz soak bench record docs figures check clean
+	test-vcrpy9 test-local-model fuzz soak bench record docs pictures figures check clean
 
 install: $(STAMP)
 
@@ -133,6 +133,9 @@ $(VENV)-docs/.installed: pyproject.toml
 	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[all]' --group docs
 	@touch $@
+
+pictures: $(STAMP)  ## the pictures of the README
+	$(BIN)/python -m tests.pictures
 
 figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md; list the rules of FakeGemini
 	$(BIN)/python -m tests.figures

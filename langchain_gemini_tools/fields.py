@@ -408,6 +408,15 @@ class GeminiFields(BaseChatModel):
     _left_out: tuple[str, ...] = PrivateAttr(default=())
     """Fields that a pickle did not carry."""
 
+    def __new__(cls, *unnamed: object, **_: object) -> Self:
+        """Explain what is wrong with `ChatGemini("gemini-…")`."""
+        if unnamed:
+            name = cls.__name__
+            raise TypeError(
+                f"{name} accepts keyword arguments only: use {name}(model='gemini-3.8-flash')."
+            )
+        return super().__new__(cls)
+
     def __init__(self, **arguments: Any) -> None:
         rejected: ValidationError | None = None
         try:

@@ -137,7 +137,7 @@ async def test_a_fault_of_http2_is_retried(
     with server:
         assert (await ask(chat, way)).text == "Sunny"
         await chat.aclose()
-    assert logged_retries(caplog) == ["Retry 1 of 2"]
+    assert logged_retries(caplog) == ["retry 1 of 2"]
 
 
 @rotated(way=WAYS)
