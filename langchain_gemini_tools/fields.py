@@ -120,6 +120,7 @@ def _find_key() -> FoundKey | None:
 MAX_SECONDS = 1_000_000.0
 """Eleven days. Sockets accept no more than 24 days; `None` means no limit."""
 
+_PLACE = re.compile(r"[\w.:-]+", re.ASCII)
 _MODEL_NAME = re.compile(r"[\w.@:-]+(?:/[\w.@:-]+)*", re.ASCII)
 
 
@@ -131,6 +132,16 @@ def _check_model_name(name: str) -> str:
         f"{name[:80]!r} is not a valid name of a model: use letters, digits, '.', '_', '-', '@', "
         "':' and single slashes"
     )
+
+
+def _check_place(value: str | None) -> str | None:
+    """Reject what would change the URL of the request: the location is a part of its host."""
+    if not value or (_PLACE.fullmatch(value) and ".." not in value):
+        return value
+    raise ValueError(f"{value[:80]!r} is not valid: use letters, digits, '-', '_', '.' and ':'")
+
+
+Place = Annotated[str | None, AfterValidator(_check_place)]
 
 
 class GeminiFields(BaseChatModel):
@@ -167,10 +178,10 @@ class GeminiFields(BaseChatModel):
         "`credentials` are given. A key that is passed is used with either API; a key from the "
         "environment is used with Vertex AI only if no project, location or credentials are given.",
     )
-    project: str | None = Field(
+    project: Place = Field(
         default=None, description="Google Cloud project, for Vertex AI; else ignored."
     )
-    location: str | None = Field(
+    location: Place = Field(
         default=None,
         description="Google Cloud location, for Vertex AI, such as `global`; else ignored.",
     )
@@ -183,9 +194,7 @@ class GeminiFields(BaseChatModel):
     base_url: str | dict[str, Any] | None = Field(
         default=None, description="Address of the API, for proxies and tests."
     )
-    api_version: str | None = Field(
-        default=None, description="Version of the API, such as `v1beta`."
-    )
+    api_version: Place = Field(default=None, description="Version of the API, such as `v1beta`.")
     additional_headers: Annotated[dict[str, str] | None, AfterValidator(check_headers)] = Field(
         default=None,
         exclude=True,

@@ -176,7 +176,7 @@ class Proxy(RawServer):
 
     def _tunnel(self, connection: Connection) -> None:
         address = (self._target.hostname, self._target.port)
-        with socket.create_connection(address) as server:  # type: ignore[arg-type]
+        with socket.create_connection(address) as server:
             connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
             back = threading.Thread(target=_copy, args=[server, connection.peer], daemon=True)
             back.start()

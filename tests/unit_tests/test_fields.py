@@ -14,7 +14,7 @@ import pytest
 from google.genai import types
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps, loads
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
@@ -78,6 +78,24 @@ def test_a_subclass_has_the_same_arguments() -> None:
     options: dict[str, Any] = {"model": "m", "more": 1, "max_completion_tokens": 9}
     assert (Mine(**options).max_output_tokens, Mine(**options).more) == (9, 1)
     assert inspect.signature(Mine).parameters.keys() > {"api_key", "max_tokens", "more"}
+
+
+@pytest.mark.parametrize("name", ["location", "project", "api_version"])
+@pytest.mark.parametrize(
+    "value", ["evil.example/#", "evil.example?", "user@evil.example", "a/../b", "..", "a\r\nb"]
+)
+def test_a_part_of_the_address_cannot_change_the_host(name: str, value: str) -> None:
+    """The location is written into the host that receives the credentials."""
+    fields: dict[str, Any] = {name: value}
+    with pytest.raises(ValidationError, match=name):
+        ChatGemini(model="gemini-3-flash-preview", **fields)
+
+
+@pytest.mark.parametrize("project", ["my-project-1", "example.com:my-project", "123456789"])
+@pytest.mark.parametrize("location", ["global", "us-central1", "eu"])
+def test_every_form_of_a_project_and_a_location_is_accepted(project: str, location: str) -> None:
+    chat = ChatGemini(model="gemini-3-flash-preview", project=project, location=location)
+    assert (chat.project, chat.location) == (project, location)
 
 
 NEW_FIELDS = """
