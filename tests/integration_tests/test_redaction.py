@@ -91,11 +91,13 @@ class Places:
 
     def in_a_trace(self, words: str) -> str:
         """A run in plain text and mermaid."""
+        self.model.invoke("Hello")
         shown = _trace(words)
         return f"{shown} {shown!r} {shown.to_mermaid()}"
 
     def in_a_page(self, words: str) -> str:
         """A run in HTML, as it is written and as it is read."""
+        self.model.invoke("Hello")
         page: str = _trace(words).to_html()
         return page + html.unescape(page)
 
