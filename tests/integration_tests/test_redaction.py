@@ -60,6 +60,7 @@ class Places:
         self.emulator = emulator
         self.caplog = caplog
         self.model: Any = make_model(max_retries=1, additional_headers={"X-Gateway-Key": KEY})
+        assert self.model.client  # from here on, its credentials are known: a trace calls no model
 
     def in_an_error(self, words: str) -> str:
         """Everything that an error shows."""
