@@ -116,7 +116,14 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             self, *, model_name: str, **arguments: Unpack[ChatGeminiArguments]
         ) -> None: ...
 
-        def __init__(self, **arguments: Any) -> None: ...
+        def __init__(self, **arguments: Any) -> None:
+            """A LangChain chat model for Google Gemini, built for tool calling.
+
+            Args:
+                model: Name of the model, such as `gemini-3.8-flash`.
+                **arguments: Access, sampling, thinking, output and behavior. Each can also be bound
+                    with `bind`, or given to `invoke` and `stream`, where that makes sense.
+            """
 
     @property
     def _llm_type(self) -> str:

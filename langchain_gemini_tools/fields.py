@@ -429,8 +429,7 @@ class GeminiFields(_ChatModel):
     _left_out: tuple[str, ...] = PrivateAttr(default=())
     """Fields that a pickle did not carry."""
 
-    def __new__(cls, *unnamed: object, **_: object) -> Self:
-        """Explain what is wrong with `ChatGemini("gemini-…")`."""
+    def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it
         if unnamed:
             name = cls.__name__
             raise TypeError(
