@@ -76,6 +76,6 @@ def test_every_argument_that_the_readme_names_exists() -> None:
 
 def test_the_error_about_an_unknown_recording_lists_the_others() -> None:
     with pytest.raises(
-        ValueError, match=r"'first' is not a recording .*; use one of first_agent, packing"
+        ValueError, match=r"'first' is not a recording .*; use one of .*first_agent"
     ):
         recording("first")
