@@ -106,7 +106,7 @@ class OpenCassette:
         """The numbers of the recorded interactions that were not replayed, from 1."""
         return self._tape.unused if self._tape is not None else []
 
-    def start(self) -> Self:
+    def start(self) -> None:
         """Open it without a block, for notebooks; `stop` or the end of the process closes it.
 
         The line and the cells after it can run again: the cassette starts over, and the last
@@ -118,7 +118,6 @@ class OpenCassette:
         self.__enter__()
         _started.append(self)
         atexit.register(self.stop)
-        return self
 
     def stop(self) -> None:
         """Close what `start` opened, and save what was recorded."""

@@ -32,11 +32,14 @@ def recorded(own_folder: Path, model: ChatGemini, emulator: Emulator) -> Iterato
         emulator.reply("Rain.")
         answers = [model.invoke("Weather?").text, model.invoke("Weather?").text]
     yield answers
-    cassette("weather").start().stop()  # closes what a test has left open
+    tape = cassette("weather")
+    tape.start()  # closes what a test has left open
+    tape.stop()
 
 
 def test_requests_are_replayed_until_it_is_stopped(recorded: list[str]) -> None:
-    tape = cassette("weather", prefer_live=True).start()
+    tape = cassette("weather", prefer_live=True)
+    tape.start()
     assert [gemini().invoke("Weather?").text for _ in range(2)] == recorded
     assert tape.is_replaying
     tape.stop()
@@ -52,7 +55,8 @@ def test_a_cell_can_run_again(recorded: list[str]) -> None:
 
 def test_the_line_can_run_again(recorded: list[str]) -> None:
     for _ in range(2):
-        tape = cassette("weather", prefer_live=True).start()
+        tape = cassette("weather", prefer_live=True)
+        tape.start()
         assert gemini().invoke("Weather?").text == recorded[0]
         assert tape.is_replaying
 
@@ -63,7 +67,8 @@ def test_with_a_key_that_was_set_since_the_line_uses_the_api(
 ) -> None:
     cassette("weather", prefer_live=True).start()
     monkeypatch.setenv(KEY, API_KEY)
-    tape = cassette("weather", prefer_live=True).start()
+    tape = cassette("weather", prefer_live=True)
+    tape.start()
     emulator.reply("Snow.")
     assert gemini(base_url=emulator.url).invoke("Weather?").text == "Snow."
     assert (tape.is_replaying, os.environ[KEY]) == (False, API_KEY)
