@@ -111,7 +111,15 @@ def _chime() -> bytes:
 
 def google_search_with_citations(emulator: Emulator) -> None:
     queries = ["height of Galdhøpiggen", "height of Glittertind"]
-    emulator.reply(searches=queries, calls=[("metres_to_feet", {"metres": 2469})])
+    search = {"toolType": "GOOGLE_SEARCH_WEB"}
+    call = {"name": "metres_to_feet", "args": {"metres": 2469}}
+    emulator.reply(
+        parts=[
+            {"toolCall": search | {"args": {"queries": queries}}},
+            {"toolResponse": search | {"response": {"search_suggestions": "<div></div>"}}},
+            {"functionCall": call},
+        ]
+    )
     said = ("Galdhøpiggen is 2,469 metres high", "Glittertind 2,452 metres, without its ice")
     answer = f"{said[0]} (8,100 feet). {said[1]}."
     segments = [(said[0], [0, 1]), (said[1], [2])]
