@@ -25,7 +25,7 @@ $(VENV)-demo/.installed: pyproject.toml
 	@echo "Installing the package into $(VENV)-demo, once:"
 	@$(PYTHON) -m venv $(VENV)-demo
 	@set -o pipefail; $(VENV)-demo/bin/python -m pip install --disable-pip-version-check \
-		--editable '.[display,testing]' \
+		--editable '.[display]' \
 		| sed -un 's/^ *Collecting \([A-Za-z0-9_.-]*\).*/  \1/p'
 	@touch $@
 

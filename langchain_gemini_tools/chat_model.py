@@ -89,7 +89,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             return f"Sunny in {city}"
 
 
-        model = ChatGemini(model="gemini-3-flash-preview")
+        model = ChatGemini(model="gemini-3.8-flash")
         message = model.bind_tools([get_weather]).invoke("Weather in Oslo and Rome?")
         message.tool_calls  # two calls of get_weather
         ```

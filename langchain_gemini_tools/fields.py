@@ -166,7 +166,7 @@ class GeminiFields(_ChatModel):
     )
 
     model: Annotated[str, AfterValidator(_check_model_name), CALL] = Field(
-        description="Name of the model, such as `gemini-3-flash-preview`."
+        description="Name of the model, such as `gemini-3.8-flash`."
     )
     model_family: str | None = Field(
         default=None,
