@@ -10,7 +10,6 @@ import importlib
 import json
 import logging
 import os
-import threading
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,8 @@ from vcr.request import Request
 from vcr.serialize import serialize
 
 from langchain_gemini_tools.facts.credentials import KEY_VARIABLES, environment_keys
-from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE
+from langchain_gemini_tools.facts.locks import ForkSafeLock
+from langchain_gemini_tools.testing.cassettes import PLACEHOLDER, USAGE_VARIABLE
 from langchain_gemini_tools.testing.errors import (
     CassetteFileError,
     CassetteInUseError,
@@ -60,10 +60,11 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-PLACEHOLDER = "replayed-without-a-key"
 FAILED = ".failed.yaml"
+_MAX_NAME_BYTES = 255
+"""On all common file systems."""
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _open: list[str] = []
 """The open cassette. There is only one: vcrpy patches the HTTP libraries of the process."""
 
@@ -128,12 +129,19 @@ class Session:
         if error is None and not self._has_failed():
             write_file(path, text)
             return
-        beside = path.with_suffix(FAILED) if path.exists() else path
+        beside = _beside(path) if path.exists() else path
         write_file(beside, text)
         note = _explain_failed_run(path, beside)
         _logger.warning("%s", note)
         if error is not None:
             error.add_note(note)
+
+
+def _beside(path: Path) -> Path:
+    """Return where a failed recording is saved; its name must not be longer than files may have."""
+    limit = _MAX_NAME_BYTES - len(FAILED)
+    stem = path.stem.encode()[:limit].decode(errors="ignore")
+    return path.with_name(stem + FAILED)
 
 
 def _explain_failed_run(path: Path, beside: Path) -> str:
@@ -178,8 +186,22 @@ def _placeholders(*, for_a_project: bool) -> Iterator[None]:
             project = os.environ.get("GOOGLE_CLOUD_PROJECT", PLACEHOLDER)
             stack.enter_context(mock.patch("google.auth.default", return_value=(found, project)))
         elif not environment_keys():
-            stack.enter_context(mock.patch.dict(os.environ, {KEY_VARIABLES[0]: PLACEHOLDER}))
+            stack.enter_context(_placeholder_key())
         yield
+
+
+@contextmanager
+def _placeholder_key() -> Iterator[None]:
+    """Set a key, and take it back unless the user has set another one since."""
+    name = KEY_VARIABLES[0]
+    before = os.environ.get(name)
+    os.environ[name] = PLACEHOLDER
+    try:
+        yield
+    finally:
+        if os.environ.get(name) == PLACEHOLDER:
+            del os.environ[name]
+            os.environ.update({} if before is None else {name: before})
 
 
 # Saving.

@@ -16,6 +16,7 @@ from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.facts.credentials import PrivateHeaders
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
@@ -100,6 +101,8 @@ class Invocation:
 
     fetch_limits: FetchLimits | None = None
     """Limits for downloading media that messages name by URL; `None` downloads nothing."""
+    headers: PrivateHeaders | None = None
+    """Headers of this call, in addition to the model's."""
     timeout_seconds: float | None = None
     stream_timeout_seconds: float | None = None
     max_retries: int = 0
