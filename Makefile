@@ -5,8 +5,9 @@ BIN     = $(VENV)/bin
 SHELL   = bash
 STAMP   = $(VENV)/.installed
 
-.PHONY: install demo format lint type unit test test-lowest test-deepagents test-vcrpy9 \
-	test-local-model fuzz soak bench record docs figures check clean
+.PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
+	test-vcrpy9 test-local-model test-docs fuzz soak bench record docs docs-tables pictures figures \
+	check clean
 
 install: $(STAMP)
 
@@ -51,8 +52,8 @@ test: $(STAMP)  ## every test; no key, no network
 # property tests, fault matrices, prompted calling end to end, notebooks, README, and the emulator itself.
 LOWEST = tests/unit_tests --ignore tests/unit_tests/testing/fake $(addprefix tests/integration_tests/test_, \
 	agent_executor.py cassette_plugin.py cassette_replay.py cassette_saving.py cassettes.py \
-	client_seam.py create_agent.py create_agent_formats.py langgraph.py mcp_results.py mcp_servers.py \
-	media_fetch.py middleware.py model_lifetime.py redaction.py sdk_client.py standard.py \
+	client_seam.py create_agent.py create_agent_formats.py fake_gemini.py langgraph.py mcp_results.py mcp_servers.py \
+	media_fetch.py middleware.py model_lifetime.py other_clients.py redaction.py sdk_client.py standard.py \
 	stored_turns.py structured_output.py tool_loop.py ways_agree.py)
 
 test-lowest:  ## the tests that depend on dependencies, with the lowest versions that pyproject.toml allows
@@ -61,11 +62,26 @@ test-lowest:  ## the tests that depend on dependencies, with the lowest versions
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[all]' --group dev --constraint tests/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest -m "not hypothesis" $(LOWEST)
 
+test-ahead:  ## the same tests, with releases that the resolver does not choose yet
+	$(PYTHON) -m venv $(VENV)-ahead
+	$(VENV)-ahead/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-ahead/bin/python -m pip install --quiet --editable '.[all]' --group dev
+	$(VENV)-ahead/bin/python -m pip install --quiet --no-deps --requirement tests/ahead.txt
+	$(VENV)-ahead/bin/python -m pytest -m "not hypothesis" $(LOWEST) tests/integration_tests/test_drop_in.py
+
 test-deepagents:  ## deepagents, which pins google-genai below 3, in a separate environment
 	$(PYTHON) -m venv $(VENV)-deepagents
 	$(VENV)-deepagents/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-deepagents/bin/python -m pip install --quiet --editable . --requirement tests/deepagents.txt
 	$(VENV)-deepagents/bin/python -m pytest tests/integration_tests/test_deepagents.py tests/integration_tests/test_client_seam.py
+
+# Not in the development environment: langchain-google-genai needs google-genai below 3.
+test-clients:  ## FakeGemini with other clients: langchain-google-genai, pydantic-ai, google-genai 2
+	$(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-clients/bin/python -m pip install --quiet --editable . --requirement tests/clients.txt
+	$(VENV)-clients/bin/python -m pytest tests/integration_tests/test_other_clients.py \
+		tests/integration_tests/test_peer_standard.py
 
 test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests does not take yet
 	$(PYTHON) -m venv $(VENV)-vcrpy9
@@ -91,6 +107,7 @@ soak: $(STAMP)  ## thousands of calls with faults; prints memory, sockets, tasks
 # Two environments as users have them: what the tests need besides would be loaded by the SDK, too.
 bench: $(VENV)-bench/.installed $(VENV)-peer/.installed  ## CPU and memory next to others
 	$(VENV)-bench/bin/python -m tests.benchmarks.run --peer-python $(VENV)-peer/bin/python $(BENCH)
+	$(VENV)-bench/bin/python -m tests.benchmarks.fake_gemini
 
 $(VENV)-bench/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
@@ -118,8 +135,19 @@ $(VENV)-docs/.installed: pyproject.toml
 	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[all]' --group docs
 	@touch $@
 
-figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md
+docs-tables: $(STAMP)  ## what the documentation takes from the code, and what its programs print
+	$(BIN)/python -m tests.documentation_tables
+	$(BIN)/python -m tests.documentation
+
+test-docs: docs $(STAMP)  ## the programs, links, navigation and search of the documentation
+	$(BIN)/python -m pytest tests/integration_tests/test_docs.py tests/integration_tests/test_docs_site.py
+
+pictures: $(STAMP)  ## the pictures of the README
+	$(BIN)/python -m tests.pictures
+
+figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md; list the rules of FakeGemini
 	$(BIN)/python -m tests.figures
+	$(BIN)/python -m langchain_gemini_tools.testing serve --rules > langchain_gemini_tools/testing/fake/RULES.txt
 
 check: lint type test
 

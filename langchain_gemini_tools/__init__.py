@@ -1,10 +1,10 @@
 """`ChatGemini`, a LangChain chat model for Google Gemini, built for tool calling.
 
-The names here are loaded on first use. Other public names are in their modules: errors in `errors`,
-loop events and approval verdicts in `tool_loop`, `FetchLimits` in `media_fetch`, `TOOL_PROMPT` in
-`prompted`, `ToolReport` in `tool_report`, `GeminiBinding` in `binding`, `StructuredOutput` in
-`structured_output`, the request of `preview` in `wire.request`, and arguments for subclasses in
-`arguments`.
+The names here are loaded on first use; the types of google-genai among them load the SDK. Other
+public names are in their modules: errors in `errors`, loop events and approval verdicts in
+`tool_loop`, `FetchLimits` in `media_fetch`, `TOOL_PROMPT` in `prompted`, `ToolReport` in
+`tool_report`, `GeminiBinding` in `binding`, `StructuredOutput` in `structured_output`, the request
+of `preview` in `wire.request`, and arguments for subclasses in `arguments`.
 """
 
 import importlib
@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.client.sdk_types import (
+        ComputerUse,
+        Environment,
+        HarmBlockThreshold,
+        HarmCategory,
+        MediaResolution,
+        Modality,
+    )
     from langchain_gemini_tools.display import BatchProgress, RunClock, trace
     from langchain_gemini_tools.remote_tools import mcp_interceptor, tools_from_specs
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
@@ -22,6 +30,12 @@ __version__ = "0.1.0"
 __all__ = [
     "BatchProgress",
     "ChatGemini",
+    "ComputerUse",
+    "Environment",
+    "HarmBlockThreshold",
+    "HarmCategory",
+    "MediaResolution",
+    "Modality",
     "RunClock",
     "ToolLoop",
     "ToolLoopResult",
@@ -35,6 +49,12 @@ __all__ = [
 _MODULES = {
     "BatchProgress": "display",
     "ChatGemini": "chat_model",
+    "ComputerUse": "client.sdk_types",
+    "Environment": "client.sdk_types",
+    "HarmBlockThreshold": "client.sdk_types",
+    "HarmCategory": "client.sdk_types",
+    "MediaResolution": "client.sdk_types",
+    "Modality": "client.sdk_types",
     "RunClock": "display",
     "check_tools": "tool_report",
     "mcp_interceptor": "remote_tools",

@@ -7,7 +7,6 @@ methods that need them.
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
@@ -23,15 +22,22 @@ from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.continuation import LongResponse
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
+from langchain_gemini_tools.facts.credentials import headers_digest
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
+    PRIVATE_OPTIONS,
+    headers_of,
+    hide_headers,
+    redact_headers,
     resolve,
     resolve_profile,
     spelled_as_fields,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
+from langchain_gemini_tools.prompted.written_calls import WrittenCalls
 from langchain_gemini_tools.retry import (
     RetryPolicy,
     areport_retry,
@@ -61,7 +67,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CLIENT_LOCK = threading.Lock()
+_CLIENT_LOCK = ForkSafeLock()
 _MAX_WARNINGS_KEPT = 1000
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
@@ -110,7 +116,14 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             self, *, model_name: str, **arguments: Unpack[ChatGeminiArguments]
         ) -> None: ...
 
-        def __init__(self, **arguments: Any) -> None: ...
+        def __init__(self, **arguments: Any) -> None:
+            """A LangChain chat model for Google Gemini, built for tool calling.
+
+            Args:
+                model: Name of the model, such as `gemini-3.8-flash`.
+                **arguments: Access, sampling, thinking, output and behavior. Each can also be bound
+                    with `bind`, or given to `invoke` and `stream`, where that makes sense.
+            """
 
     @property
     def _llm_type(self) -> str:
@@ -152,7 +165,13 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     def _get_invocation_params(
         self, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        return super()._get_invocation_params(stop, **plain_tools(kwargs))
+        return super()._get_invocation_params(stop, **plain_tools(redact_headers(kwargs)))
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        """Return the key of LangChain's cache: the values of headers are in it as a digest."""
+        others = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
+        digest = headers_digest({**self._own_headers, **headers_of(kwargs)})
+        return super()._get_llm_string(stop, **others) + (f"---{digest}" if digest else "")
 
     def _resolve_model_profile(self) -> ModelProfile | None:
         return cast("ModelProfile", resolve_profile(self))
@@ -192,20 +211,22 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     def _report_repairs(self, request: RenderedRequest) -> RenderedRequest:
         for repair in request.repairs:
             if not repair.is_harmless:
-                self._warn_once(f"Message {repair.position}: {repair.explanation}")
+                warning = f"Message {repair.position}: {repair.explanation}"
+                self._warn_once(request.invocation.model, warning)
         self._report_ignored(request.invocation)
         return request
 
     def _report_ignored(self, invocation: Invocation) -> None:
         if ignored := ignored_options(invocation.generation, invocation.capabilities):
             self._warn_once(
-                f"{invocation.model} ignores {', '.join(ignored)}, and later models will reject "
-                "them: they are not sent. Omit them; reasoning_effort and the prompt have an "
-                "effect."
+                invocation.model,
+                f"{', '.join(ignored)}: ignored by this model and rejected by later ones, so not "
+                "sent. Omit them; reasoning_effort and the prompt have an effect.",
             )
 
-    def _warn_once(self, warning: str) -> None:
+    def _warn_once(self, model: str, text: str) -> None:
         """Log a warning once, although an agent binds and sends the same again at every step."""
+        warning = f"{model}: {text}"
         if warning in self._warned:
             return
         if len(self._warned) < _MAX_WARNINGS_KEPT:
@@ -302,7 +323,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         """
         if "stop_sequences" in kwargs:  # a call's `stop` would look like a bound one
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
-        return GeminiBinding(bound=self, kwargs=kwargs)
+        return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
         """Bind a config to every call.
@@ -396,7 +417,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             form=invocation.schema_form,
         )
         for finding in findings:
-            self._warn_once(str(finding))
+            self._warn_once(invocation.model, str(finding))
 
     # Prompted tools
 
@@ -476,6 +497,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             invocation.model,
             render_counting(request),
             timeout_seconds=invocation.timeout_seconds,
+            headers=invocation.headers,
         )
         with client.redacting_errors():
             return parse_count(_retry_policy(invocation, None).call(count))
@@ -548,7 +570,7 @@ def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> 
         from langchain_gemini_tools.prompted.request import render_prompted
 
         return render_prompted(messages, invocation)
-    return render_request(messages, invocation)
+    return render_request(messages, invocation, find_written_calls=WrittenCalls)
 
 
 def _for_stream(invocation: Invocation) -> Invocation:
@@ -563,7 +585,8 @@ def _with_feedback(
     """Return the request with feedback appended; re-raise if it must not be sent again."""
     if is_final or request.is_second_try or not request.invocation.retries_with_feedback:
         raise failure
-    logger.warning("Retrying once with feedback: %s", str(failure))
+    model = request.invocation.model
+    logger.warning("%s: retrying once with feedback: %s", model, str(failure))
     return request.with_feedback(failure)
 
 
@@ -572,11 +595,21 @@ def _retry_policy(
 ) -> RetryPolicy:
     # langchain-core streams without handing over its run manager.
     report = partial(report_retry, run_manager) if run_manager else report_to_parent_run
-    return RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds, on_retry=report)
+    return RetryPolicy(
+        invocation.max_retries,
+        invocation.max_retry_delay_seconds,
+        on_retry=report,
+        model=invocation.model,
+    )
 
 
 def _async_retry_policy(
     invocation: Invocation, run_manager: AsyncCallbackManagerForLLMRun | None
 ) -> RetryPolicy:
     report = partial(areport_retry, run_manager) if run_manager else areport_to_parent_run
-    return RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds, aon_retry=report)
+    return RetryPolicy(
+        invocation.max_retries,
+        invocation.max_retry_delay_seconds,
+        aon_retry=report,
+        model=invocation.model,
+    )

@@ -185,7 +185,10 @@ class EmptyResponseError(ResponseError):
 
 
 class MalformedToolCallError(ResponseError):
-    """The model tried to call a tool, but what it wrote is not a valid tool call."""
+    """The model tried to call a tool, but what it wrote is not a valid tool call.
+
+    This includes a call that was written as text; `partial` and `finish_message` show it.
+    """
 
     is_retryable = True
 

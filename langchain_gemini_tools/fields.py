@@ -29,21 +29,24 @@ from pydantic import (
 
 from langchain_gemini_tools import __version__
 from langchain_gemini_tools.client import ClientSettings
-from langchain_gemini_tools.client.sdk import find_invalid_character
+from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
 from langchain_gemini_tools.facts.credentials import (
     environment_keys,
     environment_uses_vertexai,
-    secret_values,
+    private_values,
 )
 from langchain_gemini_tools.facts.models import DEFAULT_TIMEOUT_SECONDS
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
+from langchain_gemini_tools.wire.tools.dialects import is_builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
+
+    from langchain_gemini_tools.arguments import FieldSynonyms
 
 _SYNONYMS = {
     "model_name": "model",
@@ -96,6 +99,14 @@ def _read_tier(tier: Any) -> Any:
     return None if word == "unspecified" else word
 
 
+if TYPE_CHECKING:
+
+    class _ChatModel(BaseChatModel, FieldSynonyms): ...
+
+else:
+    _ChatModel = BaseChatModel
+
+
 class FoundKey(SecretStr):
     """A key from the environment, in contrast to one that was passed."""
 
@@ -119,6 +130,7 @@ def _find_key() -> FoundKey | None:
 MAX_SECONDS = 1_000_000.0
 """Eleven days. Sockets accept no more than 24 days; `None` means no limit."""
 
+_PLACE = re.compile(r"[\w.:-]+", re.ASCII)
 _MODEL_NAME = re.compile(r"[\w.@:-]+(?:/[\w.@:-]+)*", re.ASCII)
 
 
@@ -132,7 +144,17 @@ def _check_model_name(name: str) -> str:
     )
 
 
-class GeminiFields(BaseChatModel):
+def _check_place(value: str | None) -> str | None:
+    """Reject what would change the URL of the request: the location is a part of its host."""
+    if not value or (_PLACE.fullmatch(value) and ".." not in value):
+        return value
+    raise ValueError(f"{value[:80]!r} is not valid: use letters, digits, '-', '_', '.' and ':'")
+
+
+Place = Annotated[str | None, AfterValidator(_check_place)]
+
+
+class GeminiFields(_ChatModel):
     """The fields of `ChatGemini`, without its methods."""
 
     model_config = ConfigDict(
@@ -166,10 +188,12 @@ class GeminiFields(BaseChatModel):
         "`credentials` are given. A key that is passed is used with either API; a key from the "
         "environment is used with Vertex AI only if no project, location or credentials are given.",
     )
-    project: str | None = Field(
-        default=None, description="Google Cloud project, for Vertex AI; else ignored."
+    project: Place = Field(
+        default=None,
+        description="Google Cloud project, for Vertex AI; else ignored. Defaults to the project of "
+        "`credentials`.",
     )
-    location: str | None = Field(
+    location: Place = Field(
         default=None,
         description="Google Cloud location, for Vertex AI, such as `global`; else ignored.",
     )
@@ -182,11 +206,12 @@ class GeminiFields(BaseChatModel):
     base_url: str | dict[str, Any] | None = Field(
         default=None, description="Address of the API, for proxies and tests."
     )
-    api_version: str | None = Field(
-        default=None, description="Version of the API, such as `v1beta`."
-    )
-    additional_headers: dict[str, str] | None = Field(
-        default=None, exclude=True, repr=False, description="Headers to add to every request."
+    api_version: Place = Field(default=None, description="Version of the API, such as `v1beta`.")
+    additional_headers: Annotated[dict[str, str] | None, AfterValidator(check_headers)] = Field(
+        default=None,
+        exclude=True,
+        repr=False,
+        description="Headers to add to every request. A call may add or replace some.",
     )
     default_metadata: list[tuple[str, str]] | None = Field(
         default=None,
@@ -387,21 +412,30 @@ class GeminiFields(BaseChatModel):
     )
     on_malformed: Annotated[Literal["retry", "raise", "return"], CALL] = Field(
         default="retry",
-        description="What to do with a malformed tool call, a call of an unavailable tool or an "
-        "empty response. `retry` requests it once more with feedback, and then raises; if "
-        "`max_retries` is 0 it raises at once, except that an empty response without tools is "
-        'returned with `response_metadata["empty_response"]`. `return` returns it with its '
-        "`finish_reason`. With prompted tools, a response is malformed if it lacks a tool call "
-        "that `tool_choice` requires, or has only invalid ones; the latter is returned after the "
-        "retry. Only a complete response has `tool_calls`: a truncated or blocked one with calls "
-        "raises `TruncatedResponseError` or `BlockedError` without a retry, and with `return` its "
-        "calls are `invalid_tool_calls`. Truncated or blocked text without calls is returned with "
-        "its `finish_reason`, also where LangChain shows it as a refusal; if nothing is left of a "
-        "blocked response, `BlockedError` is raised.",
+        description="What to do with a malformed tool call, a call of an unavailable tool, a call "
+        "that was written as text (a `tool_code` block, for one) or an empty response. `retry` "
+        "requests it once more with feedback, and then raises; if `max_retries` is 0 it raises at "
+        "once, except that an empty response without tools is returned with "
+        '`response_metadata["empty_response"]`. `return` returns it with its `finish_reason`; a '
+        "written call is in its `invalid_tool_calls`. With prompted tools, a response is malformed "
+        "if it lacks a tool call that `tool_choice` requires, or has only invalid ones; the latter "
+        "is returned after the retry. Only a complete response has `tool_calls`: a truncated or "
+        "blocked one with calls raises `TruncatedResponseError` or `BlockedError` without a retry, "
+        "and with `return` its calls are `invalid_tool_calls`. Truncated or blocked text without "
+        "calls is returned with its `finish_reason`, also where LangChain shows it as a refusal; "
+        "if nothing is left of a blocked response, `BlockedError` is raised.",
     )
 
     _left_out: tuple[str, ...] = PrivateAttr(default=())
     """Fields that a pickle did not carry."""
+
+    def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it
+        if unnamed:
+            name = cls.__name__
+            raise TypeError(
+                f"{name} accepts keyword arguments only: use {name}(model='gemini-3.8-flash')."
+            )
+        return super().__new__(cls)
 
     def __init__(self, **arguments: Any) -> None:
         rejected: ValidationError | None = None
@@ -463,8 +497,13 @@ class GeminiFields(BaseChatModel):
     @field_validator("model_kwargs")
     @classmethod
     def _check_model_kwargs(cls, options: dict[str, Any]) -> dict[str, Any]:
-        from langchain_gemini_tools.options import canonical_options
+        from langchain_gemini_tools.options import PRIVATE_OPTIONS, canonical_options
 
+        if private := sorted(PRIVATE_OPTIONS & options.keys()):
+            raise ValueError(
+                f"model_kwargs must not contain {', '.join(private)}, because repr and traces show "
+                "it. Use the field additional_headers instead."
+            )
         canonical_options(options)
         return options
 
@@ -482,6 +521,15 @@ class GeminiFields(BaseChatModel):
     def _drop_own_profile(cls, profile: Any) -> Any:
         # It comes from the fields of another model, and is computed again for this one.
         return None if isinstance(profile, OwnProfile) else profile
+
+    @model_validator(mode="after")
+    def _find_project(self) -> Self:
+        # Service accounts belong to a project.
+        if self.project is None and isinstance(
+            project := getattr(self.credentials, "project_id", None), str
+        ):
+            self.project = project
+        return self
 
     @model_validator(mode="after")
     def _set_gemini_tools_version(self) -> Self:
@@ -603,11 +651,15 @@ class GeminiFields(BaseChatModel):
             credentials=self.credentials,
             base_url=base_url,
             api_version=self.api_version,
-            headers={**dict(self.default_metadata or []), **(self.additional_headers or {})},
+            headers=self._own_headers,
             client_args=self.client_args or {},
             async_client_args=self.async_client_args or {},
             timeout_seconds=self.timeout,
         )
+
+    @property
+    def _own_headers(self) -> dict[str, str]:
+        return {**dict(self.default_metadata or []), **(self.additional_headers or {})}
 
     @property
     def uses_vertexai(self) -> bool:
@@ -638,11 +690,43 @@ FIELDS_BY_SYNONYM = {
 """Every other name of a field."""
 
 
+_REPLACEMENTS = {
+    "allowed_function_names": "Use tool_choice=[...] with the names.",
+    "automatic_function_calling": "Use ToolLoop, or create_agent of LangChain.",
+    "client": "Set api_key, base_url and so on; model.client is the SDK's client of this model.",
+    "default_headers": "Use additional_headers.",
+    "extra_headers": "Use additional_headers.",
+    "function_call": "Use tool_choice.",
+    "function_calling_config": "Use tool_choice, or tool_config={'function_calling_config': ...}.",
+    "functions": "Use bind_tools.",
+    "generation_config": "Use the fields of the model, or pass generation_config to a call.",
+    "headers": "Use additional_headers.",
+    "http_options": "Use additional_headers, timeout, base_url and api_version on the model.",
+    "response_format": "Use response_schema, or with_structured_output.",
+    "safety_filters": "Use safety_settings.",
+    "system_instruction": "Put a SystemMessage before the other messages.",
+    "thinking": "Use reasoning_effort, thinking_budget or include_thoughts.",
+    "tool_choice": "Use bind_tools(tools, tool_choice=...).",
+    "tool_config": "Use bind_tools(tools, tool_config=...).",
+    "tools": "Use bind_tools.",
+    "top_logprobs": "Use logprobs, with response_logprobs=True.",
+    "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
+}
+"""Arguments of Google's SDKs and of other integrations, and what to use here."""
+
+
 def unknown_option(name: str, known: Iterable[str]) -> str:
-    """Return the message for an option that does not exist, with the nearest name that does."""
-    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return f"ChatGemini has no option {name!r}.{hint}"
+    """Return the message for an option that does not exist, with what may have been meant."""
+    return f"ChatGemini has no option {name!r}.{_hint(name, known)}"
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    if name in _REPLACEMENTS:
+        return f" {_REPLACEMENTS[name]}"
+    if is_builtin(name):
+        return f' It is a tool: use bind_tools([{{"{name}": {{}}}}]).'
+    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return f" Did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def _as_secret(name: str, value: Any) -> Any:
@@ -680,7 +764,7 @@ def _has_credential(name: str, value: Any) -> bool:
         case "google_api_key" | "credentials":
             return True
         case "additional_headers" | "default_metadata":
-            return bool(secret_values(dict(value)))
+            return bool(private_values(dict(value)))
         case "client_args" | "async_client_args":
             proxy = value.get("proxy") or ""
             return (

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import threading
 import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 
 from langchain_gemini_tools.errors import InvalidOptionError, MediaFetchError
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.media import (
     declared_type,
@@ -75,7 +75,7 @@ class FetchedMedia:
 
     def __init__(self) -> None:
         self._files: OrderedDict[tuple[str, str | None, FetchLimits], _File] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def __deepcopy__(self, memo: object) -> FetchedMedia:
         return FetchedMedia()

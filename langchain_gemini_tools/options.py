@@ -8,12 +8,14 @@ What the options mean on the wire is decided in `wire/`.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
+from langchain_gemini_tools.facts.credentials import REDACTED, PrivateHeaders
 from langchain_gemini_tools.facts.models import (
     DEFAULT_TIMEOUT_SECONDS,
     capabilities_of,
@@ -27,14 +29,13 @@ from langchain_gemini_tools.fields import (
     OwnProfile,
     unknown_option,
 )
+from langchain_gemini_tools.wire.backends import check_tools
 from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, unpack_config
 from langchain_gemini_tools.wire.invocation import FetchLimits, Invocation
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
@@ -55,13 +56,18 @@ _CALL_ONLY = frozenset(
         "continuation_token",
         "response_format",
         "generation_config",
+        "additional_headers",
+        "http_options",
     }
 )
-"""Options that are not fields."""
+"""Options of a call that do not replace a field."""
+
+PRIVATE_OPTIONS = frozenset({"additional_headers", "http_options"})
+"""Options that may be credentials: they are hidden in bindings, traces and keys of caches."""
 
 _KNOWN_OPTIONS = _CALL_ONLY | _OPTIONS.keys()
 _PLAIN = frozenset(name for name in _OPTIONS if _OPTIONS[name].sent_in == "generationConfig")
-_GENERATION_OPTIONS = RENDERED_OPTIONS | _PLAIN
+_GENERATION_OPTIONS = tuple(sorted(RENDERED_OPTIONS | _PLAIN))
 _BODY_OPTIONS = tuple(name for name in _OPTIONS if _OPTIONS[name].sent_in == "body")
 
 _IGNORED = {"stream", "parallel_tool_calls", "strict"}
@@ -119,9 +125,12 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     """
     given = _join_levels(fields, stop, kwargs)
     model = given.get("model") or fields.model
+    if fields.uses_vertexai:
+        model = model.removeprefix("models/")  # there it would name a model of the project
     capabilities = capabilities_of(fields.model_family or model)
     is_prompted = _is_prompted(given["tool_calling"], capabilities)
     tools, choice = _resolve_tools(given, capabilities.prompted() if is_prompted else capabilities)
+    check_tools(tools, vertexai=fields.uses_vertexai)
     best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
     retries, on_malformed = given["max_retries"], given["on_malformed"]
     max_retries = fields.max_retries if retries is None else retries
@@ -138,12 +147,13 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         schema_form=given.get("tool_schema") or best,
         is_prompted=is_prompted,
         tool_prompt=given.get("tool_prompt"),
-        generation={name: given[name] for name in given if name in _GENERATION_OPTIONS},
+        generation={name: given[name] for name in _GENERATION_OPTIONS if name in given},
         safety_settings=given.get("safety_settings"),
         cached_content=given.get("cached_content"),
         continuation_token=continues,
         continues_automatically=given["automatic_continuation"],
-        body={camel(name): given[name] for name in _BODY_OPTIONS},
+        headers=given.get("additional_headers"),
+        body={camel(name): given[name] for name in _BODY_OPTIONS if given[name] is not None},
         extra_body=given.get("extra_body"),
         merges_system=given["convert_system_message_to_human"],
         repairs_history=given["on_broken_history"] == "repair",
@@ -305,6 +315,8 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
             level = unpack_config(name, value, _PLAIN) if is_config else {name: value}
             level = {each: _checked(each, given) for each, given in level.items()}
             _join(options, level, _ALTERNATIVES_IN_A_LEVEL)
+        elif name in PRIVATE_OPTIONS:
+            options |= _read_http(name, value)
         elif name in _CHECKED:
             options[name] = _checked(name, value)
         elif name in _KNOWN_OPTIONS:
@@ -325,6 +337,82 @@ def _without_functions(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     )
     named = {key: value for key, value in kwargs.items() if key != "functions"}
     return {**named, "tools": named.get("tools") or kwargs["functions"]}
+
+
+# Headers
+
+_HTTP_OPTIONS = ("headers", "timeout", "extra_body")
+"""What `http_options` may set for one call."""
+
+
+def hide_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options to bind, with headers that are neither shown nor pickled."""
+    hidden = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
+    for key in PRIVATE_OPTIONS & kwargs.keys():
+        hidden |= _read_http(key, kwargs[key])
+    return hidden
+
+
+def redact_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options to show, with the names of headers but not their values."""
+    shown = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
+    for key in PRIVATE_OPTIONS & kwargs.keys():
+        if headers := headers_of({key: kwargs[key]}):
+            shown["additional_headers"] = dict.fromkeys(headers, REDACTED)
+    return shown
+
+
+def headers_of(kwargs: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the headers that a call adds to those of the model."""
+    given: dict[str, Any] = {}
+    for key in sorted(PRIVATE_OPTIONS & kwargs.keys()):
+        given |= _read_http(key, kwargs[key]).get("additional_headers") or {}
+    return given
+
+
+def _read_http(name: str, value: Any) -> dict[str, Any]:
+    """Read `additional_headers`, or `http_options` as langchain-google-genai accepts them.
+
+    Raises:
+        InvalidOptionError: Something in it cannot be set for one call, or cannot be sent.
+        GeminiAuthenticationError: The values were lost in a pickle.
+    """
+    if name == "additional_headers":
+        return {name: _read_headers(value)}
+    fields = value if isinstance(value, Mapping) else dict(value or ())
+    given = {key: fields[key] for key in fields if fields[key] is not None}
+    if unknown := sorted(given.keys() - {*_HTTP_OPTIONS}):
+        raise InvalidOptionError(
+            f"http_options can set {', '.join(_HTTP_OPTIONS)} for one call, not "
+            f"{', '.join(unknown)}. Set base_url, api_version, client_args and max_retries on the "
+            "model."
+        )
+    options: dict[str, Any] = {}
+    if "headers" in given:
+        options["additional_headers"] = _read_headers(given["headers"])
+    if "timeout" in given:  # in milliseconds, as in the SDK
+        options["timeout"] = _checked("timeout", given["timeout"]) / 1000
+    if "extra_body" in given:
+        options["extra_body"] = given["extra_body"]
+    return options
+
+
+def _read_headers(headers: Any) -> PrivateHeaders | None:
+    if headers is None:
+        return None
+    if isinstance(headers, PrivateHeaders):
+        if not headers.is_complete:
+            raise GeminiAuthenticationError(
+                f"The headers {', '.join(headers)} were bound before pickling, and pickles carry "
+                "no credentials. Bind them again, or pass additional_headers to the call."
+            )
+        return headers
+    try:
+        return PrivateHeaders(_adapter("additional_headers").validate_python(headers))
+    except ValidationError as error:
+        reasons = dict.fromkeys(each["msg"] for each in error.errors(include_url=False))
+    # The values are not shown.
+    raise InvalidOptionError(f"additional_headers is not valid: {'; '.join(reasons)}.")
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from pydantic import BaseModel
 
@@ -27,8 +27,6 @@ from langchain_gemini_tools.facts.models import capabilities_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from langchain_core.messages import AIMessageChunk
 
 MODEL = "gemini-3.8-flash"
 _PACKAGES = ("langchain-gemini-tools", "google-genai", "langchain-core", "pydantic")
@@ -161,7 +159,7 @@ def _results(message: AIMessage) -> list[ToolMessage]:
 
 def check_stream_of_text(model: ChatGemini) -> str:
     """A streamed answer adds up, and has a finish reason and token counts."""
-    message = _join(list(model.stream("Count from one to twenty in words.")))
+    message = _join([*model.stream("Count from one to twenty in words.")])
     _require(message.text.strip(), "the answer is empty")
     _require(message.response_metadata.get("finish_reason"), "it has no finish reason")
     _require(message.usage_metadata, "it has no token counts")
@@ -170,14 +168,15 @@ def check_stream_of_text(model: ChatGemini) -> str:
 
 def check_stream_of_calls(model: ChatGemini) -> str:
     """Streamed tool calls."""
-    message = _join(list(model.bind_tools(_TOOLS).stream(_QUESTION)))
+    message = _join([*model.bind_tools(_TOOLS).stream(_QUESTION)])
     _require(len(_names(message)) == 2, f"got {_render_names(message)}")
     return _render_names(message)
 
 
-def _join(chunks: list[AIMessageChunk]) -> AIMessageChunk:
-    _require(chunks, "the stream is empty")
-    return add_ai_message_chunks(chunks[0], *chunks[1:])
+def _join(chunks: Sequence[AIMessage]) -> AIMessage:
+    parts = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
+    _require(parts, "the stream is empty")
+    return add_ai_message_chunks(parts[0], *parts[1:])
 
 
 def check_structured_output(model: ChatGemini) -> str:

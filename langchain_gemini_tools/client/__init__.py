@@ -7,6 +7,7 @@ pool.py        the HTTP clients that do the sending: one for all threads, one pe
 network.py     the sockets under them: time limits, and no reuse after unread bytes
 responses.py   HTTP responses and server-sent events -> JSON objects or errors, within limits of
                time and size
+sdk_types.py   the SDK's types that are also names of this package
 """
 
 from langchain_gemini_tools.client.client import GeminiClient

@@ -27,12 +27,13 @@ from langchain_gemini_tools.client.transport import (
     map_transport_error,
 )
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ResponseError
-from langchain_gemini_tools.facts.credentials import redact, redact_json, remember
+from langchain_gemini_tools.facts.credentials import redact, redact_json, remember, secrets_in_use
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Generator, Iterator
 
     from langchain_gemini_tools.client.sdk import ClientSettings, OpenedSdk, SdkClient
+    from langchain_gemini_tools.facts.credentials import PrivateHeaders
 
     JsonObject = dict[str, Any]
 
@@ -83,21 +84,36 @@ class GeminiClient:
         with self._mapping_errors(None):
             return self._open().sdk
 
-    def send(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
+    def send(
+        self,
+        model: str,
+        body: bytes,
+        *,
+        timeout_seconds: float | None,
+        headers: PrivateHeaders | None = None,
+    ) -> JsonObject:
         """POST `:generateContent` and return the response as the server wrote it.
 
         Args:
             model: The name of the model.
             body: The JSON of the request, which is sent unchanged.
             timeout_seconds: For the whole request.
+            headers: Added to those of the settings, or replacing them.
         """
         with self._mapping_errors(timeout_seconds):
             opened = self._open()  # before the deadline is set: loading the SDK does not count
-            pending = PendingRequest(body, timeout_seconds)
+            pending = PendingRequest(body, timeout_seconds, headers=headers)
             opened.send(pending, model, is_stream=False)
             return parse_response(pending.response, pending.read())
 
-    def count_tokens(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
+    def count_tokens(
+        self,
+        model: str,
+        body: bytes,
+        *,
+        timeout_seconds: float | None,
+        headers: PrivateHeaders | None = None,
+    ) -> JsonObject:
         """POST `:countTokens`.
 
         The two backends expect different bodies: the Developer API
@@ -105,7 +121,7 @@ class GeminiClient:
         """
         with self._mapping_errors(timeout_seconds):
             opened = self._open()
-            pending = PendingRequest(body, timeout_seconds)
+            pending = PendingRequest(body, timeout_seconds, headers=headers)
             opened.count_tokens(pending, model)
             return parse_response(pending.response, pending.read())
 
@@ -116,6 +132,7 @@ class GeminiClient:
         *,
         timeout_seconds: float | None,
         total_seconds: float | None = None,
+        headers: PrivateHeaders | None = None,
     ) -> Generator[JsonObject]:
         """POST `:streamGenerateContent` and yield the responses as they arrive.
 
@@ -126,21 +143,29 @@ class GeminiClient:
             body: The JSON of the request, which is sent unchanged.
             timeout_seconds: For connecting, and for each wait between two events.
             total_seconds: For all waits together.
+            headers: Added to those of the settings, or replacing them.
         """
         with self._mapping_errors(timeout_seconds, total_seconds):
             opened = self._open()
             timer = StreamTimer(timeout_seconds, total_seconds)
-            pending = PendingRequest(body, timeout_seconds, timer=timer)
+            pending = PendingRequest(body, timeout_seconds, timer=timer, headers=headers)
             opened.send(pending, model, is_stream=True)
             timer.response_started()
             yield from read_stream(pending.response, timer)
 
-    async def asend(self, model: str, body: bytes, *, timeout_seconds: float | None) -> JsonObject:
+    async def asend(
+        self,
+        model: str,
+        body: bytes,
+        *,
+        timeout_seconds: float | None,
+        headers: PrivateHeaders | None = None,
+    ) -> JsonObject:
         """Send as `send` does, on the running event loop."""
         with self._mapping_errors(timeout_seconds):
             opened = await self._aopen()
             async with asyncio.timeout(timeout_seconds):
-                pending = PendingRequest(body, timeout_seconds)
+                pending = PendingRequest(body, timeout_seconds, headers=headers)
                 await opened.asend(pending, model, is_stream=False)
                 return parse_response(pending.response, await pending.aread())
 
@@ -151,12 +176,13 @@ class GeminiClient:
         *,
         timeout_seconds: float | None,
         total_seconds: float | None = None,
+        headers: PrivateHeaders | None = None,
     ) -> AsyncGenerator[JsonObject]:
         """Stream as `stream` does, on the running event loop."""
         with self._mapping_errors(timeout_seconds, total_seconds):
             opened = await self._aopen()
             timer = StreamTimer(timeout_seconds, total_seconds)
-            pending = PendingRequest(body, timeout_seconds, timer=timer)
+            pending = PendingRequest(body, timeout_seconds, timer=timer, headers=headers)
             async with asyncio.timeout(timer.shorter_seconds):
                 await opened.asend(pending, model, is_stream=True)
             timer.response_started()
@@ -219,8 +245,13 @@ class RedactingErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
         if isinstance(error, ResponseError):
-            _redact_error(error, self._settings.secrets)
+            _redact_error(error, _secrets(self._settings))
             _drop_frames(error)
+
+
+def _secrets(settings: ClientSettings) -> list[str]:
+    """Return all credentials that an error may quote, those of the call's own headers included."""
+    return list(dict.fromkeys([*settings.secrets, *secrets_in_use()]))
 
 
 def _redact_error(error: ResponseError, secrets: Collection[str]) -> None:
@@ -264,7 +295,7 @@ class _MappingErrors:
         """Return our error to raise instead; None if the original error is raised."""
         if not isinstance(error, Exception) or isinstance(error, GeminiToolsError):
             return None  # a cancellation or an interrupt, or already one of ours
-        text = redact(str(error), self._settings.secrets)
+        text = redact(str(error), _secrets(self._settings))
         ours = map_transport_error(error, text, *self._limits)
         if self._settings.is_for_fake and is_refused_connection(error):
             ours = fake_has_stopped()
@@ -281,7 +312,7 @@ class _MappingErrors:
 
     def _is_quoted_in(self, error: BaseException) -> bool:
         """Whether the text of the error, or of an error in its chain, contains a secret."""
-        secrets = self._settings.secrets
+        secrets = _secrets(self._settings)
         texts = [(link, str(link)) for link in _chain(error)]
         return any(
             isinstance(link, UnicodeError) or redact(text, secrets) != text for link, text in texts

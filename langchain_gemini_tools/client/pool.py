@@ -10,7 +10,6 @@ import functools
 import importlib
 import os
 import ssl
-import threading
 import types
 import weakref
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.client.network import guard
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Mapping
@@ -56,15 +56,25 @@ class HttpPool:
             self._async_args = _complete_args(
                 self.library, {**shared, **async_client_args}, base_url
             )
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
+        self._forget_clients()
+
+    def _forget_clients(self) -> None:
+        self._pid = os.getpid()
         self._sync: httpx.Client | None = None
         self._of_loop: dict[
             asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None]]
         ] = {}
 
+    def _enter_process(self) -> None:
+        """Leave the connections of the parent process to it, if this one was forked from it."""
+        if self._pid != os.getpid():
+            self._forget_clients()
+
     def sync_client(self) -> httpx.Client:
         """Return the client of all threads."""
         with self._lock:
+            self._enter_process()
             if self._sync is None:
                 with _rejecting_bad_args():
                     self._sync = self.library.Client(**self._sync_args)
@@ -79,6 +89,7 @@ class HttpPool:
         """Return the client of the running loop. Its sockets belong to that loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
+            self._enter_process()
             found, _ = self._of_loop.get(loop, (None, None))
             if found is not None and not found.is_closed:
                 return found
@@ -99,6 +110,7 @@ class HttpPool:
     def close(self) -> None:
         """Close the client of the threads, and drop the clients of closed loops."""
         with self._lock:
+            self._enter_process()
             client, self._sync = self._sync, None
             self._drop_closed_loops()
         if client is not None:
@@ -108,6 +120,7 @@ class HttpPool:
     async def aclose(self) -> None:
         """Close the clients of all running loops, each in its own loop."""
         with self._lock:
+            self._enter_process()
             kept, self._of_loop = self._of_loop, {}
         here = asyncio.get_running_loop()
         for loop, (client, closer) in kept.items():

@@ -20,7 +20,7 @@ from langchain_gemini_tools.errors import (
     map_api_error,
     parse_error_body,
 )
-from langchain_gemini_tools.facts.credentials import redact, redact_json, secret_values
+from langchain_gemini_tools.facts.credentials import private_values, redact, redact_json
 from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def check_encoding(response: httpx.Response) -> None:
     encoding = response.headers.get("content-encoding")
     if encoding is None or _ENCODINGS.findall(encoding.lower()) in _ALLOWED_ENCODINGS:
         return
-    shown = redact(encoding, secret_values(response.request.headers))
+    shown = redact(encoding, private_values(response.request.headers))
     error = UnreadableResponseError(
         f"The response has the content encoding {shown!r:.80}, which was not requested. It was not "
         "read."
@@ -416,7 +416,7 @@ def _reject_lines() -> NoReturn:
 
 def raise_api_error(response: httpx.Response, body: bytes) -> NoReturn:
     """Raise the error of a response: by its status, or for status 200 by the error in its body."""
-    secrets = secret_values(response.request.headers)
+    secrets = private_values(response.request.headers)
     text = _redacted_text(response, body)
     details = parse_error_body(text, redact(response.reason_phrase, secrets))
     if is_deep(details):
@@ -441,7 +441,7 @@ def redact_response(response: httpx.Response, body: bytes) -> httpx.Response:
 def _redacted(response: httpx.Response, text: str) -> httpx.Response:
     """Return a response with this text, and without the request's headers, which have the key."""
     sent = response.request
-    secrets = secret_values(sent.headers)
+    secrets = private_values(sent.headers)
     headers = [
         (name, redact(value, secrets))
         for name, value in response.headers.multi_items()
@@ -454,7 +454,7 @@ def _redacted(response: httpx.Response, text: str) -> httpx.Response:
 def _unreadable_error(response: httpx.Response, body: bytes) -> UnreadableResponseError:
     shown = _redacted_text(response, body)[:_SHOWN_LENGTH]
     kind = response.headers.get("content-type", "no content type")
-    kind = redact(kind, secret_values(response.request.headers))
+    kind = redact(kind, private_values(response.request.headers))
     return UnreadableResponseError(
         f"The response is not a JSON object ({kind}): {shown!r}", body=shown
     )
@@ -462,6 +462,6 @@ def _unreadable_error(response: httpx.Response, body: bytes) -> UnreadableRespon
 
 def _redacted_text(response: httpx.Response, body: bytes) -> str:
     text = body[:LARGE].decode("utf-8", errors="replace")
-    shown = redact(text, secret_values(response.request.headers))
+    shown = redact(text, private_values(response.request.headers))
     # Cut a second time: a secret that the first cut splits is not recognized.
     return shown if len(body) <= LARGE else shown[:_SHOWN_LENGTH]

@@ -22,8 +22,8 @@ from langchain_gemini_tools.facts.credentials import (
     FAKE_TOKEN,
     KEY_VARIABLES,
     environment_keys,
+    private_values,
     redact,
-    secret_values,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +51,42 @@ def find_invalid_character(value: str) -> str | None:
 
     character = f"U+{ord(found[0]):04X}, {name(found[0], 'a control character')}"
     return f"character {found.start() + 1} of {len(value)} is {character}, which cannot be sent"
+
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADERS_OF_HTTP = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that describe the body and the connection. With other values the request would break."""
+
+
+def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return headers that can be sent; the message of the error has no values.
+
+    Raises:
+        ValueError: A header cannot be sent, or it is not for users to set.
+    """
+    for name, value in (headers or {}).items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a valid name of a header.")
+        if name.lower() in _HEADERS_OF_HTTP:
+            raise ValueError(f"The header {name!r} is set for each request. Leave it out.")
+        if reason := find_invalid_character(value):
+            raise ValueError(f"The header {name!r} is not valid: {reason}. Copy it again.")
+    return headers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +124,7 @@ class ClientSettings:
         """All credentials that the text of an error might quote."""
         key = self.api_key.get_secret_value() if self.api_key else None
         token = getattr(self.credentials, "token", None)
-        values = [key, token, *secret_values(self.headers), *environment_keys()]
+        values = [key, token, *private_values(self.headers), *environment_keys()]
         return [value for value in values if isinstance(value, str)]
 
     def __copy__(self) -> ClientSettings:
@@ -191,9 +227,13 @@ def fake_has_stopped() -> InvalidOptionError:
 
 def _reject_invalid_characters(settings: ClientSettings) -> None:
     """Reject characters that copying leaves in keys: the HTTP library would quote the whole key."""
-    key = "google_api_key (api_key, or GOOGLE_API_KEY in the environment)"
-    sent = {f"The header {name!r}": value for name, value in settings.headers.items()}
+    try:
+        check_headers(settings.headers)
+    except ValueError as error:
+        raise InvalidOptionError(str(error)) from None
+    sent: dict[str, str] = {}
     if settings.api_key:
+        key = "google_api_key (api_key, or GOOGLE_API_KEY in the environment)"
         sent[key] = settings.api_key.get_secret_value()
     elif not settings.vertexai:
         sent |= {name: os.environ.get(name, "") for name in KEY_VARIABLES}

@@ -28,6 +28,7 @@ from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
 from langchain_gemini_tools.client.responses import (
     StreamTimer,
     aread_body,
+    check_encoding,
     read_body,
     redact_response,
     shorter,
@@ -40,10 +41,10 @@ from langchain_gemini_tools.errors import (
     GeminiToolsError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.facts.credentials import redact, secret_values
+from langchain_gemini_tools.facts.credentials import private_values, redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from contextvars import Token
     from types import ModuleType
 
@@ -84,7 +85,7 @@ class Envelope:
 
 
 class PendingRequest:
-    """Our body and timeouts for one request. While it is entered, the SDK sends this body."""
+    """Our body, timeouts and headers for one request, which the SDK sends while it is entered."""
 
     def __init__(
         self,
@@ -92,8 +93,10 @@ class PendingRequest:
         timeout_seconds: float | None,
         *,
         timer: StreamTimer | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.body = body
+        self.headers = headers or {}
         self.timeout_seconds = timeout_seconds
         self.timer = timer
         """Of a stream; the deadline is that of a whole response."""
@@ -149,6 +152,7 @@ class PendingRequest:
             raise GeminiToolsError("google-genai tried to send the same request twice.")
         self.envelope = envelope
         headers = envelope.headers.copy()
+        headers.update(self.headers)
         if self.deadline is not None and (self.timeout_seconds or 0) >= _MIN_SERVER_TIMEOUT:
             # Otherwise the server applies its default timeout, which may be shorter.
             headers.setdefault("x-server-timeout", str(math.ceil(self.timeout_seconds or 0)))
@@ -293,6 +297,7 @@ def _pass_through(
             response = client.send(redirected, stream=True)
         if response.status_code >= 300:
             return redact_response(response, read_body(response))
+        check_encoding(response)
         if not is_stream:
             response.read()
     except BaseException:
@@ -313,6 +318,7 @@ async def _apass_through(
             response = await client.send(redirected, stream=True)
         if response.status_code >= 300:
             return redact_response(response, await aread_body(response))
+        check_encoding(response)
         if not is_stream:
             await response.aread()
     except BaseException:
@@ -333,7 +339,7 @@ def _redirect_on_the_same_server(response: httpx.Response) -> httpx.Request | No
 
 def _redact_transport_error(error: httpx.RequestError, request: httpx.Request) -> Exception:
     """Return the same error without secrets in its text and without the request's headers."""
-    text = redact(str(error), secret_values(request.headers))
+    text = redact(str(error), private_values(request.headers))
     return type(error)(text, request=type(request)(request.method, request.url))
 
 
@@ -386,10 +392,16 @@ def is_refused_connection(error: Exception) -> bool:
     return any(isinstance(error, library.ConnectError) for library in libraries)
 
 
-_PASSING_TLS_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_PASSING_TLS_ERRORS = (
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+    ssl.SSLSyscallError,
+    ssl.SSLWantReadError,
+    ssl.SSLWantWriteError,
+)
 """The connection was lost. All other errors of a TLS handshake occur again in the next one."""
-_LATER_ERRORS = {"ReadError", "WriteError", "RemoteProtocolError"}
-"""After the handshake."""
+_CONNECT_ERRORS = {"ConnectError", "ProxyError", "TransportError"}
+"""Names in the HTTP libraries and in `google.auth`."""
 _REFUSED_BY_PROXY = re.compile(r"4(?!08|29)\d\d\b")
 
 
@@ -397,7 +409,7 @@ def _advice_on_lasting_failure(error: BaseException) -> str | None:
     """Return what to do about a failure that every retry would meet; None for other errors."""
     if type(error).__name__ == "ProxyError" and _REFUSED_BY_PROXY.match(str(error)):
         return "The proxy refuses the connection: check its address, its credentials and its rules."
-    link: BaseException | None = error if type(error).__name__ not in _LATER_ERRORS else None
+    link: BaseException | None = error if type(error).__name__ in _CONNECT_ERRORS else None
     while link is not None and not isinstance(link, ssl.SSLError):
         link = link.__cause__ or link.__context__
     if link is None or isinstance(link, _PASSING_TLS_ERRORS):

@@ -27,9 +27,11 @@ from langchain_gemini_tools.facts.blocks import (
     CALLS,
     GEMINI_PART,
     MEDIA,
+    REFUSAL,
     TEXTS,
     THOUGHTS,
     blocks_of,
+    is_derived_refusal,
 )
 
 _ROLES = {"human": "you", "system": "system"}
@@ -343,8 +345,10 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
             yield from _text("text", text)
         case {"type": str(kind)} if kind in THOUGHTS:
             yield from _text("thinking", str(block.get("reasoning") or block.get(kind) or ""))
-        case {"type": str(kind)} if kind in CALLS:
-            return
+        case {"type": str(kind)} if kind in CALLS or is_derived_refusal(block):
+            return  # shown as calls, and as the finish reason
+        case {"type": str(kind), "refusal": str(text)} if kind == REFUSAL:
+            yield from _text(kind, text)
         case {"type": str(kind)} if kind in MEDIA:
             yield TracedBlock(kind, _describe_media(block), image=_image_url(block))
         case {"type": "server_tool_call" | "server_tool_call_chunk", **rest}:
@@ -355,6 +359,8 @@ def _read_block(block: Any) -> Iterator[TracedBlock]:
             output = rest.get("output")
             text = output if isinstance(output, str) else render_value(output)
             yield TracedBlock("server result", status + text.strip("\n"), is_server_tool=True)
+        case {"type": "non_standard", "value": {"type": str(kind)} as value} if kind == REFUSAL:
+            yield from _read_block(value)
         case {"type": "non_standard", "value": value}:
             yield _read_unknown(value)
         case _:

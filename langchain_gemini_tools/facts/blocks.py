@@ -29,6 +29,10 @@ MEDIA = (
     *("media", "file_data"),  # langchain-google-genai, and core's translator for Gemini
 )
 
+REFUSAL = "refusal"
+"""Why a model does not answer, in its own words (OpenAI). LangChain also makes one from Gemini's
+finish reason and block reason; see `is_derived_refusal`."""
+
 GEMINI_PART = "gemini_part"
 """A part of a response that LangChain has no block for, unchanged in the block's `part`."""
 
@@ -42,6 +46,12 @@ def type_of(block: str | Mapping[str, Any]) -> str:
     """Return the type of a block; an empty string if it has none, or if that is not a string."""
     kind = "text" if isinstance(block, str) else block.get("type")
     return kind if isinstance(kind, str) else ""
+
+
+def is_derived_refusal(block: Mapping[str, Any]) -> bool:
+    """Return whether LangChain made a refusal from the metadata: the model wrote no such text."""
+    extras = extras_of(block)
+    return type_of(block) == REFUSAL and ("finish_reason" in extras or "block_reason" in extras)
 
 
 def extras_of(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,16 +7,18 @@ to `PATTERNS`.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote, quote_plus
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection
 
 KEY_VARIABLES = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 """The environment variables that hold the API key; the first one that is set is used."""
@@ -44,6 +46,36 @@ AMBIGUOUS_PARAMETERS = frozenset({"key", "token"})
 """Query parameters that are credentials for Google, but may be search terms for other APIs."""
 
 _SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret|password|signature", re.IGNORECASE)
+_HARMLESS_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "host",
+        "transfer-encoding",
+        "user-agent",
+        "x-goog-api-client",
+        "x-goog-request-params",
+        "x-goog-user-project",
+        "x-server-timeout",
+    }
+)
+"""Headers whose values are known to be harmless. Gateways use any other name for credentials."""
+_NEW_IN_EACH_REQUEST = frozenset(
+    {
+        "baggage",
+        "traceparent",
+        "tracestate",
+        "x-cloud-trace-context",
+        "x-correlation-id",
+        "x-request-id",
+    }
+)
+"""Headers that identify one request, not what is requested or by whom."""
 _AUTH_SCHEME = re.compile(r"^[A-Za-z-]+ +(?=\S+$)")  # "Bearer ", "Basic "
 
 
@@ -310,14 +342,86 @@ def secret_values(headers: Mapping[Any, Any]) -> list[str]:
         headers: Names and values, as text or bytes; a value may be a list. "Bearer x" counts as
             "x".
     """
-    values = [
-        _as_text(value)
-        for name, given in headers.items()
-        if _SECRET_HEADERS.search(_as_text(name))
-        for value in (given if isinstance(given, (list, tuple)) else [given])
+    return [value for name, value in _values(headers) if _SECRET_HEADERS.search(name)]
+
+
+def private_values(headers: Mapping[Any, Any]) -> list[str]:
+    """Return what may be a credential in the headers of a request, whatever their names say.
+
+    Args:
+        headers: As for `secret_values`.
+    """
+    return [
+        value
+        for name, value in _values(headers)
+        if _SECRET_HEADERS.search(name)
+        or (name.lower() not in _HARMLESS_HEADERS and len(value) >= MIN_LENGTH)
     ]
-    return [_AUTH_SCHEME.sub("", value) for value in values if value]
+
+
+def _values(headers: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    for name, given in headers.items():
+        for value in given if isinstance(given, (list, tuple)) else [given]:
+            if text := _as_text(value):
+                yield _as_text(name), _AUTH_SCHEME.sub("", text)
 
 
 def _as_text(given: Any) -> str:
     return given.decode("latin-1") if isinstance(given, bytes) else str(given)
+
+
+def headers_digest(headers: Mapping[str, str]) -> str:
+    """Return a digest that differs if the headers do; "" without headers.
+
+    A cache of responses needs it in its keys: what one tenant may see must not be returned to
+    another. The values themselves do not belong there. Headers that are new in each request are
+    left out, or nothing would ever be found in the cache.
+    """
+    lower = {name.lower(): value for name, value in headers.items()}
+    given = sorted((name, lower[name]) for name in lower.keys() - _NEW_IN_EACH_REQUEST)
+    return hashlib.sha256(json.dumps(given).encode()).hexdigest()[:32] if given else ""
+
+
+class PrivateHeaders(Mapping[str, str]):
+    """Headers of a call. Their values are not shown, not pickled, and redacted while they exist."""
+
+    def __init__(self, headers: Mapping[str, str], *, is_complete: bool = True) -> None:
+        self._headers = dict(headers)
+        self.is_complete = is_complete
+        """False after unpickling: the values are missing."""
+        remember(self)
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values to redact."""
+        return private_values(self._headers)
+
+    def __getitem__(self, name: str) -> str:
+        return self._headers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._headers)
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+    def __repr__(self) -> str:
+        # LangChain's cache uses it as a key.
+        shown = ", ".join(map(repr, self._headers))
+        return f"{type(self).__name__}({shown}, digest={headers_digest(self._headers)!r})"
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._headers.items()))
+
+    def __copy__(self) -> PrivateHeaders:
+        return self
+
+    def __deepcopy__(self, memo: object) -> PrivateHeaders:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _without_values, (tuple(self._headers),)
+
+
+def _without_values(names: tuple[str, ...]) -> PrivateHeaders:
+    return PrivateHeaders(dict.fromkeys(names, ""), is_complete=False)

@@ -7,6 +7,7 @@ into tool calls.
 - `prompt`: tools, and the calls and results of a history, as text; `arguments`: the description of
   one tool's arguments
 - `response`: text in pieces -> validated tool calls; `parser`: finds the calls in a text
+- `written_calls`: finds calls that a model with function calling wrote as text
 
 `TOOL_PROMPT` is the default template of the prompt; `ChatGemini(tool_prompt=...)` replaces it.
 `PromptOverhead` is what `ChatGemini.prompt_overhead` returns.

@@ -40,7 +40,7 @@ from langchain_gemini_tools.wire.history import (
     unanswered_call,
     unsendable_file,
 )
-from langchain_gemini_tools.wire.replay import NOT_RELEASED
+from langchain_gemini_tools.wire.replay import NOT_RELEASED, UNKNOWN_TOOL
 from langchain_gemini_tools.wire.tool_results import render_split
 
 if TYPE_CHECKING:
@@ -99,8 +99,6 @@ REASONS = "invalid_tool_call_reasons"
 UNUSABLE = "unusable call]: "
 """Prefix of the text of an invalid call. LangChain repairs anything that could become JSON into a
 valid call, in quadratic time; an unmatched bracket stops that at once."""
-UNKNOWN_TOOL = "unknown_tool"
-"""The name of an invalid call whose own name could not be parsed."""
 
 _DEFAULT_REASON = "This is not a valid call. It was not executed."
 

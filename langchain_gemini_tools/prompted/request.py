@@ -16,6 +16,7 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     SystemMessage,
+    ToolMessage,
     message_chunk_to_message,
 )
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -93,12 +94,13 @@ def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> 
     system = [SystemMessage(f"{lead}{text.strip()}\n\n") for text in instructions.texts]
     request = render_request([*messages, *system], instructions.rest, render_turn)
     _log_prompt(request)
+    results = [message for message in messages if isinstance(message, ToolMessage)]
     return PromptedRequest(
         encoded=request.encoded,
         repairs=request.repairs,
         context=request.context,
         invocation=invocation,
-        tools=instructions.tools,
+        tools=replace(instructions.tools, results=results),
     )
 
 

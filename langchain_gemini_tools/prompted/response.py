@@ -23,16 +23,17 @@ from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
 from langchain_gemini_tools.prompted.parser.words import MARKER
 from langchain_gemini_tools.prompted.prompt import (
     REASONS,
-    UNKNOWN_TOOL,
     UNUSABLE,
     Choice,
     protocol_name,
 )
+from langchain_gemini_tools.wire.replay import UNKNOWN_TOOL
+from langchain_gemini_tools.wire.tool_results import render_split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from langchain_core.messages import ToolCallChunk
+    from langchain_core.messages import ToolCallChunk, ToolMessage
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
@@ -58,6 +59,8 @@ class PromptedTools:
     choice: Choice = field(default_factory=Choice)
     expects_json: bool = False
     """Whether the prompt asked for a JSON response."""
+    results: Sequence[ToolMessage] = ()
+    """The tool results of the conversation, from which a model may repeat calls."""
 
     @property
     def parses_calls(self) -> bool:
@@ -103,7 +106,8 @@ class TextParser:
         self._names = {protocol_name(name): name for name in tools.schemas}
         self._parser: ToolCallParser | FenceRemover | None = None
         if tools.parses_calls:
-            self._parser = ToolCallParser(self._names)
+            results = (render_split(result.content).text for result in tools.results)
+            self._parser = ToolCallParser(self._names, results)
         elif tools.expects_json:
             self._parser = FenceRemover()
 

@@ -11,10 +11,13 @@ server sent: JSON is compact, and events end with CRLF CRLF. For a client it mea
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 import os
 import re
+import time
+import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -33,6 +36,8 @@ VERTEX = "Vertex AI"
 
 LOOPBACK = re.compile(r"localhost|127(?:\.\d+){3}|::1|0\.0\.0\.0")
 _MAX_NESTING = 100
+_DRAFT = ".cassette-draft"
+_ABANDONED_SECONDS = 60
 _LARGE = 1_000_000
 _ODD_LINE_ENDS = re.compile("[\r\x85\u2028\u2029]")
 
@@ -221,7 +226,9 @@ def _check_events(events: Iterator[Any]) -> None:
 def write_file(path: Path, text: str) -> None:
     """Write the whole file or nothing: an old file stays as it is until the new one is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    _remove_abandoned_drafts(path.parent)
+    # A short name: the cassette's own may be as long as the file system allows.
+    draft = path.with_name(f".{uuid.uuid4().hex}{_DRAFT}")
     try:
         with draft.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
@@ -230,6 +237,14 @@ def write_file(path: Path, text: str) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _remove_abandoned_drafts(folder: Path) -> None:
+    """Remove what a process that was killed while writing has left; writing takes milliseconds."""
+    for draft in folder.glob(f".*{_DRAFT}"):
+        with contextlib.suppress(OSError):  # another process was faster
+            if time.time() - draft.stat().st_mtime > _ABANDONED_SECONDS:
+                draft.unlink()
 
 
 # Bodies.

@@ -1,8 +1,8 @@
 """Whether a request is the recorded one, and what differs if it is not.
 
 Requests are compared by method, path, query and body. Headers are ignored, and for Gemini also the
-host and the project. Tool call ids that a client generates differ in each run, so tool calls are
-compared by their order.
+project and the host: Google's hosts and local servers are the same, a gateway is another host. Tool
+call ids that a client generates differ in each run, so tool calls are compared by their order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from langchain_gemini_tools.facts.credentials import REDACTED, environment_keys
-from langchain_gemini_tools.testing.files import parse_json
+from langchain_gemini_tools.testing.files import LOOPBACK, parse_json
 from langchain_gemini_tools.testing.redaction import (
     GEMINI_PATH,
     Redactor,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Matcher = Callable[[Any, Any], None]
 
+_GEMINI_HOST = re.compile(rf"(?:[\w-]+\.)*googleapis\.com|{LOOPBACK.pattern}")
 _MIN_ID_LENGTH = 8  # shorter ones may be words of a text
 _CALL_FIELDS = ("functionCall", "functionResponse")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -63,10 +64,12 @@ def matchers(secrets: Collection[str] = ()) -> list[Matcher]:
 
 
 def address_of(request: Any, redactor: Redactor) -> str:
-    """Return the path, and for other APIs than Gemini also the host."""
+    """Return the path, and the host unless it is one of Gemini's or this machine's."""
     split = urlsplit(redactor.uri(request.uri))
     path = unquote(split.path)
-    return path if GEMINI_PATH.search(path) else f"{split.scheme}://{split.netloc}{path}"
+    if GEMINI_PATH.search(path) and _GEMINI_HOST.fullmatch(split.hostname or ""):
+        return path
+    return f"{split.scheme}://{split.netloc}{path}"
 
 
 def _query(request: Any, redactor: Redactor) -> list[tuple[str, str]]:

@@ -26,9 +26,9 @@ from langchain_gemini_tools.facts.credentials import (
     forms,
     is_credential,
     kinds_in,
+    private_values,
     redact,
     redact_json,
-    secret_values,
 )
 from langchain_gemini_tools.testing.errors import CassetteError
 
@@ -134,7 +134,7 @@ def check_secrets(values: Collection[str]) -> list[str]:
 
 def credentials_in(headers: Mapping[str, Any], uri: str = "") -> list[str]:
     """Return the credentials in a request's headers and address."""
-    return secret_values(headers) + credentials_in_address(uri)
+    return private_values(headers) + credentials_in_address(uri)
 
 
 def _long_enough(values: Iterable[str]) -> set[str]:

@@ -10,7 +10,6 @@ import importlib
 import json
 import logging
 import os
-import threading
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +21,7 @@ from vcr.request import Request
 from vcr.serialize import serialize
 
 from langchain_gemini_tools.facts.credentials import KEY_VARIABLES, environment_keys
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.testing.cassettes import PLACEHOLDER, USAGE_VARIABLE
 from langchain_gemini_tools.testing.errors import (
     CassetteFileError,
@@ -61,8 +61,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 FAILED = ".failed.yaml"
+_MAX_NAME_BYTES = 255
+"""On all common file systems."""
 
-_lock = threading.Lock()
+_lock = ForkSafeLock()
 _open: list[str] = []
 """The open cassette. There is only one: vcrpy patches the HTTP libraries of the process."""
 
@@ -127,12 +129,19 @@ class Session:
         if error is None and not self._has_failed():
             write_file(path, text)
             return
-        beside = path.with_suffix(FAILED) if path.exists() else path
+        beside = _beside(path) if path.exists() else path
         write_file(beside, text)
         note = _explain_failed_run(path, beside)
         _logger.warning("%s", note)
         if error is not None:
             error.add_note(note)
+
+
+def _beside(path: Path) -> Path:
+    """Return where a failed recording is saved; its name must not be longer than files may have."""
+    limit = _MAX_NAME_BYTES - len(FAILED)
+    stem = path.stem.encode()[:limit].decode(errors="ignore")
+    return path.with_name(stem + FAILED)
 
 
 def _explain_failed_run(path: Path, beside: Path) -> str:

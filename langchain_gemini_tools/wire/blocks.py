@@ -87,12 +87,18 @@ def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | 
             return {"text": text, "thoughtSignature": signed}
         case {"type": str(kind)} if kind in block_types.THOUGHTS:
             return _render_thinking(block, is_ours=is_ours)
-        case {"type": "refusal", "refusal": str(text)}:
-            return {"text": text}
+        case {"type": block_types.REFUSAL, "refusal": str(text)}:
+            is_written = text and not block_types.is_derived_refusal(block)
+            return {"text": text} if is_written else None
         case {"type": "executable_code", "executable_code": code}:
             return {"executableCode": {"code": code, **_kept(block, "language", "id")}}
         case {"type": "code_execution_result", "code_execution_result": output}:
             return _render_code_result(output, block.get("outcome"), block.get("tool_call_id"))
+        case {"type": "server_tool_call", "name": "media_processing"} | {
+            "type": "server_tool_result",
+            "extras": {"block_type": "media_processing"},
+        }:
+            return None  # of langchain-google-genai; see `without_media_steps`
         case {"type": "server_tool_call", "name": "code_interpreter", "args": dict(args)} if (
             is_ours
         ):

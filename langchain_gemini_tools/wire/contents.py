@@ -27,6 +27,7 @@ from langchain_gemini_tools.wire.replay import (
     part_log_of,
     restore_order,
     server_part_as_text,
+    without_media_steps,
     without_signatures,
 )
 from langchain_gemini_tools.wire.tool_results import (
@@ -127,8 +128,11 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
         parts = _render_message(paired, rendered, contents.repairs)
         if not context.reads_signatures_of(message):
             parts = _without_foreign_signatures(parts, paired, contents.repairs)
-        if isinstance(message.content, list) and any(map(is_server_part, parts)):
-            parts = _render_server_parts(parts, position, contents, context)
+        if isinstance(message.content, list):
+            if any(map(is_server_part, parts)):
+                parts = _render_server_parts(parts, position, contents, context)
+            if not context.capabilities.accepts_resolution_per_part:
+                parts = _without_resolutions(parts, position, contents.repairs)
         if not parts:
             explanation = "An empty AI message was left out."
             contents.repairs.append(history.Repair("empty_message", position, explanation))
@@ -177,6 +181,7 @@ def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) ->
 def _without_resolutions(
     parts: list[gemini.Part], position: int, repairs: list[Repair]
 ) -> list[gemini.Part]:
+    """Remove the resolutions of single files, for a model that does not know them."""
     if not any("mediaResolution" in part for part in parts):
         return parts
     repairs.append(history.ignored_resolution(position))
@@ -267,6 +272,12 @@ def _render_server_parts(
     parts: list[gemini.Part], position: int, contents: ContentsWriter, context: RenderContext
 ) -> list[gemini.Part]:
     """Send the parts of server-side tools unchanged, or as text if the model rejects them."""
+    kept = without_media_steps(parts)
+    if len(kept) < len(parts):
+        contents.repairs.append(history.media_steps(position))
+        parts = kept
+        if not any(map(is_server_part, parts)):
+            return parts
     if context.accepts_server_parts:
         contents.has_server_tools = True
         return parts

@@ -372,6 +372,12 @@ def changed(position: int) -> Repair:
     return Repair("changed_message", position, explanation, is_harmless=True)
 
 
+def media_steps(position: int) -> Repair:
+    """Return the repair of steps in which the model looked at media."""
+    explanation = "Steps of media processing were left out: the API does not accept them back."
+    return Repair("media_steps", position, explanation, is_harmless=True)
+
+
 def server_tools_as_text(position: int) -> Repair:
     """Return the repair of server-side tools' parts that this model does not accept."""
     explanation = (

@@ -16,6 +16,7 @@ from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.facts.credentials import PrivateHeaders
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
@@ -37,8 +38,11 @@ class FetchLimits:
     """What `fetch_urls` may download. The limits apply to all files of one request together."""
 
     max_bytes: int = 20_000_000
+    """The size of all files together."""
     timeout_seconds: float = 20.0
+    """The time for all files together."""
     max_redirects: int = 3
+    """How many redirects are followed for each file; each address is checked."""
     allow_http: bool = False
     """Allow `http://`, which can be read and changed in transit."""
     allow_hosts: tuple[str, ...] = ()
@@ -97,6 +101,8 @@ class Invocation:
 
     fetch_limits: FetchLimits | None = None
     """Limits for downloading media that messages name by URL; `None` downloads nothing."""
+    headers: PrivateHeaders | None = None
+    """Headers of this call, in addition to the model's."""
     timeout_seconds: float | None = None
     stream_timeout_seconds: float | None = None
     max_retries: int = 0

@@ -111,6 +111,8 @@ _PART_OPTIONS = {
     "videoMetadata": "videoMetadata",
     "media_resolution": "mediaResolution",
     "mediaResolution": "mediaResolution",
+    "media_processing": "mediaProcessing",
+    "mediaProcessing": "mediaProcessing",
 }
 
 
@@ -197,6 +199,8 @@ def render_media(block: Block) -> gemini.Part:
         if (value := options.get(key)) is not None:
             is_level = wire_key == "mediaResolution" and isinstance(value, str)
             rendered = {"level": plain(value)} if is_level else plain(value)
+            if wire_key == "mediaProcessing":
+                rendered = str(rendered).upper()
             if wire_key == "videoMetadata":
                 rendered = _render_video_metadata(rendered)
             part[wire_key] = rendered  # type: ignore[literal-required]

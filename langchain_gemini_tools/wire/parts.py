@@ -308,8 +308,9 @@ class PartParser:
             if names := self._parameter_names.get(name):
                 begun.args = {names.get(key, key): value for key, value in begun.args.items()}
         else:
-            # Core would repair anything that starts like JSON into a valid call.
-            begun.fragment = f"not a function call: {json.dumps(call)}"
+            # Core would repair anything that starts like JSON into a valid call, and would search
+            # a long text for JSON in quadratic time. At the bracket it gives up.
+            begun.fragment = f"not a function call]: {json.dumps(call)}"
         return begun
 
     def _continue_call(self, call: gemini.JsonObject) -> ToolCallPiece:
@@ -408,10 +409,13 @@ def merge_blocks(pieces: Iterable[Piece]) -> list[Block]:
 def merge_calls(pieces: Iterable[Piece]) -> list[ToolCallPiece]:
     """Return the tool calls of these pieces, with continued arguments joined."""
     calls: dict[int, ToolCallPiece] = {}
+    more: dict[int, list[str]] = {}
     for call in [piece.call for piece in pieces if piece.call is not None]:
-        if (known := calls.get(call.index)) is not None:
-            call = replace(known, fragment=known.fragment + call.fragment)  # noqa: PLW2901
-        calls[call.index] = call
+        if calls.setdefault(call.index, call) is not call:
+            more.setdefault(call.index, []).append(call.fragment)
+    for index, fragments in more.items():  # joined once: adding each would be quadratic
+        first = calls[index]
+        calls[index] = replace(first, fragment="".join([first.fragment, *fragments]))
     return list(calls.values())
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +40,8 @@ SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 NOT_RELEASED = "not executed]: "
 """Prefix of the arguments of a call that must not be executed. LangChain parses the arguments of
 invalid calls again when it merges chunks; an unmatched bracket keeps them invalid."""
+UNKNOWN_TOOL = "unknown_tool"
+"""The name of an invalid call whose own name could not be parsed."""
 OWN_ID = "lc_part_"
 """Prefix of block ids that the API did not assign; they are not sent."""
 
@@ -131,11 +133,33 @@ def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
 
 
 _SERVER_PARTS = ("toolCall", "toolResponse")
+_MEDIA_STEPS = (None, "TOOL_TYPE_UNSPECIFIED", "MEDIA_PROCESSING")
 
 
 def is_server_part(part: gemini.Part) -> bool:
     """Return whether this is a call or result of a tool that the API ran itself."""
     return any(kind in part for kind in _SERVER_PARTS)
+
+
+def without_media_steps(parts: list[gemini.Part]) -> list[gemini.Part]:
+    """Return the parts without steps of agentic media processing.
+
+    The API rejects them: "Tool type of tool_call part does not match with tool call context"
+    (reported by langchain-google-genai). Responses omit the type of these steps.
+    """
+    steps = [_step(part, "toolCall") for part in parts]
+    ids = {str(step.get("id")) for step in steps if step and step.get("toolType") in _MEDIA_STEPS}
+    return [part for part in parts if _step_id(part) not in ids]
+
+
+def _step_id(part: gemini.Part) -> object:
+    step = _step(part, "toolCall") or _step(part, "toolResponse")
+    return str(step.get("id")) if step else None
+
+
+def _step(part: gemini.Part, kind: str) -> gemini.JsonObject:
+    step: Any = part.get(kind)
+    return step if isinstance(step, dict) else {}
 
 
 def server_part_as_text(part: gemini.Part) -> gemini.Part:

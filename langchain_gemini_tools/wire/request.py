@@ -19,6 +19,8 @@ from langchain_gemini_tools.errors import (
 )
 from langchain_gemini_tools.facts.finish_reasons import UNEXPECTED_TOOL_CALL
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json
+from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.wire.backends import check_options
 from langchain_gemini_tools.wire.body import ContentsWriter, encode_body
 from langchain_gemini_tools.wire.contents import RenderContext, render_contents, render_system
 from langchain_gemini_tools.wire.generation import (
@@ -40,7 +42,7 @@ from langchain_gemini_tools.wire.tools.names import (
 from langchain_gemini_tools.wire.tools.tool import renamed_parameters_of, render_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatResult
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.contents import TurnRewriter
     from langchain_gemini_tools.wire.invocation import Invocation
+    from langchain_gemini_tools.wire.response import WrittenCalls
     from langchain_gemini_tools.wire.tools.tool import Tool
 
 
@@ -63,6 +66,7 @@ class RenderedRequest:
     encoded: bytes
     """The JSON of the body, as it is sent."""
     repairs: list[Repair]
+    """What was changed in a history that the API would reject."""
     context: ResponseContext
     invocation: Invocation
     is_second_try: bool = False
@@ -157,6 +161,7 @@ def render_request(
     messages: Sequence[BaseMessage],
     invocation: Invocation,
     rewrite_turn: TurnRewriter | None = None,
+    find_written_calls: Callable[[Collection[str]], WrittenCalls] | None = None,
 ) -> RenderedRequest:
     """Render messages and options as one request; equal input gives an equal request.
 
@@ -164,6 +169,7 @@ def render_request(
         messages: The history.
         invocation: The resolved options.
         rewrite_turn: Changes each turn of the arranged history before it is rendered.
+        find_written_calls: Makes what finds calls of functions in the text of the response.
 
     Raises:
         InvalidInputError: The API would reject the input, or it cannot be sent.
@@ -186,12 +192,19 @@ def render_request(
     body = _render_body(instruction, contents, invocation)
     _check_combinations(body, invocation)
     check_repairs(contents.repairs, invocation)
+    context = _response_context(invocation.tools, renamed, invocation)
+    if find_written_calls and context.tool_names and not _is_json(body):
+        context = replace(context, written_calls=find_written_calls(context.tool_names))
     return RenderedRequest(
         encoded=encode_body(body, is_large=is_large),
         repairs=contents.repairs,
-        context=_response_context(invocation.tools, renamed, invocation),
+        context=context,
         invocation=invocation,
     )
+
+
+def _is_json(body: Mapping[str, Any]) -> bool:
+    return bool(body.get("generationConfig", {}).get("responseMimeType") == JSON)
 
 
 def _render_context(
@@ -225,7 +238,8 @@ def _render_body(
             capabilities,
             vertexai=invocation.vertexai,
             # The tool config of a cache is in the cache.
-            has_server_parts=contents.has_server_tools and not invocation.cached_content,
+            has_server_parts=(contents.has_server_tools and not invocation.cached_content)
+            or _adds_builtin(invocation),
         ),
         "generationConfig": render_generation_config(
             invocation.generation, capabilities, vertexai=invocation.vertexai
@@ -233,9 +247,10 @@ def _render_body(
         "safetySettings": render_safety_settings(invocation.safety_settings),
         "cachedContent": invocation.cached_content,
         TOKEN: invocation.continuation_token,
-        **plain(invocation.body),
+        **{key: plain(value) for key, value in invocation.body.items()},
     }
     present = {key: value for key, value in body.items() if value}
+    check_options(present, vertexai=invocation.vertexai)
     return _merge(present, plain(invocation.extra_body or {}))
 
 
@@ -273,15 +288,48 @@ def render_counting(request: RenderedRequest) -> bytes:
 
 
 def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body with more fields, merged at any depth; lists are replaced."""
+    """Return the body with more fields, merged at any depth in either spelling.
+
+    Lists are replaced, except for `tools`, which are joined.
+    """
     merged = dict(body)
-    for key, value in more.items():
+    for given, value in more.items():
+        key = _key_of(given, merged)
         known = merged.get(key)
         if isinstance(known, dict) and isinstance(value, dict):
             merged[key] = _merge(known, value)
+        elif key == "tools" and known and isinstance(value, list):
+            merged[key] = _join_tools(known, value)
         else:
             merged[key] = value
     return merged
+
+
+def _key_of(given: Any, body: Mapping[str, Any]) -> Any:
+    """Return the key that a field has in the body already, under either spelling."""
+    is_there = given in body or not isinstance(given, str) or camel(given) not in body
+    return given if is_there else camel(given)
+
+
+def _adds_builtin(invocation: Invocation) -> bool:
+    """Return whether `extra_body` adds built-in tools to functions, where that needs a flag."""
+    tools = invocation.extra_body.get("tools") if invocation.extra_body else None
+    if not isinstance(tools, list) or not invocation.circulates_server_tools:
+        return False
+    keys = {camel(key) for tool in tools if isinstance(tool, dict) for key in tool}
+    return bool(keys - {"functionDeclarations"}) and bool(function_names(invocation.tools))
+
+
+def _join_tools(tools: list[Any], more: Sequence[Any]) -> list[Any]:
+    """Return all tools, with the functions of both in one; a declaration replaces its namesake."""
+    both = [{camel(key): tool[key] for key in tool} for tool in [*tools, *more]]
+    declarations = {
+        declaration["name"]: declaration
+        for tool in both
+        for declaration in tool.pop("functionDeclarations", None) or ()
+    }
+    functions = [{"functionDeclarations": [*declarations.values()]}] if declarations else []
+    return [*functions, *filter(None, both)]
 
 
 def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
@@ -302,21 +350,34 @@ def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
 
 def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None:
     """Reject combinations that the API rejects, with advice."""
-    has_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
+    has_json = _is_json(body)
     _check_tools(body.get("tools") or (), invocation)
     if has_json and body.get("tools"):
         _check_json_beside_tools(body["tools"], invocation)
-    if invocation.cached_content and not invocation.capabilities.supports_cached_content:
+    if cache := body.get("cachedContent"):
+        _check_cached_content(cache, body, invocation)
+
+
+_PARTS_OF_A_CACHE = {
+    "tools": "tools",
+    "toolConfig": "tool_choice or tool_config",
+    "systemInstruction": "system messages",
+}
+
+
+def _check_cached_content(cache: object, body: Mapping[str, Any], invocation: Invocation) -> None:
+    """Reject what the API accepts in a cache only."""
+    if not invocation.capabilities.supports_cached_content:
         raise InvalidOptionError(
             f"{invocation.model} does not support cached_content. Omit it, or use another model."
         )
-    if invocation.cached_content and (body.keys() & {"tools", "toolConfig", "systemInstruction"}):
+    if given := [name for key, name in _PARTS_OF_A_CACHE.items() if body.get(key)]:
         raise InvalidOptionError(
-            "With cached_content, tools and system messages must be part of the cache: "
-            "create it with them, and omit them here."
+            f"A request with cached_content={cache!r} cannot have {', '.join(given)}: they must be "
+            "part of the cache. Create it with them (model.client.caches.create(model=..., "
+            "config={'system_instruction': ..., 'tools': ..., 'tool_config': ...})) and leave them "
+            "out here, or leave cached_content out."
         )
-    if body.get("labels") and not invocation.vertexai:
-        raise InvalidOptionError("labels require Vertex AI. Omit them, or use vertexai=True.")
 
 
 def _check_tools(tools: Sequence[Any], invocation: Invocation) -> None:

@@ -7,9 +7,10 @@ around them), so that both give the same message.
 from __future__ import annotations
 
 import json
+import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_usage
@@ -19,6 +20,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_gemini_tools.errors import (
     FEEDBACK_ERRORS,
     GeminiAPIError,
+    MalformedToolCallError,
     ResponseError,
     UnreadableResponseError,
 )
@@ -45,6 +47,7 @@ from langchain_gemini_tools.wire.replay import (
     CALL_SIGNATURES,
     FUNCTION_CALL,
     NOT_RELEASED,
+    UNKNOWN_TOOL,
     VERTEXAI,
     dump_function_call,
 )
@@ -52,7 +55,7 @@ from langchain_gemini_tools.wire.replay import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from langchain_core.messages import ToolCall, ToolCallChunk
+    from langchain_core.messages import InvalidToolCall, ToolCall, ToolCallChunk
     from langchain_core.messages.ai import UsageMetadata
 
     from langchain_gemini_tools.wire import shapes as gemini
@@ -69,6 +72,30 @@ _FRAGMENT_INDEX = 1_000
 """Far from the indexes that core gives to text blocks: blocks with equal indexes are merged."""
 
 _BLANK = AIMessageChunk(content="")
+
+
+class WrittenCall(NamedTuple):
+    """A tool call that the model wrote as text instead of making it."""
+
+    name: str | None
+    text: str
+
+
+class TextGate(Protocol):
+    """Decides whether the text of a stream may still become a written call."""
+
+    def holds(self, text: str) -> bool:
+        """Return whether the text up to here has to be held back."""
+
+
+class WrittenCalls(Protocol):
+    """Finds written calls; see `prompted.written_calls`."""
+
+    def find(self, text: str) -> list[WrittenCall]:
+        """Return the calls if the text is a call; none if it is an answer."""
+
+    def gate(self) -> TextGate:
+        """Return what decides how long the text of a stream is held back."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +119,8 @@ class ResponseContext:
     """Whether a response that is complete but empty is an error."""
     streams_blocks: bool = False
     """Whether core translates each chunk into content blocks (`output_version="v1"`)."""
+    written_calls: WrittenCalls | None = None
+    """Finds calls in the text of a response; `None` if no functions are bound."""
     prior_usage: UsageMetadata | None = None
     """The usage of a failed first attempt, which is added to that of the response."""
 
@@ -115,6 +144,8 @@ class _CandidateParser:
             runs_remote_tools=context.runs_remote_tools,
         )
         self.metadata = MetadataParser(context.model)
+        self.written: list[ToolCallPiece] = []
+        """Calls that were written as text, known after `check`."""
         self._context = context
         self._pieces: list[Piece] = []
 
@@ -147,12 +178,38 @@ class _CandidateParser:
                 is_empty=self.is_empty(),
                 rejects_empty=self._context.rejects_empty,
             )
+            self._check_written()
         except ResponseError as error:
             is_returned = isinstance(error, FEEDBACK_ERRORS) or self.parts.call_count
             if self._context.returns_failures and is_returned:
                 return
             error.partial = self.partial()
             raise
+
+    def _check_written(self) -> None:
+        """Raise if a complete response is a call that was written as text."""
+        finder = self._context.written_calls
+        if not finder or self.parts.call_count or self.metadata.find_unreleasable():
+            return
+        found = finder.find(text_of(self._pieces))
+        names = self._context.tool_names
+        self.written = [
+            ToolCallPiece(
+                number,
+                str(uuid.uuid4()),
+                names.get(name or "", name or UNKNOWN_TOOL),
+                fragment=f"{NOT_RELEASED}{text}",
+            )
+            for number, (name, text) in enumerate(found)
+        ]
+        if found:
+            shown = f"{found[0].text:.200}"
+            cause = f"a function call was written as text instead of being made: {shown}"
+            raise MalformedToolCallError(
+                f"The model did not make a valid tool call ({cause}).",
+                finish_reason=self.metadata.finish_reason,
+                finish_message=cause,
+            )
 
     @property
     def releases_calls(self) -> bool:
@@ -212,7 +269,7 @@ class _CandidateParser:
         return AIMessage(
             content=whole.content,
             tool_calls=whole.tool_calls,
-            invalid_tool_calls=whole.invalid_tool_calls,
+            invalid_tool_calls=[*whole.invalid_tool_calls, *map(_written_call, self.written)],
             additional_kwargs=whole.additional_kwargs | self.parts.dump_log(),
             response_metadata=self.response_metadata(),
             usage_metadata=self.usage(),
@@ -222,6 +279,15 @@ class _CandidateParser:
         """Return the usage of this response and of the failed attempt before it."""
         usage, prior = parse_usage(self.metadata.usage), self._context.prior_usage
         return add_usage(usage, prior) if usage and prior else usage or prior
+
+
+def _written_call(call: ToolCallPiece) -> InvalidToolCall:
+    return invalid_tool_call(
+        name=call.name,
+        args=call.fragment,
+        id=call.id,
+        error="Not executed: the call was written as text.",
+    )
 
 
 def invalidate_calls(message: AIMessage, prefix: str = "") -> AIMessage:
@@ -319,7 +385,8 @@ class StreamParser:
     Chunks have content and the pieces of streamed arguments as they arrive. Whole calls wait until
     the response has ended well, so that a response with calls that must not be executed can be
     requested again. After pieces of arguments, such a response raises before its last chunk:
-    executors only see the merged message. If failures are returned, all calls wait.
+    executors only see the merged message. If failures are returned, all calls wait. Text that may
+    be a call waits too.
 
     What must not be added up (usage, finish reason, model name, order of parts) is on the last
     chunk. Audio waits for the end as well: the header of a WAV file has its length.
@@ -331,6 +398,9 @@ class StreamParser:
         """Calls that are not released yet."""
         self._holds_fragments = context.may_return_calls
         self._streams_blocks = context.streams_blocks
+        self._gate = context.written_calls.gate() if context.written_calls else None
+        self._text: list[Piece] = []
+        """Pieces that may be the start of a written call."""
 
     def feed(self, response: gemini.Response) -> list[ChatGenerationChunk]:
         """Return the chunks of an event: none, one, or several if text is followed by blocks."""
@@ -342,6 +412,8 @@ class StreamParser:
                 )
         pieces = self._candidate.feed(response, candidates[0] if candidates else None)
         pieces = [piece for piece in pieces if piece.call is None or not self._hold(piece)]
+        if self._gate:
+            pieces = self._release_text(pieces, self._gate)
         if len(pieces) == 1:
             return [_render_piece(pieces[0])]
         return [_render_chunk(run) for run in _runs(pieces)]
@@ -349,6 +421,15 @@ class StreamParser:
     def end_hop(self) -> None:
         """Let the next event, if there is one, begin another hop of the same response."""
         self._candidate.end_hop()
+
+    def _release_text(self, pieces: list[Piece], gate: TextGate) -> list[Piece]:
+        """Return the pieces that cannot be part of a written call, with those held back before."""
+        text = text_of(pieces)
+        if (self._text or text) and gate.holds(text):
+            self._text += pieces
+            return []
+        released, self._text = [*self._text, *pieces] if self._text else pieces, []
+        return released
 
     def _hold(self, piece: Piece) -> bool:
         """Hold a call back, if it is a whole one or follows one that is held back."""
@@ -382,9 +463,12 @@ class StreamParser:
         return [*audio, *self._render_held(), end]
 
     def _render_held(self) -> list[ChatGenerationChunk]:
+        text = [_render_chunk(run) for run in _runs(self._text)]
+        if written := self._candidate.written:
+            return [*text, ChatGenerationChunk(message=_fragment_chunk("", written, {}))]
         if self._candidate.releases_calls:
-            return [_render_chunk(run) for run in _runs(self._held)]
-        return [_render_unreleased(self._held)] if self._held else []
+            return [*text, *(_render_chunk(run) for run in _runs(self._held))]
+        return [*text, _render_unreleased(self._held)] if self._held else text
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:
@@ -486,19 +570,21 @@ def _fragment_chunk(
     """Return a chunk with some of the arguments of tool calls."""
     # Core's translator for our provider shows the first fragment as if it were the whole call.
     # Without the provider, core shows fragments as `tool_call_chunk`.
-    return AIMessageChunk(
-        content=content,
-        tool_call_chunks=[
-            tool_call_chunk(
-                name=call.name,
-                args=call.fragment,
-                id=call.id,
-                index=call.index + _FRAGMENT_INDEX,
-            )
-            for call in calls
-        ],
-        additional_kwargs=additional_kwargs,
-    )
+    chunks = [
+        tool_call_chunk(
+            name=call.name, args=call.fragment, id=call.id, index=call.index + _FRAGMENT_INDEX
+        )
+        for call in calls
+    ]
+    if any(call.name for call in calls):
+        return AIMessageChunk(
+            content=content, tool_call_chunks=chunks, additional_kwargs=additional_kwargs
+        )
+    # A piece from the middle of the arguments is not JSON. Core would look for JSON in it again
+    # after dropping each of its characters, which takes quadratic time.
+    fields: gemini.JsonObject = {"content": content, "additional_kwargs": additional_kwargs}
+    fields |= {"tool_call_chunks": chunks, "tool_calls": [], "invalid_tool_calls": []}
+    return _BLANK.model_copy(update=fields | {"response_metadata": {}})
 
 
 def _candidates(response: gemini.Response) -> list[gemini.JsonObject]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from google.genai import types
+from google.oauth2.credentials import Credentials
 
-from langchain_gemini_tools import trace
+from langchain_gemini_tools import errors, trace
 from langchain_gemini_tools.display import Cost
 from tests.integration_tests.invoking import ask
 from tests.rotation import WAYS, rotated
@@ -64,3 +66,132 @@ def test_a_trace_prices_the_tier(make_model: MakeModel) -> None:
     assert flex.dollars == standard.dollars / 2
     assert priority == Cost(standard.dollars, is_partial=True)
     assert "≥ $" in str(shown[2])
+
+
+VERTEX: Json = {
+    "api_key": None,
+    "vertexai": True,
+    "project": "p",
+    "location": "l",
+    "credentials": Credentials("unreal-token-0815"),  # type: ignore[no-untyped-call]
+}
+
+
+def get_weather(city: str) -> str:
+    """Current weather in a city."""
+    return f"Sunny in {city}"
+
+
+WRONG: dict[str, tuple[Json, Json, Json]] = {
+    "a tool of Vertex AI": (
+        {},
+        {"tools": [{"type": "retrieval"}]},
+        {"tools": [{"retrieval": {}}]},
+    ),
+    "a setting of Vertex AI": (
+        {},
+        {"tools": [{"google_search": {"exclude_domains": ["a.com"]}}]},
+        {"tools": [{"googleSearch": {"excludeDomains": ["a.com"]}}]},
+    ),
+    "streamed arguments": (
+        {},
+        {
+            "tools": [get_weather],
+            "tool_config": {"function_calling_config": {"stream_function_call_arguments": True}},
+        },
+        {"toolConfig": {"functionCallingConfig": {"streamFunctionCallArguments": True}}},
+    ),
+    "an option of Vertex AI": (
+        {},
+        {"audio_timestamp": True},
+        {"generationConfig": {"audioTimestamp": True}},
+    ),
+    "file search on Vertex AI": (
+        VERTEX,
+        {"tools": [{"type": "file_search", "file_search_store_names": ["stores/a"]}]},
+        {"tools": [{"fileSearch": {"fileSearchStoreNames": ["stores/a"]}}]},
+    ),
+    "an MCP server on Vertex AI": (
+        VERTEX,
+        {"tools": [{"type": "mcp_server", "name": "w", "url": "https://w"}]},
+        {"tools": [{"mcpServers": [{"name": "w"}]}]},
+    ),
+    "parts of server tools on Vertex AI": (
+        VERTEX,
+        {
+            "tools": [get_weather],
+            "tool_config": {"include_server_side_tool_invocations": True},
+        },
+        {"toolConfig": {"includeServerSideToolInvocations": True}},
+    ),
+}
+
+
+@rotated(case=WRONG, way=WAYS)
+async def test_an_option_of_the_other_backend_is_rejected_and_the_api_would_reject_it(
+    case: tuple[Json, Json, Json], way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    fields, options, body = case
+    chat = make_model(**fields)
+    with pytest.raises(errors.InvalidInputError, match=r"only on|does not exist on Vertex AI"):
+        await ask(chat, way, **options)
+    assert emulator.requests == []
+    with pytest.raises(errors.GeminiInvalidRequestError, match="Cannot find field"):
+        await ask(chat, way, extra_body=body)
+
+
+@rotated(way=WAYS)
+async def test_tools_in_the_newer_spelling_are_sent_in_the_older_one(
+    way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+    function = {"type": "function", "name": "f", "description": "F.", "parameters": parameters}
+    tools: list[Json] = [{"type": "google_search"}, function, {"type": "url_context"}]
+    await ask(make_model().bind_tools(tools), way)
+    assert emulator.last.body["tools"] == [
+        {
+            "functionDeclarations": [
+                {"name": "f", "description": "F.", "parametersJsonSchema": parameters}
+            ]
+        },
+        {"googleSearch": {}},
+        {"urlContext": {}},
+    ]
+
+
+@rotated(way=WAYS)
+async def test_tools_of_extra_body_do_not_erase_bound_functions(
+    way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply(calls=[("get_weather", {"city": "Oslo"})])
+    bound = make_model().bind_tools([get_weather], extra_body={"tools": [{"google_search": {}}]})
+    message = await ask(bound, way)
+    assert [call["name"] for call in message.tool_calls] == ["get_weather"]
+    sent = emulator.last.body
+    assert [[*tool] for tool in sent["tools"]] == [["functionDeclarations"], ["googleSearch"]]
+    assert sent["toolConfig"] == {"includeServerSideToolInvocations": True}
+
+
+def test_a_builtin_tool_that_is_not_known_is_sent_with_one_warning(
+    make_model: MakeModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    chat = make_model()
+    for _ in range(2):
+        bound = chat.bind_tools([{"star_search": {"star_name": "Vega"}}])
+    assert bound.preview("Hi").body["tools"] == [{"starSearch": {"starName": "Vega"}}]
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "gemini-3-flash-preview: Tool 'star_search': this version does not know the built-in tool, "
+        "and sends it as it is."
+    )
+
+
+def test_a_cache_beside_tools_is_rejected_with_the_way_out(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    bound = make_model(cached_content="cachedContents/1").bind_tools([get_weather])
+    with pytest.raises(
+        errors.InvalidOptionError, match=r"tools, system messages: .*model\.client\.caches\.create"
+    ):
+        bound.invoke([("system", "Be brief."), ("user", "Hi")])
+    assert emulator.requests == []

@@ -202,7 +202,7 @@ def client_of(server: Server, **settings: Any) -> GeminiClient:
 
 
 async def called(
-    client: GeminiClient, way: str, timeout_seconds: float | None = 10, **limits: float
+    client: GeminiClient, way: str, timeout_seconds: float | None = 10, **limits: Any
 ) -> Any:
     """What one of the four methods gives; sync ones run beside the loop, as LangChain runs them."""
     match way:

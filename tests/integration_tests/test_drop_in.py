@@ -232,3 +232,32 @@ async def test_an_error_of_the_api_names_the_model(
     assert str(caught.value) == (
         "Error calling model 'gemini-3-flash-preview' (UNAVAILABLE): 503 UNAVAILABLE: Overloaded."
     )
+
+
+# Blocked text
+
+
+@rotated(way=WAYS, output_version=["v0", "v1"])
+async def test_blocked_text_is_returned_and_the_conversation_goes_on(
+    way: str, output_version: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    blocked: Json = {"finish_reason": "SAFETY", "finish_message": "Unsafe."}
+    emulator.reply("I think", **blocked)
+    emulator.reply("Let us talk about fjords.")
+    chat = make_model(output_version=output_version)
+    message = await ask(chat, way)
+    assert message.text == "I think"
+    assert message.response_metadata["finish_reason"] == "SAFETY"
+    # langchain-core 1.7.7 and later add a block with the reason.
+    assert [block["type"] for block in message.content_blocks][:1] == ["text"]
+    assert {block["type"] for block in message.content_blocks} <= {"text", "refusal"}
+    chat.invoke([HumanMessage("Hi"), message, HumanMessage("Go on.")])
+    sent = emulator.requests[-1].body["contents"][1]["parts"]
+    assert [part["text"] for part in sent if part["text"]] == ["I think"]
+
+
+@rotated(way=WAYS)
+async def test_a_blocked_prompt_raises(way: str, emulator: Emulator, make_model: MakeModel) -> None:
+    emulator.reply(body={"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
+    with pytest.raises(BlockedError, match="The prompt was blocked: PROHIBITED_CONTENT"):
+        await ask(make_model(), way)

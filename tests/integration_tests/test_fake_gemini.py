@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google import genai
 from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, ToolMessage
 from pydantic import BaseModel
 
 from langchain_gemini_tools import ChatGemini
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from langchain_core.messages import AIMessage, AIMessageChunk
+    from langchain_core.messages import AIMessageChunk
 
 MODEL = "gemini-3-flash-preview"
 
@@ -427,8 +429,35 @@ def test_it_refuses_what_gemini_refuses_in_its_words(gemini: FakeGemini) -> None
     assert gemini.refusals[0].evidence == "reported"
 
 
+@pytest.mark.parametrize("origin", ["real", "cut", "invented"])
+def test_signatures_of_the_real_api_are_taken_and_broken_ones_refused(
+    gemini: FakeGemini, origin: str
+) -> None:
+    """A test may load a history that the real API has signed."""
+    gemini.reply(calls=[("get_weather", {"city": "Oslo"})])
+    model = new_model().bind_tools([get_weather])
+    step = model.invoke("Weather in Oslo?")
+    issued = gemini.memory.signatures
+    real = base64.b64encode(b"\x12" + bytes(range(60))).decode()
+    cut = base64.b64encode(next(iter(issued))[:-3]).decode()
+    signature = {"real": real, "cut": cut, "invented": "c2ln"}[origin]
+    text = json.dumps(step.model_dump())
+    text = text.replace(base64.b64encode(next(iter(issued))).decode(), signature)
+    text = text.replace(str(step.tool_calls[0]["id"]), "id-of-another-server")
+    result = ToolMessage("Sunny", tool_call_id="id-of-another-server")
+    history: list[Any] = ["Weather in Oslo?", AIMessage(**json.loads(text)), result]
+    gemini.reply("It is sunny.")
+    if origin == "real":
+        assert model.invoke(history).text == "It is sunny."
+    else:
+        with pytest.raises(GeminiInvalidRequestError, match="Corrupted thought signature"):
+            model.invoke(history)
+        gemini.forget_replies()
+
+
 def test_rules_that_are_inferred_can_be_warnings() -> None:
-    contents = [genai.types.Content(role="model", parts=[genai.types.Part(text="Hi")])]
+    empty = genai.types.Part(inline_data=genai.types.Blob(mime_type="image/png", data=b""))
+    contents = [genai.types.Content(role="user", parts=[empty])]
     with FakeGemini() as gemini:
         client = genai.Client()
         with pytest.raises(genai.errors.ClientError, match="invalid argument"):
@@ -439,7 +468,7 @@ def test_rules_that_are_inferred_can_be_warnings() -> None:
     client = genai.Client()
     answer = client.models.generate_content(model=MODEL, contents=contents)
     assert answer.text == "Fine."
-    with pytest.warns(UserWarning, match="The last turn is the model's"):
+    with pytest.warns(UserWarning, match="inlineData without data"):
         gemini.stop()
     assert len(gemini.warnings) == 1
 

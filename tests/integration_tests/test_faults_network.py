@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import threading
@@ -249,7 +250,10 @@ async def test_a_failure_that_stays_is_not_retried(
 async def test_a_handshake_that_is_cut_is_retried(
     make_model: MakeModel, caplog: pytest.LogCaptureFixture, library: str, way: str
 ) -> None:
-    with RawServer(lambda connection: connection.peer.recv(65536) and None) as server:
+    def hang_up(connection: Connection) -> None:
+        connection.peer.recv(65536)
+
+    with RawServer(hang_up) as server:
         chat = make_model(base_url=f"https://{server.address}", max_retries=2)
         with pytest.raises(errors.GeminiConnectionError) as raised:
             await ask(chat, way)
@@ -282,6 +286,33 @@ async def test_no_cookie_of_a_server_is_stored_or_sent_back(
         await chat.aclose()
     assert len(server.requests) == 12
     assert [head for head in server.requests if b"cookie" in head.lower()] == []
+
+
+# Forks.
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_the_sdk_client_of_a_forked_child_opens_its_own_connection(
+    make_model: MakeModel,
+) -> None:
+    """The child has the SDK client of its parent, but must not read from the same socket."""
+
+    def serve(connection: Connection) -> None:
+        while connection.read_request():
+            connection.send(response({"models": []}))
+
+    with RawServer(serve) as server:
+        of_parent = make_model(base_url=server.url).client
+        assert list(of_parent.models.list()) == []
+        if (child := os.fork()) == 0:
+            try:
+                os._exit(len(list(of_parent.models.list())))
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert list(of_parent.models.list()) == []
+        assert server.connections == 2
 
 
 # Values.

@@ -59,7 +59,8 @@ class Places:
     ) -> None:
         self.emulator = emulator
         self.caplog = caplog
-        self.model = make_model(max_retries=1, additional_headers={"X-Gateway-Key": KEY})
+        self.model: Any = make_model(max_retries=1, additional_headers={"X-Gateway-Key": KEY})
+        assert self.model.client  # from here on, its credentials are known: a trace calls no model
 
     def in_an_error(self, words: str) -> str:
         """Everything that an error shows."""
@@ -91,11 +92,13 @@ class Places:
 
     def in_a_trace(self, words: str) -> str:
         """A run in plain text and mermaid."""
+        self.model.invoke("Hello")
         shown = _trace(words)
         return f"{shown} {shown!r} {shown.to_mermaid()}"
 
     def in_a_page(self, words: str) -> str:
         """A run in HTML, as it is written and as it is read."""
+        self.model.invoke("Hello")
         page: str = _trace(words).to_html()
         return page + html.unescape(page)
 
@@ -135,6 +138,17 @@ def test_a_credential_is_redacted_everywhere(
     shown = place(places, f"It is {credential} .")
     assert "redacted" in shown
     assert [piece for piece in _pieces(credential) if piece in shown] == []
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_header_of_a_call_is_redacted_everywhere(
+    places: Places, place: Callable[[Places, str], str], make_model: MakeModel
+) -> None:
+    tenant = "blue/tenant+7&<more>"
+    places.model = make_model(max_retries=1).bind(additional_headers={"X-Tenant": tenant})
+    shown = place(places, f"It is {tenant} .")
+    assert "redacted" in shown
+    assert tenant not in shown
 
 
 def _pieces(credential: str) -> set[str]:

@@ -19,9 +19,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.genai import types
 from google.oauth2.credentials import Credentials
+from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
+from langchain_core.messages import HumanMessage
 from langchain_core.tracers.base import BaseTracer
 from pydantic import SecretStr, ValidationError
 from rich.traceback import Traceback
@@ -44,6 +47,7 @@ pytestmark = pytest.mark.usefixtures("no_pauses")
 
 BASIC = "dXNlcjpwYXNz/d29yZA=="
 GATEWAY = "gateway-secret-1"
+TENANT = "blue/tenant+secret==7"
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Caller:
     headers: dict[str, str]
     """What is sent, and nowhere else."""
     secrets: list[str]
+    options: dict[str, Any] = field(default_factory=dict)
+    """What is bound to the model."""
 
 
 CALLERS = {
@@ -80,6 +86,12 @@ CALLERS = {
             "x-gateway-token": GATEWAY,
         },
         [API_KEY, BASIC, GATEWAY],
+    ),
+    "tenant": Caller(
+        {"additional_headers": {"X-Tenant": "replaced by the call"}},
+        {"x-goog-api-key": API_KEY, "x-tenant": TENANT, "authorization": f"Basic {BASIC}"},
+        [API_KEY, TENANT, BASIC],
+        {"additional_headers": {"x-tenant": TENANT, "Authorization": f"Basic {BASIC}"}},
     ),
 }
 every_caller = pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
@@ -217,7 +229,8 @@ async def test_a_secret_is_sent_in_its_header_and_nowhere_else(
     chat = make_model(max_retries=2, **caller.settings)
     emulator.reply(fault=faults.overloaded())
     emulator.reply("Sunny.")
-    answer = await ask(chat.with_config(callbacks=[handler, runs]), way)
+    bound = chat.bind(**caller.options)
+    answer = await ask(bound.with_config(callbacks=[handler, runs]), way)
     for request in emulator.requests:
         sent = dict(request.headers)
         assert caller.headers.items() <= sent.items()
@@ -233,7 +246,11 @@ async def test_a_secret_is_sent_in_its_header_and_nowhere_else(
         str(chat),
         chat,
         dumps(chat),
-        dumps(chat.bind_tools([])),
+        dumps(chat.bind_tools([], **caller.options)),
+        repr(bound),
+        dumps(bound),
+        pickle.dumps(bound),
+        bound.preview(QUESTION).invocation,
         chat.model_dump(),
         chat.model_dump_json(),
         chat._identifying_params,
@@ -266,7 +283,7 @@ async def test_a_failure_shows_no_secret_anywhere(
         emulator.reply("Sunny in Oslo.", fault=_quoted(secret)[name])
         emulator.reply("Sunny in Oslo.", fault=_quoted(secret)[name])
         with pytest.raises(errors.GeminiToolsError) as raised:
-            await ask(chat.with_config(callbacks=[handler, runs]), way)
+            await ask(chat.bind(**caller.options).with_config(callbacks=[handler, runs]), way)
         search(caller, *shown(raised.value), pickle.dumps(raised.value))
         search(caller, *shown(pickle.loads(pickle.dumps(raised.value))))
         emulator.forget_replies()
@@ -286,7 +303,7 @@ async def test_a_call_that_is_given_up_shows_no_secret(
     chat = make_model(**caller.settings)
     await asyncio.to_thread(lambda: chat.client)  # loads the SDK
     with pytest.raises(TimeoutError) as raised:
-        await asyncio.wait_for(ask(chat, way), 0.3)
+        await asyncio.wait_for(ask(chat.bind(**caller.options), way), 0.3)
     assert len(emulator.requests) == 1
     search(caller, *shown(raised.value))
 
@@ -305,7 +322,7 @@ async def test_an_unexpected_failure_shows_no_secret(
     of_both = {"transport": httpx.MockTransport(fail)}
     chat = make_model(client_args=of_both, async_client_args=of_both, **caller.settings)
     with pytest.raises(RuntimeError, match="Who") as raised:
-        await ask(chat, way)
+        await ask(chat.bind(**caller.options), way)
     search(caller, *shown(raised.value))
     assert "in fail" in "".join(traceback.format_exception(raised.value))
 
@@ -319,7 +336,7 @@ def test_a_call_that_is_interrupted_shows_no_secret(make_model: MakeModel, calle
 
     chat = make_model(client_args={"transport": httpx.MockTransport(interrupt)}, **caller.settings)
     with pytest.raises(KeyboardInterrupt) as raised:
-        chat.invoke(QUESTION)
+        chat.bind(**caller.options).invoke(QUESTION)
     search(caller, *shown(raised.value))
 
 
@@ -432,17 +449,135 @@ async def test_a_key_of_the_environment_with_an_invalid_character_is_rejected(
     assert emulator.requests == []
 
 
-async def test_a_header_with_an_invalid_character_is_rejected_with_its_name(
+BAD_HEADERS = {
+    "a character that cannot be sent": ("X-Gateway-Token", f"{GATEWAY}\u200b", "U\\+200B"),
+    "a new line": ("X-Gateway-Token", f"{GATEWAY}\r\nHost: evil.example", "U\\+000D"),
+    "the host": ("Host", "evil.example", "is set for each request"),
+    "the length": ("content-length", "7", "is set for each request"),
+    "the encoding of the body": ("Transfer-Encoding", "chunked", "is set for each request"),
+    "the type of the body": ("Content-Type", "text/plain", "is set for each request"),
+    "a name with a space": ("X Gateway", GATEWAY, "not a valid name"),
+    "a name with a colon": (":authority", GATEWAY, "not a valid name"),
+    "no name": ("", GATEWAY, "not a valid name"),
+}
+
+
+@rotated(bad=BAD_HEADERS, way=WAYS)
+async def test_a_header_that_cannot_be_sent_is_rejected_with_its_name(
+    bad: tuple[str, str, str], way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    name, value, reason = bad
+    given: dict[str, Any] = {"additional_headers": {"X-Other": GATEWAY, name: value}}
+    with pytest.raises(ValidationError, match=f"{re.escape(name)}.*{reason}") as of_the_model:
+        make_model(**given)
+    with pytest.raises(errors.InvalidOptionError, match=f"{re.escape(name)}.*{reason}") as of_bind:
+        make_model().bind(**given)
+    with pytest.raises(errors.InvalidOptionError, match=f"{re.escape(name)}.*{reason}") as of_call:
+        await ask(make_model(), way, **given)
+    for raised in (of_the_model, of_bind, of_call):
+        search(Caller({}, {}, [GATEWAY]), str(raised.value), repr(raised.value))
+        search(Caller({}, {}, [GATEWAY]), "".join(traceback.format_exception(raised.value)))
+    assert emulator.requests == []
+
+
+def test_headers_that_were_bound_before_pickling_are_missed(
+    emulator: Emulator, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
+    twin = pickle.loads(pickle.dumps(make_model().bind(additional_headers={"X-Tenant": TENANT})))
+    with pytest.raises(
+        errors.GeminiAuthenticationError, match=r"headers X-Tenant.*Bind them again"
+    ):
+        twin.invoke(QUESTION)
+    assert emulator.requests == []
+    twin.bind(additional_headers={"X-Tenant": TENANT}).invoke(QUESTION)
+    assert emulator.last.headers["x-tenant"] == TENANT
+
+
+@rotated(way=WAYS)
+async def test_headers_of_a_call_are_sent_with_it_alone(
+    way: str, library: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    chat = make_model(additional_headers={"X-Team": "blue", "X-Tenant": "nobody"})
+    handler, runs = Everything(), Runs()
+    chat_with_callbacks = chat.with_config(callbacks=[handler, runs])
+    await ask(chat, way)
+    await ask(chat_with_callbacks, way, additional_headers={"x-tenant": TENANT, "X-Role": "admin"})
+    http = {"headers": {"X-Tenant": BASIC}, "timeout": 30_000}
+    await ask(chat_with_callbacks, way, http_options=http)
+    await ask(chat, way)
+    names = ("x-team", "x-tenant", "x-role")
+    assert [[each.headers.get(name) for name in names] for each in emulator.requests] == [
+        ["blue", "nobody", None],
+        ["blue", TENANT, "admin"],
+        ["blue", BASIC, None],
+        ["blue", "nobody", None],
+    ]
+    search(Caller({}, {}, [TENANT, BASIC]), handler.received, runs.runs)
+    shown_options = [run["extra"]["invocation_params"]["additional_headers"] for run in runs.runs]
+    assert shown_options == [
+        {"x-tenant": "[redacted]", "X-Role": "[redacted]"},
+        {"X-Tenant": "[redacted]"},
+    ]
+
+
+def test_callers_with_different_headers_do_not_share_cached_responses(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
-    chat = make_model(additional_headers={"X-Gateway-Token": f"{GATEWAY}\u200b"})
-    for way in WAYS:
-        with pytest.raises(
-            errors.InvalidOptionError, match="The header 'X-Gateway-Token'"
-        ) as raised:
-            await ask(chat, way)
-        search(CALLERS["gateway"], *shown(raised.value), pickle.dumps(raised.value))
-    assert emulator.requests == []
+    cache = InMemoryCache()
+    chat = make_model(cache=cache)
+    tenants: list[dict[str, Any]] = [
+        {},
+        {"additional_headers": {"X-Tenant": TENANT}},
+        {"additional_headers": {"X-Tenant": GATEWAY}},
+        {"additional_headers": {"x-tenant": GATEWAY, "traceparent": "00-1"}},
+        {"http_options": {"headers": {"X-Tenant": TENANT}}},
+    ]
+    for tenant in tenants:
+        chat.invoke(QUESTION, **tenant)
+        chat.bind(**tenant).invoke(QUESTION)
+    make_model(cache=cache, additional_headers={"X-Tenant": TENANT}).invoke(QUESTION)
+    assert [each.headers.get("x-tenant") for each in emulator.requests] == [None, TENANT, GATEWAY]
+    search(Caller({}, {}, [TENANT, GATEWAY]), vars(cache))
+
+
+def test_tokens_are_counted_with_the_headers_of_the_call(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    bound = make_model().bind(additional_headers={"X-Tenant": TENANT})
+    bound.get_num_tokens_from_messages([HumanMessage(QUESTION)])
+    assert emulator.last.path.endswith(":countTokens")
+    assert emulator.last.headers["x-tenant"] == TENANT
+
+
+def test_headers_in_model_kwargs_are_rejected(make_model: MakeModel) -> None:
+    for name in ("additional_headers", "http_options"):
+        with pytest.raises(ValidationError, match=f"must not contain {name}") as raised:
+            make_model(model_kwargs={name: {"X-Tenant": TENANT}})
+        search(Caller({}, {}, [TENANT]), "".join(traceback.format_exception(raised.value)))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"base_url": "https://x", "headers": {}}, "not base_url. Set base_url"),
+        ({"retry_options": {"attempts": 3}}, "not retry_options"),
+        (types.HttpOptions(api_version="v1"), "not api_version"),
+        ({"timeout": "soon"}, "timeout"),
+    ],
+)
+def test_what_http_options_cannot_set_for_a_call_is_rejected(
+    options: Any, reason: str, make_model: MakeModel
+) -> None:
+    with pytest.raises(errors.InvalidOptionError, match=reason):
+        make_model().invoke(QUESTION, http_options=options)
+
+
+def test_http_options_of_the_sdk_are_read(emulator: Emulator, make_model: MakeModel) -> None:
+    options = types.HttpOptions(headers={"X-Tenant": TENANT}, extra_body={"newField": 1})
+    bound = make_model().bind(http_options=options)
+    assert {**bound.preview(QUESTION).body}["newField"] == 1
+    assert TENANT not in repr(bound)
 
 
 PICKLED: dict[str, tuple[dict[str, Any], list[str]]] = {

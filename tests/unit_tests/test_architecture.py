@@ -31,7 +31,7 @@ LAYERS = {
     "prompted": {"wire"},
     "media_fetch": {"wire"},
     "arguments": {"wire"},
-    "fields": {"client", "options", "prompted", "wire"},
+    "fields": {"arguments", "client", "options", "prompted", "wire"},
     "options": {"fields", "wire"},
     "chat_model": {
         "arguments",
@@ -50,6 +50,7 @@ LAYERS = {
     "tool_loop": set(),
     "remote_tools": {"wire"},
     "__init__": {
+        "client",
         "chat_model",
         "display",
         "media_fetch",
@@ -161,6 +162,12 @@ def test_the_public_names_are_these() -> None:
     assert langchain_gemini_tools.__all__ == [
         "BatchProgress",
         "ChatGemini",
+        "ComputerUse",
+        "Environment",
+        "HarmBlockThreshold",
+        "HarmCategory",
+        "MediaResolution",
+        "Modality",
         "RunClock",
         "ToolLoop",
         "ToolLoopResult",

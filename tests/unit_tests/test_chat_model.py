@@ -276,7 +276,7 @@ def test_a_call_overrides_the_constructor(
     option: str, first: Any, second: Any, fields: Json
 ) -> None:
     expected = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], **fields}
-    arguments: Json = {option: first}
+    arguments: Json = {option: first, "vertexai": option == "audio_timestamp"}
     chat = ChatGemini(model=GEMINI_2, **arguments)
     assert chat.preview("Hi", **{option: second}).body == expected
     by_keywords: Json = {"model_kwargs": {option: second}}

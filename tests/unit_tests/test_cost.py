@@ -238,17 +238,18 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
 
 # Turns with results cost a little more since results, their files and the user's words are separate
 # contents, and streamed calls since they wait for the finish reason and since each is compared with
-# earlier ones of the same id.
+# earlier ones of the same id. Every event costs a few lines more since it may begin a hop of a long
+# response, repeat a call, have text and a call in one part, or contain audio.
 BUDGETS = {
     "render: tool turns": 185,
     "render: results without a call": 250,
     "render: one turn of many calls": 88,
     "render: texts in a row": 42,
     "render: blocks in a message": 18,
-    "stream: texts": 77,
-    "stream: calls": 126,
-    "stream: thoughts and texts": 115,
-    "stream: arguments in pieces": 151,
+    "stream: texts": 86,
+    "stream: calls": 138,
+    "stream: thoughts and texts": 125,
+    "stream: arguments in pieces": 167,
     "read: texts": 19,
     "read: calls": 53,
     "cut events": 23,
@@ -259,8 +260,8 @@ BUDGETS = {
 
 If something has to cost more, raise its number in the commit that makes it so, and say why.
 """
-CALL_BUDGET = 540
-"""Lines of ours for a call that says one thing."""
+CALL_BUDGET = 590
+"""Lines of ours for a call that says one thing. More options are checked against the model."""
 TOLERANCE = 1.1
 """Python's versions differ in what they count as a line."""
 

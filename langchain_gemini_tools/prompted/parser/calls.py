@@ -9,7 +9,6 @@ first: they are kept until a declared one shows what the list is.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -17,23 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.prompted.parser import words
 from langchain_gemini_tools.prompted.parser.values import (
+    NAMED_RULE,
     CutError,
     UnreadableError,
     is_followed,
     is_string_ahead,
+    parse_arguments,
     parse_key,
     parse_string,
     parse_value,
-    parse_whole,
     skip_space,
 )
-from langchain_gemini_tools.prompted.parser.words import Source, Words
+from langchain_gemini_tools.prompted.parser.words import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from langchain_gemini_tools.prompted.parser.values import Json
-    from langchain_gemini_tools.prompted.parser.words import Reading
+    from langchain_gemini_tools.prompted.parser.words import Reading, ToolNames
 
 
 _NAME = re.compile(r"[\w.:\\\-/]*")
@@ -49,7 +47,6 @@ _OUTER_KEYS = words.NAME_KEYS | words.WRAPPER_KEYS
 _KNOWN_KEYS = _OUTER_KEYS | words.ARGUMENT_KEYS | words.SIDE_KEYS
 
 CALL_RULE = "after the marker, write the tool's name and its arguments in parentheses"
-_NAMED_RULE = "every argument needs its name"
 
 
 class NotACallError(Exception):
@@ -84,26 +81,6 @@ class _Members:
     has_inner: bool = False
     is_keyed: bool = False
     """Whether the keys are names of tools."""
-
-
-class ToolNames:
-    """The names of the declared tools, and the words that a call of one may start with."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.listed = list(names)
-        self._names = frozenset(self.listed)
-        self.words = Words(self.listed)
-        self.callables = Words([*self.listed, *words.PREFIXES, words.PRINT])
-
-    def __contains__(self, name: str | None) -> bool:
-        return name in self._names
-
-    def are_called_in(self, text: str) -> bool:
-        """Return whether a declared name is in quotes or followed by a parenthesis in the text."""
-        if not self.listed:
-            return False
-        names = "|".join(map(re.escape, self.listed))
-        return bool(re.search(rf"""(?<![\w.])(?:{names})\s*\(|["'](?:{names})["']""", text))
 
 
 class ToolCallReader:
@@ -255,7 +232,7 @@ class ToolCallReader:
             self._append(start, end, name, reason=reason)
             return
         try:
-            self._append(start, end, name, args=_parse_arguments(args))
+            self._append(start, end, name, args=parse_arguments(args))
         except UnreadableError as error:
             reason = words.render_unreadable(name, str(error), self.names.listed)
             self._append(start, end, name, reason=reason)
@@ -393,7 +370,7 @@ class ToolCallReader:
         """Read the value of a name key. A declared name shows that a call is intended."""
         if not is_string_ahead(self._source.chunk[self._source.at]):
             raise self._error("put the tool's name in double quotes")
-        name = _bare_name((yield from parse_string(self._source)), self.names)
+        name = words.bare_name((yield from parse_string(self._source)), self.names)
         self.name = name
         if name in self.names:
             self.is_intended = True
@@ -482,7 +459,7 @@ class ToolCallReader:
         name += yield from source.run(_NAME)
         if quotes:
             yield from source.run(_NAME_QUOTES)
-        return _bare_name(name, self.names)
+        return words.bare_name(name, self.names)
 
     def _read_arguments(self) -> Reading[Json]:
         """Read the arguments of a call and the closing parenthesis.
@@ -525,38 +502,6 @@ class ToolCallReader:
         source = self._source
         key = yield from source.run(_WORD)
         if not key or (yield from skip_space(source)) not in ":=":
-            raise UnreadableError(f"{_NAMED_RULE} (at {(key or char)[:60]!r})")
+            raise UnreadableError(f"{NAMED_RULE} (at {(key or char)[:60]!r})")
         source.at += 1
         return key
-
-
-def _bare_name(name: str, names: ToolNames) -> str:
-    """Strip what models put around a name."""
-    if name in names:
-        return name
-    name = name.replace("\\_", "_").rstrip(":")
-    for prefix in words.PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
-
-
-def _parse_arguments(args: Json) -> dict[str, Json]:
-    """Return the arguments as an object, also if they are the JSON text of one."""
-    if isinstance(args, str):
-        with contextlib.suppress(UnreadableError):
-            args = parse_whole(args)
-    if not isinstance(args, dict):
-        raise UnreadableError(
-            f"its arguments are {_KINDS[type(args)]}, not an object; {_NAMED_RULE}"
-        )
-    return args
-
-
-_KINDS = {
-    list: "a list",
-    str: "text",
-    int: "a number",
-    float: "a number",
-    bool: "a boolean",
-    type(None): "null",
-}

@@ -153,16 +153,14 @@ class Quotations:
     White space, quotes and backslashes are not compared: a result that is JSON has more of them.
 
     Args:
-        texts: The texts.
+        texts: The texts; they are read when the first call is looked up.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = list(texts)
+        self._texts = texts
         self._compared: str | None = None
 
     def __contains__(self, call: str) -> bool:
-        if not self._texts:
-            return False
         if self._compared is None:
             self._compared = "\n".join(map(_without_quotes, self._texts))
         return _without_quotes(call) in self._compared

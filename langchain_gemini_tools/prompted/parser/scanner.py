@@ -52,7 +52,6 @@ from langchain_gemini_tools.prompted.parser.calls import (
     CALL_RULE,
     NotACallError,
     ToolCallReader,
-    ToolNames,
 )
 from langchain_gemini_tools.prompted.parser.output import (
     LINE_ENDS,
@@ -64,7 +63,7 @@ from langchain_gemini_tools.prompted.parser.output import (
     join_texts,
 )
 from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
-from langchain_gemini_tools.prompted.parser.words import Source, Words
+from langchain_gemini_tools.prompted.parser.words import Source, ToolNames, Words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -87,7 +86,7 @@ _AFTER_LIST = re.compile(r"[ \t,;.*`]*")
 _BETWEEN_CALLS = re.compile(r"[\s,;]*")
 _LANGUAGE = re.compile(r"[\w+\-#]*")
 _NEWLINES = re.compile(r"\n*")
-_TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-z/|])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*+")
+_TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-z/|<])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*+")
 """Text in which no tag, token, marker or announced call can start."""
 _CODE = re.compile(r"[^\n`]*")
 _NO_TAG = re.compile(r"[^<]*")

@@ -10,6 +10,7 @@ an f-string are errors, with a message that says what to write.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from typing import TYPE_CHECKING, TypeAlias
@@ -59,6 +60,17 @@ _ESCAPES = {
     "/": "/", "\\": "\\", '"': '"', "'": "'", "\u201c": "\u201c", "\u201d": "\u201d",
 }  # fmt: skip
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+
+
+NAMED_RULE = "every argument needs its name"
+_KINDS = {
+    list: "a list",
+    str: "text",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
 
 
 class UnreadableError(Exception):
@@ -125,6 +137,18 @@ def parse_whole(text: str) -> Json:
     except CutError:
         pass
     raise UnreadableError("it ends too early")
+
+
+def parse_arguments(args: Json) -> dict[str, Json]:
+    """Return the arguments as an object, also if they are the JSON text of one."""
+    if isinstance(args, str):
+        with contextlib.suppress(UnreadableError):
+            args = parse_whole(args)
+    if not isinstance(args, dict):
+        raise UnreadableError(
+            f"its arguments are {_KINDS[type(args)]}, not an object; {NAMED_RULE}"
+        )
+    return args
 
 
 def skip_space(source: Source) -> Reading[str]:

@@ -319,6 +319,39 @@ def escape_protocol(text: str) -> str:
     return _PROTOCOL.sub(lambda mark: ".".join(filter(None, mark.groups())), text)
 
 
+# The declared tools
+
+
+class ToolNames:
+    """The names of the declared tools, and the words that a call of one may start with."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.listed = list(names)
+        self._names = frozenset(self.listed)
+        self.words = Words(self.listed)
+        self.callables = Words([*self.listed, *PREFIXES, PRINT])
+
+    def __contains__(self, name: str | None) -> bool:
+        return name in self._names
+
+    def are_called_in(self, text: str) -> bool:
+        """Return whether a declared name is in quotes or followed by a parenthesis in the text."""
+        if not self.listed:
+            return False
+        names = "|".join(map(re.escape, self.listed))
+        return bool(re.search(rf"""(?<![\w.])(?:{names})\s*\(|["'](?:{names})["']""", text))
+
+
+def bare_name(name: str, names: ToolNames) -> str:
+    """Strip what models put around a name."""
+    if name in names:
+        return name
+    name = name.replace("\\_", "_").rstrip(":")
+    for prefix in PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
+
+
 # Why a call was not executed: sentences that the model can act on
 
 _MAX_LISTED = 30

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,18 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.models import Backend
     from langchain_gemini_tools.testing.fake.refusal import JsonObject
 
-SKIP_VALUES = (b"skip_thought_signature_validator", b"context_engineering_is_the_way_to_go")
-"""https://ai.google.dev/gemini-api/docs/thought-signatures: for calls the model never made."""
+_SKIP_WORDS = (b"skip_thought_signature_validator", b"context_engineering_is_the_way_to_go")
+SKIP_VALUES = (*_SKIP_WORDS, *map(base64.urlsafe_b64decode, _SKIP_WORDS))
+"""https://ai.google.dev/gemini-api/docs/thought-signatures: for calls the model never made.
+
+The documents write them into the JSON as they are, which base64 decodes; SDKs encode them first.
+"""
+
+_OWN_START = b"\xfb\xff\xbf"
+_SHORTEST = 16
+
+Foreign = bool | Callable[[bytes], bool]
+"""Whether signatures that were not issued here are accepted, or which."""
 
 _emulators = itertools.count()
 
@@ -76,7 +87,7 @@ class Memory:
 
     def new_signature(self) -> str:
         """A signature shaped like Gemini's: standard base64, with both of its special signs."""
-        return base64.b64encode(b"\xfb\xff\xbf" + hashlib.sha384(self._next()).digest()).decode()
+        return base64.b64encode(_OWN_START + hashlib.sha384(self._next()).digest()).decode()
 
     def learn(self, parts: list[JsonObject], ask: Ask) -> None:
         """Remember what is about to leave."""
@@ -153,6 +164,11 @@ def fingerprint(ask: Ask) -> JsonObject:
     config = {key: value for key, value in ask.config.items() if key != "maxOutputTokens"}
     body = {key: value for key, value in ask.body.items() if key != "continuationToken"}
     return {**body, "generationConfig": config}
+
+
+def may_be_foreign(signature: bytes) -> bool:
+    """Whether another server may have issued this, such as the real API: it is not a broken one."""
+    return len(signature) >= _SHORTEST and not signature.startswith(_OWN_START)
 
 
 def decode(signature: str) -> bytes:

@@ -63,7 +63,7 @@ def whole(status: int, body: Any, content_type: str = JSON) -> Outgoing:
         case str():
             payload = body.encode()
         case _:
-            payload = json.dumps(body, ensure_ascii=False, indent=2).encode()
+            payload = json.dumps(body, ensure_ascii=False).encode()
     return Outgoing(status, {"content-type": content_type}, (payload,))
 
 

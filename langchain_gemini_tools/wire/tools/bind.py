@@ -30,9 +30,11 @@ from langchain_gemini_tools.wire.schema.read import schema_text
 from langchain_gemini_tools.wire.tools.dialects import (
     Specification,
     is_builtin,
+    is_new_builtin,
     may_specify,
     read_specification,
     render_builtin,
+    render_typed,
     unknown_tool,
 )
 from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools
@@ -82,7 +84,10 @@ def _bind_class(cls: Any) -> Tool:
 
 
 def _bind_mapping(tool: Mapping[str, Any]) -> Sequence[Tool]:
-    if not any(key in _DECLARATIONS or is_builtin(key) for key in tool) or "name" in tool:
+    if (typed := render_typed(tool)) is not None:
+        return [_bind_builtin(typed)]
+    is_known = any(key in _DECLARATIONS or is_builtin(key) for key in tool)
+    if "name" in tool or not (is_known or is_new_builtin(tool)):
         return [_bind_function(read_specification(tool))]
     # In the API's JSON, null means "not set". A dict with nothing but nulls still names its tools.
     given = {key: value for key, value in tool.items() if value is not None} or tool
@@ -90,7 +95,7 @@ def _bind_mapping(tool: Mapping[str, Any]) -> Sequence[Tool]:
     for key, value in given.items():
         if key in _DECLARATIONS:
             bound += bind_tools(value or ())
-        elif is_builtin(key):
+        elif is_builtin(key) or is_new_builtin({key: value}):
             bound.append(_bind_builtin(render_builtin(key, value)))
         else:
             raise unknown_tool([key])

@@ -256,7 +256,8 @@ def render_tool_config(
         tools: The bound tools.
         capabilities: What the model supports.
         vertexai: Whether the request goes to Vertex AI.
-        has_server_parts: Whether the history contains calls that the API ran itself.
+        has_server_parts: Whether the history contains calls that the API ran itself, or they may
+            come, because `extra_body` adds built-in tools to bound functions.
 
     Raises:
         InvalidOptionError: `includeServerSideToolInvocations` is set where it does not exist.

@@ -13,12 +13,13 @@ may be described by
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.spelling import camel, snake
@@ -298,6 +299,9 @@ def _keys_of(dialects: tuple[Dialect, ...]) -> _Keys:
 # Built-in tools
 
 
+Backend = Literal["developer", "vertex"]
+
+
 class BuiltinTool(NamedTuple):
     """What the package knows about one built-in tool."""
 
@@ -310,21 +314,74 @@ class BuiltinTool(NamedTuple):
     https://ai.google.dev/gemini-api/docs/computer-use"""
     calls_are_run_by_api: bool = False
     """Calls of functions that are not declared are run by the API, as those of MCP servers are."""
+    only_on: Backend | None = None
+    """The only backend that has it."""
+    settings_of_vertex: tuple[str, ...] = ()
+    """Settings that only Vertex AI has."""
+    type_name: str | None = None
+    """Its `type` in the Interactions API, if that is not its name in snake_case."""
+    read_typed: Callable[[dict[str, Any]], Any] | None = None
+    """Turns the settings beside such a `type` into those of generateContent."""
+
+
+def _read_search(settings: dict[str, Any]) -> Any:
+    types = settings.get("search_types")
+    if not isinstance(types, list):
+        return settings
+    return {**settings, "search_types": {str(name): {} for name in types}}
+
+
+def _read_maps(settings: dict[str, Any]) -> Any:
+    if settings.keys() & {"latitude", "longitude"}:
+        raise InvalidToolError(
+            "google_maps: generateContent has the place in another field. Use tool_config="
+            '{"retrieval_config": {"lat_lng": {"latitude": ..., "longitude": ...}}}.'
+        )
+    return settings
+
+
+def _read_computer(settings: dict[str, Any]) -> Any:
+    word = str(settings.get("environment") or "").upper()
+    if not word or word.startswith("ENVIRONMENT_"):
+        return settings
+    return {**settings, "environment": f"ENVIRONMENT_{word}"}
+
+
+def _read_server(settings: dict[str, Any]) -> Any:
+    if settings.get("allowed_tools"):
+        raise InvalidToolError(
+            "mcp_server: generateContent has no allowed_tools. Leave it out, or restrict the tools "
+            "on the server."
+        )
+    transport = {key: settings[key] for key in ("url", "headers") if key in settings}
+    return [{"name": settings.get("name"), "streamable_http_transport": transport}]
 
 
 _BUILTIN_ROWS = (
-    BuiltinTool("googleSearch", ("web_search",)),
-    BuiltinTool("googleMaps"),
+    BuiltinTool(
+        "googleSearch",
+        ("web_search",),
+        settings_of_vertex=("blockingConfidence", "excludeDomains"),
+        read_typed=_read_search,
+    ),
+    BuiltinTool("googleMaps", settings_of_vertex=("groundingTypes",), read_typed=_read_maps),
     BuiltinTool("urlContext", ("web_fetch",)),
     BuiltinTool("codeExecution", ("code_interpreter", "code_execution")),
-    BuiltinTool("fileSearch", ("file_search",)),
-    BuiltinTool("computerUse", ("computer",), is_run_by_user=True),
-    BuiltinTool("mcpServers", ("mcp",), calls_are_run_by_api=True),
+    BuiltinTool("fileSearch", ("file_search",), only_on="developer"),
+    BuiltinTool("computerUse", ("computer",), is_run_by_user=True, read_typed=_read_computer),
+    BuiltinTool(
+        "mcpServers",
+        ("mcp",),
+        calls_are_run_by_api=True,
+        only_on="developer",
+        type_name="mcp_server",
+        read_typed=_read_server,
+    ),
     BuiltinTool("googleSearchRetrieval"),
-    BuiltinTool("retrieval"),
-    BuiltinTool("enterpriseWebSearch"),
-    BuiltinTool("parallelAiSearch"),
-    BuiltinTool("exaAiSearch"),
+    BuiltinTool("retrieval", only_on="vertex"),
+    BuiltinTool("enterpriseWebSearch", only_on="vertex"),
+    BuiltinTool("parallelAiSearch", only_on="vertex"),
+    BuiltinTool("exaAiSearch", only_on="vertex"),
 )
 BUILTIN_TOOLS = {row.name: row for row in _BUILTIN_ROWS}
 
@@ -347,6 +404,63 @@ def render_builtin(key: str, settings: Any) -> dict[str, Any]:
     return {camel(key): {} if settings is None else camel_keys(settings)}
 
 
+def render_typed(tool: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Render a built-in tool in the spelling of the Interactions API; None if it is not one.
+
+    `{"type": "google_search", ...}` has the settings beside the type.
+    """
+    kind = tool.get("type")
+    if not isinstance(kind, str) or kind == "function" or kind in _JSON_TYPES:
+        return None
+    row = next((row for row in BUILTIN_TOOLS.values() if kind == _type_of(row)), None)
+    if row is None or not {*_keys_of(DIALECTS).parameters, "vector_store_ids"}.isdisjoint(tool):
+        return None  # a function, or OpenAI's tool of this type
+    settings = {key: value for key, value in tool.items() if key != "type" and value is not None}
+    if [camel(key) for key in settings] == [row.name]:  # {"type": "x", "x": {...}}
+        [settings] = settings.values()
+    return render_builtin(row.name, row.read_typed(settings) if row.read_typed else settings)
+
+
+def _type_of(row: BuiltinTool) -> str:
+    return row.type_name or snake(row.name)
+
+
+def is_new_builtin(tool: Mapping[str, Any]) -> bool:
+    """Return whether this may be a built-in tool that the table does not have: `{"x": {...}}`.
+
+    It is not one if it is a function whose keys are not known, or a misspelled name.
+    """
+    keys = _keys_of(DIALECTS)
+    known = {*keys.parameters, *keys.wrappers, *keys.responses, *_SCHEMA_KEYWORDS}
+    return bool(tool) and all(
+        isinstance(key, str)
+        and key.isidentifier()
+        and key not in known
+        and not _misspelled(key)
+        and (value is None or _are_settings(value))
+        for key, value in tool.items()
+    )
+
+
+def _are_settings(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, Mapping) for item in value)
+    return (
+        isinstance(value, Mapping)
+        and not _is_schema(value)
+        and not any(map(_is_schema, value.values()))
+        and value.keys().isdisjoint({"name", "description"})
+    )
+
+
+def _misspelled(key: str) -> str | None:
+    """Return the built-in tool that was meant by a name that is almost right."""
+    given, names = snake(key), [snake(name) for name in BUILTIN_TOOLS]
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.85)
+    is_longer = any(name in given or given in name for name in near)  # google_search_2
+    return near[0] if near and not is_longer else None
+
+
 def camel_keys(value: Any) -> Any:
     """Return a copy with every key in the spelling of the wire, except for the user's own keys."""
     if isinstance(value, Mapping):
@@ -360,9 +474,11 @@ def camel_keys(value: Any) -> Any:
 def unknown_tool(keys: list[str]) -> InvalidToolError:
     """Return the error for a dict that is neither a function nor a built-in tool."""
     known = ", ".join(map(snake, BUILTIN_TOOLS))
+    meant = next(filter(None, map(_misspelled, keys)), None)
+    hint = f" Did you mean {meant!r}?" if meant else ""
     return InvalidToolError(
         f"A tool with the keys {', '.join(map(repr, keys))} is neither a function, which has a "
-        f"name and a schema, nor one of Gemini's built-in tools: {known}."
+        f"name and a schema, nor one of Gemini's built-in tools: {known}.{hint}"
     )
 
 
@@ -375,6 +491,7 @@ def foreign_tool(kind: str) -> InvalidToolError:
     advice = (
         f'Use Gemini\'s {{"{own}": {{}}}} instead.'
         if own
-        else "Gemini has no tool for the same purpose; use a function instead."
+        else "Gemini has no tool for the same purpose that this package knows; use a function "
+        f'instead. A new built-in tool of Gemini is written {{"{kind}": {{}}}}.'
     )
     return InvalidToolError(f"A tool of type {kind!r} is run by another vendor. {advice}")

@@ -18,7 +18,7 @@ from langchain_gemini_tools.wire.schema.keywords import Keyword, keywords_in
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.schema.render import loosen_loops, parameter_names
 from langchain_gemini_tools.wire.schema.walk import definition_paths, parts
-from langchain_gemini_tools.wire.tools.dialects import builtin_tool
+from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS, builtin_tool
 from langchain_gemini_tools.wire.tools.names import (
     function_names,
     names_by_wire_name,
@@ -193,6 +193,9 @@ def _tool_findings(tool: Tool, form: SchemaForm) -> Iterator[Finding]:
     """Find problems of one tool, given the form in which its schemas are sent."""
     if tool.is_function:
         yield from _function_findings(tool, form)
+    elif tool.name not in BUILTIN_TOOLS:
+        message = "this version does not know the built-in tool, and sends it as it is."
+        yield Finding("warning", "unknown_builtin", snake(tool.name), None, message)
     for parameter in tool.lost_parameters:
         message = (
             "LangChain's StructuredTool reserves this name, so the value never reaches the tool."

@@ -155,6 +155,22 @@ def test_a_source_without_messages_is_rejected() -> None:
         trace(3)
 
 
+def test_a_refusal_is_shown_once() -> None:
+    blocked = {"finish_reason": "SAFETY", "finish_message": "Unsafe."}
+    derived = {"type": "refusal", "refusal": "Unsafe.", "extras": {"finish_reason": "SAFETY"}}
+    text = {"type": "text", "text": "I think"}
+    stored = {"model_provider": "google_genai", "output_version": "v1", **blocked}
+    lines = _shown([HumanMessage("Hi"), answer([text, derived], response_metadata=stored)])
+    assert [line.strip("│├└─ ") for line in lines][-2:] == [
+        "I think",
+        "! finish reason  SAFETY: Unsafe.",
+    ]
+    refused = answer([{"type": "refusal", "refusal": "I can't help with that."}])
+    assert _shown([HumanMessage("Hi"), refused])[-1].strip("│├└─ ") == (
+        "refusal  I can't help with that."
+    )
+
+
 def test_thoughts_code_media_and_sources_are_shown() -> None:
     tool_call = {"toolType": "GOOGLE_MAPS", "id": "x", "args": {"query": "cats"}}
     messages: list[BaseMessage] = [

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from langchain_gemini_tools.testing.audit import find_cassettes
 from langchain_gemini_tools.testing.errors import CassetteFileError
 from langchain_gemini_tools.testing.files import (
     deserialize,
@@ -204,6 +207,33 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(
     with pytest.raises(OSError, match="No space left"):
         write_file(path, "new\n")
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {"weather.yaml": "old\n"}
+
+
+@pytest.mark.parametrize("letter", ["a", "é"])
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path: Path, letter: str) -> None:
+    path = tmp_path / f"{letter * (250 // len(letter.encode()))}.yaml"
+    write_file(path, "x\n")
+    write_file(path, "y\n")
+    assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(path, "y\n")]
+
+
+def test_a_draft_of_a_process_that_was_killed_is_removed_and_never_read(tmp_path: Path) -> None:
+    program = f"""
+import os, signal
+from pathlib import Path
+from langchain_gemini_tools.testing.files import write_file
+os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+write_file(Path({str(tmp_path)!r}) / "weather.yaml", "half")
+"""
+    killed = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    assert killed.returncode != 0
+    (draft,) = tmp_path.iterdir()
+    assert find_cassettes([tmp_path]) == []
+    write_file(tmp_path / "other.yaml", "x\n")
+    assert draft.exists()  # it may belong to a process that is writing now
+    os.utime(draft, (0, 0))
+    write_file(tmp_path / "other.yaml", "x\n")
+    assert [file.name for file in tmp_path.iterdir()] == ["other.yaml"]
 
 
 def test_a_new_file_has_its_folder_and_the_usual_rights(tmp_path: Path) -> None:

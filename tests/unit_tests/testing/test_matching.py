@@ -161,6 +161,26 @@ def test_the_same_question_is_known_again(now: Any, recorded: Any) -> None:
             id="hosts of other APIs",
         ),
         pytest.param(
+            ask(uri="https://gateway.example/v1beta/models/m:generateContent"),
+            ask(),
+            (
+                "address",
+                "recorded /v1beta/models/m:generateContent, "
+                "now https://gateway.example/v1beta/models/m:generateContent",
+            ),
+            id="a host that is not Google's",
+        ),
+        pytest.param(
+            ask(uri="https://googleapis.com.evil.example/v1beta/models/m:generateContent"),
+            ask(),
+            (
+                "address",
+                "recorded /v1beta/models/m:generateContent, "
+                "now https://googleapis.com.evil.example/v1beta/models/m:generateContent",
+            ),
+            id="a host that looks like Google's",
+        ),
+        pytest.param(
             ask(uri="https://one.example/v1/models"),
             ask(uri="https://two.example/v1/models"),
             (

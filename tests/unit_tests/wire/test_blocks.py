@@ -16,6 +16,7 @@ from langchain_gemini_tools.errors import (
     UnsupportedBlockError,
 )
 from tests.unit_tests.wire.requests import GEMINI_3, Json, contents, model, user
+from tests.unit_tests.wire.responses import parse, reply
 
 ASK = HumanMessage("Look!")
 
@@ -52,6 +53,25 @@ def test_a_users_blocks_become_parts(content: Any, parts: list[Json]) -> None:
 
 def test_a_users_name_is_not_sent() -> None:
     assert contents([HumanMessage("Look!", name="ann")]) == [user("Look!")]
+
+
+def test_steps_of_media_processing_are_not_sent_back() -> None:
+    steps = [{"toolCall": {"id": "a"}}, {"toolResponse": {"id": "a"}}, {"text": "A cat."}]
+    ours = parse(reply(steps))
+    stored: list[Any] = [
+        {"type": "server_tool_call", "name": "media_processing", "id": "a", "args": {}},
+        {
+            "type": "server_tool_result",
+            "tool_call_id": "a",
+            "status": "success",
+            "output": {},
+            "extras": {"block_type": "media_processing"},
+        },
+        {"type": "text", "text": "A cat."},
+    ]
+    theirs = AIMessage(stored, response_metadata={"model_provider": "google_genai"})
+    for message in (ours, theirs):
+        assert contents([ASK, message, ASK])[1] == model("A cat.")
 
 
 def test_a_stored_result_of_code_without_an_outcome_is_completed() -> None:
@@ -91,6 +111,11 @@ CODED = {"type": "bash_code_execution_tool_result", "tool_use_id": "a", "content
     [
         pytest.param([{"type": "output_text", "text": "a"}], ["a"], id="openai text"),
         pytest.param([{"type": "refusal", "refusal": "No."}], ["No."], id="openai refusal"),
+        pytest.param(
+            ["a", {"type": "refusal", "refusal": "Why", "extras": {"finish_reason": "SAFETY"}}],
+            ["a"],
+            id="core's refusal",
+        ),
         pytest.param(
             [
                 {

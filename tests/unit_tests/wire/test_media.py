@@ -7,12 +7,12 @@ import pytest
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
-from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, contents, repairs, user
+from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, contents, model, repairs, user
 
 LOW = "MEDIA_RESOLUTION_LOW"
 PNG = "iVBORw0KGgo="
@@ -169,6 +169,11 @@ def linked(uri: str, mime_type: str | None = None, **fields: Any) -> Json:
             id="google video with the SDK's offsets",
         ),
         pytest.param(
+            {"type": "video", "url": "gs://b/v.mp4", "media_processing": "agentic"},
+            linked("gs://b/v.mp4", "video/mp4", mediaProcessing="AGENTIC"),
+            id="google video with its processing",
+        ),
+        pytest.param(
             {"type": "media", "mime_type": "audio/wav", "data": b"\x00\x01"},
             inline("audio/wav", "AAE="),
             id="google bytes",
@@ -232,6 +237,8 @@ def test_a_resolution_of_one_file_is_left_out_and_reported_where_the_model_has_n
     assert repairs(messages, GEMINI_3) == []
     assert contents(messages, GEMINI_2) == [user(inline("image/png", PNG))]
     assert repairs(messages, GEMINI_2) == [("media_resolution", 0)]
+    drawn: list[BaseMessage] = [HumanMessage("Draw."), AIMessage([block]), HumanMessage("Thanks.")]
+    assert contents(drawn, GEMINI_2)[1] == model(inline("image/png", PNG))
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def test_a_malformed_call_is_an_invalid_tool_call_in_both_modes(function_call: J
     assert message.tool_calls == []
     (found,) = message.invalid_tool_calls
     assert found["id"] == "a"
-    assert str(found["args"]).startswith("not a function call: {")
+    assert str(found["args"]).startswith("not a function call]: {")
     assert seen(message) == seen(stream(one_by_one(parts)))
 
 

@@ -203,8 +203,14 @@ def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
         pytest.param(
             GEMINI_3,
             {"tools": [search], "cached_content": "cachedContents/1"},
-            "must be part of the cache",
+            r"'cachedContents/1' cannot have tools: .*caches\.create\(.*leave cached_content out",
             id="tools beside a cache",
+        ),
+        pytest.param(
+            GEMINI_3,
+            {"tools": [search], "extra_body": {"cachedContent": "cachedContents/1"}},
+            "must be part of the cache",
+            id="tools beside a cache of extra_body",
         ),
         pytest.param(
             "gemma-3-27b-it",
@@ -212,7 +218,6 @@ def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
             "does not accept tools. Functions are described in the prompt",
             id="tools for Gemma",
         ),
-        pytest.param(GEMINI_3, {"labels": {"a": "b"}}, "require Vertex AI", id="labels"),
     ],
 )
 def test_combinations_that_the_api_rejects_are_not_sent(
@@ -228,7 +233,39 @@ def test_json_beside_functions_is_sent_to_3() -> None:
     assert [tool["name"] for tool in body["tools"][0]["functionDeclarations"]] == ["search"]
 
 
-def test_a_cache_is_named_and_labels_go_to_vertex() -> None:
+def test_a_cache_is_named_and_labels_go_to_both_backends() -> None:
     assert sent([ASK], cached_content="cachedContents/1")["cachedContent"] == "cachedContents/1"
-    vertex = ChatGemini(model=GEMINI_3, vertexai=True, project="p", labels={"a": "b"})
-    assert vertex.preview("Look!").body["labels"] == {"a": "b"}
+    for vertexai in (False, True):
+        chat = ChatGemini(model=GEMINI_3, vertexai=vertexai, project="p", labels={"a": "b"})
+        assert chat.preview("Look!").body["labels"] == {"a": "b"}
+
+
+SEARCH: Json = {"googleSearch": {}}
+FUNCTION: Json = {"name": "f", "description": "F."}
+
+
+@pytest.mark.parametrize(
+    ("more", "sent"),
+    [
+        ([SEARCH], [{"functionDeclarations": [FUNCTION]}, SEARCH]),
+        (
+            [{"function_declarations": [{"name": "g"}], "google_search": {}}],
+            [{"functionDeclarations": [FUNCTION, {"name": "g"}]}, SEARCH],
+        ),
+        (
+            [{"functionDeclarations": [{"name": "f", "behavior": "BLOCKING"}]}],
+            [{"functionDeclarations": [{"name": "f", "behavior": "BLOCKING"}]}],
+        ),
+        ([], [{"functionDeclarations": [FUNCTION]}]),
+    ],
+)
+def test_tools_of_extra_body_join_the_bound_ones(more: list[Json], sent: list[Json]) -> None:
+    bound = ChatGemini(model=GEMINI_3).bind_tools([FUNCTION])
+    assert bound.preview("Hi", extra_body={"tools": more}).body["tools"] == sent
+
+
+def test_extra_body_may_use_either_spelling_of_a_field() -> None:
+    chat = ChatGemini(model=GEMINI_3, temperature=0.5)
+    body = chat.preview("Hi", extra_body={"generation_config": {"topK": 1}}).body
+    assert body["generationConfig"] == {"temperature": 0.5, "topK": 1}
+    assert "generation_config" not in body

@@ -363,3 +363,48 @@ def test_signatures_and_order_survive_what_core_does_to_content(output_version: 
             f"{ANSWER}.2": {"block": 1},
         },
     }
+
+
+# The time of streamed arguments
+
+
+def _decodings(monkeypatch: pytest.MonkeyPatch, events: list[Json]) -> int:
+    """How often JSON is decoded while the chunks of a stream are made."""
+    decoded: list[object] = []
+    decode = json.loads
+
+    def count(*args: Any, **kwargs: Any) -> Any:
+        decoded.append(args)
+        return decode(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "loads", count)
+        chunks(events)
+    return len(decoded)
+
+
+def _in_pieces(texts: list[str]) -> list[Json]:
+    begin = {"functionCall": {"id": "a", "name": "search", "willContinue": True}}
+    pieces = [{"jsonPath": "$.city", "stringValue": text, "willContinue": True} for text in texts]
+    parts = [{"functionCall": {"partialArgs": [each], "willContinue": True}} for each in pieces]
+    return one_by_one([begin, *parts, {"functionCall": {}}])
+
+
+def test_no_piece_of_streamed_arguments_is_searched_for_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Core would decode each piece as often as it has characters."""
+    words = "the quick, brown {fox} jumps "
+    few, many = _in_pieces([words] * 10), _in_pieces([words] * 500)
+    long = _in_pieces([words * 50] * 10)
+    assert _decodings(monkeypatch, many) == _decodings(monkeypatch, few)
+    assert _decodings(monkeypatch, long) == _decodings(monkeypatch, few)
+    assert stream(few).tool_calls[0]["args"] == {"city": words * 10}
+
+
+def test_a_long_part_that_is_not_a_function_call_is_not_searched_for_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short, long = ({"functionCall": {"id": "a", "args": ["x" * size]}} for size in (10, 10_000))
+    found = [_decodings(monkeypatch, one_by_one([part])) for part in (short, long)]
+    assert found[0] == found[1]

@@ -98,6 +98,9 @@ _REACHED = re.compile(
 
 
 def _check_media(part: JsonObject, ask: Ask) -> None:
+    if "toolCall" in part and part["toolCall"].get("toolType") in (None, "MEDIA_PROCESSING"):
+        # Reported by langchain-google-genai, about steps of agentic media processing
+        raise Refusal("Tool type of tool_call part does not match with tool call context")
     for kind in ("inlineData", "fileData"):
         if kind in part:
             _check_mime_type(part[kind], kind, ask)

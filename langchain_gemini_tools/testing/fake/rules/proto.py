@@ -70,7 +70,8 @@ MESSAGES: dict[str, dict[str, Field]] = {
         continuationToken="bytes",
         serviceTier="enum:ServiceTier",
         store="bool @gemini",
-        labels="{}string @vertex",
+        # The SDK sends it to both since 2.30; before, it refused it for the Developer API.
+        labels="{}string",
         modelArmorConfig="Value @vertex",
     ),
     "Content": _fields(role="string", parts="[]Part"),
@@ -89,6 +90,7 @@ MESSAGES: dict[str, dict[str, Field]] = {
         partMetadata="Struct @gemini",
         videoMetadata="VideoMetadata",
         mediaResolution="Value",
+        mediaProcessing="name",
     ),
     "Blob": _fields(mimeType="string", data="bytes", displayName="string @vertex"),
     "FileData": _fields(mimeType="string", fileUri="string", displayName="string @vertex"),
@@ -127,7 +129,7 @@ MESSAGES: dict[str, dict[str, Field]] = {
     "ToolResponse": _fields(id="string", toolType="name", response="Struct"),
     "Tool": _fields(
         functionDeclarations="[]FunctionDeclaration",
-        googleSearch="Value",
+        googleSearch="GoogleSearch",
         googleSearchRetrieval="Value",
         codeExecution="Value",
         urlContext="Value",
@@ -139,6 +141,22 @@ MESSAGES: dict[str, dict[str, Field]] = {
         enterpriseWebSearch="Value @vertex",
         parallelAiSearch="Value @vertex",
         exaAiSearch="Value @vertex",
+    ),
+    # From the SDK's converters, which refuse the fields of the other backend
+    "GoogleSearch": _fields(
+        timeRangeFilter="Value",
+        searchTypes="Value",
+        blockingConfidence="name @vertex",
+        excludeDomains="[]string @vertex",
+    ),
+    "ImageConfig": _fields(
+        aspectRatio="string",
+        imageSize="string",
+        personGeneration="name @vertex",
+        prominentPeople="name @vertex",
+        outputMimeType="string @vertex",
+        outputCompressionQuality="int @vertex",
+        imageOutputOptions="Value @vertex",
     ),
     "FunctionDeclaration": _fields(
         name="string",
@@ -208,7 +226,7 @@ MESSAGES: dict[str, dict[str, Field]] = {
         thinkingConfig="ThinkingConfig",
         mediaResolution="name",
         speechConfig="Value",
-        imageConfig="Value",
+        imageConfig="ImageConfig",
         enableEnhancedCivicAnswers="bool @gemini",
         audioTimestamp="bool @vertex",
         routingConfig="Value @vertex",

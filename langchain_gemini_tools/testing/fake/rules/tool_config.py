@@ -61,11 +61,20 @@ def _check_mixed_tools(ask: Ask) -> None:
 
 def _check_cached_content(ask: Ask) -> None:
     taken = [key for key in ("tools", "toolConfig", "systemInstruction") if ask.body.get(key)]
-    if ask.body.get("cachedContent") and taken:
+    if not ask.body.get("cachedContent") or not taken:
+        return
+    if ask.backend == "gemini":
+        # Recorded and reported live
         raise Refusal(
-            "Tool config, tools and system instruction should not be set in the request when using "
-            "cached content."
+            "CachedContent can not be used with GenerateContent request setting "
+            "system_instruction, tools or tool_config.\n\nProposed fix: move those values to "
+            "CachedContent from GenerateContent request."
         )
+    # Documented
+    raise Refusal(
+        "Tool config, tools and system instruction should not be set in the request when using "
+        "cached content."
+    )
 
 
 def check_tool_config(ask: Ask) -> None:

@@ -25,7 +25,7 @@ def test_rules_are_listed_with_their_words_and_their_evidence() -> None:
         ("json_schemas", "documented", "…: … beside $ref …"),
         ("payload", "reported", "…: Cannot find field."),
         ("schemas", "reported", "missing field."),
-        ("turns", "inferred", "The last turn is the model's: there is nothing to answer"),
+        ("turns", "inferred", "The last turn is a call of the model"),
     } <= found
     recorded = {rule.module for rule in list_rules() if rule.evidence == "recorded"}
     assert recorded == {"contents", "door"}
@@ -40,6 +40,12 @@ def test_no_module_and_no_refusal_is_left_out() -> None:
         raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.exc]
         assert not raised or path.stem in modules | {"listing", "__init__"}, path.name
     assert len(words) > 80
+
+
+def test_the_list_in_the_package_is_current() -> None:
+    """`make figures` writes it."""
+    text = (FOLDER.parent / "RULES.txt").read_text(encoding="utf-8")
+    assert text == render_rules(list_rules()) + "\n"
 
 
 def test_the_command_prints_them(capsys: pytest.CaptureFixture[str]) -> None:

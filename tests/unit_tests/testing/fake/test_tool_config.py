@@ -121,9 +121,18 @@ def test_an_empty_tool_is_rejected() -> None:
             GEMINI_3,
             "gemini",
             {"tools": [WEATHER], "cachedContent": "cachedContents/x"},
+            "CachedContent can not be used with GenerateContent request setting "
+            "system_instruction, tools or tool_config.\n\nProposed fix: move those values to "
+            "CachedContent from GenerateContent request.",
+            id="cached-content-and-tools",
+        ),
+        pytest.param(
+            GEMINI_3,
+            "vertex",
+            {"tools": [WEATHER], "cachedContent": "cachedContents/x"},
             "Tool config, tools and system instruction should not be set in the request when using "
             "cached content.",
-            id="cached-content-and-tools",
+            id="vertex-cached-content-and-tools",
         ),
     ],
 )

@@ -489,11 +489,110 @@ def test_another_vendors_tool_without_a_counterpart_is_rejected() -> None:
         bind_tools([{"type": "custom", "name": "free_text", "format": {"type": "text"}}])
 
 
-def test_an_unknown_tool_is_rejected_with_the_known_ones() -> None:
-    with pytest.raises(InvalidToolError, match=r"'google_serch'.*google_search, google_maps"):
+def test_a_misspelled_tool_is_rejected_with_the_known_ones() -> None:
+    with pytest.raises(
+        InvalidToolError, match=r"'google_serch'.*google_search, google_maps"
+    ) as one:
         bind_tools([{"google_serch": {}}])
+    assert str(one.value).endswith("Did you mean 'google_search'?")
     with pytest.raises(InvalidToolError, match="'google_serch'"):
         bind_tools([{"url_context": {}, "google_serch": {}}])
+
+
+TYPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "google_search": ({"type": "google_search"}, {"googleSearch": {}}),
+    "with settings": (
+        {"type": "google_search", "search_types": ["web_search", "image_search"]},
+        {"googleSearch": {"searchTypes": {"webSearch": {}, "imageSearch": {}}}},
+    ),
+    "with the settings under its name": (
+        {"type": "google_search", "google_search": {"time_range_filter": {}}},
+        {"googleSearch": {"timeRangeFilter": {}}},
+    ),
+    "code_execution": ({"type": "code_execution"}, {"codeExecution": {}}),
+    "url_context": ({"type": "url_context", "unset": None}, {"urlContext": {}}),
+    "google_maps": (
+        {"type": "google_maps", "enable_widget": True},
+        {"googleMaps": {"enableWidget": True}},
+    ),
+    "file_search": (
+        {"type": "file_search", "file_search_store_names": ["stores/a"], "top_k": 3},
+        {"fileSearch": {"fileSearchStoreNames": ["stores/a"], "topK": 3}},
+    ),
+    "computer_use": (
+        {"type": "computer_use", "environment": "browser"},
+        {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}},
+    ),
+    "mcp_server": (
+        {"type": "mcp_server", "name": "w", "url": "https://w", "headers": {"x_id": "1"}},
+        {
+            "mcpServers": [
+                {
+                    "name": "w",
+                    "streamableHttpTransport": {"url": "https://w", "headers": {"x_id": "1"}},
+                }
+            ]
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "bound"), TYPED.values(), ids=TYPED)
+def test_the_newer_spelling_of_google_is_read(given: Any, bound: dict[str, Any]) -> None:
+    before = copy.deepcopy(given)
+    assert [*bind_tools([given])] == [bound]
+    assert given == before
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"type": "google_maps", "latitude": 1.0, "longitude": 2.0}, "tool_config"),
+        ({"type": "mcp_server", "name": "w", "allowed_tools": [{"tools": ["a"]}]}, "allowed_tools"),
+    ],
+)
+def test_settings_that_generate_content_does_not_have_are_rejected(given: Any, reason: str) -> None:
+    with pytest.raises(InvalidToolError, match=reason):
+        bind_tools([given])
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [
+        ({"star_search": {"star_name": "Vega"}}, [{"starSearch": {"starName": "Vega"}}]),
+        ({"starSearch": None}, [{"starSearch": {}}]),
+        ({"google_search_v2": {}}, [{"googleSearchV2": {}}]),
+        (
+            {"url_context": {}, "star_servers": [{"name": "a"}]},
+            [{"urlContext": {}}, {"starServers": [{"name": "a"}]}],
+        ),
+    ],
+)
+def test_a_builtin_tool_that_is_not_known_is_sent_with_a_warning(given: Any, bound: Any) -> None:
+    assert [*bind_tools([given])] == bound
+    report = check_tools([given])
+    assert report.ok
+    assert [(found.code, found.level) for found in report.findings] == [
+        ("unknown_builtin", "warning")
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"description": "No name.", "parameters": SCHEMA},
+        {"parameters": SCHEMA},
+        {"tool": {"name": "f", "args": {}}},
+        {"tool": {"input": SCHEMA}},
+        {"tool": SCHEMA},
+        {"tool": "f"},
+        {"a tool": {}},
+        {},
+    ],
+)
+def test_a_function_that_cannot_be_read_is_not_taken_for_a_builtin_tool(given: Any) -> None:
+    with pytest.raises(InvalidToolError):
+        bind_tools([given])
 
 
 def test_a_builtin_tool_is_one_row_of_one_module() -> None:
@@ -508,12 +607,15 @@ def test_a_builtin_tool_is_one_row_of_one_module() -> None:
 
 
 def test_a_new_row_is_all_that_a_builtin_tool_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = BuiltinTool("moonSearch", ("moon_search",), is_run_by_user=True)
+    row = BuiltinTool("moonSearch", ("moon_search",), is_run_by_user=True, only_on="vertex")
     monkeypatch.setitem(BUILTIN_TOOLS, row.name, row)
     [bound] = bind_tools([{"moon_search": {"crater_name": "Tycho"}}])
     assert bound == {"moonSearch": {"craterName": "Tycho"}}
     assert bound.is_run_by_user
     with pytest.raises(InvalidToolError, match=r'Use Gemini\'s \{"moon_search": \{\}\} instead'):
         bind_tools([{"type": "moon_search_20271101"}])
-    with pytest.raises(InvalidToolError, match="exa_ai_search, moon_search"):
-        bind_tools([{"star_search": {}}])
+    assert [*bind_tools([{"type": "moon_search", "crater_name": "Tycho"}])] == [bound]
+    with pytest.raises(InvalidToolError, match=r"exa_ai_search, moon_search.*mean 'moon_search'"):
+        bind_tools([{"mooon_search": {}}])
+    with pytest.raises(InvalidToolError, match="moon_search exists only on Vertex AI"):
+        ChatGemini(model="gemini-3-flash-preview").bind_tools([{"moon_search": {}}])
