@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_gemini_tools.demo import RECORDINGS
+from langchain_gemini_tools.demo import RECORDINGS, recording
 from langchain_gemini_tools.testing.audit import audit
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 from tests.notebooks import (
@@ -105,8 +105,13 @@ def test_with_a_key_the_same_cells_talk_to_the_api(tmp_path: Path, emulator: Emu
 
 def test_each_notebook_has_its_script_and_its_cassette() -> None:
     assert list(SCRIPTS) == list(CASSETTES)
-    assert {*CASSETTES.values()} == {*RECORDINGS.glob("[0-9]*.yaml")}
+    assert {*CASSETTES.values()} == {*RECORDINGS.iterdir()}
     assert audit([RECORDINGS]) == []
+
+
+def test_the_error_about_an_unknown_recording_lists_the_others() -> None:
+    with pytest.raises(ValueError, match=r"'first' is not a .*; use one of 01_first_agent, 02_"):
+        recording("first")
 
 
 @every_notebook
