@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.facts.finish_reasons import CONTINUATION
+from langchain_gemini_tools.wire.partial_args import STREAMED_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,7 +63,7 @@ def whole_call(part: Any) -> bool:
     """Return whether a part is a function call with all its arguments."""
     match part:
         case {"functionCall": dict(call)}:
-            return not call.keys() & {"willContinue", "partialArgs"}
+            return not call.keys() & STREAMED_FIELDS
     return False
 
 
