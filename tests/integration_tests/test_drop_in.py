@@ -126,6 +126,28 @@ async def test_citations_are_on_the_first_text_block_after_thoughts(
     assert message.content[1]["annotations"][0]["url"] == "https://a.example"
 
 
+@rotated(
+    way=STREAMS,
+    options=[
+        {"automatic_continuation": False},
+        {"on_malformed": "return"},
+        {"on_malformed": "raise"},
+    ],
+)
+async def test_citations_are_on_the_text_after_streamed_arguments(
+    way: str, options: Json, emulator: Emulator, make_model: MakeModel
+) -> None:
+    call = {"name": "f", "id": "c1", "willContinue": True}
+    parts: list[Json] = [{"functionCall": call}, {"functionCall": {}}, {"text": "It is sunny."}]
+    events = [{"candidates": [{"content": {"parts": [part]}}]} for part in parts]
+    end = {"content": {"parts": []}, "finishReason": "STOP", "groundingMetadata": GROUNDING}
+    emulator.reply(events=[*events, {"candidates": [end]}])
+    message = await ask(make_model(output_version="v1", **options), way)
+    [block] = [block for block in message.content if block["type"] == "text"]
+    assert block["text"] == "It is sunny."
+    assert block["annotations"][0]["url"] == "https://a.example"
+
+
 @rotated(way=STREAMS)
 async def test_without_content_blocks_cited_text_stays_a_string(
     way: str, emulator: Emulator, make_model: MakeModel
