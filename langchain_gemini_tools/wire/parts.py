@@ -273,9 +273,9 @@ class PartParser:
         """Whether this is a call that has arrived before; a second one has another id."""
         if not isinstance(call_id := call.get("id"), str) or call.keys() & STREAMED_FIELDS:
             return False
-        whole = {**call, "args": call.get("args") or {}}  # some servers omit empty arguments
-        known, self._whole_calls[call_id] = self._whole_calls.get(call_id), whole
-        return known == whole
+        known, self._whole_calls[call_id] = self._whole_calls.get(call_id), call
+        # Some servers omit empty arguments.
+        return known is not None and {"args": {}, **known} == {"args": {}, **call}
 
     def _sign(self, call: ToolCallPiece, signature: str | None) -> Piece:
         """Sign a call only once: LangChain would concatenate the signatures of its pieces."""
