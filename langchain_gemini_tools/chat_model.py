@@ -28,13 +28,12 @@ from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
-    PRIVATE_OPTIONS,
-    headers_of,
     hide_headers,
     redact_headers,
     resolve,
     resolve_profile,
     spelled_as_fields,
+    split_headers,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.prompted.written_calls import WrittenCalls
@@ -162,8 +161,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         """Return the key of LangChain's cache: the values of headers are in it as a digest."""
-        others = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
-        digest = headers_digest({**self._own_headers, **headers_of(kwargs)})
+        others, headers = split_headers(kwargs)
+        digest = headers_digest({**self._own_headers, **headers})
         return super()._get_llm_string(stop, **others) + (f"---{digest}" if digest else "")
 
     def _resolve_model_profile(self) -> ModelProfile | None:

@@ -8,7 +8,6 @@ What the options mean on the wire is decided in `wire/`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -21,7 +20,7 @@ from langchain_gemini_tools.facts.models import (
     capabilities_of,
     profile_of,
 )
-from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.facts.spelling import camel, snake
 from langchain_gemini_tools.fields import (
     FIELDS_BY_SYNONYM,
     GeminiFields,
@@ -36,6 +35,8 @@ from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_ch
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
@@ -308,6 +309,8 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if "functions" in kwargs:
         kwargs = _without_functions(kwargs)
+    if PRIVATE_OPTIONS & kwargs.keys():
+        kwargs = hide_headers(kwargs)
     for key, value in kwargs.items():
         name = _NAMES.get(key, key)
         if name in _JOINED:
@@ -315,8 +318,6 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
             level = unpack_config(name, value, _PLAIN) if is_config else {name: value}
             level = {each: _checked(each, given) for each, given in level.items()}
             _join(options, level, _ALTERNATIVES_IN_A_LEVEL)
-        elif name in PRIVATE_OPTIONS:
-            options |= _read_http(name, value)
         elif name in _CHECKED:
             options[name] = _checked(name, value)
         elif name in _KNOWN_OPTIONS:
@@ -346,28 +347,28 @@ _HTTP_OPTIONS = ("headers", "timeout", "extra_body")
 
 
 def hide_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options to bind, with headers that are neither shown nor pickled."""
+    """Return options to bind: `http_options` taken apart, headers neither shown nor pickled."""
     hidden = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
-    for key in PRIVATE_OPTIONS & kwargs.keys():
-        hidden |= _read_http(key, kwargs[key])
+    for key in sorted(PRIVATE_OPTIONS & kwargs.keys()):
+        given = _read_http(key, kwargs[key])
+        if before := hidden.get("additional_headers"):  # both options have headers
+            given["additional_headers"] = {**before, **(given.get("additional_headers") or {})}
+        hidden |= given
+    if hidden.get("additional_headers"):
+        hidden["additional_headers"] = _read_headers(hidden["additional_headers"])
     return hidden
 
 
 def redact_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return options to show, with the names of headers but not their values."""
-    shown = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
-    for key in PRIVATE_OPTIONS & kwargs.keys():
-        if headers := headers_of({key: kwargs[key]}):
-            shown["additional_headers"] = dict.fromkeys(headers, REDACTED)
-    return shown
+    shown, headers = split_headers(kwargs)
+    return {**shown, "additional_headers": dict.fromkeys(headers, REDACTED)} if headers else shown
 
 
-def headers_of(kwargs: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the headers that a call adds to those of the model."""
-    given: dict[str, Any] = {}
-    for key in sorted(PRIVATE_OPTIONS & kwargs.keys()):
-        given |= _read_http(key, kwargs[key]).get("additional_headers") or {}
-    return given
+def split_headers(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Return the other options, and the headers that a call adds to those of the model."""
+    options = hide_headers(kwargs)
+    return options, options.pop("additional_headers", None) or {}
 
 
 def _read_http(name: str, value: Any) -> dict[str, Any]:
@@ -379,8 +380,14 @@ def _read_http(name: str, value: Any) -> dict[str, Any]:
     """
     if name == "additional_headers":
         return {name: _read_headers(value)}
-    fields = value if isinstance(value, Mapping) else dict(value or ())
-    given = {key: fields[key] for key in fields if fields[key] is not None}
+    try:
+        fields = dict(value or ())  # a dict, or the SDK's type
+    except (TypeError, ValueError):
+        kind = type(value).__name__
+        raise InvalidOptionError(
+            f"http_options must be a dict or HttpOptions, not {kind}."
+        ) from None
+    given = {snake(key): fields[key] for key in fields if fields[key] is not None}
     if unknown := sorted(given.keys() - {*_HTTP_OPTIONS}):
         raise InvalidOptionError(
             f"http_options can set {', '.join(_HTTP_OPTIONS)} for one call, not "
