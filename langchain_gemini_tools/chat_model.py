@@ -30,8 +30,10 @@ from langchain_gemini_tools.options import (
     OPTION_FIELDS,
     hide_headers,
     redact_headers,
+    rename_functions,
     resolve,
     resolve_profile,
+    set_together,
     spelled_as_fields,
     split_headers,
 )
@@ -312,9 +314,15 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
         Args:
             **kwargs: Options of the call.
+
+        Raises:
+            InvalidOptionError: An option has two values, under two names.
         """
+        kwargs = set_together(kwargs)
         if "stop_sequences" in kwargs:  # a call's `stop` would look like a bound one
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
+        if "functions" in kwargs:
+            kwargs = rename_functions(kwargs)
         return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
@@ -371,6 +379,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             UnknownToolError: `tool_choice` names a tool that is not bound.
             InvalidOptionError: An option is unknown or has an invalid value.
         """
+        kwargs = set_together(kwargs)
         given = {**kwargs, "tools": tools}
         if tool_choice is not None:
             given["tool_choice"] = tool_choice

@@ -225,7 +225,7 @@ def _join_levels(
         del options["timeout"]  # the model decides
     every, given = fields.model_kwargs, canonical_options(kwargs)
     if every:
-        every = canonical_options(_without_cancelled(every, given))
+        every = canonical_options(set_together(_without_cancelled(every, given)))
     if options["thinking_config"] is not None:
         options = _with_config_unpacked(_without_cancelled(options, every, given))
     for level in filter(None, (every, given)):
@@ -240,13 +240,36 @@ def _with_one_effort(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with a thinking level or a budget: of two at one level, the former."""
     if options["reasoning_effort"] is None or options["thinking_budget"] is None:
         return options
+    _warn_of_budget()
+    return {**options, "thinking_budget": None}
+
+
+def _warn_of_budget() -> None:
     warnings.warn(
         "Both 'thinking_level' (reasoning_effort) and 'thinking_budget' are set. 'thinking_level' "
         "takes precedence; 'thinking_budget' is ignored.",
         UserWarning,
-        stacklevel=2,
+        stacklevel=4,
     )
-    return {**options, "thinking_budget": None}
+
+
+def set_together(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that are set at the same level, with a thinking level or a budget.
+
+    The options of a call are not, because bound ones are among them.
+
+    Raises:
+        InvalidOptionError: An option has two values, under two names.
+    """
+    named: dict[str, Any] = {}
+    for key, value in kwargs.items():
+        if (name := FIELDS_BY_SYNONYM.get(key, key)) in named and named[name] != value:
+            raise InvalidOptionError(f"{name!r} was passed twice, under two names.")
+        named[name] = value
+    if named.get("reasoning_effort") is None or named.get("thinking_budget") is None:
+        return dict(kwargs)
+    _warn_of_budget()
+    return {key: value for key, value in kwargs.items() if key != "thinking_budget"}
 
 
 def _join(
@@ -308,7 +331,7 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     if "functions" in kwargs:
-        kwargs = _without_functions(kwargs)
+        kwargs = rename_functions(kwargs)
     if PRIVATE_OPTIONS & kwargs.keys():
         kwargs = hide_headers(kwargs)
     for key, value in kwargs.items():
@@ -329,12 +352,12 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _without_functions(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def rename_functions(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with `functions` under its new name; `tools` beside it apply."""
     warnings.warn(
         "'functions' is deprecated; use bind_tools(...), or 'tools'.",
         DeprecationWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
     named = {key: value for key, value in kwargs.items() if key != "functions"}
     return {**named, "tools": named.get("tools") or kwargs["functions"]}
