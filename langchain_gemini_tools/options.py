@@ -440,9 +440,9 @@ def _read_headers(headers: Any) -> PrivateHeaders | None:
     try:
         return PrivateHeaders(_adapter("additional_headers").validate_python(headers))
     except ValidationError as error:
-        reasons = dict.fromkeys(each["msg"] for each in error.errors(include_url=False))
+        reasons = _reasons(error)
     # The values are not shown.
-    raise InvalidOptionError(f"additional_headers is not valid: {'; '.join(reasons)}.")
+    raise InvalidOptionError(f"additional_headers is not valid: {reasons}.")
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -461,8 +461,13 @@ def _check(name: str, value: Any) -> Any:
     try:
         return _adapter(name).validate_python(value)
     except ValidationError as error:
-        reasons = dict.fromkeys(each["msg"] for each in error.errors(include_url=False))
-    raise InvalidOptionError(f"{name}={str(value)[:80]!r} is not valid: {'; '.join(reasons)}.")
+        reasons = _reasons(error)
+    raise InvalidOptionError(f"{name}={str(value)[:80]!r} is not valid: {reasons}.")
+
+
+def _reasons(error: ValidationError) -> str:
+    messages = [each["msg"].removeprefix("Value error, ") for each in error.errors()]
+    return "; ".join(dict.fromkeys(messages))
 
 
 # The same few values come with every call of an agent; 1, 1.0 and True are different keys.
