@@ -7,6 +7,7 @@ method would be looked up on the model and called without them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from langchain_core.language_models import LanguageModelInput
@@ -15,11 +16,12 @@ from langchain_core.runnables import Runnable, RunnableBinding
 from langchain_core.runnables.base import RunnableBindingBase
 from pydantic import ConfigDict
 
+from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.options import override
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.wire.invocation import ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest
-from langchain_gemini_tools.wire.tools.tool import plain_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, plain_tools
 
 if TYPE_CHECKING:
     from langchain_core.language_models.chat_models import _ChatModelBinding as _Binding
@@ -128,7 +130,10 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         """Return what `dumpd` stores, with tools as plain dicts."""
         stored = super().to_json()
         if stored["type"] == "constructor":
-            stored["kwargs"]["kwargs"] = plain_tools(self.kwargs)
+            kwargs = self.kwargs
+            with suppress(InvalidToolError):  # which a call reports
+                kwargs = {**kwargs, **_bound_tools(kwargs.get("tools"))}
+            stored["kwargs"]["kwargs"] = plain_tools(kwargs)
         return stored
 
     def preview(
@@ -251,3 +256,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             custom_input_type=self.custom_input_type,
             custom_output_type=self.custom_output_type,
         )
+
+
+def _bound_tools(tools: Any) -> dict[str, Any]:
+    return {"tools": bind_tools(tools)} if tools else {}

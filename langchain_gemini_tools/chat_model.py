@@ -28,13 +28,14 @@ from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
-    PRIVATE_OPTIONS,
-    headers_of,
     hide_headers,
     redact_headers,
+    rename_functions,
     resolve,
     resolve_profile,
+    set_together,
     spelled_as_fields,
+    split_headers,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.prompted.written_calls import WrittenCalls
@@ -169,8 +170,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         """Return the key of LangChain's cache: the values of headers are in it as a digest."""
-        others = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
-        digest = headers_digest({**self._own_headers, **headers_of(kwargs)})
+        others, headers = split_headers(kwargs)
+        digest = headers_digest({**self._own_headers, **headers})
         return super()._get_llm_string(stop, **others) + (f"---{digest}" if digest else "")
 
     def _resolve_model_profile(self) -> ModelProfile | None:
@@ -320,9 +321,15 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
         Args:
             **kwargs: Options of the call.
+
+        Raises:
+            InvalidOptionError: An option has two values, under two names.
         """
+        kwargs = set_together(kwargs)
         if "stop_sequences" in kwargs:  # a call's `stop` would look like a bound one
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
+        if "functions" in kwargs:
+            kwargs = rename_functions(kwargs)
         return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
@@ -379,6 +386,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             UnknownToolError: `tool_choice` names a tool that is not bound.
             InvalidOptionError: An option is unknown or has an invalid value.
         """
+        kwargs = set_together(kwargs)
         given = {**kwargs, "tools": tools}
         if tool_choice is not None:
             given["tool_choice"] = tool_choice

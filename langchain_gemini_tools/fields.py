@@ -632,6 +632,8 @@ class GeminiFields(_ChatModel):
             return stored
         kwargs = {name: _as_json(name, value) for name, value in stored["kwargs"].items()}
         kwargs.pop("api_key", None)  # core adds the key under its alias as well
+        if "timeout" not in self.model_fields_set:
+            kwargs.pop("timeout", None)  # the model decides
         if not self._key_in_use:
             kwargs.pop("google_api_key", None)
         return {**stored, "kwargs": kwargs}
@@ -709,7 +711,7 @@ _REPLACEMENTS = {
     "tool_choice": "Use bind_tools(tools, tool_choice=...).",
     "tool_config": "Use bind_tools(tools, tool_config=...).",
     "tools": "Use bind_tools.",
-    "top_logprobs": "Use logprobs, with response_logprobs=True.",
+    "top_logprobs": "Use logprobs.",
     "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
 }
 """Arguments of Google's SDKs and of other integrations, and what to use here."""

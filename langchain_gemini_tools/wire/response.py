@@ -231,7 +231,7 @@ class _CandidateParser:
         """
         has_arguments = False
         for piece in self._pieces:
-            has_arguments |= _is_fragment(piece) and not self._context.returns_failures
+            has_arguments |= _is_fragment(piece) and not self._context.may_return_calls
             if piece.text:
                 # Core counts blocks without an index by changes of their type.
                 return [{"type": "text", "text": "", "index": int(has_arguments)}]
