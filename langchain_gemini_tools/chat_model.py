@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
@@ -69,6 +70,11 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_LOCK = ForkSafeLock()
 _MAX_WARNINGS_KEPT = 1000
+_ON_GENERATE_CONTENT = {
+    "api": "generate_content",
+    "store": None,
+    "use_previous_interaction": False,
+}
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
 
@@ -476,7 +482,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             messages = [HumanMessage(message.content) for message in messages if message.content]
         if not messages:
             return self._count_tools(tools, kwargs) if tools else 0
-        options = {**kwargs, "on_broken_history": "repair"}
+        # The Interactions API does not count tokens.
+        options = {**kwargs, "on_broken_history": "repair", **_ON_GENERATE_CONTENT}
         options |= {"tools": tools} if tools else {}
         invocation = resolve(self, None, options)
         if limits := invocation.fetch_limits:
@@ -557,6 +564,10 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
 
 def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
+    if invocation.interaction:
+        from langchain_gemini_tools.interactions.request import render_interaction
+
+        return render_interaction(messages, invocation, WrittenCalls)
     if invocation.is_prompted:
         from langchain_gemini_tools.prompted.request import render_prompted
 
@@ -567,6 +578,8 @@ def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> 
 def _for_stream(invocation: Invocation) -> Invocation:
     if invocation.generation["n"] != 1:
         raise InvalidOptionError("n must be 1 for streaming: a stream has one candidate.")
+    if options := invocation.interaction:
+        return replace(invocation, interaction=replace(options, is_stream=True))
     return invocation
 
 

@@ -29,6 +29,10 @@ UNEXPECTED_TOOL_CALL = "UNEXPECTED_TOOL_CALL"
 """The model called a function that was not declared."""
 CONTINUATION = "CONTINUATION"
 """The request has reached its token limit; the same request with a token continues it."""
+REQUIRES_CONTINUATION = "requires_continuation"
+"""The same of the Interactions API."""
+RUNNING = ("queued", "in_progress")
+"""Statuses of an interaction that has not ended."""
 
 Vendor = Literal["gemini", "other"]
 
@@ -97,6 +101,14 @@ _TABLE = [
     *_rows("bad_call", "The model called a tool that was not available.", UNEXPECTED_TOOL_CALL),
     *_rows("bad_call", "The model made too many tool calls.", "TOO_MANY_TOOL_CALLS"),
     *_rows("bad_call", "A thought signature was missing.", "MISSING_THOUGHT_SIGNATURE"),
+    # Gemini's Interactions API has statuses instead; it spells "completed" as OpenAI does
+    *_rows("complete", "The model waits for the results of its tool calls.", "requires_action"),
+    *_rows("truncated", "The response reached the token limit.", "incomplete"),
+    *_rows("truncated", "The response continues in another request.", REQUIRES_CONTINUATION),
+    *_rows("truncated", "The interaction reached its budget.", "budget_exceeded"),
+    *_rows("truncated", "The interaction is still running.", *RUNNING),
+    *_rows("blocked", "The interaction failed.", "failed"),
+    *_rows("blocked", "The interaction was cancelled.", "cancelled"),
     # OpenAI, Anthropic, Bedrock, Mistral, Cohere, Ollama, Hugging Face
     *_rows(
         "complete",
