@@ -32,7 +32,7 @@ LAYERS = {
     "interactions": {"wire"},
     "media_fetch": {"wire"},
     "arguments": {"wire"},
-    "fields": {"client", "options", "prompted", "wire"},
+    "fields": {"arguments", "client", "options", "prompted", "wire"},
     "options": {"fields", "wire"},
     "chat_model": {
         "arguments",
