@@ -68,6 +68,11 @@ def _rows(
     return [FinishReason(name, outcome, explanation, vendor) for name in names]
 
 
+def _statuses(outcome: Outcome, explanation: str, *names: str) -> list[FinishReason]:
+    """Rows for statuses, which are words that other vendors use as well."""
+    return _rows(outcome, explanation, *names, vendor="other")
+
+
 _TABLE = [
     # Gemini: https://ai.google.dev/api/generate-content#FinishReason
     *_rows("complete", "The response is complete.", "STOP"),
@@ -101,14 +106,14 @@ _TABLE = [
     *_rows("bad_call", "The model called a tool that was not available.", UNEXPECTED_TOOL_CALL),
     *_rows("bad_call", "The model made too many tool calls.", "TOO_MANY_TOOL_CALLS"),
     *_rows("bad_call", "A thought signature was missing.", "MISSING_THOUGHT_SIGNATURE"),
-    # Gemini's Interactions API has statuses instead; it spells "completed" as OpenAI does
-    *_rows("complete", "The model waits for the results of its tool calls.", "requires_action"),
-    *_rows("truncated", "The response reached the token limit.", "incomplete"),
-    *_rows("truncated", "The response continues in another request.", REQUIRES_CONTINUATION),
-    *_rows("truncated", "The interaction reached its budget.", "budget_exceeded"),
-    *_rows("truncated", "The interaction is still running.", *RUNNING),
-    *_rows("blocked", "The interaction failed.", "failed"),
-    *_rows("blocked", "The interaction was cancelled.", "cancelled"),
+    # Statuses of Gemini's Interactions API, in addition to "completed", which OpenAI has as well
+    *_statuses("complete", "The model waits for the results of its tool calls.", "requires_action"),
+    *_statuses("truncated", "The response reached the token limit.", "incomplete"),
+    *_statuses("truncated", "The response continues in another request.", REQUIRES_CONTINUATION),
+    *_statuses("truncated", "The interaction reached its budget.", "budget_exceeded"),
+    *_statuses("truncated", "The interaction is still running.", *RUNNING),
+    *_statuses("blocked", "The interaction failed.", "failed"),
+    *_statuses("blocked", "The interaction was cancelled.", "cancelled"),
     # OpenAI, Anthropic, Bedrock, Mistral, Cohere, Ollama, Hugging Face
     *_rows(
         "complete",

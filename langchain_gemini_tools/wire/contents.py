@@ -138,7 +138,7 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
     for paired in turn.messages:
         position, _, calls = paired
         rendered = _render_calls(paired, used_ids, context)
-        parts = _restore_message(paired, rendered, context)
+        parts = _restore_message(paired, rendered, context) if context.restore else None
         if parts is None:
             parts = _render_parts(paired, rendered, contents, context)
         if not parts:

@@ -282,7 +282,7 @@ class _CandidateParser:
             invalid_tool_calls=[*whole.invalid_tool_calls, *map(_written_call, self.written)],
             additional_kwargs=whole.additional_kwargs
             | self.parts.dump_log()
-            | self._dump_steps(whole.tool_calls),
+            | (self._dump_steps(whole.tool_calls) if self._steps else {}),
             response_metadata=self.response_metadata(),
             usage_metadata=self.usage(),
         )
