@@ -22,7 +22,13 @@ from pydantic import ConfigDict, PrivateAttr
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.continuation import LongResponse
-from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
+from langchain_gemini_tools.errors import (
+    FEEDBACK_ERRORS,
+    GeminiAPIError,
+    GeminiInvalidRequestError,
+    GeminiNotFoundError,
+    InvalidOptionError,
+)
 from langchain_gemini_tools.facts.credentials import headers_digest
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.fields import GeminiFields
@@ -70,6 +76,12 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_LOCK = ForkSafeLock()
 _MAX_WARNINGS_KEPT = 1000
+_ANSWERED_BY_ANOTHER_REQUEST = (
+    *FEEDBACK_ERRORS,
+    GeminiNotFoundError,
+    GeminiInvalidRequestError,
+)
+"""Failures after which the same question may be sent in another form."""
 _ON_GENERATE_CONTENT = {
     "api": "generate_content",
     "store": None,
@@ -213,6 +225,13 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                 warning = f"Message {repair.position}: {repair.explanation}"
                 self._warn_once(request.invocation.model, warning)
         self._report_ignored(request.invocation)
+        options = request.invocation.interaction
+        if options and options.uses_previous:
+            self._warn_once(
+                request.invocation.model,
+                "use_previous_interaction lets Google keep these interactions: for 55 days, or for "
+                "a day without billing.",
+            )
         return request
 
     def _report_ignored(self, invocation: Invocation) -> None:
@@ -244,8 +263,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         while True:
             try:
                 return LongResponse(request, self._client, retries).generate()
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure)
                 retries.report(1, failure, 0.0)
 
     async def _agenerate(
@@ -260,8 +279,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         while True:
             try:
                 return await LongResponse(request, self._client, retries).agenerate()
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure)
                 await retries.areport(1, failure, 0.0)
 
     def _stream(
@@ -284,8 +303,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                         has_begun = True
                         yield chunk
                 return
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure, is_final=has_begun)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure, is_final=has_begun)
                 retries.report(1, failure, 0.0)
 
     async def _astream(
@@ -308,8 +327,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                         has_begun = True
                         yield chunk
                 return
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure, is_final=has_begun)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure, is_final=has_begun)
                 await retries.areport(1, failure, 0.0)
 
     # Tools and structured output
@@ -583,6 +602,19 @@ def _for_stream(invocation: Invocation) -> Invocation:
     if options := invocation.interaction:
         return replace(invocation, interaction=replace(options, is_stream=True))
     return invocation
+
+
+def _another_request(
+    request: RenderedRequest, failure: ResponseError | GeminiAPIError, *, is_final: bool = False
+) -> RenderedRequest:
+    """Return the request that is sent instead; re-raise if there is none."""
+    if not isinstance(failure, GeminiAPIError):
+        return _with_feedback(request, failure, is_final=is_final)
+    whole = request.without_previous(failure)
+    if is_final or whole is None:
+        raise failure
+    logger.warning("The previous interaction is gone; all messages are sent: %s", str(failure))
+    return whole
 
 
 def _with_feedback(

@@ -7,19 +7,28 @@ form of the Interactions API. What the API does not have is rejected by name.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_core.messages import SystemMessage
+
+from langchain_gemini_tools.errors import GeminiNotFoundError, InvalidOptionError
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json
 from langchain_gemini_tools.facts.spelling import snake
+from langchain_gemini_tools.interactions.history import KeptHistory, find_kept, sum_of
 from langchain_gemini_tools.interactions.response import (
     EventDecoder,
     continue_body,
     decode_interaction,
 )
-from langchain_gemini_tools.interactions.steps import StepsWriter, restore_steps
+from langchain_gemini_tools.interactions.steps import (
+    NewStepsWriter,
+    StepsWriter,
+    restore_steps,
+)
 from langchain_gemini_tools.wire.body import encode_body
 from langchain_gemini_tools.wire.generation import JSON, plain
+from langchain_gemini_tools.wire.history import Repair
 from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.invocation import InteractionOptions
 from langchain_gemini_tools.wire.request import (
@@ -36,7 +45,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from langchain_gemini_tools.errors import ResponseError
+    from langchain_gemini_tools.errors import GeminiAPIError, ResponseError
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.response import WrittenCalls
@@ -68,6 +77,11 @@ _HARM = "HARM_CATEGORY_"
 class InteractionRequest(RenderedRequest):
     """A request to the Interactions API."""
 
+    history_sum: str | None = None
+    """The check sum of the messages, if the API keeps them."""
+    render_whole: Callable[[], InteractionRequest] | None = None
+    """Renders all messages, if this request leaves out what the API has kept."""
+
     @property
     def path(self) -> str | None:
         """The collection that the body is posted to."""
@@ -75,11 +89,11 @@ class InteractionRequest(RenderedRequest):
 
     def decode(self, response: gemini.JsonObject) -> gemini.Response:
         """Return a whole interaction in the shape that `parse` reads."""
-        return decode_interaction(response, is_stored=self._options.store)
+        return decode_interaction(response, self.history_sum)
 
     def event_decoder(self) -> EventDecoder:
         """Return what turns the events of one stream into those that the parser reads."""
-        return EventDecoder(is_stored=self._options.store)
+        return EventDecoder(self.history_sum)
 
     def continued(self, token: str | None) -> bytes:
         """Return the body that continues the response; `None` for the first body."""
@@ -98,9 +112,13 @@ class InteractionRequest(RenderedRequest):
         context = replace(self.context, prior_usage=prior_usage)
         return replace(self, encoded=encoded, context=context, is_second_try=True)
 
-    @property
-    def _options(self) -> InteractionOptions:
-        return self.invocation.interaction or InteractionOptions()
+    def without_previous(self, failure: GeminiAPIError) -> RenderedRequest | None:
+        """Return the request with all messages, if the API does not have the previous one.
+
+        How the API says so is not known. A 404 is taken for it, and a 400 that names it.
+        """
+        is_missing = isinstance(failure, GeminiNotFoundError) or "interaction" in str(failure)
+        return self.render_whole() if self.render_whole and is_missing else None
 
 
 def render_interaction(
@@ -119,21 +137,41 @@ def render_interaction(
         InvalidInputError: The API would reject the input, or it has no form for it.
     """
     _check_options(invocation)
+    options = invocation.interaction or InteractionOptions()
+    kept = find_kept(messages, vertexai=invocation.vertexai) if options.uses_previous else None
+    is_new = isinstance(kept, KeptHistory)
     parts = render_parts(
-        messages,
+        _without_kept(messages, kept) if isinstance(kept, KeptHistory) else messages,
         invocation,
         find_written_calls=find_written_calls,
-        form=ContentsForm(StepsWriter, restore_steps),
+        form=ContentsForm(NewStepsWriter if is_new else StepsWriter, restore_steps),
     )
     body = _render_body(parts.body, invocation)
+    if isinstance(kept, KeptHistory):
+        body["previous_interaction_id"] = kept.interaction_id
+    whole = replace(invocation, interaction=replace(options, uses_previous=False))
     return InteractionRequest(
         encoded=encode_body(
             merge_fields(body, plain(invocation.extra_body or {})), is_large=parts.is_large
         ),
-        repairs=parts.repairs,
+        repairs=[kept, *parts.repairs] if isinstance(kept, Repair) else parts.repairs,
         context=parts.context,
         invocation=invocation,
+        history_sum=sum_of(messages) if options.store else None,
+        render_whole=partial(render_interaction, messages, whole, find_written_calls)
+        if is_new
+        else None,
     )
+
+
+def _without_kept(messages: Sequence[BaseMessage], kept: KeptHistory) -> list[BaseMessage]:
+    """Return the message that ends what was kept, whose calls may have results, and all new ones.
+
+    System messages are sent every time.
+    """
+    before = messages[: kept.position]
+    system = [message for message in before if isinstance(message, SystemMessage)]
+    return [*system, *messages[kept.position :]]
 
 
 def _check_options(invocation: Invocation) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
 from langchain_gemini_tools.facts.finish_reasons import CONTINUATION, REQUIRES_CONTINUATION
 from langchain_gemini_tools.interactions.content import parse_content
+from langchain_gemini_tools.interactions.history import HISTORY_SUM, INTERACTION_ID
 from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.replay import RAW_STEPS, STEP
 
@@ -44,16 +45,17 @@ _SENT_STEPS = frozenset({"user_input", "function_result"})
 """Steps of the caller, which `GET` returns as well (documented)."""
 
 
-def decode_interaction(interaction: gemini.JsonObject, *, is_stored: bool) -> gemini.Response:
+def decode_interaction(interaction: gemini.JsonObject, history_sum: str | None) -> gemini.Response:
     """Return a whole interaction as a response.
 
     Args:
         interaction: The body.
-        is_stored: Whether the API keeps it, so that its id can be used later.
+        history_sum: The check sum of the messages that were sent, if the API keeps them, so that
+            the id can be used later; else `None`.
     """
     steps = [step for step in _steps(interaction) if step.get("type") not in _SENT_STEPS]
     parts = [part for step in steps for part in parse_step(step)]
-    return _response(interaction, steps, parts, is_stored=is_stored)
+    return _response(interaction, steps, parts, history_sum)
 
 
 def continue_body(body: gemini.JsonObject, token: str) -> gemini.JsonObject:
@@ -86,8 +88,7 @@ def _response(
     interaction: gemini.JsonObject,
     steps: list[Step],
     parts: list[gemini.JsonObject],
-    *,
-    is_stored: bool,
+    history_sum: str | None,
 ) -> gemini.Response:
     """Return the response, or the last event of a stream, with all that applies to the whole."""
     status = interaction.get("status")
@@ -95,25 +96,26 @@ def _response(
     candidate["finishReason"] = CONTINUATION if status == REQUIRES_CONTINUATION else status
     if token := interaction.get("continuation_token"):
         # A stored interaction is continued by its id; see `continue_body`.
-        candidate[TOKEN] = f"{interaction.get('id')} {token}" if is_stored else token
+        candidate[TOKEN] = f"{interaction.get('id')} {token}" if history_sum else token
     if message := _error_message(interaction, steps):
         candidate["finishMessage"] = message
     if grounding := parse_grounding(steps):
         candidate["groundingMetadata"] = grounding
-    response = {**_identity(interaction, is_stored=is_stored), "candidates": [candidate]}
+    response = {**_identity(interaction, history_sum), "candidates": [candidate]}
     if isinstance(usage := interaction.get("usage"), dict):
         response["usageMetadata"] = parse_usage(usage)
     return {**response, RAW_STEPS: steps}
 
 
-def _identity(interaction: gemini.JsonObject, *, is_stored: bool) -> gemini.Response:
+def _identity(interaction: gemini.JsonObject, history_sum: str | None) -> gemini.Response:
     """Return what identifies an interaction. An id that cannot be used again is only shown."""
     fields = {ours: interaction[key] for key, ours in _COPIED.items() if interaction.get(key)}
     if model := interaction.get("model"):
         fields["modelVersion"] = model
     if known := interaction.get("id"):
         fields["responseId"] = known
-        fields |= {"interactionId": known} if is_stored else {}
+        if history_sum is not None:
+            fields |= {INTERACTION_ID: known, HISTORY_SUM: history_sum}
     return fields
 
 
@@ -269,8 +271,8 @@ class EventDecoder:
     documentation demands.
     """
 
-    def __init__(self, *, is_stored: bool) -> None:
-        self._is_stored = is_stored
+    def __init__(self, history_sum: str | None) -> None:
+        self._history_sum = history_sum
         self._steps: dict[int, _StreamedStep] = {}
 
     def __call__(self, event: gemini.JsonObject) -> list[gemini.Response]:
@@ -279,9 +281,9 @@ class EventDecoder:
         interaction = event.get("interaction")
         if kind in _ENDS and isinstance(interaction, dict):
             steps = [self._steps[index].whole() for index in sorted(self._steps)]
-            return [_response(interaction, steps, [], is_stored=self._is_stored)]
+            return [_response(interaction, steps, [], self._history_sum)]
         if kind == "interaction.created" and isinstance(interaction, dict):
-            return [_identity(interaction, is_stored=self._is_stored)]
+            return [_identity(interaction, self._history_sum)]
         parts = list(self._parts(event))
         return [{"candidates": [{"content": {"role": "model", "parts": parts}}]}] if parts else []
 

@@ -16,7 +16,7 @@ calls (reported to work).
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.interactions.content import render_content
@@ -41,6 +41,21 @@ class StepsWriter(ContentsWriter):
     def _encoded(self, contents: list[gemini.Content]) -> Pieces:
         steps = [step for content in contents for step in render_steps(content)]
         return [encode_json(steps, is_large=self._is_large)[1:-1]]
+
+
+class NewStepsWriter(StepsWriter):
+    """Leaves out the first message, which the API has kept, together with all before it."""
+
+    _has_begun = False
+
+    def _begin(self, role: Literal["user", "model"]) -> None:
+        if self._has_begun:
+            super()._begin(role)
+
+    def _encoded(self, contents: list[gemini.Content]) -> Pieces:
+        new = contents if self._has_begun else contents[1:]
+        self._has_begun = True
+        return super()._encoded(new)
 
 
 def restore_steps(

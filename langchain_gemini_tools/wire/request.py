@@ -110,6 +110,10 @@ class RenderedRequest:
         """Return a parser for the events of a streamed response."""
         return StreamParser(self.context)
 
+    def without_previous(self, failure: GeminiAPIError) -> RenderedRequest | None:  # noqa: ARG002
+        """Return the request with what the API should have kept; `None` if nothing is left out."""
+        return None
+
     @property
     def path(self) -> str | None:
         """The collection that the body is posted to; `None` for the model's own methods."""
