@@ -255,7 +255,7 @@ def _render_function(declaration: gemini.FunctionDeclaration) -> gemini.JsonObje
 
 
 def _without_empty_required(schema: Any) -> Any:
-    """Return a schema without `required: []`, which the API rejects (reported)."""
+    """Return a schema without `required: []`: reported as rejected, recorded as accepted."""
     if isinstance(schema, list):
         return [_without_empty_required(item) for item in schema]
     if not isinstance(schema, dict):

@@ -39,6 +39,8 @@ class StepsWriter(ContentsWriter):
     """Collects contents as its base does, and encodes them as steps."""
 
     def _encoded(self, contents: list[gemini.Content]) -> Pieces:
+        if self._signs_calls:
+            contents = [_with_signed_call(content) for content in contents]
         steps = [step for content in contents for step in render_steps(content)]
         return [encode_json(steps, is_large=self._is_large)[1:-1]]
 
@@ -105,6 +107,23 @@ def _unsigned(step: Step) -> Step | None:
     if step.get("type") == "thought":
         return None
     return {key: value for key, value in step.items() if key != "signature"}
+
+
+def _with_signed_call(content: gemini.Content) -> gemini.Content:
+    """Return a content whose first call has a signature, in older turns as well.
+
+    generateContent checks the current turn only. Whether this API does so, too, is not known.
+    """
+    for number, part in enumerate(content["parts"]):
+        if "functionCall" in part:
+            if "thoughtSignature" in part:
+                return content
+            signed: Any = {**part, "thoughtSignature": SKIP_SIGNATURE}
+            return {
+                **content,
+                "parts": [*content["parts"][:number], signed, *content["parts"][number + 1 :]],
+            }
+    return content
 
 
 def render_steps(content: gemini.Content) -> Iterator[Step]:

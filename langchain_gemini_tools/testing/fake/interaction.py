@@ -32,6 +32,10 @@ _USAGE = {
     "cachedContentTokenCount": "total_cached_tokens",
     "totalTokenCount": "total_tokens",
 }
+_MODALITIES = {
+    "promptTokensDetails": "input_tokens_by_modality",
+    "candidatesTokensDetails": "output_tokens_by_modality",
+}
 _STATUSES = {"STOP": "completed", "MAX_TOKENS": "incomplete"}
 _MEDIA = ("image", "audio", "video")
 _WORDS = {400: "invalid_request", 404: "not_found", 504: "gateway_timeout"}
@@ -235,7 +239,13 @@ def write_interaction(
 ) -> JsonObject:
     """The interaction as `create` returns it: only the model's new steps."""
     counts = usage_counts(answer, ask, 0, answer.parts)
-    usage = {ours: counts.get(key, 0) for key, ours in _USAGE.items()}
+    usage: JsonObject = {ours: counts.get(key, 0) for key, ours in _USAGE.items()}
+    for key, ours in _MODALITIES.items():
+        if key in counts:
+            usage[ours] = [
+                {"modality": each["modality"].lower(), "tokens": each["tokenCount"]}
+                for each in counts[key]
+            ]
     has_calls = any(step["type"] == "function_call" for step in steps)
     reason = answer.finish_reason or "completed"
     status = _STATUSES.get(reason, reason)

@@ -142,6 +142,8 @@ class InteractionDesk:
         interaction = write_interaction(said, ask, steps, name, extra)
         if body.get("agent"):
             del interaction["model"]
+        if body.get("store") is False and not body.get("stream"):
+            del interaction["id"]  # recorded once, in a fixture of vercel/ai; of a stream not known
         self._store(body, stored, interaction)
         if body.get("background"):
             stored.later = interaction

@@ -92,10 +92,8 @@ def check_fields(body: JsonObject) -> None:
     if config.get("thinking_level", "low") not in _LEVELS:
         raise invalid("thinking_level is a known level")
     for tool in body.get("tools", []):
+        # `required: []` was reported as refused (badlogic/pi-mono, issue 2173), but is recorded.
         _check_kind(tool, _TOOLS, "tool")
-        if tool["type"] == "function" and _has_empty_required(tool.get("parameters")):
-            # Reported: badlogic/pi-mono, issue 2173.
-            raise invalid("A schema with `required: []`", evidence="reported")
 
 
 def check_background(body: JsonObject, model: Model | None) -> None:
@@ -130,14 +128,6 @@ def _check_choice(choice: Any, body: JsonObject) -> None:
             if set(names) <= functions:
                 return
     raise invalid("tool_choice is a mode, or names functions that are declared")
-
-
-def _has_empty_required(schema: Any) -> bool:
-    if isinstance(schema, list):
-        return any(map(_has_empty_required, schema))
-    if not isinstance(schema, dict):
-        return False
-    return schema.get("required") == [] or any(map(_has_empty_required, schema.values()))
 
 
 def read_steps(given: Any) -> list[JsonObject]:
