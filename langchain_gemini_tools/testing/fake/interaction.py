@@ -223,15 +223,11 @@ def _write_step(part: JsonObject, memory: Memory, *, is_signed: bool) -> JsonObj
 
 def _learn(steps: list[JsonObject], ask: Ask, memory: Memory) -> None:
     """Remember signatures and calls, so that the next request is held against them."""
-    parts: list[JsonObject] = []
     for step in steps:
-        signature = {"thoughtSignature": step["signature"]} if "signature" in step else {}
         if step["type"] == "function_call":
-            call = {"id": step["id"], "name": step["name"], "args": step["arguments"]}
-            parts.append({"functionCall": call})
-        elif signature:
-            parts.append({"text": "", **signature})
-    memory.learn(parts, ask)
+            memory.interaction_calls[step["id"]] = step["name"], step["arguments"]
+    signed = [step["signature"] for step in steps if "signature" in step]
+    memory.learn([{"text": "", "thoughtSignature": signature} for signature in signed], ask)
 
 
 def write_interaction(

@@ -187,8 +187,8 @@ def check_steps(
 def _check_call(step: JsonObject, memory: Memory, *, needs_signature: bool) -> None:
     if not isinstance(step.get("arguments"), dict) or not step.get("name") or not step.get("id"):
         raise invalid("A function_call has an id, a name and arguments, which are an object")
-    known = memory.calls.get(step["id"])
-    if known and (known.name, known.args) != (step["name"], step["arguments"]):
+    known = memory.interaction_calls.get(step["id"])
+    if known and known != (step["name"], step["arguments"]):
         raise invalid(f"The call {step['id']!r} came back changed")
     if needs_signature:
         raise invalid(f"No thought with a signature stands before the call {step['id']!r}")
