@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.oauth2.credentials import Credentials
 from langchain.agents import create_agent
 from langchain_classic.agents import AgentExecutor, create_tool_calling_agent
 from langchain_core.messages import (
@@ -31,6 +32,7 @@ from langchain_gemini_tools.errors import (
     TruncatedResponseError,
     TruncatedStreamError,
 )
+from langchain_gemini_tools.testing.fake import ACCESS_TOKEN
 from tests.integration_tests.invoking import ask
 from tests.rotation import WAYS, rotated
 
@@ -256,10 +258,14 @@ def test_tokens_are_counted_by_generate_content(chat: ChatGemini, emulator: Emul
     assert emulator.last.path.endswith(":countTokens")
 
 
-def test_vertex_ai_has_its_own_path(make_model: MakeModel) -> None:
-    model = make_model(api="interactions", vertexai=True, project="p", location="global")
-    body: Any = model.preview("Hello").body
-    assert body["model"] == "gemini-3-flash-preview"
+def test_vertex_ai_has_its_own_path(make_model: MakeModel, emulator: Emulator) -> None:
+    place = {"vertexai": True, "project": "p", "location": "global"}
+    credentials = Credentials(ACCESS_TOKEN)  # type: ignore[no-untyped-call]
+    model = make_model(api="interactions", api_key=None, credentials=credentials, **place)
+    assert model.invoke("Hello").text
+    assert list(model.stream("Hello"))
+    paths = {request.path for request in emulator.requests}
+    assert paths == {"/v1beta1/projects/p/locations/global/interactions"}
 
 
 # What comes back
