@@ -166,7 +166,7 @@ class GeminiFields(_ChatModel):
     )
 
     model: Annotated[str, AfterValidator(_check_model_name), CALL] = Field(
-        description="Name of the model, such as `gemini-3-flash-preview`."
+        description="Name of the model, such as `gemini-3.8-flash`."
     )
     model_family: str | None = Field(
         default=None,
@@ -445,8 +445,7 @@ class GeminiFields(_ChatModel):
     _left_out: tuple[str, ...] = PrivateAttr(default=())
     """Fields that a pickle did not carry."""
 
-    def __new__(cls, *unnamed: object, **_: object) -> Self:
-        """Explain what is wrong with `ChatGemini("gemini-…")`."""
+    def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it
         if unnamed:
             name = cls.__name__
             raise TypeError(
