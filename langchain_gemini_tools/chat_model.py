@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
@@ -21,7 +22,13 @@ from pydantic import ConfigDict, PrivateAttr
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.continuation import LongResponse
-from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
+from langchain_gemini_tools.errors import (
+    FEEDBACK_ERRORS,
+    GeminiAPIError,
+    GeminiInvalidRequestError,
+    GeminiNotFoundError,
+    InvalidOptionError,
+)
 from langchain_gemini_tools.facts.credentials import headers_digest
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.fields import GeminiFields
@@ -70,6 +77,17 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_LOCK = ForkSafeLock()
 _MAX_WARNINGS_KEPT = 1000
+_ANSWERED_BY_ANOTHER_REQUEST = (
+    *FEEDBACK_ERRORS,
+    GeminiNotFoundError,
+    GeminiInvalidRequestError,
+)
+"""Failures after which the same question may be sent in another form."""
+_ON_GENERATE_CONTENT = {
+    "api": "generate_content",
+    "store": None,
+    "use_previous_interaction": False,
+}
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
 
@@ -215,6 +233,13 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                 warning = f"Message {repair.position}: {repair.explanation}"
                 self._warn_once(request.invocation.model, warning)
         self._report_ignored(request.invocation)
+        options = request.invocation.interaction
+        if options and options.uses_previous:
+            self._warn_once(
+                request.invocation.model,
+                "use_previous_interaction lets Google keep these interactions: for 55 days, or for "
+                "a day without billing.",
+            )
         return request
 
     def _report_ignored(self, invocation: Invocation) -> None:
@@ -246,8 +271,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         while True:
             try:
                 return LongResponse(request, self._client, retries).generate()
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure)
                 retries.report(1, failure, 0.0)
 
     async def _agenerate(
@@ -262,8 +287,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         while True:
             try:
                 return await LongResponse(request, self._client, retries).agenerate()
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure)
                 await retries.areport(1, failure, 0.0)
 
     def _stream(
@@ -286,8 +311,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                         has_begun = True
                         yield chunk
                 return
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure, is_final=has_begun)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure, is_final=has_begun)
                 retries.report(1, failure, 0.0)
 
     async def _astream(
@@ -310,8 +335,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                         has_begun = True
                         yield chunk
                 return
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure, is_final=has_begun)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure, is_final=has_begun)
                 await retries.areport(1, failure, 0.0)
 
     # Tools and structured output
@@ -493,7 +518,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             messages = [HumanMessage(message.content) for message in messages if message.content]
         if not messages:
             return self._count_tools(tools, kwargs) if tools else 0
-        options = {**kwargs, "on_broken_history": "repair"}
+        # The Interactions API does not count tokens.
+        options = {**kwargs, "on_broken_history": "repair", **_ON_GENERATE_CONTENT}
         options |= {"tools": tools} if tools else {}
         invocation = resolve(self, None, options)
         if limits := invocation.fetch_limits:
@@ -574,6 +600,10 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
 
 def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
+    if invocation.interaction:
+        from langchain_gemini_tools.interactions.request import render_interaction
+
+        return render_interaction(messages, invocation, WrittenCalls)
     if invocation.is_prompted:
         from langchain_gemini_tools.prompted.request import render_prompted
 
@@ -584,7 +614,22 @@ def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> 
 def _for_stream(invocation: Invocation) -> Invocation:
     if invocation.generation["n"] != 1:
         raise InvalidOptionError("n must be 1 for streaming: a stream has one candidate.")
+    if options := invocation.interaction:
+        return replace(invocation, interaction=replace(options, is_stream=True))
     return invocation
+
+
+def _another_request(
+    request: RenderedRequest, failure: ResponseError | GeminiAPIError, *, is_final: bool = False
+) -> RenderedRequest:
+    """Return the request that is sent instead; re-raise if there is none."""
+    if not isinstance(failure, GeminiAPIError):
+        return _with_feedback(request, failure, is_final=is_final)
+    whole = request.without_previous(failure)
+    if is_final or whole is None:
+        raise failure
+    logger.warning("The previous interaction is gone; all messages are sent: %s", str(failure))
+    return whole
 
 
 def _with_feedback(

@@ -94,7 +94,7 @@ class LongResponse:
             with self._keeping_hops():
                 while self._has_next_hop():
                     send = partial(client.send, **self._sending())
-                    self._hops.append(self._retries.call(send))
+                    self._hops.append(request.decode(self._retries.call(send)))
             return request.parse(self._hops[0], self._hops[1:])
 
     async def agenerate(self) -> ChatResult:
@@ -104,7 +104,7 @@ class LongResponse:
             with self._keeping_hops():
                 while self._has_next_hop():
                     send = partial(client.asend, **self._sending())
-                    self._hops.append(await self._retries.acall(send))
+                    self._hops.append(request.decode(await self._retries.acall(send)))
             return request.parse(self._hops[0], self._hops[1:])
 
     def _has_next_hop(self) -> bool:
@@ -166,10 +166,12 @@ class LongResponse:
     def _read(self) -> Generator[gemini.Response]:
         """Yield the events of a hop that may be passed on, and find the token of the next hop."""
         hop = self._begin_hop()
+        decode = self._request.event_decoder()
         responses = self._client.stream(**self._sending(), total_seconds=self._total_seconds)
         try:
             with self._client.redacting_errors(), closing(responses):
-                yield from chain.from_iterable(map(hop.receive, responses))
+                decoded = chain.from_iterable(map(decode, responses))
+                yield from chain.from_iterable(map(hop.receive, decoded))
         except ModelError as error:
             if not self._resumes(hop, error):
                 raise
@@ -221,6 +223,7 @@ class LongResponse:
 
     async def _aread(self) -> AsyncGenerator[gemini.Response]:
         hop = self._begin_hop()
+        decode = self._request.event_decoder()
         responses = self._client.astream(**self._sending(), total_seconds=self._total_seconds)
         response: Any = None
         event: Any = None
@@ -228,7 +231,7 @@ class LongResponse:
             with self._client.redacting_errors():
                 async with aclosing(responses):
                     async for response in responses:
-                        for event in hop.receive(response):
+                        for event in chain.from_iterable(map(hop.receive, decode(response))):
                             yield event
         except ModelError as error:
             if not self._resumes(hop, error):
@@ -250,6 +253,7 @@ class LongResponse:
             "body": self._request.continued(self._token),
             "timeout_seconds": invocation.timeout_seconds,
             "headers": invocation.headers,
+            "path": self._request.path,
         }
 
     @property

@@ -174,6 +174,22 @@ class GeminiFields(_ChatModel):
         "(tuned models, endpoints).",
     )
 
+    api: Annotated[Literal["generate_content", "interactions"], CALL] = Field(
+        default="generate_content",
+        description="The API of Gemini to use: `generate_content`, or the Interactions API. "
+        "Messages and tools are the same.",
+    )
+    store: Annotated[bool | None, CALL] = Field(
+        default=None,
+        description="Interactions API: let Google keep the interaction. By default it does not, "
+        "unless `use_previous_interaction` is set.",
+    )
+    use_previous_interaction: Annotated[bool, CALL] = Field(
+        default=False,
+        description="Interactions API: send only the messages after the last one that Google has "
+        "kept, with its id. If the messages before were changed, all are sent. Implies `store`.",
+    )
+
     # Access
 
     google_api_key: SecretStr | None = Field(

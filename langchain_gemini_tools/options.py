@@ -30,7 +30,7 @@ from langchain_gemini_tools.fields import (
 )
 from langchain_gemini_tools.wire.backends import check_tools
 from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, unpack_config
-from langchain_gemini_tools.wire.invocation import FetchLimits, Invocation
+from langchain_gemini_tools.wire.invocation import FetchLimits, InteractionOptions, Invocation
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
@@ -129,6 +129,9 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     if fields.uses_vertexai:
         model = model.removeprefix("models/")  # there it would name a model of the project
     capabilities = capabilities_of(fields.model_family or model)
+    interaction = _resolve_interaction(given)
+    if interaction:
+        capabilities = capabilities.on_interactions()
     is_prompted = _is_prompted(given["tool_calling"], capabilities)
     tools, choice = _resolve_tools(given, capabilities.prompted() if is_prompted else capabilities)
     check_tools(tools, vertexai=fields.uses_vertexai)
@@ -143,6 +146,7 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         model=model,
         capabilities=capabilities,
         vertexai=fields.uses_vertexai,
+        interaction=interaction,
         tools=tools,
         tool_choice=choice,
         schema_form=given.get("tool_schema") or best,
@@ -174,6 +178,22 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         max_retries=max_retries,
         max_retry_delay_seconds=given["max_retry_delay"],
     )
+
+
+def _resolve_interaction(given: Mapping[str, Any]) -> InteractionOptions | None:
+    """Return the options of the Interactions API; `None` if the call does not use it."""
+    uses_previous, store = given["use_previous_interaction"], given["store"]
+    if given["api"] != "interactions":
+        if store is not None or uses_previous:
+            name = "use_previous_interaction" if uses_previous else "store"
+            raise InvalidOptionError(f"{name} needs api='interactions'. Set it, or omit {name}.")
+        return None
+    if uses_previous and store is False:
+        raise InvalidOptionError(
+            "use_previous_interaction=True needs interactions that are kept, but store is False. "
+            "Omit one of them."
+        )
+    return InteractionOptions(store=bool(store or uses_previous), uses_previous=uses_previous)
 
 
 def resolve_profile(fields: GeminiFields) -> OwnProfile:

@@ -168,8 +168,12 @@ class ContentsWriter:
     def _encode(self) -> None:
         if self._pieces:
             self._pieces.append(b",")
-        self._pieces += _encode_contents(self._recent, is_large=self._is_large)
+        self._pieces += self._encoded(self._recent)
         self._recent.clear()
+
+    def _encoded(self, contents: list[gemini.Content]) -> Pieces:
+        """Return the JSON of contents, without brackets."""
+        return _encode_contents(contents, is_large=self._is_large)
 
 
 def encode_body(body: Mapping[str, Any], *, is_large: bool) -> bytes:
@@ -186,7 +190,7 @@ def encode_body(body: Mapping[str, Any], *, is_large: bool) -> bytes:
     for key, value in body.items():
         pieces.append(b"," if pieces else b"{")
         if isinstance(value, ContentsWriter):
-            pieces += [b'"contents":', *value.pieces()]
+            pieces += [b'"%b":' % key.encode("ascii"), *value.pieces()]
         else:
             pieces.append(encode_json({key: value}, is_large=is_large)[1:-1])
     return _join([*pieces, b"}"])

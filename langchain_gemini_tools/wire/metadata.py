@@ -35,14 +35,14 @@ from langchain_gemini_tools.wire.hops import (
     shows_output,
     token_of,
 )
-from langchain_gemini_tools.wire.replay import VERTEXAI
+from langchain_gemini_tools.wire.replay import RAW_STEPS, VERTEXAI
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.wire import shapes as gemini
 
 _RENAMED = {"modelVersion": "model_name"}
-_NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
+_NOT_METADATA = {"candidates", "usageMetadata", "content", "index", RAW_STEPS}
 _OUR_FIELDS = {"model_provider", VERTEXAI, "requested_model", "raw_usage", "empty_response"}
 """Not copied from a response: core and `replay.py` choose by them how to read the message."""
 _SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}

@@ -318,6 +318,7 @@ class PartParser:
         assert self._partial  # noqa: S101 - the caller has checked
         begun, writer = self._partial
         fragment = writer.feed_whole(call.get("args")) + writer.feed(call.get("partialArgs"))
+        fragment += writer.feed_text(call.get("argsText"))
         if not call.get("willContinue"):
             fragment += writer.finish()
             self._partial = None

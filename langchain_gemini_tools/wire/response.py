@@ -47,9 +47,11 @@ from langchain_gemini_tools.wire.replay import (
     CALL_SIGNATURES,
     FUNCTION_CALL,
     NOT_RELEASED,
+    RAW_STEPS,
     UNKNOWN_TOOL,
     VERTEXAI,
     dump_function_call,
+    dump_steps,
 )
 
 if TYPE_CHECKING:
@@ -148,10 +150,12 @@ class _CandidateParser:
         """Calls that were written as text, known after `check`."""
         self._context = context
         self._pieces: list[Piece] = []
+        self._steps: list[gemini.JsonObject] = []
 
     def feed(self, response: gemini.Response, candidate: gemini.JsonObject | None) -> list[Piece]:
         self.metadata.feed(response, candidate)
         self.parts.response_id = self.parts.response_id or response.get("responseId")
+        self._steps += response.get(RAW_STEPS) or ()
         pieces = [piece for part in _parts(candidate) if (piece := self.parts.parse(part))]
         self._pieces += pieces
         return pieces
@@ -257,7 +261,13 @@ class _CandidateParser:
     def additional_kwargs(self) -> gemini.JsonObject:
         """Return those that apply to the whole message, for the last chunk of a stream."""
         is_called = self.parts.call_count and self.releases_calls
-        return self.parts.dump_log() | (last_call(self._pieces) if is_called else {})
+        called = last_call(self._pieces) if is_called else {}
+        steps = self._dump_steps(assemble(self._pieces).tool_calls) if self._steps else {}
+        return self.parts.dump_log() | steps | called
+
+    def _dump_steps(self, calls: Iterable[ToolCall]) -> gemini.JsonObject:
+        named = ((call["id"] or "", call["name"], call["args"]) for call in calls)
+        return dump_steps(self._steps, text_of(self._pieces), named)
 
     def partial(self) -> AIMessage:
         """Return the message so far, with calls that cannot be executed."""
@@ -270,7 +280,9 @@ class _CandidateParser:
             content=whole.content,
             tool_calls=whole.tool_calls,
             invalid_tool_calls=[*whole.invalid_tool_calls, *map(_written_call, self.written)],
-            additional_kwargs=whole.additional_kwargs | self.parts.dump_log(),
+            additional_kwargs=whole.additional_kwargs
+            | self.parts.dump_log()
+            | (self._dump_steps(whole.tool_calls) if self._steps else {}),
             response_metadata=self.response_metadata(),
             usage_metadata=self.usage(),
         )

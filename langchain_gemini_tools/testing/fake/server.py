@@ -11,6 +11,7 @@ the answer of a rule-based model (`brain`).
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -19,6 +20,8 @@ from langchain_gemini_tools.testing.fake import rules
 from langchain_gemini_tools.testing.fake.answer import Answer, prompt_tokens
 from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.brain import think
+from langchain_gemini_tools.testing.fake.interaction import refuse
+from langchain_gemini_tools.testing.fake.interaction_desk import InteractionDesk
 from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
 from langchain_gemini_tools.testing.fake.memory import Foreign, Memory, decode
 from langchain_gemini_tools.testing.fake.models import Model
@@ -85,6 +88,7 @@ class Emulator(PlannedFaults):
         self._mind = mind
         self._replies: deque[Reply | LongAnswer] = deque()
         self._failures: list[Exception] = []
+        self._desk = InteractionDesk(self.memory, models, accepts_foreign_signatures)
         self._server: SocketServer | None = None
         self._port = port
         self._url = ""
@@ -248,7 +252,7 @@ class Emulator(PlannedFaults):
             url.path,
             kept,
             without_credentials(headers, self.stored_credentials),
-            route.model if route else "",
+            _model_of(route, raw),
             route.backend if route else None,
             raw,
             f"{self._url}{url.path}" + (f"?{urlencode(kept)}" if kept else ""),
@@ -260,6 +264,8 @@ class Emulator(PlannedFaults):
                 return self._dispatch(route, request)
             except Refusal as refusal:
                 self.refusals.append(refusal)
+                if route is not None and route.is_interaction:
+                    return refuse(refusal)
                 return whole(refusal.code, refusal.body)
             except Exception as failure:  # noqa: BLE001 - raised when the `with` block ends
                 self._failures.append(failure)
@@ -275,6 +281,9 @@ class Emulator(PlannedFaults):
     def _dispatch(self, route: Route | None, request: Request) -> Outgoing:
         if route is None:
             return whole(404, "<!DOCTYPE html><title>Error 404 (Not Found)!!1</title>", "text/html")
+        if route.is_interaction:
+            check_deadline(request.headers)
+            return self._interact(route, request)
         if route.method == "list":
             return whole(200, {"models": [_describe(Model("gemini-3-flash-preview"))]})
         model = check_model(route.model, route.version, route.backend, route.method, self.models)
@@ -296,6 +305,22 @@ class Emulator(PlannedFaults):
         )
         check_length(prompt_tokens(ask), self.token_limit)
         return self._respond(ask, request)
+
+    def _interact(self, route: Route, request: Request) -> Outgoing:
+        """The response of the Interactions API."""
+        pending = self._next_fault(is_stream=request.is_stream)
+
+        def answer(ask: Ask) -> Reply:
+            if pending is not None and pending.instead is not None:
+                return pending.instead
+            reply = self._replies.popleft() if self._replies else self._unscripted(ask, request)
+            if isinstance(reply, LongAnswer):
+                raise Refusal("The emulator has no long answers for interactions.", 501)
+            return reply
+
+        excuse = None if self.strict else self._excuse
+        outgoing = self._desk.serve(route, request.raw, answer, excuse)
+        return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
         """The response to a valid request."""
@@ -329,6 +354,19 @@ class Emulator(PlannedFaults):
         body = body.get("generateContentRequest", body)
         tokens = prompt_tokens(Ask(body, model, route.backend, route.version))
         return whole(200, {"totalTokens": tokens})
+
+
+def _model_of(route: Route | None, raw: bytes) -> str:
+    """The name of the model: in the path, or in the body of an interaction."""
+    if route is None:
+        return ""
+    if route.method != "createInteraction":
+        return route.model
+    try:
+        body = json.loads(raw)
+        return str(body.get("model") or body.get("agent") or "")
+    except (ValueError, AttributeError):
+        return ""
 
 
 def _describe(model: Model) -> JsonObject:
