@@ -46,6 +46,9 @@ class ChatGeminiArguments(TypedDict, total=False):
     api: Literal["generate_content", "interactions"]
     store: bool | None
     use_previous_interaction: bool
+    background: bool
+    background_timeout: float | None
+    agent: bool
 
     # Access
     api_key: str | SecretStr | None

@@ -87,6 +87,8 @@ _ON_GENERATE_CONTENT = {
     "api": "generate_content",
     "store": None,
     "use_previous_interaction": False,
+    "background": False,
+    "agent": False,
 }
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
@@ -234,11 +236,12 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                 self._warn_once(request.invocation.model, warning)
         self._report_ignored(request.invocation)
         options = request.invocation.interaction
-        if options and options.uses_previous:
+        if options and (options.uses_previous or options.background):
+            name = "use_previous_interaction" if options.uses_previous else "background"
             self._warn_once(
                 request.invocation.model,
-                "use_previous_interaction lets Google keep these interactions: for 55 days, or for "
-                "a day without billing.",
+                f"{name} lets Google keep these interactions: for 55 days, or for a day without "
+                "billing.",
             )
         return request
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
+    from langchain_gemini_tools.background import BackgroundRun
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire import shapes as gemini
@@ -93,7 +94,7 @@ class LongResponse:
         with request.naming_tools(), client.redacting_errors():
             with self._keeping_hops():
                 while self._has_next_hop():
-                    send = partial(client.send, **self._sending())
+                    send = partial(self._send, self._sending())
                     self._hops.append(request.decode(self._retries.call(send)))
             return request.parse(self._hops[0], self._hops[1:])
 
@@ -103,9 +104,24 @@ class LongResponse:
         with request.naming_tools(), client.redacting_errors():
             with self._keeping_hops():
                 while self._has_next_hop():
-                    send = partial(client.asend, **self._sending())
+                    send = partial(self._asend, self._sending())
                     self._hops.append(request.decode(await self._retries.acall(send)))
             return request.parse(self._hops[0], self._hops[1:])
+
+    def _send(self, sending: dict[str, Any]) -> gemini.JsonObject:
+        if self._request.is_background:
+            return self._background().run(sending)
+        return self._client.send(**sending)
+
+    async def _asend(self, sending: dict[str, Any]) -> gemini.JsonObject:
+        if self._request.is_background:
+            return await self._background().arun(sending)
+        return await self._client.asend(**sending)
+
+    def _background(self) -> BackgroundRun:
+        from langchain_gemini_tools.background import BackgroundRun
+
+        return BackgroundRun(self._request, self._client, self._retries)
 
     def _has_next_hop(self) -> bool:
         return not self._hops or self._advance(find_next_token(self._hops[-1]))
@@ -167,7 +183,7 @@ class LongResponse:
         """Yield the events of a hop that may be passed on, and find the token of the next hop."""
         hop = self._begin_hop()
         decode = self._request.event_decoder()
-        responses = self._client.stream(**self._sending(), total_seconds=self._total_seconds)
+        responses = self._events()
         try:
             with self._client.redacting_errors(), closing(responses):
                 decoded = chain.from_iterable(map(decode, responses))
@@ -178,6 +194,20 @@ class LongResponse:
         else:
             self._end_hop(hop)
         yield from hop.leftovers(is_continued=self._token is not None)
+
+    def _events(self) -> Generator[gemini.JsonObject]:
+        """Return the events of a stream, or a response in the background as the only one."""
+        if not self._request.is_background:
+            return self._client.stream(**self._sending(), total_seconds=self._total_seconds)
+        return (self._send(sending) for sending in [self._sending()])
+
+    def _aevents(self) -> AsyncGenerator[gemini.JsonObject]:
+        if not self._request.is_background:
+            return self._client.astream(**self._sending(), total_seconds=self._total_seconds)
+        return self._only_event()
+
+    async def _only_event(self) -> AsyncGenerator[gemini.JsonObject]:
+        yield await self._asend(self._sending())
 
     async def astream(self) -> AsyncGenerator[ChatGenerationChunk]:
         """Stream as `stream` does, on the running event loop."""
@@ -224,7 +254,7 @@ class LongResponse:
     async def _aread(self) -> AsyncGenerator[gemini.Response]:
         hop = self._begin_hop()
         decode = self._request.event_decoder()
-        responses = self._client.astream(**self._sending(), total_seconds=self._total_seconds)
+        responses = self._aevents()
         response: Any = None
         event: Any = None
         try:

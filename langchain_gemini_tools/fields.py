@@ -190,6 +190,24 @@ class GeminiFields(_ChatModel):
         "kept, with its id. If the messages before were changed, all are sent. Implies `store`.",
     )
 
+    background: Annotated[bool, CALL] = Field(
+        default=False,
+        description="Interactions API: start the interaction, and read it until it has ended, so "
+        "that it may take longer than a connection. Implies `store`. A stream has one piece.",
+    )
+    background_timeout: Annotated[float | None, CALL] = Field(
+        default=3600.0,
+        gt=0,
+        le=MAX_SECONDS,
+        description="Seconds that an interaction in the background may take before it is "
+        "cancelled. `None` disables the limit.",
+    )
+    agent: Annotated[bool, CALL] = Field(
+        default=False,
+        description="Interactions API: `model` is the name of an agent, such as Deep Research. "
+        "Implies `background`. Settings of an agent are `extra_body={'agent_config': ...}`.",
+    )
+
     # Access
 
     google_api_key: SecretStr | None = Field(

@@ -180,20 +180,31 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     )
 
 
+_STORING = ("use_previous_interaction", "background", "agent")
+"""Options that work only with interactions that the API keeps."""
+
+
 def _resolve_interaction(given: Mapping[str, Any]) -> InteractionOptions | None:
     """Return the options of the Interactions API; `None` if the call does not use it."""
-    uses_previous, store = given["use_previous_interaction"], given["store"]
+    store = given["store"]
+    storing = [name for name in _STORING if given[name]]
     if given["api"] != "interactions":
-        if store is not None or uses_previous:
-            name = "use_previous_interaction" if uses_previous else "store"
+        if store is not None or storing:
+            name = [*storing, "store"][0]
             raise InvalidOptionError(f"{name} needs api='interactions'. Set it, or omit {name}.")
         return None
-    if uses_previous and store is False:
+    if storing and store is False:
         raise InvalidOptionError(
-            "use_previous_interaction=True needs interactions that are kept, but store is False. "
-            "Omit one of them."
+            f"{storing[0]}=True needs interactions that are kept, but store is False. Omit one of "
+            "them."
         )
-    return InteractionOptions(store=bool(store or uses_previous), uses_previous=uses_previous)
+    return InteractionOptions(
+        store=bool(store or storing),
+        uses_previous=given["use_previous_interaction"],
+        is_agent=given["agent"],
+        background=given["background"] or given["agent"],
+        background_timeout_seconds=given["background_timeout"],
+    )
 
 
 def resolve_profile(fields: GeminiFields) -> OwnProfile:

@@ -84,7 +84,7 @@ class GeminiClient:
         with self._mapping_errors(None):
             return self._open().sdk
 
-    def send(
+    def send(  # noqa: PLR0913 - keyword-only settings
         self,
         model: str,
         body: bytes,
@@ -92,6 +92,7 @@ class GeminiClient:
         timeout_seconds: float | None,
         headers: PrivateHeaders | None = None,
         path: str | None = None,
+        method: str = "POST",
     ) -> JsonObject:
         """POST `:generateContent` and return the response as the server wrote it.
 
@@ -101,10 +102,13 @@ class GeminiClient:
             timeout_seconds: For the whole request.
             headers: Added to those of the settings, or replacing them.
             path: Where to POST instead, such as `interactions`, beside the collection of models.
+            method: Another method of HTTP, for such a path.
         """
         with self._mapping_errors(timeout_seconds):
             opened = self._open()  # before the deadline is set: loading the SDK does not count
-            pending = PendingRequest(body, timeout_seconds, headers=headers, path=path)
+            pending = PendingRequest(
+                body, timeout_seconds, headers=headers, path=path, method=method
+            )
             opened.send(pending, model, is_stream=False)
             return parse_response(pending.response, pending.read())
 
@@ -127,7 +131,7 @@ class GeminiClient:
             opened.count_tokens(pending, model)
             return parse_response(pending.response, pending.read())
 
-    def stream(  # noqa: PLR0913
+    def stream(  # noqa: PLR0913 - keyword-only settings
         self,
         model: str,
         body: bytes,
@@ -157,7 +161,7 @@ class GeminiClient:
             timer.response_started()
             yield from read_stream(pending.response, timer)
 
-    async def asend(
+    async def asend(  # noqa: PLR0913 - keyword-only settings
         self,
         model: str,
         body: bytes,
@@ -165,16 +169,19 @@ class GeminiClient:
         timeout_seconds: float | None,
         headers: PrivateHeaders | None = None,
         path: str | None = None,
+        method: str = "POST",
     ) -> JsonObject:
         """Send as `send` does, on the running event loop."""
         with self._mapping_errors(timeout_seconds):
             opened = await self._aopen()
             async with asyncio.timeout(timeout_seconds):
-                pending = PendingRequest(body, timeout_seconds, headers=headers, path=path)
+                pending = PendingRequest(
+                    body, timeout_seconds, headers=headers, path=path, method=method
+                )
                 await opened.asend(pending, model, is_stream=False)
                 return parse_response(pending.response, await pending.aread())
 
-    async def astream(  # noqa: PLR0913
+    async def astream(  # noqa: PLR0913 - keyword-only settings
         self,
         model: str,
         body: bytes,

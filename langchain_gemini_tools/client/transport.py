@@ -87,7 +87,7 @@ class Envelope:
 class PendingRequest:
     """Our body, timeouts and headers for one request, which the SDK sends while it is entered."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only settings
         self,
         body: bytes,
         timeout_seconds: float | None,
@@ -95,9 +95,11 @@ class PendingRequest:
         timer: StreamTimer | None = None,
         headers: Mapping[str, str] | None = None,
         path: str | None = None,
+        method: str = "POST",
     ) -> None:
         self.body = body
         self._path = path
+        self._method = method
         self.headers = headers or {}
         self.timeout_seconds = timeout_seconds
         self.timer = timer
@@ -160,7 +162,7 @@ class PendingRequest:
             headers.setdefault("x-server-timeout", str(math.ceil(self.timeout_seconds or 0)))
         url = _beside_models(envelope.url, self._path) if self._path else envelope.url
         return client.build_request(
-            "POST", url, headers=headers, content=self.body, extensions=self._extensions()
+            self._method, url, headers=headers, content=self.body, extensions=self._extensions()
         )
 
     def _extensions(self) -> JsonObject:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import SystemMessage
 
 from langchain_gemini_tools.errors import GeminiNotFoundError, InvalidOptionError
+from langchain_gemini_tools.facts.finish_reasons import RUNNING
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json
 from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.interactions.history import KeptHistory, find_kept, sum_of
@@ -91,9 +92,29 @@ class InteractionRequest(RenderedRequest):
         """Return a whole interaction in the shape that `parse` reads."""
         return decode_interaction(response, self.history_sum)
 
-    def event_decoder(self) -> EventDecoder:
+    def event_decoder(self) -> Callable[[gemini.JsonObject], list[gemini.Response]]:
         """Return what turns the events of one stream into those that the parser reads."""
+        if self.is_background:
+            return lambda response: [self.decode(response)]
         return EventDecoder(self.history_sum)
+
+    @property
+    def is_background(self) -> bool:
+        """Whether the interaction has to be read again until it has ended."""
+        return self._options.background
+
+    @property
+    def background_timeout_seconds(self) -> float | None:
+        """How long an interaction in the background may take."""
+        return self._options.background_timeout_seconds
+
+    def running_interaction(self, response: gemini.JsonObject) -> str | None:
+        """Return the id of an interaction that has not ended."""
+        return str(response.get("id")) if response.get("status") in RUNNING else None
+
+    @property
+    def _options(self) -> InteractionOptions:
+        return self.invocation.interaction or InteractionOptions()
 
     def continued(self, token: str | None) -> bytes:
         """Return the body that continues the response; `None` for the first body."""
@@ -210,12 +231,18 @@ def _render_body(fields: Mapping[str, Any], invocation: Invocation) -> dict[str,
     instruction = rest.pop("systemInstruction", None)
     steps, tools = rest.pop("contents"), rest.pop("tools", [])
     token, safety = rest.pop(TOKEN, None), rest.pop("safetySettings", [])
+    generation = _render_generation(config) | choice
+    if options.is_agent and generation:
+        raise InvalidOptionError(
+            f"An agent does not have {', '.join(generation)}. Omit it; settings of an agent are "
+            "extra_body={'agent_config': ...}."
+        )
     body = {
-        "model": invocation.model.removeprefix("models/"),
+        "agent" if options.is_agent else "model": invocation.model.removeprefix("models/"),
         "system_instruction": _render_instruction(instruction),
         "input": steps,
         "tools": _render_tools(tools),
-        "generation_config": _render_generation(config) | choice,
+        "generation_config": generation,
         "response_format": _render_format(config),
         "response_modalities": [each.lower() for each in config.get("responseModalities", [])],
         "safety_settings": [_render_safety(each) for each in safety],
@@ -224,7 +251,10 @@ def _render_body(fields: Mapping[str, Any], invocation: Invocation) -> dict[str,
     sent = {key: value for key, value in body.items() if value}
     if token:
         sent = continue_body(sent, token)
-    return {**sent, "store": options.store} | ({"stream": True} if options.is_stream else {})
+    sent |= {"store": options.store}
+    if options.background:
+        return {**sent, "background": True}
+    return {**sent, "stream": True} if options.is_stream else sent
 
 
 def _render_instruction(instruction: Any) -> str | None:

@@ -65,6 +65,11 @@ class InteractionOptions:
     uses_previous: bool = False
     """Send only what is new, if the API has kept the rest."""
     is_stream: bool = False
+    is_agent: bool = False
+    """The name is that of an agent."""
+    background: bool = False
+    """Start it, and read it until it has ended."""
+    background_timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
