@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
@@ -502,9 +503,15 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
     # The client
 
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        # A share of its own, which `close` gives up.
+        copied._gemini = copy(self._gemini)  # noqa: SLF001 - of the same class
+        return copied
+
     @property
     def _client(self) -> GeminiClient:
-        """The client for the current fields; copies of the model share it until a field changes."""
+        """The client for the current fields. Models with equal settings share its connections."""
         self._check_unpickled()
         settings = self._client_settings()
         with _CLIENT_LOCK:
@@ -534,12 +541,15 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         return self.client.aio
 
     def close(self) -> None:
-        """Close the connections of sync calls; the next call opens new ones."""
+        """Close the connections of sync calls, unless other models with equal settings use them.
+
+        The next call opens new ones.
+        """
         if self._gemini:
             self._gemini.close()
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop and those of sync calls."""
+        """Close all connections, unless other models with equal settings use them."""
         if self._gemini:
             await self._gemini.aclose()
 

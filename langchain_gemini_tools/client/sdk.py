@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools import __version__
-from langchain_gemini_tools.client.pool import HttpPool
+from langchain_gemini_tools.client.pool import SYNC_ONLY, HttpPool
 from langchain_gemini_tools.client.transport import make_sdk_clients
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
@@ -118,6 +118,11 @@ class ClientSettings:
         """Whether the credentials are the placeholders of `FakeGemini`."""
         key = self.api_key.get_secret_value() if self.api_key else None
         return key == FAKE_KEY or getattr(self.credentials, "token", None) == FAKE_TOKEN
+
+    @property
+    def has_http_objects(self) -> bool:
+        """Whether the HTTP clients are given objects, such as a transport, that the user owns."""
+        return bool(SYNC_ONLY & {*self.client_args, *self.async_client_args})
 
     @property
     def secrets(self) -> list[str]:

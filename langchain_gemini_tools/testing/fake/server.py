@@ -114,6 +114,11 @@ class Emulator:
         return self._url
 
     @property
+    def connection_count(self) -> int:
+        """How many connections clients have opened so far."""
+        return self._server.connection_count if self._server else 0
+
+    @property
     def last(self) -> Request:
         """The newest request."""
         if not self.requests:

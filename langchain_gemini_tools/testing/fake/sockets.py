@@ -24,6 +24,8 @@ class SocketServer:
         self.closing = threading.Event()
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self.connection_count = 0
+        """How many connections were accepted so far."""
         outer = self
 
         class Handler(_Handler):
@@ -31,6 +33,7 @@ class SocketServer:
                 super().setup()
                 with outer._lock:
                     outer._connections.add(self.connection)
+                    outer.connection_count += 1
 
             def finish(self) -> None:
                 with outer._lock:
