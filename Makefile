@@ -6,7 +6,7 @@ SHELL   = bash
 STAMP   = $(VENV)/.installed
 
 .PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
-	test-vcrpy9 test-local-model fuzz soak bench record docs figures check clean
+	test-vcrpy9 test-local-model fuzz soak bench record docs pictures figures check clean
 
 install: $(STAMP)
 
@@ -51,8 +51,8 @@ test: $(STAMP)  ## every test; no key, no network
 # property tests, fault matrices, prompted calling end to end, notebooks, README, and the emulator itself.
 LOWEST = tests/unit_tests --ignore tests/unit_tests/testing/fake $(addprefix tests/integration_tests/test_, \
 	agent_executor.py cassette_plugin.py cassette_replay.py cassette_saving.py cassettes.py \
-	client_seam.py create_agent.py create_agent_formats.py langgraph.py mcp_results.py mcp_servers.py \
-	media_fetch.py middleware.py model_lifetime.py redaction.py sdk_client.py standard.py \
+	client_seam.py create_agent.py create_agent_formats.py fake_gemini.py langgraph.py mcp_results.py mcp_servers.py \
+	media_fetch.py middleware.py model_lifetime.py other_clients.py redaction.py sdk_client.py standard.py \
 	stored_turns.py structured_output.py tool_loop.py ways_agree.py)
 
 test-lowest:  ## the tests that depend on dependencies, with the lowest versions that pyproject.toml allows
@@ -133,6 +133,9 @@ $(VENV)-docs/.installed: pyproject.toml
 	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[all]' --group docs
 	@touch $@
+
+pictures: $(STAMP)  ## the pictures of the README
+	$(BIN)/python -m tests.pictures
 
 figures: $(STAMP)  ## measure the code and update ARCHITECTURE.md; list the rules of FakeGemini
 	$(BIN)/python -m tests.figures

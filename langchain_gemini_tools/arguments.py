@@ -131,3 +131,22 @@ class ChatGeminiArguments(TypedDict, total=False):
     disable_streaming: bool | Literal["tool_calling"]
     output_version: str | None
     profile: ModelProfile | None
+
+
+class FieldSynonyms:
+    """The other names of fields, under which a model's settings can be read."""
+
+    model_name: str
+    api_key: SecretStr | None
+    gemini_api_key: SecretStr | None
+    enterprise: bool | None
+    client_options: str | dict[str, Any] | None
+    default_metadata_input: list[tuple[str, str]] | None
+    request_timeout: float | None
+    retries: int
+    max_tokens: int | None
+    max_completion_tokens: int | None
+    candidate_count: int
+    stop_sequences: list[str] | None
+    thinking_level: str | None
+    response_json_schema: Any

@@ -205,20 +205,22 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
     def _report_repairs(self, request: RenderedRequest) -> RenderedRequest:
         for repair in request.repairs:
             if not repair.is_harmless:
-                self._warn_once(f"Message {repair.position}: {repair.explanation}")
+                warning = f"Message {repair.position}: {repair.explanation}"
+                self._warn_once(request.invocation.model, warning)
         self._report_ignored(request.invocation)
         return request
 
     def _report_ignored(self, invocation: Invocation) -> None:
         if ignored := ignored_options(invocation.generation, invocation.capabilities):
             self._warn_once(
-                f"{invocation.model} ignores {', '.join(ignored)}, and later models will reject "
-                "them: they are not sent. Omit them; reasoning_effort and the prompt have an "
-                "effect."
+                invocation.model,
+                f"{', '.join(ignored)}: ignored by this model and rejected by later ones, so not "
+                "sent. Omit them; reasoning_effort and the prompt have an effect.",
             )
 
-    def _warn_once(self, warning: str) -> None:
+    def _warn_once(self, model: str, text: str) -> None:
         """Log a warning once, although an agent binds and sends the same again at every step."""
+        warning = f"{model}: {text}"
         if warning in self._warned:
             return
         if len(self._warned) < _MAX_WARNINGS_KEPT:
@@ -409,7 +411,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             form=invocation.schema_form,
         )
         for finding in findings:
-            self._warn_once(str(finding))
+            self._warn_once(invocation.model, str(finding))
 
     # Prompted tools
 
@@ -586,7 +588,8 @@ def _with_feedback(
     """Return the request with feedback appended; re-raise if it must not be sent again."""
     if is_final or request.is_second_try or not request.invocation.retries_with_feedback:
         raise failure
-    logger.warning("Retrying once with feedback: %s", str(failure))
+    model = request.invocation.model
+    logger.warning("%s: retrying once with feedback: %s", model, str(failure))
     return request.with_feedback(failure)
 
 
@@ -595,11 +598,21 @@ def _retry_policy(
 ) -> RetryPolicy:
     # langchain-core streams without handing over its run manager.
     report = partial(report_retry, run_manager) if run_manager else report_to_parent_run
-    return RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds, on_retry=report)
+    return RetryPolicy(
+        invocation.max_retries,
+        invocation.max_retry_delay_seconds,
+        on_retry=report,
+        model=invocation.model,
+    )
 
 
 def _async_retry_policy(
     invocation: Invocation, run_manager: AsyncCallbackManagerForLLMRun | None
 ) -> RetryPolicy:
     report = partial(areport_retry, run_manager) if run_manager else areport_to_parent_run
-    return RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds, aon_retry=report)
+    return RetryPolicy(
+        invocation.max_retries,
+        invocation.max_retry_delay_seconds,
+        aon_retry=report,
+        model=invocation.model,
+    )

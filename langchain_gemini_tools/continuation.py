@@ -264,7 +264,8 @@ class LongResponse:
             return False
         if not self._advance(hop.next_token):
             return False
-        logger.warning("The stream was interrupted and is resumed: %s", str(error))
+        model = self._request.invocation.model
+        logger.warning("%s: the stream was interrupted and is resumed: %s", model, str(error))
         return True
 
     def _end_hop(self, hop: _StreamedHop) -> None:
@@ -286,7 +287,8 @@ class LongResponse:
         if not self._continues or token is None or token == sent:
             return False
         if self._hop_count >= MAX_HOPS:
-            logger.warning("The response is not complete after %d requests.", MAX_HOPS)
+            model = self._request.invocation.model
+            logger.warning("%s: the response is not complete after %d requests.", model, MAX_HOPS)
             return False
         self._hop_count += 1
         self._token = token

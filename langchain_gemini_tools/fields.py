@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
     from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
 
+    from langchain_gemini_tools.arguments import FieldSynonyms
+
 _SYNONYMS = {
     "model_name": "model",
     "gemini_api_key": "google_api_key",
@@ -97,6 +99,14 @@ def _read_tier(tier: Any) -> Any:
     return None if word == "unspecified" else word
 
 
+if TYPE_CHECKING:
+
+    class _ChatModel(BaseChatModel, FieldSynonyms): ...
+
+else:
+    _ChatModel = BaseChatModel
+
+
 class FoundKey(SecretStr):
     """A key from the environment, in contrast to one that was passed."""
 
@@ -120,6 +130,7 @@ def _find_key() -> FoundKey | None:
 MAX_SECONDS = 1_000_000.0
 """Eleven days. Sockets accept no more than 24 days; `None` means no limit."""
 
+_PLACE = re.compile(r"[\w.:-]+", re.ASCII)
 _MODEL_NAME = re.compile(r"[\w.@:-]+(?:/[\w.@:-]+)*", re.ASCII)
 
 
@@ -133,7 +144,17 @@ def _check_model_name(name: str) -> str:
     )
 
 
-class GeminiFields(BaseChatModel):
+def _check_place(value: str | None) -> str | None:
+    """Reject what would change the URL of the request: the location is a part of its host."""
+    if not value or (_PLACE.fullmatch(value) and ".." not in value):
+        return value
+    raise ValueError(f"{value[:80]!r} is not valid: use letters, digits, '-', '_', '.' and ':'")
+
+
+Place = Annotated[str | None, AfterValidator(_check_place)]
+
+
+class GeminiFields(_ChatModel):
     """The fields of `ChatGemini`, without its methods."""
 
     model_config = ConfigDict(
@@ -167,10 +188,12 @@ class GeminiFields(BaseChatModel):
         "`credentials` are given. A key that is passed is used with either API; a key from the "
         "environment is used with Vertex AI only if no project, location or credentials are given.",
     )
-    project: str | None = Field(
-        default=None, description="Google Cloud project, for Vertex AI; else ignored."
+    project: Place = Field(
+        default=None,
+        description="Google Cloud project, for Vertex AI; else ignored. Defaults to the project of "
+        "`credentials`.",
     )
-    location: str | None = Field(
+    location: Place = Field(
         default=None,
         description="Google Cloud location, for Vertex AI, such as `global`; else ignored.",
     )
@@ -183,9 +206,7 @@ class GeminiFields(BaseChatModel):
     base_url: str | dict[str, Any] | None = Field(
         default=None, description="Address of the API, for proxies and tests."
     )
-    api_version: str | None = Field(
-        default=None, description="Version of the API, such as `v1beta`."
-    )
+    api_version: Place = Field(default=None, description="Version of the API, such as `v1beta`.")
     additional_headers: Annotated[dict[str, str] | None, AfterValidator(check_headers)] = Field(
         default=None,
         exclude=True,
@@ -410,6 +431,15 @@ class GeminiFields(BaseChatModel):
     _key_was_found: bool = PrivateAttr(default=False)
     """Whether the key that a pickle did not carry came from the environment."""
 
+    def __new__(cls, *unnamed: object, **_: object) -> Self:
+        """Explain what is wrong with `ChatGemini("gemini-…")`."""
+        if unnamed:
+            name = cls.__name__
+            raise TypeError(
+                f"{name} accepts keyword arguments only: use {name}(model='gemini-3.8-flash')."
+            )
+        return super().__new__(cls)
+
     def __init__(self, **arguments: Any) -> None:
         rejected: ValidationError | None = None
         try:
@@ -494,6 +524,15 @@ class GeminiFields(BaseChatModel):
     def _drop_own_profile(cls, profile: Any) -> Any:
         # It comes from the fields of another model, and is computed again for this one.
         return None if isinstance(profile, OwnProfile) else profile
+
+    @model_validator(mode="after")
+    def _find_project(self) -> Self:
+        # Service accounts belong to a project.
+        if self.project is None and isinstance(
+            project := getattr(self.credentials, "project_id", None), str
+        ):
+            self.project = project
+        return self
 
     @model_validator(mode="after")
     def _set_gemini_tools_version(self) -> Self:

@@ -125,6 +125,8 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     """
     given = _join_levels(fields, stop, kwargs)
     model = given.get("model") or fields.model
+    if fields.uses_vertexai:
+        model = model.removeprefix("models/")  # there it would name a model of the project
     capabilities = capabilities_of(fields.model_family or model)
     is_prompted = _is_prompted(given["tool_calling"], capabilities)
     tools, choice = _resolve_tools(given, capabilities.prompted() if is_prompted else capabilities)

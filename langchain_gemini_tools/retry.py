@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import random
 import time
@@ -19,6 +20,7 @@ from langchain_core.exceptions import ModelError, ModelTimeoutError
 
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS
 from langchain_gemini_tools.facts.credentials import RETRY_DELAYS_VARIABLE
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -36,6 +38,45 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _logger = logging.getLogger(__name__)
+
+_SUMMARY_SECONDS = 60.0
+
+
+class RetryLog:
+    """Logs each retry at DEBUG, and at WARNING the first one and a summary once a minute.
+
+    A run over thousands of inputs meets the same rate limit hundreds of times.
+
+    Args:
+        now: Returns the time in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._lock = ForkSafeLock()
+        self._summaries: dict[str, tuple[float, int]] = {}
+        """For each model, when the last summary was logged, and the retries since then."""
+
+    def add(self, model: str, retry: str, error: str) -> None:
+        """Log a retry.
+
+        Args:
+            model: The name of the model.
+            retry: Which retry it is, and when.
+            error: The text of the error.
+        """
+        _logger.debug("%s: %s: %s", model, retry, error)
+        with self._lock:
+            last, count = self._summaries.get(model, (-math.inf, 0))
+            now = self._now()
+            is_due = now - last >= _SUMMARY_SECONDS
+            self._summaries[model] = (now, 0) if is_due else (last, count + 1)
+        if is_due:
+            more = f" ({count} more since the last message)" if count else ""
+            _logger.warning("%s: %s%s: %s", model, retry, more, error)
+
+
+_LOG = RetryLog()
 
 
 @dataclass(frozen=True)
@@ -59,6 +100,9 @@ class RetryPolicy:
     asleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
     """Returns a random number from 0 to 1."""
+    model: str = "Gemini"
+    """The name in log messages."""
+    log: RetryLog = _LOG
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Call the function, again after each error that is not final; return its result."""
@@ -123,8 +167,8 @@ class RetryPolicy:
         if _is_replayed(error) or os.environ.get(RETRY_DELAYS_VARIABLE) == "off":
             delay = 0.0
         # The text, not the error: a log handler that keeps the error keeps its frames.
-        text = str(error)
-        _logger.warning("Retry %d of %d in %.1f s: %s", attempt, self.max_retries, delay, text)
+        retry = f"retry {attempt} of {self.max_retries} in {delay:.1f} s"
+        self.log.add(self.model, retry, str(error))
         return delay
 
     def exponential_backoff(self, attempt: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,6 +44,15 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         is_leak = name.upper().startswith(_LEAKS) or name.lower() in _PROXIES
         if is_leak and name not in _KEPT:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def every_retry_is_logged() -> Iterator[None]:
+    """Users see the first retry and summaries; tests count them all."""
+    log = logging.getLogger("langchain_gemini_tools.retry")
+    log.setLevel(logging.DEBUG)
+    yield
+    log.setLevel(logging.NOTSET)
 
 
 @pytest.fixture

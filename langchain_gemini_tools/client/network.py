@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _SLICE_BYTES = 65_536
-_MAX_HEAD_BYTES = 200_000
-"""Twice what the HTTP library accepts."""
+_MAX_LINE_BYTES = 200_000
+"""Twice what the HTTP library accepts for a whole head."""
 
 
 class TimeLimit(float):
@@ -264,7 +264,9 @@ class ResponseBoundary:
 
     def _begin(self) -> None:
         self._next = self._read_head
-        self._buffer = b""
+        self._head: list[bytes] = []
+        self._buffer = bytearray()
+        self._searched = 0
         self._skip = 0
 
     def sent(self, data: bytes) -> None:
@@ -277,7 +279,7 @@ class ResponseBoundary:
 
     def received(self, data: bytes) -> None:
         """Follow what the server sends."""
-        if not self.is_http1:
+        if not self.is_http1 or self.has_unread:
             return
         if self._skip >= len(data):
             self._skip -= len(data)
@@ -287,23 +289,34 @@ class ResponseBoundary:
         while self._buffer and self._next():
             pass
 
+    def _take_line(self) -> bytes | None:
+        """Return the next line without its end. Each byte is searched once, however few arrive."""
+        end = self._buffer.find(b"\n", self._searched)
+        if end < 0:
+            self._searched = len(self._buffer)
+            self.has_unread = self._searched > _MAX_LINE_BYTES
+            return None
+        line = bytes(self._buffer[:end]).removesuffix(b"\r")
+        del self._buffer[: end + 1]
+        self._searched = 0
+        return line
+
     # Each step returns whether the next one can go on.
 
     def _read_head(self) -> bool:
-        line_ends = [self._buffer.find(mark) for mark in (b"\n\r\n", b"\n\n")]
-        found = min((end for end in line_ends if end >= 0), default=-1)
-        if found < 0:
-            self.has_unread = len(self._buffer) > _MAX_HEAD_BYTES
+        if (line := self._take_line()) is None:
             return False
-        head = self._buffer[:found].lower()
-        self._buffer = self._buffer[found + (3 if self._buffer[found + 1] == 13 else 2) :]
-        status, *lines = head.split(b"\n")
-        code = status.split(b" ")[1:2]
-        if code and code[0][:1] == b"1" and code[0] != b"101":
+        if line:
+            self._head.append(line.lower())
+            return True
+        status, *lines = self._head or [b""]
+        self._head = []
+        code = status.partition(b" ")[2][:3]
+        if code.startswith(b"1") and code != b"101":
             return True  # the head of the response itself follows
-        fields = dict(line.partition(b":")[::2] for line in lines)
+        fields = dict(each.partition(b":")[::2] for each in lines)
         length = fields.get(b"content-length", b"").split(b",")[0].strip()
-        if self._method == b"HEAD" or code in ([b"204"], [b"304"]):
+        if self._method == b"HEAD" or code in {b"204", b"304"}:
             self._next = self._read_nothing
         elif b"chunked" in fields.get(b"transfer-encoding", b""):
             self._next = self._read_chunk
@@ -315,10 +328,8 @@ class ResponseBoundary:
         return True
 
     def _read_chunk(self) -> bool:
-        line, end, rest = self._buffer.partition(b"\n")
-        if not end:
+        if (line := self._take_line()) is None:
             return False
-        self._buffer = rest
         try:
             size = int(line.partition(b";")[0], 16)
         except ValueError:
@@ -331,11 +342,9 @@ class ResponseBoundary:
         return True
 
     def _read_trailer(self) -> bool:
-        line, end, rest = self._buffer.partition(b"\n")
-        if not end:
+        if (line := self._take_line()) is None:
             return False
-        self._buffer = rest
-        if not line.strip():
+        if not line:
             self._next = self._read_nothing
         return True
 
@@ -344,9 +353,9 @@ class ResponseBoundary:
         return False
 
     def _read_all(self) -> bool:
-        self._buffer = b""
+        self._buffer.clear()
         return False
 
     def _skip_bytes(self, count: int) -> None:
         self._skip = max(count - len(self._buffer), 0)
-        self._buffer = self._buffer[count:]
+        del self._buffer[:count]

@@ -28,6 +28,7 @@ from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
 from langchain_gemini_tools.client.responses import (
     StreamTimer,
     aread_body,
+    check_encoding,
     read_body,
     redact_response,
     shorter,
@@ -296,6 +297,7 @@ def _pass_through(
             response = client.send(redirected, stream=True)
         if response.status_code >= 300:
             return redact_response(response, read_body(response))
+        check_encoding(response)
         if not is_stream:
             response.read()
     except BaseException:
@@ -316,6 +318,7 @@ async def _apass_through(
             response = await client.send(redirected, stream=True)
         if response.status_code >= 300:
             return redact_response(response, await aread_body(response))
+        check_encoding(response)
         if not is_stream:
             await response.aread()
     except BaseException:

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.facts.credentials import (
     BASE_URL_VARIABLES,
@@ -17,8 +17,8 @@ from langchain_gemini_tools.facts.credentials import (
     VERTEX_VARIABLES,
 )
 from langchain_gemini_tools.testing.errors import FakeGeminiError
-from langchain_gemini_tools.testing.fake import faults
 from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
+from langchain_gemini_tools.testing.fake.memory import may_be_foreign
 from langchain_gemini_tools.testing.fake.refusal import Refusal
 from langchain_gemini_tools.testing.fake.script import Reply
 from langchain_gemini_tools.testing.fake.server import Emulator
@@ -28,28 +28,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from langchain_gemini_tools.testing.fake.ask import Ask
-    from langchain_gemini_tools.testing.fake.outgoing import Outgoing
     from langchain_gemini_tools.testing.fake.request import Request
-    from langchain_gemini_tools.testing.fake.script import Fault
 
     Responder = Callable[[Request], "Reply | str | None"]
 
 _HIDDEN = (*KEY_VARIABLES, *VERTEX_VARIABLES, "GOOGLE_APPLICATION_CREDENTIALS")
 _PROXY_EXCEPTIONS = ("no_proxy", "NO_PROXY")
-
-
-@dataclass
-class _PendingFault:
-    """Something that goes wrong with the next requests."""
-
-    name: str
-    fault: Fault | None = None
-    """Changes the reply, which is used up."""
-    instead: Reply | None = None
-    """Goes out instead of the reply, which is kept for the next request."""
-    times: int | None = 1
-    skip: int = 0
-    only_streams: bool = False
 
 
 @dataclass
@@ -144,7 +128,7 @@ class FakeGemini(Emulator):
             models=models,
             strict=strict,
             accepts_any_key=True,
-            accepts_foreign_signatures=True,  # of the real API, in histories that a test loads
+            accepts_foreign_signatures=may_be_foreign,  # histories may be the real API's
             port=port,
         )
         self.stored_credentials = {FAKE_KEY, FAKE_TOKEN}
@@ -152,7 +136,6 @@ class FakeGemini(Emulator):
         self.allow_unused = allow_unused
         self._sets_environment = set_environment
         self._environment: _Environment | None = None
-        self._faults: list[_PendingFault] = []
         self._is_scripted = False
         self._unanswered: list[str] = []
         self._replayed_before = 0
@@ -225,7 +208,7 @@ class FakeGemini(Emulator):
         """
         for broken in dict.fromkeys(self.warnings):
             warnings.warn(f"Gemini would probably refuse this request: {broken}", stacklevel=3)
-        if unmet := [fault.name for fault in self._faults if fault.times]:
+        if unmet := self.unmet_faults:
             warnings.warn(f"No request met these faults: {', '.join(unmet)}.", stacklevel=3)
         if self._unanswered:
             raise FakeGeminiError(self._unanswered[0])
@@ -254,113 +237,6 @@ class FakeGemini(Emulator):
         """Script the next replies: `gemini.script(Reply("Yes."), Reply("No."))`."""
         super().script(*replies)
         self._is_scripted = True
-
-    # Faults
-
-    def fail(
-        self,
-        status: int = 503,
-        message: str | None = None,
-        *,
-        times: int | None = 1,
-        skip: int = 0,
-        retry_after: float | None = None,
-    ) -> None:
-        """Let the next requests fail with an HTTP error. They do not use up replies.
-
-        Args:
-            status: The HTTP status.
-            message: The error's text; by default the API's.
-            times: How many requests fail; None for every request from now on.
-            skip: How many requests pass before that.
-            retry_after: The delay in seconds that the API asks for, as `RetryInfo`. `ChatGemini`
-                does not wait for it inside the block.
-        """
-        fault = faults.http_failure(status, message, retry_after=retry_after)
-        self._plan(
-            _PendingFault(f"fail({status})", instead=Reply(fault=fault), times=times, skip=skip)
-        )
-
-    def hang(self, seconds: float = 600, *, times: int | None = 1, skip: int = 0) -> None:
-        """Let the next requests wait for a response, until the client's timeout or the end."""
-        fault = faults.slow_first_byte(seconds)
-        self._plan(_PendingFault("hang()", instead=Reply("", fault=fault), times=times, skip=skip))
-
-    def reset(self, *, times: int | None = 1, skip: int = 0) -> None:
-        """Close the connections of the next requests without a response."""
-        reply = Reply(fault=faults.cut_before_headers())
-        self._plan(_PendingFault("reset()", instead=reply, times=times, skip=skip))
-
-    def cut_stream(self, after: int = 1, *, times: int | None = 1, skip: int = 0) -> None:
-        """Close the connection of the next stream after that many events."""
-        fault = faults.cut_connection(after)
-        self._plan(
-            _PendingFault("cut_stream()", fault=fault, times=times, skip=skip, only_streams=True)
-        )
-
-    def slow(self, seconds: float = 0.05, *, times: int | None = 1, skip: int = 0) -> None:
-        """Pause before each event of the next stream."""
-        fault = faults.slow_events(seconds)
-        self._plan(_PendingFault("slow()", fault=fault, times=times, skip=skip, only_streams=True))
-
-    def malformed_call(
-        self,
-        text: str = "print(default_api.f(",
-        *,
-        reason: Literal[
-            "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"
-        ] = "MALFORMED_FUNCTION_CALL",
-        times: int | None = 1,
-        skip: int = 0,
-    ) -> None:
-        """Answer the next requests with a tool call that the API could not read."""
-        message = f"Malformed function call: {text}"
-        reply = Reply(finish_reason=reason, finish_message=message)
-        self._plan(_PendingFault("malformed_call()", instead=reply, times=times, skip=skip))
-
-    def block(self, reason: str = "SAFETY", *, times: int | None = 1, skip: int = 0) -> None:
-        """Block the answers to the next requests, for instance for `RECITATION`."""
-        reply = Reply(finish_reason=reason)
-        self._plan(_PendingFault("block()", instead=reply, times=times, skip=skip))
-
-    def block_prompt(
-        self, reason: str = "PROHIBITED_CONTENT", *, times: int | None = 1, skip: int = 0
-    ) -> None:
-        """Block the prompts of the next requests: there is no answer at all."""
-        usage = {"promptTokenCount": 1, "totalTokenCount": 1}
-        body = {"promptFeedback": {"blockReason": reason}, "usageMetadata": usage}
-        self._plan(
-            _PendingFault("block_prompt()", instead=Reply(body=body), times=times, skip=skip)
-        )
-
-    def empty(self, *, times: int | None = 1, skip: int = 0) -> None:
-        """Answer the next requests with nothing."""
-        self._plan(_PendingFault("empty()", instead=Reply(), times=times, skip=skip))
-
-    def _plan(self, pending: _PendingFault) -> None:
-        with self._lock:
-            self._faults.append(pending)
-
-    # Responses
-
-    def _respond(self, ask: Ask, request: Request) -> Outgoing:
-        pending = self._next_fault(is_stream=ask.is_stream)
-        if pending is not None and pending.instead is not None:
-            return pending.instead.render(ask, self.memory)
-        outgoing = super()._respond(ask, request)
-        return pending.fault(outgoing) if pending and pending.fault else outgoing
-
-    def _next_fault(self, *, is_stream: bool) -> _PendingFault | None:
-        for pending in self._faults:
-            if pending.times == 0 or (pending.only_streams and not is_stream):
-                continue
-            if pending.skip:
-                pending.skip -= 1
-                return None
-            if pending.times is not None:
-                pending.times -= 1
-            return pending
-        return None
 
     def _unscripted(self, ask: Ask, request: Request) -> Reply:
         if self.respond is not None:

@@ -298,7 +298,9 @@ def _extended(before: object, now: object) -> object:
 
 # Token usage
 
-_DIGITS = re.compile(r"\d{1,18}")
+_DIGITS = re.compile(r"[0-9]{1,15}")
+_MAX_COUNT = 10**15 - 1
+"""Far above any real count. A sum of larger ones might be too large for message stores."""
 
 
 def parse_count(response: gemini.JsonObject) -> int:
@@ -386,7 +388,7 @@ def _parse_count(value: object) -> int | None:
     match value:
         case bool():
             return None
-        case int(count) if count >= 0:
+        case int(count) if 0 <= count <= _MAX_COUNT:
             return count
         case str(digits) if _DIGITS.fullmatch(digits):
             return int(digits)

@@ -16,6 +16,12 @@ _LINES = {
     "ours": ("ChatGemini", "#00798c"),
     "limit": ("httpx + json, the limit", "#8a8d91"),
 }
+_STYLE = (
+    ".ink{fill:#222}.soft{fill:#555}.axis{stroke:#555}.grid{stroke:#e3e5e8}"
+    "@media (prefers-color-scheme:dark){"
+    ".ink{fill:#e6e8eb}.soft{fill:#a4abb4}.axis{stroke:#a4abb4}.grid{stroke:#343b46}}"
+)
+"""The background is transparent, so that the picture suits light and dark pages."""
 _FIRST_TURN = 5
 _LABEL_HEIGHT = 16
 
@@ -39,8 +45,8 @@ def render_picture(growth: Mapping[str, Sequence[float]]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         f'aria-label="{title}" font-family="system-ui, sans-serif" font-size="13">\n'
-        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>\n'
-        f'<text x="{_LEFT}" y="30" font-size="16" font-weight="600" fill="#222">{title}</text>\n'
+        f"<style>{_STYLE}</style>\n"
+        f'<text x="{_LEFT}" y="30" font-size="16" font-weight="600" class="ink">{title}</text>\n'
         + "\n".join(shapes)
         + "\n</svg>\n"
     )
@@ -63,16 +69,16 @@ def _axes(turns: int, low: float, high: float) -> list[str]:
     while tick <= high:
         y = _y(tick, low, high)
         label = f"{tick:g} s" if tick >= 1 else f"{tick * 1000:g} ms"
-        shapes.append(f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="#e3e5e8"/>')
-        shapes.append(_text(_LEFT - 8, y + 4, label, "#555", "end"))
+        shapes.append(f'<path d="M{_LEFT} {y:.1f}H{right}" class="grid"/>')
+        shapes.append(_text(_LEFT - 8, y + 4, label, "end"))
         tick *= 10
     for turn in (5, 10, 20, 50, 100, 200, 500, 1000):
         if turn <= turns:
             x = _x(turn, turns)
-            shapes.append(f'<path d="M{x:.1f} {bottom}v5" stroke="#555"/>')
-            shapes.append(_text(x, bottom + 20, str(turn), "#555", "middle"))
-    shapes.append(f'<path d="M{_LEFT} {bottom}H{right}" stroke="#555"/>')
-    shapes.append(_text((_LEFT + right) / 2, _HEIGHT - 12, "tool turns so far", "#555", "middle"))
+            shapes.append(f'<path d="M{x:.1f} {bottom}v5" class="axis"/>')
+            shapes.append(_text(x, bottom + 20, str(turn), "middle"))
+    shapes.append(f'<path d="M{_LEFT} {bottom}H{right}" class="axis"/>')
+    shapes.append(_text((_LEFT + right) / 2, _HEIGHT - 12, "tool turns so far", "middle"))
     return shapes
 
 
@@ -89,8 +95,10 @@ def _line(name: str, line: Sequence[float], turns: int, low: float, high: float)
 
 def _label(name: str, seconds: float, y: float) -> str:
     words, colour = _LINES[name]
-    return _text(_WIDTH - _RIGHT + 8, y, f"{words}: {seconds:.2g} s", colour, "start")
+    return _text(
+        _WIDTH - _RIGHT + 8, y, f"{words}: {seconds:.2g} s", "start", f'style="fill:{colour}"'
+    )
 
 
-def _text(x: float, y: float, words: str, colour: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}">{words}</text>'
+def _text(x: float, y: float, words: str, anchor: str, style: str = 'class="soft"') -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style} text-anchor="{anchor}">{words}</text>'

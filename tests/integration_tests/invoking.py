@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -33,15 +34,15 @@ async def ask(chat: Any, way: str, seen: list[Any] | None = None, **options: Any
     return functools.reduce(operator.add, seen)
 
 
-TWICE = ["Retry 1 of 2", "Retry 2 of 2"]
+TWICE = ["retry 1 of 2", "retry 2 of 2"]
 
 
 def logged_retries(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the retries that were logged, without delay and reason."""
     return [
-        record.getMessage().partition(" in ")[0]
+        record.getMessage().partition(": ")[2].partition(" in ")[0]
         for record in caplog.records
-        if record.name == "langchain_gemini_tools.retry"
+        if record.name == "langchain_gemini_tools.retry" and record.levelno == logging.DEBUG
     ]
 
 

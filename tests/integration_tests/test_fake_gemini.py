@@ -456,7 +456,8 @@ def test_signatures_of_the_real_api_are_taken_and_broken_ones_refused(
 
 
 def test_rules_that_are_inferred_can_be_warnings() -> None:
-    contents = [genai.types.Content(role="model", parts=[genai.types.Part(text="Hi")])]
+    empty = genai.types.Part(inline_data=genai.types.Blob(mime_type="image/png", data=b""))
+    contents = [genai.types.Content(role="user", parts=[empty])]
     with FakeGemini() as gemini:
         client = genai.Client()
         with pytest.raises(genai.errors.ClientError, match="invalid argument"):
@@ -467,7 +468,7 @@ def test_rules_that_are_inferred_can_be_warnings() -> None:
     client = genai.Client()
     answer = client.models.generate_content(model=MODEL, contents=contents)
     assert answer.text == "Fine."
-    with pytest.warns(UserWarning, match="The last turn is the model's"):
+    with pytest.warns(UserWarning, match="inlineData without data"):
         gemini.stop()
     assert len(gemini.warnings) == 1
 

@@ -250,7 +250,10 @@ async def test_a_failure_that_stays_is_not_retried(
 async def test_a_handshake_that_is_cut_is_retried(
     make_model: MakeModel, caplog: pytest.LogCaptureFixture, library: str, way: str
 ) -> None:
-    with RawServer(lambda connection: connection.peer.recv(65536) and None) as server:
+    def hang_up(connection: Connection) -> None:
+        connection.peer.recv(65536)
+
+    with RawServer(hang_up) as server:
         chat = make_model(base_url=f"https://{server.address}", max_retries=2)
         with pytest.raises(errors.GeminiConnectionError) as raised:
             await ask(chat, way)

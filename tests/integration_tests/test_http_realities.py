@@ -137,7 +137,7 @@ async def test_a_fault_of_http2_is_retried(
     with server:
         assert (await ask(chat, way)).text == "Sunny"
         await chat.aclose()
-    assert logged_retries(caplog) == ["Retry 1 of 2"]
+    assert logged_retries(caplog) == ["retry 1 of 2"]
 
 
 @rotated(way=WAYS)
@@ -176,7 +176,7 @@ class Proxy(RawServer):
 
     def _tunnel(self, connection: Connection) -> None:
         address = (self._target.hostname, self._target.port)
-        with socket.create_connection(address) as server:  # type: ignore[arg-type]
+        with socket.create_connection(address) as server:
             connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
             back = threading.Thread(target=_copy, args=[server, connection.peer], daemon=True)
             back.start()

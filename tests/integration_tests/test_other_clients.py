@@ -28,6 +28,9 @@ def get_weather(city: str) -> str:
     return f"Sunny in {city}"
 
 
+get_weather.__annotations__ = {"city": str, "return": str}  # google-genai 2.20 reads no strings
+
+
 @pytest.fixture
 def gemini() -> Iterator[FakeGemini]:
     with FakeGemini() as running:

@@ -24,15 +24,24 @@ from google import genai
 from google.genai import errors as sdk_errors
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
+from langchain_gemini_tools.errors import (
+    GeminiAuthenticationError,
+    InvalidOptionError,
+    UnreadableResponseError,
+)
+from langchain_gemini_tools.testing.fake import faults
 from tests.rotation import rotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from langchain_gemini_tools.testing.fake import Emulator
+    from tests.conftest import MakeModel
+
 KEY = (
     "AIza" + "SyA1234567890abcdefghijklmnopqrstuv"
 )  # in two: so that no scan reports it as a real key
+TOKEN = "ya29." + "a-token-that-is-long-enough"  # in two as well
 LIBRARIES = [name for name in ("httpx2", "httpx") if importlib.util.find_spec(name)]
 WAYS = ["sync", "async"]
 MEDIA = bytes(range(256)) * 40
@@ -288,7 +297,7 @@ def test_vertex_ai_is_reached_with_the_models_project() -> None:
         assert chat.client.caches.get(name="cachedContents/c").name == "cachedContents/c"
         chat.close()
     assert stub.lines == [line]
-    assert stub.requests[0].headers["authorization"] == "Bearer ya29.a-token-that-is-long-enough"
+    assert stub.requests[0].headers["authorization"] == f"Bearer {TOKEN}"
     assert "x-goog-api-key" not in stub.requests[0].headers
 
 
@@ -300,7 +309,7 @@ def genai_credentials() -> Any:
             raise AssertionError("A valid token is not refreshed.")
 
     found = Fixed()  # type: ignore[no-untyped-call]
-    found.token = "ya29.a-token-that-is-long-enough"
+    found.token = TOKEN
     return found
 
 
@@ -510,3 +519,14 @@ def test_a_client_cannot_be_given() -> None:
         ChatGemini(model="gemini-3-flash-preview", **options)
     with pytest.raises(InvalidOptionError, match="no option 'client'"):
         ChatGemini(model="gemini-3-flash-preview").invoke("Hello", client=1)
+
+
+@pytest.mark.parametrize("coding", ["zstd", "gzip, gzip"])
+def test_a_body_that_is_compressed_in_another_way_is_not_read(
+    emulator: Emulator, make_model: MakeModel, coding: str
+) -> None:
+    """A few kilobytes could decompress to gigabytes."""
+    emulator.reply(fault=faults.packed(coding, b"x"))
+    chat = make_model()
+    with pytest.raises(UnreadableResponseError, match="was not requested"):
+        chat.client.models.generate_content(model="gemini-3-flash-preview", contents="Hi")

@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 
 from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.testing import FakeGemini
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 
 if TYPE_CHECKING:
@@ -187,6 +188,21 @@ class TestJsonSchema(_Suite):
 class TestFunctionCallingOn25(_Suite):
     model_name = "gemini-2.5-flash"
     other_model_name = "gemini-2.5-pro"
+
+
+class TestFoundByItself(_Suite):
+    """`FakeGemini` as users have it: the model gets neither an address nor a key."""
+
+    @pytest.fixture(autouse=True)
+    def _local_gemini(self) -> Iterator[None]:
+        with FakeGemini(lambda _: None) as gemini:  # beside scripted replies, the simple rules
+            self.emulator = gemini
+            yield
+            assert gemini.refusals == []
+
+    @property
+    def chat_model_params(self) -> dict[str, Any]:
+        return {"model": self.model_name}
 
 
 class TestJsonSchemaOn25(_Suite):

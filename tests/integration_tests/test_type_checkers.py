@@ -57,6 +57,9 @@ Mine(temperature=1, api_key="k")
 Plain(model="m", more=1)
 
 model = ChatGemini(model="m")
+assert_type(model.thinking_level, str | None)
+assert_type(model.max_tokens, int | None)
+assert_type(model.candidate_count, int)
 bound = model.bind_tools([search], tool_choice="any")
 assert_type(bound, GeminiBinding)
 assert_type(bound.bind(temperature=1), GeminiBinding)
@@ -99,6 +102,7 @@ ChatGemini(model="m", tool_schema="opnapi")  # wrong
 ChatGemini(model="m", media_resolution="hgih")  # wrong
 ChatGemini(model="m", response_modalities=["TXET"])  # wrong
 ChatGemini(model_name=3)  # wrong
+ChatGemini(model="m").thinking_levels  # wrong
 Mine(temprature=1)  # wrong
 ChatGemini(model="m").bind_tools([], tool_choice=3.5)  # wrong
 ChatGemini(model="m").with_structured_output({}, "jsn_schema")  # wrong

@@ -31,7 +31,7 @@ LAYERS = {
     "prompted": {"wire"},
     "media_fetch": {"wire"},
     "arguments": {"wire"},
-    "fields": {"client", "options", "prompted", "wire"},
+    "fields": {"arguments", "client", "options", "prompted", "wire"},
     "options": {"fields", "wire"},
     "chat_model": {
         "arguments",

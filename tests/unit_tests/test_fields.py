@@ -14,11 +14,11 @@ import pytest
 from google.genai import types
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps, loads
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.arguments import ChatGeminiArguments
+from langchain_gemini_tools.arguments import ChatGeminiArguments, FieldSynonyms
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM
 from langchain_gemini_tools.media_fetch import FetchLimits
@@ -50,6 +50,12 @@ def test_every_argument_is_typed_under_all_of_its_names() -> None:
     assert ARGUMENTS.keys() == (FIELDS.keys() | FIELDS_BY_SYNONYM) - {"model", "model_name"}
 
 
+def test_every_other_name_of_a_field_is_typed_for_reading() -> None:
+    assert get_type_hints(FieldSynonyms) == {
+        name: FIELDS[field].annotation for name, field in FIELDS_BY_SYNONYM.items()
+    }
+
+
 def test_arguments_have_the_types_of_their_fields() -> None:
     named = {name: FIELDS_BY_SYNONYM.get(name, name) for name in ARGUMENTS}
     assert {
@@ -78,6 +84,24 @@ def test_a_subclass_has_the_same_arguments() -> None:
     options: dict[str, Any] = {"model": "m", "more": 1, "max_completion_tokens": 9}
     assert (Mine(**options).max_output_tokens, Mine(**options).more) == (9, 1)
     assert inspect.signature(Mine).parameters.keys() > {"api_key", "max_tokens", "more"}
+
+
+@pytest.mark.parametrize("name", ["location", "project", "api_version"])
+@pytest.mark.parametrize(
+    "value", ["evil.example/#", "evil.example?", "user@evil.example", "a/../b", "..", "a\r\nb"]
+)
+def test_a_part_of_the_address_cannot_change_the_host(name: str, value: str) -> None:
+    """The location is written into the host that receives the credentials."""
+    fields: dict[str, Any] = {name: value}
+    with pytest.raises(ValidationError, match=name):
+        ChatGemini(model="gemini-3-flash-preview", **fields)
+
+
+@pytest.mark.parametrize("project", ["my-project-1", "example.com:my-project", "123456789"])
+@pytest.mark.parametrize("location", ["global", "us-central1", "eu"])
+def test_every_form_of_a_project_and_a_location_is_accepted(project: str, location: str) -> None:
+    chat = ChatGemini(model="gemini-3-flash-preview", project=project, location=location)
+    assert (chat.project, chat.location) == (project, location)
 
 
 NEW_FIELDS = """
@@ -208,7 +232,7 @@ def test_a_repr_has_no_secrets() -> None:
         default_metadata=[("x-token", "secret-3")],
         client_args={"headers": {"x-token": "secret-4"}},
     )
-    assert "secret" not in repr(chat) + repr(chat.bind(temperature=0)) + repr(chat.api_key)  # type: ignore[attr-defined]
+    assert "secret" not in repr(chat) + repr(chat.bind(temperature=0)) + repr(chat.api_key)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from langchain_gemini_tools.errors import (
     GeminiTimeoutError,
     map_api_error,
 )
-from langchain_gemini_tools.retry import RetryPolicy
+from langchain_gemini_tools.retry import RetryLog, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -236,12 +237,25 @@ async def test_each_retry_is_logged_once_and_reported(
         reported.append(retry)
 
     scripted = Scripted([BUSY, BUSY, "ok"])
-    with caplog.at_level(logging.WARNING):
-        await called(
-            scripted, way, **({"on_retry": report} if way == "sync" else {"aon_retry": areport})
-        )
+    on_retry: dict[str, Any] = {"on_retry": report} if way == "sync" else {"aon_retry": areport}
+    await called(scripted, way, model="gemini-x", log=RetryLog(), **on_retry)
     assert reported == [(1, BUSY, 1.0), (2, BUSY, 2.0)]
-    assert caplog.record_tuples == [
-        ("langchain_gemini_tools.retry", logging.WARNING, "Retry 1 of 3 in 1.0 s: 503: busy"),
-        ("langchain_gemini_tools.retry", logging.WARNING, "Retry 2 of 3 in 2.0 s: 503: busy"),
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.DEBUG, "gemini-x: retry 1 of 3 in 1.0 s: 503: busy"),
+        (logging.WARNING, "gemini-x: retry 1 of 3 in 1.0 s: 503: busy"),
+        (logging.DEBUG, "gemini-x: retry 2 of 3 in 2.0 s: 503: busy"),
+    ]
+
+
+def test_many_retries_are_summed_up_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = count()
+    log = RetryLog(now=lambda: float(next(seconds)))
+    for _ in range(100):
+        log.add("gemini-x", "retry 1 of 6", "429: slow down")
+    log.add("gemini-y", "retry 1 of 6", "429: slow down")
+    warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert warnings == [
+        "gemini-x: retry 1 of 6: 429: slow down",
+        "gemini-x: retry 1 of 6 (59 more since the last message): 429: slow down",
+        "gemini-y: retry 1 of 6: 429: slow down",
     ]

@@ -147,6 +147,22 @@ def test_a_key_is_sent_where_nothing_nearer_was_said(
     assert asked.sent == [(*sent, None)]
 
 
+def test_a_service_account_brings_its_project() -> None:
+    class ServiceAccount(Credentials):
+        project_id = "p"
+
+    asked = Answering(credentials=ServiceAccount(), location="l")
+    asked.model.invoke("Hi")
+    assert asked.model.project == "p"
+    assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")]
+
+
+def test_the_developer_apis_prefix_of_a_model_is_not_sent_to_vertex() -> None:
+    asked = Answering(credentials=Credentials(), **PLACE)
+    asked.model.invoke("Hi", model="models/gemini-3-flash-preview")
+    assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")]
+
+
 def test_a_key_that_is_given_later_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     set_all(monkeypatch, {"GOOGLE_API_KEY": FOUND, **USE_VERTEX, **ITS_PLACE})
     asked = Answering(credentials=Credentials())

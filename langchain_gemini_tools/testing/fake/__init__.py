@@ -13,7 +13,9 @@ One question, one file:
 - `server`: the emulator itself; `sockets`, `routes`: its HTTP
 - `rules`: what the real API rejects, rejected in its words
 - `brain`, `arguments`: the rule-based model that answers when nothing is scripted
-- `script`: scripted replies; `faults`: what goes wrong on their way; `outgoing`: the way
+- `script`: scripted replies; `faults`: what goes wrong on their way, `planned`: and when;
+  `outgoing`: the way
+- `request`: what came in, with views for assertions
 - `answer`: an answer as one body or as a stream; `memory`: what was signed and called
 """
 

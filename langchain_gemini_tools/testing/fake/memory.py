@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ The documents write them into the JSON as they are, which base64 decodes; SDKs e
 
 _OWN_START = b"\xfb\xff\xbf"
 _SHORTEST = 16
+
+Foreign = bool | Callable[[bytes], bool]
+"""Whether signatures that were not issued here are accepted, or which."""
 
 _emulators = itertools.count()
 

@@ -11,7 +11,6 @@ the answer of a rule-based model (`brain`).
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -21,9 +20,10 @@ from langchain_gemini_tools.testing.fake.answer import Answer, prompt_tokens
 from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
-from langchain_gemini_tools.testing.fake.memory import Memory, decode
+from langchain_gemini_tools.testing.fake.memory import Foreign, Memory, decode
 from langchain_gemini_tools.testing.fake.models import Model
 from langchain_gemini_tools.testing.fake.outgoing import Outgoing, whole
+from langchain_gemini_tools.testing.fake.planned import PlannedFaults
 from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal, error_body
 from langchain_gemini_tools.testing.fake.request import Request, without_credentials
 from langchain_gemini_tools.testing.fake.routes import Route, read_route
@@ -45,12 +45,13 @@ API_KEY = "unreal-key-0815"
 ACCESS_TOKEN = "unreal-token-0815"
 
 
-class Emulator:
+class Emulator(PlannedFaults):
     """A strict local Gemini. Use it as a context manager.
 
     Args:
         models: Names beyond Gemini's own that exist here; they behave like the newest family.
-        accepts_foreign_signatures: Take signatures that were never issued here.
+        accepts_foreign_signatures: Take signatures that were never issued here, or those that a
+            function accepts.
         accepts_any_key: Take any key or token; otherwise only `API_KEY` and `ACCESS_TOKEN`.
         strict: False only notes in `warnings` what breaks a rule that is inferred.
         token_limit: The longest prompt, in tokens of about four characters.
@@ -62,13 +63,14 @@ class Emulator:
         self,
         *,
         models: Collection[str] = (),
-        accepts_foreign_signatures: bool = False,
+        accepts_foreign_signatures: Foreign = False,
         accepts_any_key: bool = False,
         strict: bool = True,
         token_limit: int = 1_048_576,
         mind: Callable[[Ask], Answer] = think,
         port: int = 0,
     ) -> None:
+        super().__init__()
         self.requests: list[Request] = []
         self.refusals: list[Refusal] = []
         self.warnings: list[str] = []
@@ -83,7 +85,6 @@ class Emulator:
         self._mind = mind
         self._replies: deque[Reply | LongAnswer] = deque()
         self._failures: list[Exception] = []
-        self._lock = threading.Lock()
         self._server: SocketServer | None = None
         self._port = port
         self._url = ""
@@ -303,6 +304,14 @@ class Emulator:
 
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
         """The response to a valid request."""
+        pending = self._next_fault(is_stream=ask.is_stream)
+        if pending is not None and pending.instead is not None:
+            return pending.instead.render(ask, self.memory)
+        outgoing = self._next_response(ask, request)
+        return pending.fault(outgoing) if pending and pending.fault else outgoing
+
+    def _next_response(self, ask: Ask, request: Request) -> Outgoing:
+        """The rest of a long answer, the next reply of the script, or what answers without one."""
         token = ask.body.get("continuationToken")
         issued = self.memory.tokens.get(decode(token)) if token else None
         if issued and issued.answer:

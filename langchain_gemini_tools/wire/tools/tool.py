@@ -12,6 +12,9 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from pydantic import BaseModel
+
+from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.tools.dialects import builtin_tool
 from langchain_gemini_tools.wire.tools.names import render_name, render_parameter_name
 
@@ -199,6 +202,10 @@ def bind_tools(tools: Iterable[object]) -> tuple[Tool, ...]:
     """
     if isinstance(tools, tuple) and all(isinstance(tool, Tool) for tool in tools):
         return tools
+    if isinstance(tools, str | Mapping | BaseModel | type) or not isinstance(tools, Iterable):
+        name = getattr(tools, "name", None) or getattr(tools, "__name__", None)
+        shown = f"the single tool {name!r}" if name else f"a {type(tools).__name__}"
+        raise InvalidToolError(f"Tools must be a list, not {shown}: use bind_tools([...]).")
     return tuple(bound for tool in tools for bound in _bind(tool))
 
 

@@ -680,6 +680,13 @@ def test_a_response_cannot_change_what_the_package_says_about_it() -> None:
             assert message.response_metadata == parse(honest).response_metadata
 
 
+@pytest.mark.parametrize("count", [2**63, 10**15, "9" * 16, "٣", -1, 1.5, True, None, [1]])
+def test_what_is_not_a_count_of_tokens_counts_as_none(count: Any) -> None:
+    usage = {**USAGE, "promptTokenCount": count, "totalTokenCount": count}
+    found = parse(reply([text("Hi")]) | {"usageMetadata": usage}).usage_metadata
+    assert found == {"input_tokens": 0, "output_tokens": 5, "total_tokens": 5}
+
+
 def test_negative_counts_are_not_passed_on() -> None:
     usage = {
         "promptTokenCount": -5,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.fake.memory import Memory
+from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
 from langchain_gemini_tools.testing.fake.refusal import Refusal
 from langchain_gemini_tools.testing.fake.rules.contents import check_contents
 from langchain_gemini_tools.testing.fake.rules.continuation import check_continuation
@@ -30,7 +30,7 @@ def check(
     ask: Ask,
     memory: Memory | None = None,
     *,
-    accepts_foreign: bool = False,
+    accepts_foreign: Foreign = False,
     excuse: Callable[[Refusal], object] | None = None,
 ) -> None:
     """Refuse what Gemini would refuse.
@@ -38,7 +38,8 @@ def check(
     Args:
         ask: The request, read.
         memory: What this emulator has said so far; signatures are held against it.
-        accepts_foreign: Take signatures that the memory does not know, as for recorded requests.
+        accepts_foreign: Take signatures that the memory does not know, as for recorded requests;
+            or a function that decides.
         excuse: Called with a refusal whose rule is inferred, instead of raising it.
 
     Raises:

@@ -29,7 +29,12 @@ def check_continuation(ask: Ask, memory: Memory) -> None:
     # Reported (@ai-sdk/google 4.0.117): `maxOutputTokens` may be higher than before.
     sent, before = fingerprint(ask), issued.request
     if sent["contents"][: len(before["contents"])] == before["contents"] != sent["contents"]:
-        raise invalid("Contents were added to a request that continues with a token")
+        raise invalid(
+            "Contents were added to a request that continues with a token", evidence="documented"
+        )
     if sent != before:
         changed = sorted(key for key in {*sent, *before} if sent.get(key) != before.get(key))
-        raise invalid(f"A request that continues with a token has other {', '.join(changed)}")
+        raise invalid(
+            f"A request that continues with a token has other {', '.join(changed)}",
+            evidence="documented",
+        )

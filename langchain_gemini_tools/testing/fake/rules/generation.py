@@ -29,7 +29,7 @@ def check_generation(ask: Ask) -> None:
     if ask.model.speaks:
         _check_speech(ask)
     if ask.body.get("cachedContent") and ask.model.name.startswith("gemini-4-argon"):
-        raise invalid("Documented: Gemini 4 Argon has no explicit caching")
+        raise invalid("Gemini 4 Argon has no explicit caching", evidence="documented")
     config = ask.config
     if config.get("candidateCount", 1) > 1 and ask.model.is_3:
         raise Refusal("Multiple candidates is not enabled for this model")

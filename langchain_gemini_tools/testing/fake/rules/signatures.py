@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode, line_of, may_be_foreign
+from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode, line_of
 from langchain_gemini_tools.testing.fake.refusal import Refusal, invalid
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.ask import Ask, Turn
-    from langchain_gemini_tools.testing.fake.memory import Memory
+    from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
     from langchain_gemini_tools.testing.fake.refusal import JsonObject
 
 _DOCS = "https://ai.google.dev/gemini-api/docs/thought-signatures"
 _SERVER_PARTS = ("toolCall", "toolResponse")
 
 
-def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None:
+def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: Foreign) -> None:
     """Reject calls of the current turn without their signature, and foreign signatures."""
     if ask.model.thinks:
         for turn in ask.turns:
@@ -34,7 +34,7 @@ def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None
         _check_server_parts(turn, ask, memory, accepts_foreign=accepts_foreign)
 
 
-def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None:
+def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign: Foreign) -> None:
     """A signature is ours, of this backend and model line, and on the part it was made for."""
     if "thoughtSignature" not in part:
         return
@@ -43,7 +43,7 @@ def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign
         return
     issued = memory.signatures.get(signature)
     if issued is None:
-        if accepts_foreign and may_be_foreign(signature):
+        if accepts_foreign(signature) if callable(accepts_foreign) else accepts_foreign:
             return
         raise _corrupted("it was never issued here")
     if issued.line != line_of(ask):
@@ -73,7 +73,7 @@ def _check_step(turn: Turn, ask: Ask, memory: Memory, *, is_current: bool) -> No
         is_first = False
 
 
-def _check_server_parts(turn: Turn, ask: Ask, memory: Memory, *, accepts_foreign: bool) -> None:
+def _check_server_parts(turn: Turn, ask: Ask, memory: Memory, *, accepts_foreign: Foreign) -> None:
     """`toolCall` and `toolResponse` come back unchanged, in pairs, under the flag."""
     ids: dict[str, list[str]] = {kind: [] for kind in _SERVER_PARTS}
     for _, _, part in turn.parts:

@@ -41,7 +41,7 @@ def check_turns(ask: Ask) -> None:
         # Reported for 3.5-flash-lite, 3.6-flash and 3.8-flash, with and without the full stop
         raise Refusal("Requests ending with a model turn are not supported.")
     if turns[-1].is_model and turns[-1].has_calls:
-        raise invalid("The last turn is a call of the model: inferred, no report has one")
+        raise invalid("The last turn is a call of the model")
 
 
 def _empty_names(ask: Ask) -> Iterator[tuple[str, str]]:

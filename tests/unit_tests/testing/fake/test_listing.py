@@ -25,7 +25,7 @@ def test_rules_are_listed_with_their_words_and_their_evidence() -> None:
         ("json_schemas", "documented", "…: … beside $ref …"),
         ("payload", "reported", "…: Cannot find field."),
         ("schemas", "reported", "missing field."),
-        ("turns", "inferred", "The last turn is the model's: there is nothing to answer"),
+        ("turns", "inferred", "The last turn is a call of the model"),
     } <= found
     recorded = {rule.module for rule in list_rules() if rule.evidence == "recorded"}
     assert recorded == {"contents", "door"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from langchain_gemini_tools.testing.fake.answer import Answer, render_body, with_ids_and_signatures
-from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, Memory
+from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, Memory, may_be_foreign
 from langchain_gemini_tools.testing.fake.refusal import Refusal
 from langchain_gemini_tools.testing.fake.rules import check
 from tests.unit_tests.testing.fake.requests import (
@@ -144,9 +144,10 @@ def test_an_unknown_signature_is_rejected_unless_foreign_ones_are_accepted(memor
     request = ask(user("a"), model(call(signature="Er" * 20)), user(response()))
     assert refusal_of(request, memory).body == refused(CORRUPTED)
     check(request, memory, accepts_foreign=True)
+    check(request, memory, accepts_foreign=may_be_foreign)
     short = ask(user("a"), model(call(signature="AAAA")), user(response()))
     with pytest.raises(Refusal, match="never issued"):
-        check(short, memory, accepts_foreign=True)
+        check(short, memory, accepts_foreign=may_be_foreign)
 
 
 def test_a_signature_of_a_text_is_checked_as_well(memory: Memory) -> None:

@@ -173,7 +173,8 @@ def test_what_may_be_ignored_depends_on_the_chosen_form(
         model.model_copy(update={"tool_schema": "openapi"}).bind_tools([given])
         model.bind_tools([given], tool_schema="openapi")
     assert {record.getMessage() for record in caplog.records} == {
-        "Tool 'find', parameter 'other': Gemini may ignore 'not'; validate this argument yourself."
+        "gemini-3-flash-preview: Tool 'find', parameter 'other': Gemini may ignore 'not'; validate "
+        "this argument yourself."
     }
 
 
@@ -463,8 +464,10 @@ def test_a_warning_is_logged_once_however_often_the_tools_are_bound(
             bound = model.bind_tools(given)
             model.preview("Hello", **bound.kwargs)
     assert [record.getMessage() for record in caplog.records] == [
-        "Tool 'now': it has no description, so the model has to guess what it does.",
-        "Tool 'find', parameter 'q': Gemini may ignore 'pattern'; validate this argument yourself.",
+        "gemini-3-flash-preview: Tool 'now': it has no description, so the model has to guess what "
+        "it does.",
+        "gemini-3-flash-preview: Tool 'find', parameter 'q': Gemini may ignore 'pattern'; validate "
+        "this argument yourself.",
     ]
 
 
