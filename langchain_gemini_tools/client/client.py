@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from langchain_gemini_tools.client.responses import (
     StreamTimer,
     aread_stream,
+    copy_body,
+    parse_operation,
     parse_response,
     read_stream,
 )
-from langchain_gemini_tools.client.sdk import fake_has_stopped
+from langchain_gemini_tools.client.sdk import fake_has_stopped, mapping_sdk_errors
 from langchain_gemini_tools.client.sharing import acquire_sdk
 from langchain_gemini_tools.client.transport import (
     PendingRequest,
@@ -29,7 +31,7 @@ from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, 
 from langchain_gemini_tools.facts.credentials import redact, redact_json, remember, secrets_in_use
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Generator, Iterator
+    from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator
 
     from langchain_gemini_tools.client.sdk import ClientSettings, OpenedSdk, SdkClient
     from langchain_gemini_tools.client.sharing import SharedSdk
@@ -188,6 +190,65 @@ class GeminiClient:
             async with aclosing(aread_stream(pending.response, timer)) as responses:
                 async for response in responses:
                     yield response
+
+    def call_sdk(
+        self,
+        call: Callable[[SdkClient], object],
+        body: bytes | None = None,
+        *,
+        timeout_seconds: float | None,
+        headers: PrivateHeaders | None = None,
+    ) -> JsonObject:
+        """Send the request that a method of the SDK writes, and return the server's JSON.
+
+        The SDK's types drop counts and errors of batch jobs, so only its URL and headers are used.
+
+        Args:
+            call: Calls one method of the SDK's client.
+            body: What is sent instead of the SDK's body; None for GET and DELETE.
+            timeout_seconds: For the whole request.
+            headers: Added to those of the settings, or replacing them.
+        """
+        with self._mapping_errors(timeout_seconds):
+            opened = self._open()
+            pending = PendingRequest(body, timeout_seconds, headers=headers)
+            with pending:
+                call(opened.sdk)
+            return parse_operation(pending.response, pending.read())
+
+    def upload(self, path: str, *, display_name: str, mime_type: str) -> str:
+        """Upload a file through the SDK, in pieces, and return its name at the API."""
+        with self._mapping_errors(self.settings.timeout_seconds):
+            sdk = self._open().sdk
+            with mapping_sdk_errors():
+                uploaded = sdk.files.upload(
+                    file=path, config={"display_name": display_name, "mime_type": mime_type}
+                )
+            return str(uploaded.name)
+
+    def download(
+        self,
+        name: str,
+        write: Callable[[bytes], object],
+        *,
+        timeout_seconds: float | None,
+        headers: PrivateHeaders | None = None,
+    ) -> None:
+        """Download a file of the API, piece by piece.
+
+        Args:
+            name: `files/...`.
+            write: Receives the pieces.
+            timeout_seconds: For connecting, and for each wait between two pieces.
+            headers: Added to those of the settings, or replacing them.
+        """
+        with self._mapping_errors(timeout_seconds):
+            opened = self._open()
+            timer = StreamTimer(timeout_seconds, None)
+            pending = PendingRequest(None, timeout_seconds, timer=timer, headers=headers)
+            with pending:
+                opened.sdk.files.download(file=name)
+            copy_body(pending.response, write, timer)
 
     def redacting_errors(self) -> RedactingErrors:
         """Return a context manager that redacts secrets in errors about a response."""

@@ -46,3 +46,47 @@ def read_route(http_method: str, path: str) -> Route | None:
     if http_method == "POST" and name and match["method"] in known:
         return Route(backend, match["version"], name, cast("Method", match["method"]))
     return None
+
+
+_BATCH_ROUTE = re.compile(
+    r"""
+    (?P<prefix>(?:/[^/]+)*?)
+    (?P<folder>/upload|/download)?
+    /(?P<version>v1|v1alpha|v1beta)
+    /(?:
+        models/(?P<model>[^/:]+):(?P<create>batchGenerateContent)
+        |(?P<name>(?P<kind>batches|files)(?:/[^/:]+)?)(?::(?P<verb>cancel|download))?
+    )
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class BatchRoute:
+    """A path of batch jobs or files, read. Only the Developer API has them."""
+
+    operation: str
+    name: str
+    model: str
+    version: str
+
+
+def read_batch_route(http_method: str, path: str) -> BatchRoute | None:
+    """The route of a batch job or a file; None when it is neither."""
+    if not (match := _BATCH_ROUTE.fullmatch(path)):
+        return None
+    name = match["name"] or ""
+    operation = {
+        ("POST", "models", None): "create",
+        ("GET", "batches", None): "get" if "/" in name else "list",
+        ("POST", "batches", "cancel"): "cancel",
+        ("DELETE", "batches", None): "delete",
+        ("POST", "files", None): "upload" if match["folder"] == "/upload" else None,
+        ("GET", "files", "download"): "download",
+        ("GET", "files", None): "get_file" if "/" in name else None,
+        ("DELETE", "files", None): "delete_file",
+    }.get((http_method, match["kind"] or "models", match["verb"]))
+    return (
+        BatchRoute(operation, name, match["model"] or "", match["version"]) if operation else None
+    )

@@ -126,6 +126,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._serve()
 
+    def do_DELETE(self) -> None:
+        self._serve()
+
+    def do_PATCH(self) -> None:
+        self._serve()
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing: `Emulator.requests` is the log."""
 
