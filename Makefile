@@ -6,7 +6,8 @@ SHELL   = bash
 STAMP   = $(VENV)/.installed
 
 .PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
-	test-vcrpy9 test-local-model fuzz soak bench record docs pictures figures check clean
+	test-vcrpy9 test-local-model test-docs fuzz soak bench record docs docs-tables pictures figures \
+	check clean
 
 install: $(STAMP)
 
@@ -25,7 +26,7 @@ $(VENV)-demo/.installed: pyproject.toml
 	@echo "Installing the package into $(VENV)-demo, once:"
 	@$(PYTHON) -m venv $(VENV)-demo
 	@set -o pipefail; $(VENV)-demo/bin/python -m pip install --disable-pip-version-check \
-		--editable '.[display,testing]' \
+		--editable '.[display]' \
 		| sed -un 's/^ *Collecting \([A-Za-z0-9_.-]*\).*/  \1/p'
 	@touch $@
 
@@ -133,6 +134,13 @@ $(VENV)-docs/.installed: pyproject.toml
 	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-docs/bin/python -m pip install --quiet --editable '.[all]' --group docs
 	@touch $@
+
+docs-tables: $(STAMP)  ## what the documentation takes from the code, and what its programs print
+	$(BIN)/python -m tests.documentation_tables
+	$(BIN)/python -m tests.documentation
+
+test-docs: docs $(STAMP)  ## the programs, links, navigation and search of the documentation
+	$(BIN)/python -m pytest tests/integration_tests/test_docs.py tests/integration_tests/test_docs_site.py
 
 pictures: $(STAMP)  ## the pictures of the README
 	$(BIN)/python -m tests.pictures

@@ -95,7 +95,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             return f"Sunny in {city}"
 
 
-        model = ChatGemini(model="gemini-3-flash-preview")
+        model = ChatGemini(model="gemini-3.8-flash")
         message = model.bind_tools([get_weather]).invoke("Weather in Oslo and Rome?")
         message.tool_calls  # two calls of get_weather
         ```
@@ -122,7 +122,14 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             self, *, model_name: str, **arguments: Unpack[ChatGeminiArguments]
         ) -> None: ...
 
-        def __init__(self, **arguments: Any) -> None: ...
+        def __init__(self, **arguments: Any) -> None:
+            """A LangChain chat model for Google Gemini, built for tool calling.
+
+            Args:
+                model: Name of the model, such as `gemini-3.8-flash`.
+                **arguments: Access, sampling, thinking, output and behavior. Each can also be bound
+                    with `bind`, or given to `invoke` and `stream`, where that makes sense.
+            """
 
     @property
     def _llm_type(self) -> str:

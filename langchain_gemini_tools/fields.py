@@ -166,7 +166,7 @@ class GeminiFields(_ChatModel):
     )
 
     model: Annotated[str, AfterValidator(_check_model_name), CALL] = Field(
-        description="Name of the model, such as `gemini-3-flash-preview`."
+        description="Name of the model, such as `gemini-3.8-flash`."
     )
     model_family: str | None = Field(
         default=None,
@@ -431,8 +431,7 @@ class GeminiFields(_ChatModel):
     _key_was_found: bool = PrivateAttr(default=False)
     """Whether the key that a pickle did not carry came from the environment."""
 
-    def __new__(cls, *unnamed: object, **_: object) -> Self:
-        """Explain what is wrong with `ChatGemini("gemini-…")`."""
+    def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it
         if unnamed:
             name = cls.__name__
             raise TypeError(

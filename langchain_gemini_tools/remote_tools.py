@@ -40,7 +40,7 @@ def tools_from_specs(
 
     ```python
     tools = tools_from_specs(registry.list(), lambda name, args: registry.call(name, args))
-    agent = create_agent(ChatGemini(model="gemini-3-flash-preview"), tools)
+    agent = create_agent(ChatGemini(model="gemini-3.8-flash"), tools)
     ```
 
     Args:

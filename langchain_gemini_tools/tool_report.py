@@ -49,7 +49,7 @@ class ToolReport:
         return "\n".join([head, *(f"  {item.level}: {item}" for item in self.findings)])
 
 
-def check_tools(tools: Iterable[object], model: str = "gemini-3-flash-preview") -> ToolReport:
+def check_tools(tools: Iterable[object], model: str = "gemini-3.8-flash") -> ToolReport:
     """Check tools as `bind_tools` would, and report every problem.
 
     Args:

@@ -13,12 +13,15 @@ from unittest import mock
 import nbformat
 from nbmake.nb_run import NotebookRun
 
+from langchain_gemini_tools.demo import RECORDINGS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
-CASSETTES = ROOT / "cassettes" / "notebooks"
+CASSETTES = {name: RECORDINGS / f"{name}.yaml" for name in NOTEBOOKS if "fake_gemini" not in name}
+"""What each notebook replays. `FakeGemini` needs no recording."""
 OFFLINE = Path(__file__).with_name("offline")
 """On a process's PYTHONPATH it cuts its network."""
 
@@ -31,6 +34,9 @@ _METADATA = {
 _NUMBER = r"\d(?:[\d.,]|#46;)*"  # mermaid text has its dots as #46;
 _TIME = re.compile(rf"\b{_NUMBER} ?m?s\b|(?<![\d:])\d:\d\d:\d\d\b")
 _BAR = re.compile(r'(<span class="bar"><i style=")[^"]*')
+_SCALE = re.compile(r'(<span class="scale" data-end=")[^"]*')
+_GAP = re.compile(r"[\s│]+")
+"""Where a line of a trace ends depends on how long its times are."""
 _COST = re.compile(rf"(?:\$|#36;){_NUMBER}|\b(?:free|n/a)\b")
 
 
@@ -122,7 +128,8 @@ def seen(notebook: Any) -> list[Any]:
 
 def _without_numbers(value: Any) -> Any:
     if isinstance(value, str):
-        return _BAR.sub(r"\g<1>", _COST.sub("$N", _TIME.sub("N ms", value)))
+        text = _SCALE.sub(r"\g<1>", _BAR.sub(r"\g<1>", value))
+        return _GAP.sub(" ", _COST.sub("$N", _TIME.sub("N ms", text)))
     if isinstance(value, dict):
         return {key: _without_numbers(item) for key, item in value.items()}
     return value

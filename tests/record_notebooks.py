@@ -1,26 +1,31 @@
-"""Records what the notebooks replay, and saves the outputs of the replay in them.
+"""Records what the notebooks replay, and saves their outputs.
 
-`python -m tests.record_notebooks [NAME...]` executes each notebook twice: once against Gemini if
-there is a key, else against the emulator, whose answers are scripted here; then from the
-recording, as a user without a key will.
+`python -m tests.record_notebooks [NAME...]` executes each notebook: against Gemini if there is a
+key, else against the emulator, whose answers are scripted here. Then it executes it from the
+recording, as a user without a key will, and compares the outputs. The emulator takes as long for an
+answer as a model might, so that the times in the saved outputs are plausible.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import sys
 import tempfile
 import zlib
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake import API_KEY, Emulator
+from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
 from langchain_gemini_tools.testing.fake.memory import Memory
-from tests.notebooks import CASSETTES, NOTEBOOKS, execute, replay, write
+from tests.notebooks import CASSETTES, NOTEBOOKS, execute, replay, seen, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from langchain_gemini_tools.testing.fake.script import Fault, Reply
 
 KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 
@@ -66,6 +71,88 @@ def streaming_and_tool_loop(emulator: Emulator) -> None:
     emulator.reply("Your flight to Rome is booked for 89 €.")
 
 
+def langgraph_with_a_person(emulator: Emulator) -> None:
+    friday, saturday = ({"destination": "Rome", "day": day} for day in ("Friday", "Saturday"))
+    emulator.reply(calls=[("find_flight", friday)])
+    emulator.reply("A flight from Oslo to Rome on Friday costs 89 €.")
+    emulator.reply(calls=[("book_flight", friday | {"price": 89})])
+    emulator.reply(calls=[("find_flight", saturday)])
+    emulator.reply(calls=[("book_flight", saturday | {"price": 64})])
+    emulator.reply("Done: you fly to Rome on Saturday, for 64 €.")
+
+
+def images_documents_and_speech(emulator: Emulator) -> None:
+    emulator.reply(
+        "The chart shows three bars, each higher than the one before. The page is an invoice, "
+        "number 17, over 74 euros for three parcels. The sound is a steady, low tone."
+    )
+    emulator.reply(calls=[("find_chart", {"year": 2026})])
+    emulator.reply("The third quarter: its bar is the highest of the three so far.")
+    emulator.reply(media=[("image/png", CHART)])
+    emulator.reply(media=[("audio/L16;codec=pcm;rate=24000", _chime())])
+
+
+CHART = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAKAAAABkBAMAAADzmCa8AAAAD1BMVEX///9aWlovX9CKP7MfekWeXN1SAAAAS0lEQVR42u3Z"
+    "MQ0AIBDAQCSABSxgAf+amD+sEMjnKuAMtBTpnyoQuDdDQCAQCAQmAUcICAQCgcAkYA8BgUAgEAgEAi+B7US2lPSsBT+Y5aXy"
+    "fqOkAAAAAElFTkSuQmCC"
+)
+
+
+def _chime() -> bytes:
+    """Two short tones: samples of 16 bits."""
+    halves = [half for half in (27, 18) for _ in range(1500 // half)]
+    return b"".join(
+        level.to_bytes(2, "little", signed=True) * half
+        for half in halves
+        for level in (2000, -2000)
+    )
+
+
+def google_search_with_citations(emulator: Emulator) -> None:
+    queries = ["height of Galdhøpiggen", "height of Glittertind"]
+    search = {"toolType": "GOOGLE_SEARCH_WEB"}
+    call = {"name": "metres_to_feet", "args": {"metres": 2469}}
+    emulator.reply(
+        parts=[
+            {"toolCall": search | {"args": {"queries": queries}}},
+            {"toolResponse": search | {"response": {"search_suggestions": "<div></div>"}}},
+            {"functionCall": call},
+        ]
+    )
+    said = ("Galdhøpiggen is 2,469 metres high", "Glittertind 2,452 metres, without its ice")
+    answer = f"{said[0]} (8,100 feet). {said[1]}."
+    segments = [(said[0], [0, 1]), (said[1], [2])]
+    supports = [
+        {"segment": _segment(answer, text), "groundingChunkIndices": chunks}
+        for text, chunks in segments
+    ]
+    pages = ("norway-in-numbers.example", "peaks.example", "glaciers.example")
+    chunks = [{"web": {"uri": f"https://{page}/jotunheimen", "title": page}} for page in pages]
+    grounding = {
+        "webSearchQueries": queries,
+        "groundingChunks": chunks,
+        "groundingSupports": supports,
+    }
+    emulator.reply(answer, candidate={"groundingMetadata": grounding})
+
+
+def _segment(text: str, part: str) -> dict[str, Any]:
+    """Where a part stands in a text, in bytes."""
+    start = len(text[: text.index(part)].encode())
+    return {"startIndex": start, "endIndex": start + len(part.encode()), "text": part}
+
+
+def thinking_and_signatures(emulator: Emulator) -> None:
+    emulator.reply(
+        "The ball costs 0.05 €, and the bat 1.05 €.",
+        thoughts="**Setting up the equation**\n\nIf the ball costs x, the bat costs x + 1. "
+        "Together 2x + 1 = 1.10, so x = 0.05. The tempting 0.10 would make 1.20 together.",
+    )
+    emulator.reply(calls=[("get_price", {"item": "bat"}), ("get_price", {"item": "ball"})])
+    emulator.reply("The bat costs 1.05 € and the ball 0.05 €: the shop and the puzzle agree.")
+
+
 def mcp_tools(emulator: Emulator) -> None:
     emulator.reply(calls=[("list_resources", {})])
     queue = {"name": "mails", "kind": "queue", "region": "europe-north1"}
@@ -81,7 +168,7 @@ QUEUE_TOKEN = "abc313a0"
 """What the server gives for the plan of this queue: a hash of it."""
 
 
-def prompted_tools_on_gemma(emulator: Emulator) -> None:
+def models_without_function_calling(emulator: Emulator) -> None:
     emulator.reply(
         "I will look up both cities.\n"
         'TOOL_CALL: get_weather({"city": "Oslo"})\n'
@@ -112,23 +199,39 @@ def measuring(emulator: Emulator) -> None:
 
 
 SCRIPTS: dict[str, Callable[[Emulator], None]] = {
-    "1_first_agent": first_agent,
-    "2_tool_choice_and_structured_output": tool_choice_and_structured_output,
-    "3_streaming_and_tool_loop": streaming_and_tool_loop,
-    "4_mcp_tools": mcp_tools,
-    "5_prompted_tools_on_gemma": prompted_tools_on_gemma,
-    "6_testing_with_cassettes": testing_with_cassettes,
-    "7_measuring": measuring,
+    "01_first_agent": first_agent,
+    "02_tool_choice_and_structured_output": tool_choice_and_structured_output,
+    "03_streaming_and_tool_loop": streaming_and_tool_loop,
+    "04_langgraph_with_a_person": langgraph_with_a_person,
+    "05_images_documents_and_speech": images_documents_and_speech,
+    "06_google_search_with_citations": google_search_with_citations,
+    "07_thinking_and_signatures": thinking_and_signatures,
+    "08_mcp_tools": mcp_tools,
+    "09_models_without_function_calling": models_without_function_calling,
+    "11_testing_with_cassettes": testing_with_cassettes,
+    "12_measuring": measuring,
 }
 
 
+SHOWS_A_REPLAY = {"11_testing_with_cassettes"}
+"""Says itself whether it records or replays."""
+
+
+class SlowEmulator(Emulator):
+    """An emulator that takes its time: for each answer, and for each piece of a stream."""
+
+    def script(self, *replies: Reply) -> None:
+        super().script(*(replace(reply, fault=self._wait()) for reply in replies))
+
+    def _wait(self) -> Fault:
+        seconds = 0.45 + 0.17 * (self.pending_replies * 3 % 5)
+        return faults.both(faults.slow_first_byte(seconds), faults.slow_events(0.06))
+
+
 @contextmanager
-def answering(name: str) -> Iterator[Mapping[str, str]]:
-    """The environment in which a notebook is answered, by Gemini or by the script."""
-    if key := next(filter(None, map(os.environ.get, KEYS)), None):
-        yield {KEYS[0]: key}
-        return
-    with Emulator() as emulator:
+def scripted(name: str, kind: type[Emulator]) -> Iterator[Mapping[str, str]]:
+    """The environment in which the script answers a notebook."""
+    with kind() as emulator:
         emulator.memory = Memory(salt=zlib.crc32(name.encode()))
         SCRIPTS[name](emulator)
         yield {KEYS[0]: API_KEY, "GOOGLE_GEMINI_BASE_URL": emulator.url}
@@ -139,25 +242,41 @@ def answering(name: str) -> Iterator[Mapping[str, str]]:
             )
 
 
-def record(name: str) -> None:
-    """Record one notebook's cassette, then save the outputs of its replay."""
-    cassette = CASSETTES / f"{name}.yaml"
-    cassette.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        with answering(name) as environment:
-            # Each `with tape:` of the notebook adds to the file.
-            mode = {"GEMINI_RECORD_MODE": "new_episodes"}
-            execute(NOTEBOOKS[name], Path(folder), {**environment, **mode})
-        notebook = replay(NOTEBOOKS[name], Path(folder))
+def record(name: str, folder: Path) -> Any:
+    """Record one notebook's cassette; the notebook with the outputs to save."""
+    path = NOTEBOOKS[name]
+    CASSETTES[name].unlink(missing_ok=True)
+    mode = {"GEMINI_RECORD_MODE": "new_episodes"}
+    if key := next(filter(None, map(os.environ.get, KEYS)), None):
+        return execute(path, folder, {KEYS[0]: key, **mode})
+    with scripted(name, Emulator) as environment:
+        execute(path, folder, {**environment, **mode})
+    # Without a cassette, which would let no piece of a stream pass before its end.
+    with scripted(name, SlowEmulator) as environment:
+        return execute(path, folder, environment)
+
+
+def save(name: str) -> None:
+    """Record one notebook, and save its outputs if a replay gives the same."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        live = record(name, folder) if name in CASSETTES else None
+        again = replay(NOTEBOOKS[name], folder)
+    notebook = again if live is None or name in SHOWS_A_REPLAY else live
+    for new, cell in zip(seen(again), seen(notebook), strict=True):
+        if new != cell:
+            raise RuntimeError(f"{name}: a replay gives\n{new}\ninstead of\n{cell}")
     write(notebook, NOTEBOOKS[name])
-    with cassette.open(encoding="utf-8") as file:
-        print(f"{cassette.name:45} {file.readline().strip()}")
+    source = (
+        CASSETTES[name].read_text(encoding="utf-8").split("\n", 1)[0] if live else "no cassette"
+    )
+    print(f"{name:45} {source}")
 
 
 def main() -> None:
     """Record all notebooks, or those that are named."""
     for name in sys.argv[1:] or NOTEBOOKS:
-        record(name)
+        save(name)
 
 
 if __name__ == "__main__":

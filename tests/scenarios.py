@@ -45,7 +45,7 @@ class Actor:
     vertex_settings: dict[str, Any] = field(default_factory=dict)
     made: list[ChatGemini] = field(default_factory=list)
 
-    def gemini(self, model: str = "gemini-3-flash-preview", **fields: Any) -> ChatGemini:
+    def gemini(self, model: str = "gemini-3.8-flash", **fields: Any) -> ChatGemini:
         self.made.append(ChatGemini(**({"model": model} | self.settings | fields)))
         return self.made[-1]
 
@@ -250,26 +250,26 @@ async def structured_output_as_json(actor: Actor) -> Any:
     return await actor.ask(model, '"Oslo" has 700000 people')
 
 
-# Prompted tools, for a model without function calling.
+# Prompted tools, as an endpoint without function calling needs them.
 
-GEMMA = "gemma-3-27b-it"
+PROMPTED = {"tool_calling": "prompted"}
 
 
 @scenario()
 async def prompted_conversation(actor: Actor) -> Any:
-    return await _two_turns(actor, actor.gemini(GEMMA))
+    return await _two_turns(actor, actor.gemini(**PROMPTED))
 
 
 @scenario()
 async def prompted_stream(actor: Actor) -> Any:
-    bound = actor.gemini(GEMMA).bind_tools(TOOLS)
+    bound = actor.gemini(**PROMPTED).bind_tools(TOOLS)
     return await actor.stream(bound, "What is the weather in Oslo and Rome?")
 
 
 @scenario()
 async def prompted_structured_output(actor: Actor) -> Any:
     return await actor.ask(
-        actor.gemini(GEMMA).with_structured_output(City), '"Oslo" has 700000 people'
+        actor.gemini(**PROMPTED).with_structured_output(City), '"Oslo" has 700000 people'
     )
 
 

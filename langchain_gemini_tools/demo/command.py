@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +25,15 @@ from langchain_gemini_tools.tool_loop import ToolLoop
 from langchain_gemini_tools.tool_loop.events import LoopFinished, TextDelta, TurnFinished
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import RunnableConfig
 
+    from langchain_gemini_tools.testing.fake import Emulator
     from langchain_gemini_tools.tool_loop import ToolLoopResult
 
-MODEL = "gemini-3-flash-preview"
+MODEL = "gemini-3.8-flash"
 QUESTION = "What should I pack for Oslo and Rome?"
 _INSTRUCTIONS = (
     "You help people pack. Look up the weather of every city first, all at once. Then check once "
@@ -41,8 +42,14 @@ _INSTRUCTIONS = (
 _WEATHER = {"oslo": "-3 °C, snow", "rome": "17 °C, sun"}
 _WARDROBE = {"down jacket", "wool hat", "sunglasses", "umbrella", "rain coat", "light shirt"}
 
-RECORDING = Path(__file__).with_name("packing.yaml")
-_EXTRAS = "pip install 'langchain-gemini-tools[display,testing]'"
+ANSWER = (
+    "For Oslo take the down jacket and the wool hat: it is -3 °C and snowing. For Rome the light "
+    "shirt and the sunglasses will do, at 17 °C and sun. You have all of that except thermal "
+    "socks, so buy a pair before you leave."
+)
+_RECOMMENDED = ["down jacket", "wool hat", "thermal socks", "light shirt", "sunglasses"]
+
+_EXTRAS = "pip install 'langchain-gemini-tools[display]'"
 _MAX_CHARS = 2000
 
 
@@ -69,6 +76,13 @@ def render_input(question: str) -> dict[str, Any]:
     return {"messages": [("system", _INSTRUCTIONS), ("user", question)]}
 
 
+def script(gemini: Emulator) -> None:
+    """Script what a sensible model would answer to `QUESTION`."""
+    gemini.reply(calls=[("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Rome"})])
+    gemini.reply(calls=[("check_wardrobe", {"items": _RECOMMENDED})])
+    gemini.reply(ANSWER)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent once, show what happened, and return the exit code."""
     options = _parse(arguments)
@@ -78,8 +92,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     is_live = _has_credentials()
-    if not is_live and (reason := _why_not_replayable(options)):
-        print(reason, file=sys.stderr)
+    if not is_live and options.question != QUESTION:
+        print(
+            f"Without a key only one question has an answer: {QUESTION!r}. For others set "
+            "GOOGLE_API_KEY (https://aistudio.google.com/apikey).",
+            file=sys.stderr,
+        )
         return 2
     print(_announce(options.model, is_live=is_live))
     if find_spec("rich") is None:
@@ -124,7 +142,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m langchain_gemini_tools",
         description="Runs an agent that packs your suitcase, and shows everything it did. "
-        "With GOOGLE_API_KEY it uses Gemini; without a key it replays a recording. "
+        "With GOOGLE_API_KEY it uses Gemini; without a key FakeGemini answers from a script. "
         "`check` instead of a question tests tool calling against the API.",
     )
     parser.add_argument("question", nargs="?", default=QUESTION, help=f"default: {QUESTION!r}")
@@ -140,30 +158,23 @@ def _has_credentials() -> bool:
     return bool(environment_uses_vertexai() or environment_keys())
 
 
-def _why_not_replayable(options: argparse.Namespace) -> str | None:
-    if (options.question, options.model) != (QUESTION, MODEL):
-        return (
-            f"Without a key only the recorded question can be replayed: {QUESTION!r}, with "
-            f"{MODEL}. For other questions set GOOGLE_API_KEY (https://aistudio.google.com/apikey)."
-        )
-    if find_spec("vcr") is None:
-        return f"Without a key a recording is replayed. Install what it needs: {_EXTRAS}"
-    return None
-
-
 def _announce(model: str, *, is_live: bool) -> str:
     if is_live:
         return f"Using {model} with your key."
-    recorded_against = RECORDING.read_text(encoding="utf-8").split("\n", 1)[0].partition(": ")[2]
     return (
-        "GOOGLE_API_KEY is not set: replaying a recording, so the times are not Gemini's. "
-        f"Recorded against: {recorded_against}."
+        "GOOGLE_API_KEY is not set: FakeGemini answers on this machine, from a script. The answers "
+        "and times are not Gemini's; the requests, tools and the trace are real."
     )
 
 
-def _source(*, is_live: bool) -> AbstractContextManager[Any]:
+@contextmanager
+def _source(*, is_live: bool) -> Iterator[None]:
+    """Lead the model to FakeGemini if there is no key."""
     if is_live:
-        return nullcontext()
-    from langchain_gemini_tools.testing import cassette
+        yield
+        return
+    from langchain_gemini_tools.testing import FakeGemini
 
-    return cassette(RECORDING, record_mode="none")
+    with FakeGemini() as gemini:
+        script(gemini)
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +21,8 @@ VARIABLE = "GEMINI_RECORD_MODE"
 USAGE_VARIABLE = "GEMINI_CASSETTE_USAGE"
 """A file that collects which responses were replayed; `pytest --cassette-usage` sets it."""
 RECORD_MODES = ("none", "once", "new_episodes", "all")
+PLACEHOLDER = "replayed-without-a-key"
+"""The key in the environment while a cassette is replayed without one."""
 
 
 def cassette(
@@ -58,7 +61,7 @@ def cassette(
     is_path = str(name).endswith((".yaml", ".yml"))
     path = Path(name) if is_path else Path("cassettes", f"{name}.yaml")
     mode = record_mode or os.environ.get(VARIABLE) or None
-    has_key = bool(environment_keys())
+    has_key = any(key != PLACEHOLDER for key in environment_keys())
     is_live = prefer_live and has_key and mode is None
     settings = {"secrets": secrets, "allow_playback_repeats": allow_playback_repeats}
     chosen = check_mode(mode or ("once" if has_key else "none"))
@@ -76,6 +79,10 @@ def check_mode(mode: str) -> str:
     if mode not in RECORD_MODES:
         raise CassetteError(f"{mode!r} is not a record mode; use one of {', '.join(RECORD_MODES)}.")
     return mode
+
+
+_started: list[OpenCassette] = []
+"""The cassette that `start` opened, if there is one."""
 
 
 class OpenCassette:
@@ -98,6 +105,26 @@ class OpenCassette:
     def unused(self) -> list[int]:
         """The numbers of the recorded interactions that were not replayed, from 1."""
         return self._tape.unused if self._tape is not None else []
+
+    def start(self) -> None:
+        """Open it without a block, for notebooks; `stop` or the end of the process closes it.
+
+        The line and the cells after it can run again: the cassette starts over, and the last
+        response to a request is repeated.
+        """
+        for earlier in [*_started]:
+            earlier.stop()
+        self._settings["allow_playback_repeats"] = True
+        self.__enter__()
+        _started.append(self)
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Close what `start` opened, and save what was recorded."""
+        atexit.unregister(self.stop)
+        if self in _started:
+            _started.remove(self)
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
         if self.record_mode is None:

@@ -81,7 +81,7 @@ class FakeGemini(Emulator):
     with FakeGemini() as gemini:
         gemini.reply(calls=[("get_weather", {"city": "Oslo"})])
         gemini.reply("It is sunny in Oslo.")
-        agent = create_agent(ChatGemini(model="gemini-3-flash-preview"), tools=[get_weather])
+        agent = create_agent(ChatGemini(model="gemini-3.8-flash"), tools=[get_weather])
         agent.invoke({"messages": "What is the weather in Oslo?"})
         assert gemini.requests[1].function_responses == [("get_weather", "Sunny in Oslo")]
     ```

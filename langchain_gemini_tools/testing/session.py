@@ -22,7 +22,7 @@ from vcr.serialize import serialize
 
 from langchain_gemini_tools.facts.credentials import KEY_VARIABLES, environment_keys
 from langchain_gemini_tools.facts.locks import ForkSafeLock
-from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE
+from langchain_gemini_tools.testing.cassettes import PLACEHOLDER, USAGE_VARIABLE
 from langchain_gemini_tools.testing.errors import (
     CassetteFileError,
     CassetteInUseError,
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-PLACEHOLDER = "replayed-without-a-key"
 FAILED = ".failed.yaml"
 _MAX_NAME_BYTES = 255
 """On all common file systems."""
@@ -187,8 +186,22 @@ def _placeholders(*, for_a_project: bool) -> Iterator[None]:
             project = os.environ.get("GOOGLE_CLOUD_PROJECT", PLACEHOLDER)
             stack.enter_context(mock.patch("google.auth.default", return_value=(found, project)))
         elif not environment_keys():
-            stack.enter_context(mock.patch.dict(os.environ, {KEY_VARIABLES[0]: PLACEHOLDER}))
+            stack.enter_context(_placeholder_key())
         yield
+
+
+@contextmanager
+def _placeholder_key() -> Iterator[None]:
+    """Set a key, and take it back unless the user has set another one since."""
+    name = KEY_VARIABLES[0]
+    before = os.environ.get(name)
+    os.environ[name] = PLACEHOLDER
+    try:
+        yield
+    finally:
+        if os.environ.get(name) == PLACEHOLDER:
+            del os.environ[name]
+            os.environ.update({} if before is None else {name: before})
 
 
 # Saving.

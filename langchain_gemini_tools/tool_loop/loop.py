@@ -54,7 +54,7 @@ class ToolLoop(Runnable[LoopInput, Any]):
         return f"Sunny in {city}"
 
 
-    loop = ToolLoop(ChatGemini(model="gemini-3-flash-preview"), [get_weather])
+    loop = ToolLoop(ChatGemini(model="gemini-3.8-flash"), [get_weather])
 
     result = loop.invoke("What is the weather in Oslo and Rome?")
     result.text, result.stop_reason, result.turns, result.usage

@@ -38,8 +38,11 @@ class FetchLimits:
     """What `fetch_urls` may download. The limits apply to all files of one request together."""
 
     max_bytes: int = 20_000_000
+    """The size of all files together."""
     timeout_seconds: float = 20.0
+    """The time for all files together."""
     max_redirects: int = 3
+    """How many redirects are followed for each file; each address is checked."""
     allow_http: bool = False
     """Allow `http://`, which can be read and changed in transit."""
     allow_hosts: tuple[str, ...] = ()

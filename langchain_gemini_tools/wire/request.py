@@ -66,6 +66,7 @@ class RenderedRequest:
     encoded: bytes
     """The JSON of the body, as it is sent."""
     repairs: list[Repair]
+    """What was changed in a history that the API would reject."""
     context: ResponseContext
     invocation: Invocation
     is_second_try: bool = False

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langchain_gemini_tools.demo.command import main
+from langchain_gemini_tools.demo.command import ANSWER, main, script
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
-from tests.record_demo import ANSWER, script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,16 +25,17 @@ agent  calls check_wardrobe(items=["down jacket", "wool hat", "thermal socks", "
 agent  {ANSWER}
 """  # noqa: E501 - as it is printed
 TREE = f"""\
-run  gemini-3-flash-preview  3 turns, 3 calls · N ms · 1,003 → 137 tokens · $N
+gemini-3.8-flash  3 turns, 3 calls · N ms · 1,003 → 137 tokens · $N
 ├── system  You help people pack. Look up the weather of every… (179 characters)
 ├── you  What should I pack for Oslo and Rome?
-├── turn 1  N ms · 204 → 43 tokens · $N
+├── turn 1  N ms · 204 → 43 tokens · $N · 2 parallel calls
 │   ├── get_weather(city="Oslo")  N ms
 │   │   └── result  -3 °C, snow
 │   └── get_weather(city="Rome")  N ms
 │       └── result  17 °C, sun
 ├── turn 2  N ms · 337 → 39 tokens · $N
-│   └── check_wardrobe(items=["down jacket", "wool hat", "thermal socks", "light shirt", "sunglasses"])  N ms
+│   └── check_wardrobe(items=["down jacket", "wool hat", "thermal socks", "light shirt", "sunglasses"])
+│       N ms
 │       └── result  {{"there": ["down jacket", "wool hat", "light shirt", "sunglasses"], "missing": ["thermal socks"]}}
 └── turn 3  N ms · first token N ms · 462 → 55 tokens · $N
     └── {ANSWER}
@@ -47,7 +47,7 @@ def _without_numbers(text: str) -> str:
     return re.sub(r"\$[\d.]+", "$N", re.sub(r"[\d.]+ m?s\b", "N ms", text))
 
 
-def test_without_a_key_the_recording_is_replayed_and_announced() -> None:
+def test_without_a_key_a_script_answers_and_it_says_so() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "langchain_gemini_tools"],
         capture_output=True,
@@ -57,8 +57,8 @@ def test_without_a_key_the_recording_is_replayed_and_announced() -> None:
     )
     said, steps, tree = done.stdout.split("\n\n", 2)
     assert said == (
-        "GOOGLE_API_KEY is not set: replaying a recording, so the times are not Gemini's. Recorded "
-        "against: local server Gemini-Emulator (no evidence about Gemini)."
+        "GOOGLE_API_KEY is not set: FakeGemini answers on this machine, from a script. The answers "
+        "and times are not Gemini's; the requests, tools and the trace are real."
     )
     assert f"{steps}\n" == STEPS
     assert _without_numbers(tree) == TREE
@@ -102,7 +102,7 @@ def test_with_a_key_it_uses_the_api(
     page = tmp_path / "run.html"
     assert main(["Oslo and Rome?", "--html", str(page)]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("Using gemini-3-flash-preview with your key.\n\nyou    Oslo and")
+    assert shown.startswith("Using gemini-3.8-flash with your key.\n\nyou    Oslo and")
     assert shown.endswith(f"\nWritten to {page}\n")
     assert "check_wardrobe" in page.read_text(encoding="utf-8")
     assert len(emulator.requests) == 3
@@ -127,18 +127,17 @@ def test_without_a_key_another_question_is_rejected(
 ) -> None:
     assert main(["What should I pack for Lima?"]) == 2
     assert capsys.readouterr().err == (
-        "Without a key only the recorded question can be replayed: 'What should I pack for Oslo "
-        "and Rome?', with gemini-3-flash-preview. For other questions set GOOGLE_API_KEY "
-        "(https://aistudio.google.com/apikey).\n"
+        "Without a key only one question has an answer: 'What should I pack for Oslo and Rome?'. "
+        "For others set GOOGLE_API_KEY (https://aistudio.google.com/apikey).\n"
     )
 
 
-def test_without_the_extras_it_says_what_to_install(
+def test_it_needs_no_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "vcr", None)
-    assert main([]) == 2
-    assert capsys.readouterr().err == (
-        "Without a key a recording is replayed. Install what it needs: "
-        "pip install 'langchain-gemini-tools[display,testing]'\n"
-    )
+    for name in ("vcr", "rich", "genai_prices"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert "For colours and costs: pip install 'langchain-gemini-tools[display]'\n" in shown
+    assert f"└── {ANSWER[:60]}" in shown

@@ -299,7 +299,7 @@ async def test_a_rejection_becomes_its_error(
 ) -> None:
     for _ in range(case.requests):
         emulator.reply("never sent", fault=case.fault)
-    caplog.set_level(logging.INFO, library)
+    caplog.set_level(logging.DEBUG, library)
     chat = make_model(max_retries=2)
     seen: list[Any] = []
     with pytest.raises(errors.GeminiAPIError) as raised:

@@ -86,6 +86,6 @@ def test_links_work_on_a_package_index() -> None:
 
 def test_the_error_about_an_unknown_recording_lists_the_others() -> None:
     with pytest.raises(
-        ValueError, match=r"'first' is not a recording .*; use one of first_agent, packing"
+        ValueError, match=r"'first' is not a recording .*; use one of .*first_agent"
     ):
         recording("first")

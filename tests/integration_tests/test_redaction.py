@@ -60,6 +60,7 @@ class Places:
         self.emulator = emulator
         self.caplog = caplog
         self.model: Any = make_model(max_retries=1, additional_headers={"X-Gateway-Key": KEY})
+        assert self.model.client  # from here on, its credentials are known: a trace calls no model
 
     def in_an_error(self, words: str) -> str:
         """Everything that an error shows."""
@@ -91,11 +92,13 @@ class Places:
 
     def in_a_trace(self, words: str) -> str:
         """A run in plain text and mermaid."""
+        self.model.invoke("Hello")
         shown = _trace(words)
         return f"{shown} {shown!r} {shown.to_mermaid()}"
 
     def in_a_page(self, words: str) -> str:
         """A run in HTML, as it is written and as it is read."""
+        self.model.invoke("Hello")
         page: str = _trace(words).to_html()
         return page + html.unescape(page)
 

@@ -1,4 +1,4 @@
-"""What mypy and pyright find in programs that use `ChatGemini`."""
+"""What mypy and pyright find in programs: samples, and those of the documentation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.documentation import name_of, pages, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,12 +151,18 @@ pytestmark = pytest.mark.timeout(900)  # mypy reads LangChain when its cache is 
 CHECKERS = {"mypy": errors_by_mypy, "pyright": errors_by_pyright}
 
 
+def _module(page: Path) -> str:
+    return "page_" + re.sub(r"\W", "_", name_of(page))
+
+
 @pytest.fixture(scope="module")
 def errors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Errors]]]:
-    """What each checker finds in both programs; the checkers run side by side."""
+    """What each checker finds in all programs; the checkers run side by side."""
     folder = tmp_path_factory.mktemp("programs")
     (folder / "correct.py").write_text(CORRECT)
     (folder / "wrong.py").write_text(WRONG)
+    for page in pages():
+        (folder / f"{_module(page)}.py").write_text(source_of(page))
     with ThreadPoolExecutor(len(CHECKERS)) as threads:
         yield {name: threads.submit(check, folder) for name, check in CHECKERS.items()}
 
@@ -162,6 +170,17 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futur
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_a_correct_program_passes(checker: str, errors: dict[str, Future[Errors]]) -> None:
     assert errors[checker].result().get("correct", {}) == {}
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_the_programs_of_the_documentation_pass(
+    checker: str, errors: dict[str, Future[Errors]]
+) -> None:
+    found = errors[checker].result()
+    # The lines are those of the page.
+    assert {name_of(page): found.get(_module(page), {}) for page in pages()} == {
+        name_of(page): {} for page in pages()
+    }
 
 
 @pytest.mark.parametrize("checker", CHECKERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import pytest
 
@@ -89,12 +91,19 @@ def run(*command: str | Path, **settings: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with the built wheel, and this one's other packages."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as it is published."""
     pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
-    folder = tmp_path_factory.mktemp("environment")
+    folder = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
     (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the built wheel, and this one's other packages."""
+    folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
     (packages,) = folder.glob("venv/lib/*/site-packages")
     # Not the site: the links of editable installs in it would lead back to the sources.
@@ -113,6 +122,30 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(*pip, "--no-deps", "--force-reinstall", wheel)
     run(*pip, f"{NAME}[testing]")  # all that it needs is there, or this fails
     return python
+
+
+def test_the_wheel_contains_the_package_and_nothing_else(wheel: Path) -> None:
+    package = ROOT / "langchain_gemini_tools"
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        about = next(name for name in names if name.endswith("/METADATA"))
+        metadata = email.message_from_bytes(archive.read(about))
+    assert {name for name in names if ".dist-info/" not in name} == sources
+    assert {Path(name).suffix for name in sources} <= {".py", ".yaml", ".txt", ".typed"}
+    extras = metadata.get_all("Provides-Extra") or []
+    assert sorted(extras) == ["all", "display", "mcp", "testing"]
+    assert metadata["Author"]
+    assert {url.split(",")[0] for url in metadata.get_all("Project-URL") or []} == {
+        "Changelog",
+        "Documentation",
+        "Homepage",
+        "Issues",
+    }
 
 
 @pytest.mark.timeout(500)  # an environment, a wheel and three more interpreters
