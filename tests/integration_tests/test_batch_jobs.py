@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel
 
-from langchain_gemini_tools import ChatGemini, errors
+from langchain_gemini_tools import BatchProgress, ChatGemini, errors
 from langchain_gemini_tools.batch import BatchStatus, job
 from tests.integration_tests.play import get_weather
 
@@ -178,6 +179,17 @@ def test_a_job_is_split_at_the_limits_of_the_service(
     assert [len(each.items) for each in emulator.batches.jobs.values()] == [15, 15, 10]
     check_answers(made.results(), MANY)
     assert answered_once(emulator, MANY)
+
+
+def test_a_progress_bar_shows_the_counts_of_the_service(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    shown = io.StringIO()
+    with BatchProgress(description="labels", file=shown) as progress:
+        job_with_bar = make_model().batch_job(questions(FEW), path=tmp_path)
+        job_with_bar.wait(on_poll=progress.show_job)
+    assert (progress.counts.total, progress.counts.done) == (FEW, FEW)
+    assert shown.getvalue() == "labels: 3/3 · 0 → 0 tokens\n"
 
 
 class Seen(BaseCallbackHandler):
