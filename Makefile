@@ -123,7 +123,6 @@ $(VENV)-peer/.installed: tests/benchmarks/peer.txt
 
 record: $(STAMP)  ## cassettes: against the API with GOOGLE_API_KEY, else against the emulator
 	$(BIN)/python -m tests.scenarios
-	$(BIN)/python -m tests.record_demo
 	$(BIN)/python -m tests.record_notebooks
 
 docs: $(VENV)-docs/.installed  ## the documentation, into site/

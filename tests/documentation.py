@@ -1,6 +1,6 @@
 """The programs of the documentation: `python -m tests.documentation` runs them.
 
-The blocks of a page run from top to bottom in one namespace, in a folder of their own, on
+The blocks of a page run from top to bottom in one namespace, in an empty folder, on
 `FakeGemini`. The command writes what a block prints into the `text` block that follows it, if there
 is one. `test_docs.py` checks that running the blocks again prints the same.
 

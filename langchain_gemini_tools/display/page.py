@@ -55,7 +55,7 @@ font-size:12.5px;background:none;color:inherit;border:0;padding:0;margin:0}}
 .lgt-trace.lgt-trace code.lines{{display:block;white-space:pre-wrap;background:var(--well);
 border-radius:6px;padding:.4rem .6rem;margin:.15rem 0;max-height:22rem;overflow:auto}}
 .lgt-trace.timed .facts{{margin-right:8rem}}
-.lgt-trace .scale{{position:absolute;right:.3rem;bottom:-1.1rem;width:7rem;display:flex;
+.lgt-trace .scale{{position:absolute;right:.3rem;bottom:.4rem;width:7rem;display:flex;
 justify-content:space-between;color:var(--soft);font-size:10px}}
 .lgt-trace .scale::before{{content:"0"}}
 .lgt-trace .scale::after{{content:attr(data-end)}}

@@ -30,7 +30,7 @@ def recorded(own_folder: Path, model: ChatGemini, emulator: Emulator) -> Iterato
     with cassette("weather", record_mode="all"):
         emulator.reply("Sun.")
         emulator.reply("Rain.")
-        answers = [model.invoke("Weather?").text, model.invoke("Weather?").text]
+        answers = [str(model.invoke("Weather?").text) for _ in range(2)]
     yield answers
     tape = cassette("weather")
     tape.start()  # closes what a test has left open

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from langchain_gemini_tools.demo import RECORDINGS, recording
+from langchain_gemini_tools.testing.audit import audit
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 from tests.notebooks import (
     CASSETTES,
@@ -50,22 +52,47 @@ def test_a_replay_gives_the_outputs_that_are_saved(
         assert new == saved, f"Run `python -m tests.record_notebooks {name}`."
 
 
-def test_a_notebook_without_a_network_reaches_no_host(tmp_path: Path, emulator: Emulator) -> None:
-    """What the test above relies on: here is a server that a kernel could reach."""
-    asking = f"import urllib.request as r; r.urlopen({emulator.url!r} + '/v1beta/models?key=1')"
+def test_a_notebook_without_a_network_reaches_this_machine_only(
+    tmp_path: Path, emulator: Emulator
+) -> None:
+    """What the test above relies on, and what `FakeGemini` needs."""
     path = tmp_path / "asking.ipynb"
-    path.write_text(notebook_of(asking))
+    connecting = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
+    path.write_text(notebook_of(connecting))
     with pytest.raises(NotebookError, match="Network is disabled"):
         replay(path, tmp_path)
-    assert emulator.requests == []
-    with pytest.raises(NotebookError, match="HTTP Error 400"):
+    with pytest.raises(NotebookError) as not_blocked:  # it is an address that nobody has
         execute(path, tmp_path, {})
+    assert "Network is disabled" not in str(not_blocked.value)
+    path.write_text(notebook_of(f"import httpx; httpx.get({emulator.url!r})"))
+    replay(path, tmp_path)
     assert len(emulator.requests) == 1
 
 
+def test_a_notebook_runs_alone_as_in_colab(tmp_path: Path) -> None:
+    name = "01_first_agent"
+    alone = tmp_path / "alone.ipynb"
+    alone.write_text(NOTEBOOKS[name].read_text(encoding="utf-8"), encoding="utf-8")
+    assert seen(replay(alone, tmp_path)) == seen(read(NOTEBOOKS[name]))
+
+
+@every_notebook
+def test_the_first_cell_installs_what_is_missing(name: str) -> None:
+    [installation, *_] = [cell for cell in read(NOTEBOOKS[name]).cells if cell.cell_type == "code"]
+    assert installation.source == INSTALLATION
+    assert installation.outputs == []
+
+
+INSTALLATION = """\
+from importlib.util import find_spec
+
+if not find_spec("langchain_gemini_tools"):
+    %pip install -q "langchain-gemini-tools[all]" langchain"""
+
+
 def test_with_a_key_the_same_cells_talk_to_the_api(tmp_path: Path, emulator: Emulator) -> None:
-    name = "1_first_agent"
-    recorded = (CASSETTES / f"{name}.yaml").read_text()
+    name = "01_first_agent"
+    recorded = CASSETTES[name].read_text()
     emulator.reply(calls=[("get_weather", {"city": "Rome"})])
     emulator.reply("19 °C, so I was told.")
     emulator.reply("Nothing.")
@@ -73,18 +100,25 @@ def test_with_a_key_the_same_cells_talk_to_the_api(tmp_path: Path, emulator: Emu
     outputs = json.dumps(seen(execute(NOTEBOOKS[name], tmp_path, live)), ensure_ascii=False)
     assert "19 °C, so I was told." in outputs
     assert (len(emulator.requests), emulator.pending_replies) == (3, 0)
-    assert (CASSETTES / f"{name}.yaml").read_text() == recorded
+    assert CASSETTES[name].read_text() == recorded
 
 
 def test_each_notebook_has_its_script_and_its_cassette() -> None:
-    assert list(SCRIPTS) == list(NOTEBOOKS)
-    assert sorted(path.stem for path in CASSETTES.iterdir()) == sorted(NOTEBOOKS)
+    assert list(SCRIPTS) == list(CASSETTES)
+    assert {*CASSETTES.values()} == {*RECORDINGS.iterdir()}
+    assert audit([RECORDINGS]) == []
+
+
+def test_the_error_about_an_unknown_recording_lists_the_others() -> None:
+    with pytest.raises(ValueError, match=r"'first' is not a .*; use one of 01_first_agent, 02_"):
+        recording("first")
 
 
 @every_notebook
 def test_a_notebook_says_whose_words_it_shows(name: str) -> None:
-    with (CASSETTES / f"{name}.yaml").open(encoding="utf-8") as file:
-        is_of_the_emulator = "emulator" in file.readline().lower()
+    is_of_the_emulator = True
+    if name in CASSETTES:
+        is_of_the_emulator = "emulator" in CASSETTES[name].read_text().split("\n", 1)[0].lower()
     introduction = read(NOTEBOOKS[name]).cells[0].source
     assert ("this project's emulator" in " ".join(introduction.split())) == is_of_the_emulator
 

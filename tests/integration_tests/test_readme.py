@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langchain_gemini_tools.demo import recording
 from langchain_gemini_tools.testing import FakeGemini
 
 if TYPE_CHECKING:
@@ -82,10 +81,3 @@ def test_links_work_on_a_package_index() -> None:
         if link.startswith(REPOSITORY):
             path = re.sub(r"^(?:blob|raw)/main/", "", link.removeprefix(REPOSITORY))
             assert (ROOT / path).exists(), link
-
-
-def test_the_error_about_an_unknown_recording_lists_the_others() -> None:
-    with pytest.raises(
-        ValueError, match=r"'first' is not a recording .*; use one of .*first_agent"
-    ):
-        recording("first")

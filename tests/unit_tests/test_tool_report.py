@@ -23,9 +23,9 @@ def test_good_tools_are_fine() -> None:
     report = check_tools([WEATHER, {"google_search": {}}])
     assert report.ok
     assert (report.findings, report.errors, report.warnings) == ((), (), ())
-    assert (report.model, report.tool_count) == ("gemini-3-flash-preview", 2)
+    assert (report.model, report.tool_count) == ("gemini-3.8-flash", 2)
     assert str(report) == (
-        f"2 tools for gemini-3-flash-preview, about {report.tokens} tokens a request: "
+        f"2 tools for gemini-3.8-flash, about {report.tokens} tokens a request: "
         "0 errors, 0 warnings."
     )
     assert 30 < report.tokens < 60
@@ -52,7 +52,7 @@ def test_errors_and_warnings_are_data_and_lines() -> None:
     assert report.findings == (error, warning)
     assert (report.errors, report.warnings) == ((error,), (warning,))
     assert str(report).splitlines() == [
-        f"2 tools for gemini-3-flash-preview, about {report.tokens} tokens a request: "
+        f"2 tools for gemini-3.8-flash, about {report.tokens} tokens a request: "
         "1 error, 1 warning.",
         "  error: Tool 'get_weather', parameter 'colour': its enum is empty: no value is valid.",
         "  warning: Tool 'undescribed': it has no description, so the model has to guess what it "
@@ -61,7 +61,7 @@ def test_errors_and_warnings_are_data_and_lines() -> None:
 
 
 def test_one_of_each_is_counted_as_one() -> None:
-    assert str(check_tools([WEATHER])).startswith("1 tool for gemini-3-flash-preview, about ")
+    assert str(check_tools([WEATHER])).startswith("1 tool for gemini-3.8-flash, about ")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_tool_that_cannot_be_bound_is_a_finding_too(given: Any, name: str, wor
     assert not finding.message.startswith("Tool ")
     assert report.tool_count == 2
     with pytest.raises(InvalidToolError):
-        ChatGemini(model="gemini-3-flash-preview").bind_tools([WEATHER, given])
+        ChatGemini(model="gemini-3.8-flash").bind_tools([WEATHER, given])
 
 
 def test_the_model_decides() -> None:
