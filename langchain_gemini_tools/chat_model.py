@@ -13,6 +13,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from copy import copy
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
@@ -424,6 +425,62 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         )
         for finding in findings:
             self._warn_once(invocation.model, str(finding))
+
+    # Context caches
+
+    def with_context_cache(  # noqa: PLR0913
+        self,
+        messages: LanguageModelInput | None = None,
+        *,
+        system: str | None = None,
+        tools: Sequence[Any] | None = None,
+        tool_choice: ToolChoiceOption = None,
+        ttl: str | float | timedelta | None = None,
+        expire_time: str | datetime | None = None,
+        display_name: str | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Create a context cache, and return a model that uses it.
+
+        What the cache contains is left out of each request and still used to read the response, so
+        that agents may bind the same tools and set the same system prompt at every step. What
+        differs is rejected. The cache is `cached_content` of the model; renew, list and delete
+        caches with `model.client.caches`.
+
+        Args:
+            messages: The beginning of conversations. Requests may repeat it or leave it out.
+            system: The system text.
+            tools: What `bind_tools` accepts.
+            tool_choice: What `bind_tools` accepts. It is fixed as well.
+            ttl: How long it lives: seconds, `"300s"` or a timedelta; one hour by default.
+            expire_time: When it ends, instead of `ttl`.
+            display_name: A name for people.
+            name: The name of a cache that exists. The other arguments then say what it contains,
+                because the API does not show it.
+
+        Raises:
+            InvalidOptionError: The model has no context caches, or an argument is not valid.
+            GeminiAPIError: The API did not create it, for instance because it is too small.
+        """
+        from langchain_gemini_tools.context_cache import cache_of, render_expiry
+
+        given = self._convert_input(messages).to_messages() if messages else []
+        if system:
+            given = [SystemMessage(system), *given]
+        settings = render_expiry(ttl, expire_time)
+        if display_name:
+            settings["display_name"] = display_name
+        options = {"tools": tools, "tool_choice": tool_choice}
+        contents = cache_of(self, given, options, settings, name)
+        copied = self.model_copy(update={"cached_content": contents.name})
+        copied._cache_contents = contents  # noqa: SLF001 - of the same class
+        return copied
+
+    async def awith_context_cache(
+        self, messages: LanguageModelInput | None = None, **arguments: Any
+    ) -> Self:
+        """Create a context cache as `with_context_cache` does, without blocking the event loop."""
+        return await asyncio.to_thread(partial(self.with_context_cache, messages, **arguments))
 
     # Batch jobs
 

@@ -37,6 +37,7 @@ from langchain_gemini_tools.facts.credentials import (
     private_values,
 )
 from langchain_gemini_tools.facts.models import DEFAULT_TIMEOUT_SECONDS
+from langchain_gemini_tools.wire.cache import CacheContents
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.tools.dialects import is_builtin
@@ -438,6 +439,18 @@ class GeminiFields(_ChatModel):
                 f"{name} accepts keyword arguments only: use {name}(model='gemini-3.8-flash')."
             )
         return super().__new__(cls)
+
+    _cache_contents: CacheContents | None = PrivateAttr(default=None)
+    """What the context cache contains, if it is known."""
+
+    def cache_in_use(self, name: str | None) -> CacheContents | None:
+        """Return what a context cache contains, if it is known.
+
+        Args:
+            name: The name of the cache.
+        """
+        known = self._cache_contents
+        return known if known and known.name == name else None
 
     def __init__(self, **arguments: Any) -> None:
         rejected: ValidationError | None = None

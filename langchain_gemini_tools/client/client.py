@@ -226,6 +226,14 @@ class GeminiClient:
                 )
             return str(uploaded.name)
 
+    def create_cache(self, model: str, config: Any) -> str:
+        """Create a context cache through the SDK, and return its name."""
+        with self._mapping_errors(self.settings.timeout_seconds):
+            sdk = self._open().sdk
+            with mapping_sdk_errors():
+                created = sdk.caches.create(model=model, config=config)
+            return str(created.name)
+
     def download(
         self,
         name: str,

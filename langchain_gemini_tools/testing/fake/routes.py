@@ -90,3 +90,20 @@ def read_batch_route(http_method: str, path: str) -> BatchRoute | None:
     return (
         BatchRoute(operation, name, match["model"] or "", match["version"]) if operation else None
     )
+
+
+_CACHE_ROUTE = re.compile(
+    r"""
+    (?:/[^/]+)*?
+    /(?:v1|v1alpha|v1beta|v1beta1)
+    /(?P<place>(?P<vertex>projects/[^/]+/locations/[^/]+/)?cachedContents(?:/[^/:]+)?)
+    """,
+    re.VERBOSE,
+)
+
+
+def read_cache_route(path: str) -> tuple[str, Backend] | None:
+    """The place of context caches, or of one, and its backend; None for another path."""
+    if not (match := _CACHE_ROUTE.fullmatch(path)):
+        return None
+    return match["place"], "vertex" if match["vertex"] else "gemini"

@@ -22,6 +22,7 @@ from langchain_gemini_tools.testing.fake.answer import Answer, prompt_tokens
 from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.batches import Batches
 from langchain_gemini_tools.testing.fake.brain import think
+from langchain_gemini_tools.testing.fake.caches import Caches
 from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
 from langchain_gemini_tools.testing.fake.memory import Foreign, Memory, decode
 from langchain_gemini_tools.testing.fake.models import Model
@@ -33,6 +34,7 @@ from langchain_gemini_tools.testing.fake.routes import (
     BatchRoute,
     Route,
     read_batch_route,
+    read_cache_route,
     read_route,
 )
 from langchain_gemini_tools.testing.fake.rules.door import (
@@ -42,6 +44,7 @@ from langchain_gemini_tools.testing.fake.rules.door import (
     check_model,
 )
 from langchain_gemini_tools.testing.fake.rules.payload import read_payload
+from langchain_gemini_tools.testing.fake.rules.tool_config import check_cached_content
 from langchain_gemini_tools.testing.fake.script import Call, Fault, Reply, render_call
 from langchain_gemini_tools.testing.fake.sockets import SocketServer
 
@@ -90,6 +93,8 @@ class Emulator(PlannedFaults):
         self.token_limit = token_limit
         self.stored_credentials = {API_KEY, ACCESS_TOKEN}
         """The credentials that requests keep; any other is not stored."""
+        self.caches = Caches()
+        """The context caches."""
         self.batches = Batches(self._answer_item)
         """The batch jobs and files, and what goes wrong with them."""
         self._mind = mind
@@ -272,6 +277,10 @@ class Emulator(PlannedFaults):
         with self._lock:
             self.requests.append(request)
             try:
+                if cache_route := read_cache_route(url.path):
+                    valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
+                    check_key(headers, query, cache_route[1], *valid)
+                    return self.caches.serve(request, cache_route[0], query, cache_route[1])
                 if batch_route:
                     return self._serve_batch(batch_route, request, headers, query)
                 self._check_credentials(route, headers, query)
@@ -335,7 +344,18 @@ class Emulator(PlannedFaults):
             return self._count_tokens(route, model, request.raw)
         body = read_payload(request.raw, backend=route.backend, version=route.version)
         is_stream = route.method == "streamGenerateContent"
-        ask = Ask(body, model, route.backend, route.version, is_stream=is_stream)
+        cached_tokens = 0
+        if body.get("cachedContent"):
+            check_cached_content(Ask(body, model, route.backend, route.version))
+            body, cached_tokens = self.caches.join(body)
+        ask = Ask(
+            body,
+            model,
+            route.backend,
+            route.version,
+            is_stream=is_stream,
+            cached_tokens=cached_tokens,
+        )
         if is_stream and request.query.get("alt") != "sse":
             raise Refusal("The emulator streams server-sent events only: ?alt=sse", 501)
         rules.check(
