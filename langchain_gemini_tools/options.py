@@ -133,6 +133,11 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     if interaction:
         capabilities = capabilities.on_interactions()
     is_prompted = _is_prompted(given["tool_calling"], capabilities)
+    cache = fields.cache_in_use(given.get("cached_content"))
+    if cache and not given.get("tools"):
+        given["tools"] = cache.tools
+        if given.get("tool_choice") is None and given.get("tool_config") is None:
+            given["tool_choice"] = cache.tool_choice
     tools, choice = _resolve_tools(given, capabilities.prompted() if is_prompted else capabilities)
     check_tools(tools, vertexai=fields.uses_vertexai)
     best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
@@ -155,6 +160,7 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         generation={name: given[name] for name in _GENERATION_OPTIONS if name in given},
         safety_settings=given.get("safety_settings"),
         cached_content=given.get("cached_content"),
+        cache=cache,
         continuation_token=continues,
         continues_automatically=given["automatic_continuation"],
         headers=given.get("additional_headers"),
@@ -229,6 +235,8 @@ def _resolve_tools(
     if tools:
         _check_tools(tools, capabilities)
     choice, config = given.get("tool_choice"), given.get("tool_config")
+    if isinstance(choice, ToolChoice):  # of a cache: resolved when it was created
+        return tools, choice
     if config is None and isinstance(choice, str | bool | None):
         return tools, _choose_once(choice, tools, capabilities)
     return tools, resolve_tool_choice(choice, tools, capabilities, config)
