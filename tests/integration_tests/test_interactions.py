@@ -33,12 +33,14 @@ from langchain_gemini_tools.errors import (
     TruncatedResponseError,
     TruncatedStreamError,
 )
+from langchain_gemini_tools.testing import cassette
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY
 from tests.integration_tests.invoking import ask
 from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from langchain_gemini_tools import ChatGemini
     from langchain_gemini_tools.testing.fake import Emulator
@@ -621,3 +623,17 @@ def test_a_rejected_request_keeps_the_words_of_the_api(
         chat.invoke("Hello", extra_body={"sky": "clear"})
     [refusal] = emulator.refusals
     assert "does not have sky" in str(refusal)
+
+
+def test_cassettes_record_and_replay_it(
+    chat: ChatGemini, emulator: Emulator, tmp_path: Path
+) -> None:
+    def run() -> list[str]:
+        with cassette(tmp_path / "interactions.yaml"):
+            streamed = "".join(str(chunk.text) for chunk in chat.stream("Hello you"))
+            return [str(chat.invoke("Hello").text), streamed]
+
+    recorded = run()
+    count = len(emulator.requests)
+    assert run() == recorded
+    assert len(emulator.requests) == count == 2
