@@ -3,8 +3,9 @@
 The names here are loaded on first use; the types of google-genai among them load the SDK. Other
 public names are in their modules: errors in `errors`, loop events and approval verdicts in
 `tool_loop`, `FetchLimits` in `media_fetch`, `TOOL_PROMPT` in `prompted`, `ToolReport` in
-`tool_report`, `GeminiBinding` in `binding`, `StructuredOutput` in `structured_output`, the request
-of `preview` in `wire.request`, and arguments for subclasses in `arguments`.
+`tool_report`, `BatchJob` in `batch`, `GeminiBinding` in `binding`, `StructuredOutput` in
+`structured_output`, the request of `preview` in `wire.request`, and arguments for subclasses in
+`arguments`.
 """
 
 import importlib
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         MediaResolution,
         Modality,
     )
+    from langchain_gemini_tools.context_cache import create_context_cache
     from langchain_gemini_tools.display import BatchProgress, RunClock, trace
     from langchain_gemini_tools.remote_tools import mcp_interceptor, tools_from_specs
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
@@ -41,6 +43,7 @@ __all__ = [
     "ToolLoopResult",
     "__version__",
     "check_tools",
+    "create_context_cache",
     "mcp_interceptor",
     "tools_from_specs",
     "trace",
@@ -57,6 +60,7 @@ _MODULES = {
     "Modality": "client.sdk_types",
     "RunClock": "display",
     "check_tools": "tool_report",
+    "create_context_cache": "context_cache",
     "mcp_interceptor": "remote_tools",
     "tools_from_specs": "remote_tools",
     "ToolLoopResult": "tool_loop",

@@ -6,20 +6,26 @@ method would be looked up on the model and called without them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.runnables import Runnable, RunnableBinding
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import merge_configs
 from pydantic import ConfigDict
 
+from langchain_gemini_tools.batch import BatchJob
+from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.options import override
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.wire.invocation import ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest
-from langchain_gemini_tools.wire.tools.tool import plain_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, plain_tools
 
 if TYPE_CHECKING:
     from langchain_core.language_models.chat_models import _ChatModelBinding as _Binding
@@ -128,7 +134,10 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         """Return what `dumpd` stores, with tools as plain dicts."""
         stored = super().to_json()
         if stored["type"] == "constructor":
-            stored["kwargs"]["kwargs"] = plain_tools(self.kwargs)
+            kwargs = self.kwargs
+            with suppress(InvalidToolError):  # which a call reports
+                kwargs = {**kwargs, **_bound_tools(kwargs.get("tools"))}
+            stored["kwargs"]["kwargs"] = plain_tools(kwargs)
         return stored
 
     def preview(
@@ -177,6 +186,29 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         if tool_choice is not None:
             options["tool_choice"] = tool_choice
         return self._with_options(model.bind_tools(tools, **options).kwargs)
+
+    def batch_job(
+        self,
+        inputs: Iterable[LanguageModelInput] | None = None,
+        *,
+        config: RunnableConfig | None = None,
+        **arguments: Any,
+    ) -> BatchJob[AIMessage]:
+        """Send inputs through Gemini's batch service; see `ChatGemini.batch_job`.
+
+        Args:
+            inputs: What `invoke` accepts, each.
+            config: Callbacks, tags and metadata for the results, in addition to bound ones.
+            **arguments: `path`, `name`, `submit`, `webhooks`, and options of the call.
+        """
+        model, options = self.unwrap(arguments)
+        return model.batch_job(inputs, config=merge_configs(self.config, config), **options)
+
+    async def abatch_job(
+        self, inputs: Iterable[LanguageModelInput] | None = None, **arguments: Any
+    ) -> BatchJob[AIMessage]:
+        """Make a batch job as `batch_job` does, without blocking the event loop."""
+        return await asyncio.to_thread(partial(self.batch_job, inputs, **arguments))
 
     def render_prompt(self, tools: Sequence[Any] | None = None, **kwargs: Any) -> str:
         """Return the description of the tools for prompted tool calling.
@@ -251,3 +283,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             custom_input_type=self.custom_input_type,
             custom_output_type=self.custom_output_type,
         )
+
+
+def _bound_tools(tools: Any) -> dict[str, Any]:
+    return {"tools": bind_tools(tools)} if tools else {}

@@ -6,19 +6,24 @@ methods that need them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
+from copy import copy
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from langchain_core.language_models import LangSmithParams, LanguageModelInput, ModelProfile
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, PrivateAttr
 
+from langchain_gemini_tools.batch import BatchJob, BatchSource
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.continuation import LongResponse
@@ -35,13 +40,14 @@ from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
-    PRIVATE_OPTIONS,
-    headers_of,
     hide_headers,
     redact_headers,
+    rename_functions,
     resolve,
     resolve_profile,
+    set_together,
     spelled_as_fields,
+    split_headers,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.prompted.written_calls import WrittenCalls
@@ -71,6 +77,8 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.arguments import ChatGeminiArguments
     from langchain_gemini_tools.errors import ResponseError
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger(__name__)
 
@@ -189,8 +197,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         """Return the key of LangChain's cache: the values of headers are in it as a digest."""
-        others = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
-        digest = headers_digest({**self._own_headers, **headers_of(kwargs)})
+        others, headers = split_headers(kwargs)
+        digest = headers_digest({**self._own_headers, **headers})
         return super()._get_llm_string(stop, **others) + (f"---{digest}" if digest else "")
 
     def _resolve_model_profile(self) -> ModelProfile | None:
@@ -348,9 +356,15 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
         Args:
             **kwargs: Options of the call.
+
+        Raises:
+            InvalidOptionError: An option has two values, under two names.
         """
+        kwargs = set_together(kwargs)
         if "stop_sequences" in kwargs:  # a call's `stop` would look like a bound one
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
+        if "functions" in kwargs:
+            kwargs = rename_functions(kwargs)
         return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
@@ -407,6 +421,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             UnknownToolError: `tool_choice` names a tool that is not bound.
             InvalidOptionError: An option is unknown or has an invalid value.
         """
+        kwargs = set_together(kwargs)
         given = {**kwargs, "tools": tools}
         if tool_choice is not None:
             given["tool_choice"] = tool_choice
@@ -446,6 +461,165 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         )
         for finding in findings:
             self._warn_once(invocation.model, str(finding))
+
+    # Context caches
+
+    def with_context_cache(  # noqa: PLR0913
+        self,
+        messages: LanguageModelInput | None = None,
+        *,
+        system: str | None = None,
+        tools: Sequence[Any] | None = None,
+        tool_choice: ToolChoiceOption = None,
+        ttl: str | float | timedelta | None = None,
+        expire_time: str | datetime | None = None,
+        display_name: str | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Create a context cache, and return a model that uses it.
+
+        What the cache contains is left out of each request and still used to read the response, so
+        that agents may bind the same tools and set the same system prompt at every step. What
+        differs is rejected. The cache is `cached_content` of the model; renew, list and delete
+        caches with `model.client.caches`.
+
+        Args:
+            messages: The beginning of conversations. Requests may repeat it or leave it out.
+            system: The system text.
+            tools: What `bind_tools` accepts.
+            tool_choice: What `bind_tools` accepts. It is fixed as well.
+            ttl: How long it lives: seconds, `"300s"` or a timedelta; one hour by default.
+            expire_time: When it ends, instead of `ttl`.
+            display_name: A name for people.
+            name: The name of a cache that exists. The other arguments then say what it contains,
+                because the API does not show it.
+
+        Raises:
+            InvalidOptionError: The model has no context caches, or an argument is not valid.
+            GeminiAPIError: The API did not create it, for instance because it is too small.
+        """
+        from langchain_gemini_tools.context_cache import cache_of, render_expiry
+
+        given = self._convert_input(messages).to_messages() if messages else []
+        if system:
+            given = [SystemMessage(system), *given]
+        settings = render_expiry(ttl, expire_time)
+        if display_name:
+            settings["display_name"] = display_name
+        options = {"tools": tools, "tool_choice": tool_choice}
+        contents = cache_of(self, given, options, settings, name)
+        copied = self.model_copy(update={"cached_content": contents.name})
+        copied._cache_contents = contents  # noqa: SLF001 - of the same class
+        return copied
+
+    async def awith_context_cache(
+        self, messages: LanguageModelInput | None = None, **arguments: Any
+    ) -> Self:
+        """Create a context cache as `with_context_cache` does, without blocking the event loop."""
+        return await asyncio.to_thread(partial(self.with_context_cache, messages, **arguments))
+
+    # Batch jobs
+
+    def batch_job(  # noqa: PLR0913
+        self,
+        inputs: Iterable[LanguageModelInput] | None = None,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+        submit: bool = True,
+        webhooks: Mapping[str, Any] | None = None,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> BatchJob[AIMessage]:
+        """Send inputs through Gemini's batch service: half the price, an answer within a day.
+
+        The folder at `path` is the state of the job. After a crash, the same call goes on where it
+        was, and nothing is sent twice. The Gemini Developer API only.
+
+        Example:
+            ```python
+            job = model.batch_job(questions, path="runs/answers")
+            for index, result in job.results():  # in the order of the inputs
+                if isinstance(result, Exception): ...
+            ```
+
+        Args:
+            inputs: What `invoke` accepts, each; rendered one after the other. None goes on with
+                the job at `path`.
+            path: The folder of the job. It is created, and has to stay until the end.
+            name: The name of a job at the service (`batches/...`) instead of inputs. Without
+                `path`, its results are stored in a temporary folder.
+            submit: Create the job now. Otherwise `job.preview()` shows the requests and
+                `job.submit()` sends them.
+            webhooks: The API's `webhookConfig`, such as `{"uris": [...]}`.
+            config: Callbacks, tags and metadata for the results.
+            **kwargs: Options of the call.
+
+        Raises:
+            InvalidInputError: An input cannot be sent, or differs from the one at `path`.
+            GeminiAPIError: The API did not create the job. Make the same call again.
+        """
+        return self._batch_job(
+            inputs,
+            path=path,
+            name=name,
+            submit=submit,
+            webhooks=webhooks,
+            config=config,
+            kwargs=kwargs,
+            finish=lambda message: message,
+        )
+
+    async def abatch_job(
+        self, inputs: Iterable[LanguageModelInput] | None = None, **arguments: Any
+    ) -> BatchJob[AIMessage]:
+        """Make a batch job as `batch_job` does, without blocking the event loop."""
+        return await asyncio.to_thread(partial(self.batch_job, inputs, **arguments))
+
+    def _batch_job(  # noqa: PLR0913
+        self,
+        inputs: Iterable[LanguageModelInput] | None,
+        *,
+        path: str | os.PathLike[str] | None,
+        name: str | None,
+        submit: bool,
+        webhooks: Mapping[str, Any] | None,
+        config: RunnableConfig | None,
+        kwargs: Mapping[str, Any],
+        finish: Callable[[AIMessage], Result],
+    ) -> BatchJob[Result]:
+        if (path is None) == (name is None) and not (path and inputs is None):
+            raise InvalidOptionError(
+                "A batch job needs inputs and a path, or the name of a job at the service."
+            )
+        if self.uses_vertexai:
+            raise InvalidOptionError(
+                "batch_job needs the Gemini Developer API. On Vertex AI, use "
+                "model.client.batches.create(model=..., src='gs://...')."
+            )
+        invocation = resolve(self, None, self._batch_options(kwargs))
+        source = BatchSource(
+            template=self._render([HumanMessage("template")], invocation),
+            render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),
+            client=self._client,
+            retries=_retry_policy(invocation, None),
+            finish=finish,
+        )
+        job: BatchJob[Result] = BatchJob(source, path, webhooks=webhooks, config=config)
+        if name is not None:
+            job.adopt(name)
+            return job
+        job.prepare(inputs)
+        if submit:
+            job.submit()
+        return job
+
+    def _batch_options(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options with the form of schemas that is safe in batches, unless it is set."""
+        levels = [spelled_as_fields(self.model_kwargs), spelled_as_fields(kwargs)]
+        if self.tool_schema or any(level.get("tool_schema") for level in levels):
+            return dict(kwargs)
+        return {**kwargs, "tool_schema": "openapi"}
 
     # Prompted tools
 
@@ -540,9 +714,15 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
     # The client
 
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        # A share of its own, which `close` gives up.
+        copied._gemini = copy(self._gemini)  # noqa: SLF001 - of the same class
+        return copied
+
     @property
     def _client(self) -> GeminiClient:
-        """The client for the current fields; copies of the model share it until a field changes."""
+        """The client for the current fields. Models with equal settings share its connections."""
         self._check_unpickled()
         settings = self._client_settings()
         with _CLIENT_LOCK:
@@ -572,12 +752,15 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         return self.client.aio
 
     def close(self) -> None:
-        """Close the connections of sync calls; the next call opens new ones."""
+        """Close the connections of sync calls, unless other models with equal settings use them.
+
+        The next call opens new ones.
+        """
         if self._gemini:
             self._gemini.close()
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop and those of sync calls."""
+        """Close all connections, unless other models with equal settings use them."""
         if self._gemini:
             await self._gemini.aclose()
 

@@ -26,6 +26,7 @@ from langchain_core.exceptions import ModelError, ModelTimeoutError
 
 from langchain_gemini_tools.errors import GeminiAPIError, ResponseError
 from langchain_gemini_tools.wire.hops import (
+    block_reason_of,
     find_next_token,
     has_more,
     shows_output,
@@ -369,8 +370,7 @@ class _StreamedHop:
                 pass
             case _:
                 candidate = {}
-        feedback: object = response.get("promptFeedback")
-        is_blocked = isinstance(feedback, dict) and bool(feedback.get("blockReason"))
+        is_blocked = block_reason_of(response.get("promptFeedback")) is not None
         self._is_complete |= is_blocked or not has_more(candidate)
         self.has_ended |= is_blocked or candidate.get("finishReason") is not None
         if token := token_of(candidate):

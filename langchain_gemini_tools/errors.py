@@ -25,6 +25,7 @@
     * GeminiServerError              5xx and 408: the API failed; retryable
     * GeminiConnectionError          no connection (also a ConnectionError); retryable
     * GeminiTimeoutError             no response in time (also a TimeoutError); retryable
+    * BatchJobError                  a batch job ended without a response to an input
 
 `is_retryable` says whether the same request may succeed later.
 
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BatchJobError",
     "BlockedError",
     "EmptyResponseError",
     "GeminiAPIError",
@@ -324,6 +326,10 @@ class GeminiTimeoutError(GeminiAPIError, ModelTimeoutError, TimeoutError):
     """No response arrived in time. `max_retries` does not repeat it: the time is used up."""
 
     is_retryable = True
+
+
+class BatchJobError(GeminiAPIError, ModelAPIError):
+    """A batch job failed, expired or was cancelled, and has no response to an input."""
 
 
 # "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."; Vertex:

@@ -37,6 +37,7 @@ from langchain_gemini_tools.facts.credentials import (
     private_values,
 )
 from langchain_gemini_tools.facts.models import DEFAULT_TIMEOUT_SECONDS
+from langchain_gemini_tools.wire.cache import CacheContents
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.tools.dialects import is_builtin
@@ -462,6 +463,8 @@ class GeminiFields(_ChatModel):
 
     _left_out: tuple[str, ...] = PrivateAttr(default=())
     """Fields that a pickle did not carry."""
+    _key_was_found: bool = PrivateAttr(default=False)
+    """Whether the key that a pickle did not carry came from the environment."""
 
     def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it
         if unnamed:
@@ -470,6 +473,18 @@ class GeminiFields(_ChatModel):
                 f"{name} accepts keyword arguments only: use {name}(model='gemini-3.8-flash')."
             )
         return super().__new__(cls)
+
+    _cache_contents: CacheContents | None = PrivateAttr(default=None)
+    """What the context cache contains, if it is known."""
+
+    def cache_in_use(self, name: str | None) -> CacheContents | None:
+        """Return what a context cache contains, if it is known.
+
+        Args:
+            name: The name of the cache.
+        """
+        known = self._cache_contents
+        return known if known and known.name == name else None
 
     def __init__(self, **arguments: Any) -> None:
         rejected: ValidationError | None = None
@@ -627,19 +642,29 @@ class GeminiFields(_ChatModel):
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
         fields = {**state["__dict__"], "google_api_key": self._key_in_use}
-        left_out = tuple(name for name, value in fields.items() if _has_credential(name, value))
+        left_out = tuple(
+            name
+            for name, value in fields.items()
+            if _has_credential(name, value) or (value is None and name in self._left_out)
+        )
         fields = {name: value for name, value in fields.items() if name not in left_out}
         if "credentials" in left_out:
             fields["vertexai"] = self.uses_vertexai  # which the credentials decided
         private = {**(state["__pydantic_private__"] or {}), "_gemini": None}
         private["_left_out"] = left_out
+        if self.google_api_key:
+            private["_key_was_found"] = self._passed_key is None
         return {**state, "__dict__": fields, "__pydantic_private__": private}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
-        fields = type(self).model_fields
-        left_out = state["__pydantic_private__"]["_left_out"]
-        # The environment in which it is loaded may have them.
-        found = {name: fields[name].get_default(call_default_factory=True) for name in left_out}
+        fields, private = type(self).model_fields, state["__pydantic_private__"]
+        found = {
+            name: fields[name].get_default(call_default_factory=True)
+            for name in private["_left_out"]
+        }
+        if "google_api_key" in found and not private["_key_was_found"]:
+            # The environment in which it is loaded may have the key of another account.
+            found["google_api_key"] = None
         super().__setstate__({**state, "__dict__": {**found, **state["__dict__"]}})
 
     def _check_unpickled(self) -> None:
@@ -653,10 +678,17 @@ class GeminiFields(_ChatModel):
             name for name in self._left_out if getattr(self, name) is None and name != "credentials"
         ]
         if missing:
+            advice = "Pass them again"
+            if "google_api_key" in missing:
+                advice = (
+                    "Set GOOGLE_API_KEY, where the key was found, or pass them again"
+                    if self._key_was_found
+                    else "The key was passed to the model, so none is taken from the environment. "
+                    "Pass them again"
+                )
             raise GeminiAuthenticationError(
                 f"This model was unpickled without {', '.join(missing)}: pickles carry no "
-                "credentials. Set GOOGLE_API_KEY (for the key), or pass them again: "
-                f'model.model_copy(update={{"{missing[0]}": ...}}).'
+                f'credentials. {advice}: model.model_copy(update={{"{missing[0]}": ...}}).'
             )
 
     def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
@@ -666,6 +698,8 @@ class GeminiFields(_ChatModel):
             return stored
         kwargs = {name: _as_json(name, value) for name, value in stored["kwargs"].items()}
         kwargs.pop("api_key", None)  # core adds the key under its alias as well
+        if "timeout" not in self.model_fields_set:
+            kwargs.pop("timeout", None)  # the model decides
         if not self._key_in_use:
             kwargs.pop("google_api_key", None)
         return {**stored, "kwargs": kwargs}
@@ -743,7 +777,7 @@ _REPLACEMENTS = {
     "tool_choice": "Use bind_tools(tools, tool_choice=...).",
     "tool_config": "Use bind_tools(tools, tool_config=...).",
     "tools": "Use bind_tools.",
-    "top_logprobs": "Use logprobs, with response_logprobs=True.",
+    "top_logprobs": "Use logprobs.",
     "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
 }
 """Arguments of Google's SDKs and of other integrations, and what to use here."""

@@ -2,6 +2,7 @@
 
 client.py      GeminiClient: send, stream and their async counterparts. Start reading here
 sdk.py         the settings, and the SDK's client, built from them at the first request
+sharing.py     one SDK client and one pool for all equal settings of a process
 transport.py   the HTTP clients that the SDK sends through, which replace its bodies by ours
 pool.py        the HTTP clients that do the sending: one for all threads, one per event loop
 network.py     the sockets under them: time limits, and no reuse after unread bytes

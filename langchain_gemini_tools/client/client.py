@@ -8,8 +8,6 @@ how the bodies get past it.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import traceback
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,10 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from langchain_gemini_tools.client.responses import (
     StreamTimer,
     aread_stream,
+    copy_body,
+    parse_operation,
     parse_response,
     read_stream,
 )
-from langchain_gemini_tools.client.sdk import fake_has_stopped, open_sdk
+from langchain_gemini_tools.client.sdk import fake_has_stopped, mapping_sdk_errors
+from langchain_gemini_tools.client.sharing import acquire_sdk
 from langchain_gemini_tools.client.transport import (
     PendingRequest,
     is_refused_connection,
@@ -30,9 +31,10 @@ from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, 
 from langchain_gemini_tools.facts.credentials import redact, redact_json, remember, secrets_in_use
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Collection, Generator, Iterator
+    from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator
 
     from langchain_gemini_tools.client.sdk import ClientSettings, OpenedSdk, SdkClient
+    from langchain_gemini_tools.client.sharing import SharedSdk
     from langchain_gemini_tools.facts.credentials import PrivateHeaders
 
     JsonObject = dict[str, Any]
@@ -41,8 +43,9 @@ if TYPE_CHECKING:
 class GeminiClient:
     """Sends finished bodies to the API and returns the server's JSON.
 
-    Making one is cheap: the first request loads the SDK and looks for credentials. Copies and child
-    processes start without connections. After `close`, the next request opens new connections.
+    Making one is cheap: the first request loads the SDK and looks for credentials. Clients with
+    equal settings share their connections within a process; child processes start without any.
+    After `close`, the next request opens new connections.
 
     Raises (all methods that send):
         GeminiAPIError: The API rejected the request, failed, or was not reached in time.
@@ -54,12 +57,8 @@ class GeminiClient:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         remember(settings)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._opened: OpenedSdk | None = None
+        self._shared: SharedSdk | None = None
+        self._has_share = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.settings!r})"
@@ -68,10 +67,12 @@ class GeminiClient:
         self.settings.__reduce__()
 
     def __copy__(self) -> GeminiClient:
-        return type(self)(self.settings)
+        copied = type(self)(self.settings)
+        copied._shared = self._shared  # noqa: SLF001 - of the same class
+        return copied
 
     def __deepcopy__(self, memo: object) -> GeminiClient:
-        return type(self)(self.settings)
+        return self.__copy__()
 
     @property
     def uses_vertexai(self) -> bool:
@@ -203,40 +204,116 @@ class GeminiClient:
                 async for response in responses:
                     yield response
 
+    def call_sdk(
+        self,
+        call: Callable[[SdkClient], object],
+        body: bytes | None = None,
+        *,
+        timeout_seconds: float | None,
+        headers: PrivateHeaders | None = None,
+    ) -> JsonObject:
+        """Send the request that a method of the SDK writes, and return the server's JSON.
+
+        The SDK's types drop counts and errors of batch jobs, so only its URL and headers are used.
+
+        Args:
+            call: Calls one method of the SDK's client.
+            body: What is sent instead of the SDK's body; None for GET and DELETE.
+            timeout_seconds: For the whole request.
+            headers: Added to those of the settings, or replacing them.
+        """
+        with self._mapping_errors(timeout_seconds):
+            opened = self._open()
+            pending = PendingRequest(body, timeout_seconds, headers=headers)
+            with pending:
+                call(opened.sdk)
+            return parse_operation(pending.response, pending.read())
+
+    def upload(self, path: str, *, display_name: str, mime_type: str) -> str:
+        """Upload a file through the SDK, in pieces, and return its name at the API."""
+        with self._mapping_errors(self.settings.timeout_seconds):
+            sdk = self._open().sdk
+            with mapping_sdk_errors():
+                uploaded = sdk.files.upload(
+                    file=path, config={"display_name": display_name, "mime_type": mime_type}
+                )
+            return str(uploaded.name)
+
+    def create_cache(self, model: str, config: Any) -> str:
+        """Create a context cache through the SDK, and return its name."""
+        with self._mapping_errors(self.settings.timeout_seconds):
+            sdk = self._open().sdk
+            with mapping_sdk_errors():
+                created = sdk.caches.create(model=model, config=config)
+            return str(created.name)
+
+    def download(
+        self,
+        name: str,
+        write: Callable[[bytes], object],
+        *,
+        timeout_seconds: float | None,
+        headers: PrivateHeaders | None = None,
+    ) -> None:
+        """Download a file of the API, piece by piece.
+
+        Args:
+            name: `files/...`.
+            write: Receives the pieces.
+            timeout_seconds: For connecting, and for each wait between two pieces.
+            headers: Added to those of the settings, or replacing them.
+        """
+        with self._mapping_errors(timeout_seconds):
+            opened = self._open()
+            timer = StreamTimer(timeout_seconds, None)
+            pending = PendingRequest(None, timeout_seconds, timer=timer, headers=headers)
+            with pending:
+                opened.sdk.files.download(file=name)
+            copy_body(pending.response, write, timer)
+
     def redacting_errors(self) -> RedactingErrors:
         """Return a context manager that redacts secrets in errors about a response."""
         return RedactingErrors(self.settings)
 
     def close(self) -> None:
-        """Close the connections of the sync methods. The next request opens new ones."""
-        if opened := self._opened_here():
-            opened.pool.close()
+        """Give up the share in the connections of the sync methods.
+
+        The last one closes them. The next request opens new ones.
+        """
+        if shared := self._release():
+            shared.opened.pool.close()
 
     async def aclose(self) -> None:
-        """Close the connections of the async methods, in all event loops, and the sync ones."""
-        if opened := self._opened_here():
-            await opened.pool.aclose()
-            opened.pool.close()
+        """Give up the share in all connections, in all event loops; the last one closes them."""
+        if shared := self._release():
+            await shared.opened.pool.aclose()
+            shared.opened.pool.close()
 
-    def _opened_here(self) -> OpenedSdk | None:
-        if self._pid != os.getpid():
-            self._reset()  # after a fork: the sockets belong to the parent process
-        return self._opened
+    def _release(self) -> SharedSdk | None:
+        """Give up the share, and return what is left without one."""
+        self._has_share = False
+        shared = self._opened_here()
+        return shared if shared and shared.release(self) else None
+
+    def _opened_here(self) -> SharedSdk | None:
+        shared = self._shared
+        return shared if shared and shared.is_of_this_process else None
 
     def _open(self) -> OpenedSdk:
-        if opened := self._opened_here():
-            return opened
-        with self._lock:
-            # Never built twice: an SDK client that is dropped closes its connections, which may be
-            # in use by another thread.
-            if self._opened is None:
-                self._opened = open_sdk(self.settings)
-            return self._opened
+        shared = self._opened_here()
+        if shared is None:
+            # Two threads may both get here: they get the same one.
+            shared = self._shared = acquire_sdk(self.settings)
+            self._has_share = False
+        if not self._has_share:
+            shared.hold(self)
+            self._has_share = True
+        return shared.opened
 
     async def _aopen(self) -> OpenedSdk:
         # Loading the SDK reads files for up to a second: not on the event loop.
-        if opened := self._opened_here():
-            return opened
+        if self._opened_here():
+            return self._open()
         return await asyncio.to_thread(self._open)
 
     def _mapping_errors(

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("httpx2", "httpx")
 
-# Not shared with the async client: the library has separate sync and async kinds of these.
-_SYNC_ONLY = {"transport", "mounts", "event_hooks"}
+SYNC_ONLY = frozenset({"transport", "mounts", "event_hooks"})
+"""Not shared with the async client: the library has separate sync and async kinds of these."""
 
 
 class HttpPool:
@@ -50,7 +50,7 @@ class HttpPool:
         base_url: str | None = None,
     ) -> None:
         self.library = _choose_library([*client_args.values(), *async_client_args.values()])
-        shared = {key: value for key, value in client_args.items() if key not in _SYNC_ONLY}
+        shared = {key: value for key, value in client_args.items() if key not in SYNC_ONLY}
         with _rejecting_bad_args():
             self._sync_args = _complete_args(self.library, client_args, base_url)
             self._async_args = _complete_args(

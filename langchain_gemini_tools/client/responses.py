@@ -24,7 +24,7 @@ from langchain_gemini_tools.facts.credentials import private_values, redact, red
 from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator
 
     import httpx  # its types also stand for those of httpx2
 
@@ -197,7 +197,34 @@ async def aread_body(response: httpx.Response) -> bytes:
     return limit.body
 
 
-def parse_response(response: httpx.Response, body: bytes) -> JsonObject:
+def copy_body(
+    response: httpx.Response, write: Callable[[bytes], object], timer: StreamTimer
+) -> None:
+    """Pass the body of a response on as it arrives, of any length, and close the response."""
+    try:
+        if response.status_code != 200:
+            raise_api_error(response, read_body(response))
+        check_encoding(response)
+        timer.start()
+        for chunk in response.iter_bytes():
+            timer.stop()
+            timer.event_arrived()
+            write(chunk)
+            timer.start()
+    finally:
+        response.close()
+
+
+def parse_operation(response: httpx.Response, body: bytes) -> JsonObject:
+    """Return the JSON object of a long-running operation, whose `error` is part of its state."""
+    if response.status_code == 200 and not body.strip():
+        return {}
+    return parse_response(response, body, is_operation=True)
+
+
+def parse_response(
+    response: httpx.Response, body: bytes, *, is_operation: bool = False
+) -> JsonObject:
     """Return the JSON object in the body of a whole response."""
     if response.status_code != 200:
         raise_api_error(response, body)
@@ -205,7 +232,7 @@ def parse_response(response: httpx.Response, body: bytes) -> JsonObject:
         parsed = decode_json(body)
     except ValueError:
         raise _unreadable_error(response, body) from None
-    if contains_error(parsed):
+    if contains_error(parsed) and not is_operation:
         raise_api_error(response, body)
     if not isinstance(parsed, dict):
         raise _unreadable_error(response, body)

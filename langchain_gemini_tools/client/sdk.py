@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import pickle
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools import __version__
-from langchain_gemini_tools.client.pool import HttpPool
+from langchain_gemini_tools.client.pool import SYNC_ONLY, HttpPool
 from langchain_gemini_tools.client.transport import make_sdk_clients
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiToolsError,
     InvalidOptionError,
+    map_api_error,
 )
 from langchain_gemini_tools.facts.credentials import (
     BASE_URL_VARIABLES,
@@ -27,7 +29,7 @@ from langchain_gemini_tools.facts.credentials import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from google import genai
     from pydantic import SecretStr
@@ -118,6 +120,11 @@ class ClientSettings:
         """Whether the credentials are the placeholders of `FakeGemini`."""
         key = self.api_key.get_secret_value() if self.api_key else None
         return key == FAKE_KEY or getattr(self.credentials, "token", None) == FAKE_TOKEN
+
+    @property
+    def has_http_objects(self) -> bool:
+        """Whether the HTTP clients are given objects, such as a transport, that the user owns."""
+        return bool(SYNC_ONLY & {*self.client_args, *self.async_client_args})
 
     @property
     def secrets(self) -> list[str]:
@@ -211,6 +218,20 @@ def open_sdk(settings: ClientSettings) -> OpenedSdk:
     except ValueError as error:
         raise _explain_rejected_settings(settings, error) from None
     return OpenedSdk(sdk, pool, _arguments())
+
+
+@contextmanager
+def mapping_sdk_errors() -> Iterator[None]:
+    """Map an error response of a request that passed through the SDK to our error."""
+    from google.genai import errors as sdk_errors
+
+    failure: GeminiToolsError | None = None
+    try:
+        yield
+    except sdk_errors.APIError as error:
+        failure = map_api_error(error.code, error.details, error.response)
+    if failure:
+        raise failure  # outside the `except`: its frames have headers
 
 
 def _environment_base_url() -> str | None:

@@ -69,6 +69,7 @@ class Envelope:
     url: httpx.URL
     headers: httpx.Headers = field(repr=False)
     """As the SDK wrote them, without those that describe its body and connection."""
+    method: str = "POST"
 
     @classmethod
     def of(cls, request: httpx.Request) -> Envelope:
@@ -76,7 +77,7 @@ class Envelope:
         headers = request.headers.copy()
         for name in ("content-length", "transfer-encoding", "host"):
             headers.pop(name, None)
-        return cls(request.url, headers)
+        return cls(request.url, headers, request.method)
 
     @property
     def is_reusable(self) -> bool:
@@ -85,17 +86,20 @@ class Envelope:
 
 
 class PendingRequest:
-    """Our body, timeouts and headers for one request, which the SDK sends while it is entered."""
+    """Our body, timeouts and headers for one request, which the SDK sends while it is entered.
+
+    Without a body, the request has none, as GET and DELETE.
+    """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings
         self,
-        body: bytes,
+        body: bytes | None,
         timeout_seconds: float | None,
         *,
         timer: StreamTimer | None = None,
         headers: Mapping[str, str] | None = None,
         path: str | None = None,
-        method: str = "POST",
+        method: str | None = None,
     ) -> None:
         self.body = body
         self._path = path
@@ -162,7 +166,11 @@ class PendingRequest:
             headers.setdefault("x-server-timeout", str(math.ceil(self.timeout_seconds or 0)))
         url = _beside_models(envelope.url, self._path) if self._path else envelope.url
         return client.build_request(
-            self._method, url, headers=headers, content=self.body, extensions=self._extensions()
+            self._method or envelope.method,
+            url,
+            headers=headers,
+            content=self.body,
+            extensions=self._extensions(),
         )
 
     def _extensions(self) -> JsonObject:

@@ -52,6 +52,26 @@ class BatchCounts:
         return f"{self.finished:,}{of}{failed} · {tokens}"
 
 
+class JobStatus(Protocol):
+    """The counts of a batch job, as its service reports them."""
+
+    @property
+    def total(self) -> int:
+        """All inputs."""
+
+    @property
+    def succeeded(self) -> int:
+        """Inputs with a response."""
+
+    @property
+    def failed(self) -> int:
+        """Inputs that failed."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the job has ended."""
+
+
 class BatchProgress(BaseCallbackHandler):
     """Show the progress of `batch`, `abatch` or any number of runs.
 
@@ -100,6 +120,20 @@ class BatchProgress(BaseCallbackHandler):
                 self._view.close(self.counts)
                 self._view = None
                 atexit.unregister(self.close)
+
+    def show_job(self, status: JobStatus) -> None:
+        """Show the counts of a batch job: `job.wait(on_poll=progress.show_job)`.
+
+        Args:
+            status: What `BatchJob.poll` returns.
+        """
+        with self._lock:
+            self.counts = replace(
+                self.counts, total=status.total, done=status.succeeded, failed=status.failed
+            )
+            self._show()
+            if status.is_done:
+                self.close()
 
     # Starts of runs
 

@@ -18,6 +18,7 @@ from langchain_gemini_tools.wire.tools.choice import ToolChoice
 if TYPE_CHECKING:
     from langchain_gemini_tools.facts.credentials import PrivateHeaders
     from langchain_gemini_tools.facts.models import Capabilities
+    from langchain_gemini_tools.wire.cache import CacheContents
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
 
@@ -96,6 +97,8 @@ class Invocation:
     """Sampling, output format and thinking; see `generation.py`."""
     safety_settings: Any = None
     cached_content: str | None = None
+    cache: CacheContents | None = None
+    """What `cached_content` contains, if it is known."""
     continuation_token: str | None = None
     """From the metadata of a response that ended with CONTINUATION: continue that response."""
     continues_automatically: bool = True

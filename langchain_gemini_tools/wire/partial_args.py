@@ -28,6 +28,9 @@ _VALUE_KEYS = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 _Path = tuple[str | int, ...]
 
+STREAMED_FIELDS = frozenset({"willContinue", "partialArgs"})
+"""The fields of a function call whose arguments arrive in pieces."""
+
 
 class ArgumentsWriter:
     """Writes the arguments of one call. `feed` returns a fragment, `finish` the rest.

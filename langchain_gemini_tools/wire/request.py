@@ -22,6 +22,7 @@ from langchain_gemini_tools.facts.json_values import LARGE, encode_json
 from langchain_gemini_tools.facts.spelling import camel
 from langchain_gemini_tools.wire.backends import check_options
 from langchain_gemini_tools.wire.body import ContentsWriter, encode_body
+from langchain_gemini_tools.wire.cache import cut_cached_messages, leave_out_cached
 from langchain_gemini_tools.wire.contents import RenderContext, render_contents, render_system
 from langchain_gemini_tools.wire.generation import (
     JSON,
@@ -172,6 +173,10 @@ class RenderedRequest:
                 if places := name_places(str(error), tools, *names):
                     error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
             error.name_model(self.invocation.model)
+            if self.invocation.cached_content and _CACHE_IS_GONE in str(error):
+                cache = self.invocation.cached_content
+                advice = f"The context cache {cache!r} has expired or was deleted, or belongs to "
+                error.args = (f"{error} ({advice}another project. Create it again.)",)
             raise
 
 
@@ -264,6 +269,8 @@ def render_parts(
         InvalidInputError: The API would reject the input, or it cannot be sent.
     """
     writer, restore = form or ContentsForm()
+    if invocation.cache:
+        messages = cut_cached_messages(messages, invocation.cache)
     renamed = renamed_parameters_of(invocation.tools)
     system, others = split_system(messages)
     instruction = render_system(system)
@@ -341,6 +348,8 @@ def _render_body(
         **{key: plain(value) for key, value in invocation.body.items()},
     }
     present = {key: value for key, value in body.items() if value}
+    if invocation.cache:
+        present = leave_out_cached(present, invocation.cache)
     check_options(present, vertexai=invocation.vertexai)
     return present
 
@@ -449,6 +458,9 @@ def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None
         _check_cached_content(cache, body, invocation)
 
 
+# "CachedContent not found (or permission denied)", with status 403.
+_CACHE_IS_GONE = "CachedContent not found"
+
 _PARTS_OF_A_CACHE = {
     "tools": "tools",
     "toolConfig": "tool_choice or tool_config",
@@ -465,9 +477,9 @@ def _check_cached_content(cache: object, body: Mapping[str, Any], invocation: In
     if given := [name for key, name in _PARTS_OF_A_CACHE.items() if body.get(key)]:
         raise InvalidOptionError(
             f"A request with cached_content={cache!r} cannot have {', '.join(given)}: they must be "
-            "part of the cache. Create it with them (model.client.caches.create(model=..., "
-            "config={'system_instruction': ..., 'tools': ..., 'tool_config': ...})) and leave them "
-            "out here, or leave cached_content out."
+            "part of the cache. Create it with model.with_context_cache(system=..., tools=...), or "
+            "say what it contains with with_context_cache(name=..., system=..., tools=...); or "
+            "leave cached_content out."
         )
 
 

@@ -191,7 +191,7 @@ def test_a_cache_beside_tools_is_rejected_with_the_way_out(
 ) -> None:
     bound = make_model(cached_content="cachedContents/1").bind_tools([get_weather])
     with pytest.raises(
-        errors.InvalidOptionError, match=r"tools, system messages: .*model\.client\.caches\.create"
+        errors.InvalidOptionError, match=r"tools, system messages: .*model\.with_context_cache"
     ):
         bound.invoke([("system", "Be brief."), ("user", "Hi")])
     assert emulator.requests == []

@@ -12,13 +12,13 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 from tests.integration_tests.play import WEATHER, call, get_weather, model, request, result, user
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_gemini_tools import ChatGemini
     from tests.conftest import MakeModel
 
 QUESTIONS: list[Any] = [f"Question {number}?" for number in range(24)]
@@ -146,10 +146,11 @@ def test_agents_on_several_threads_keep_their_turns_apart(
 
 
 def _pickled(chat: Any) -> Any:
-    """A model out of a pickle, in an environment that has the key."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("GOOGLE_API_KEY", API_KEY)
-        return pickle.loads(pickle.dumps(chat))
+    """A model out of a pickle, with its key again."""
+    loaded = pickle.loads(pickle.dumps(chat))
+    if isinstance(loaded, ChatGemini):
+        return loaded.model_copy(update={"api_key": API_KEY})
+    return loaded.model_copy(update={"bound": loaded.bound.model_copy(update={"api_key": API_KEY})})
 
 
 @pytest.mark.parametrize(

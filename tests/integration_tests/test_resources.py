@@ -35,6 +35,10 @@ pytestmark = [
 ]
 
 
+ONE_CONNECTION = 2
+"""The two ends of a connection that stays open for the next model with equal settings."""
+
+
 class Held:
     """How many files and threads this process holds, compared with the beginning."""
 
@@ -88,6 +92,10 @@ def test_models_that_are_dropped_leave_nothing_open(emulator: Emulator, held: He
     for _ in range(10):
         asyncio.run(use(new_model(emulator)))
     assert len(emulator.requests) == 2 + 40
+    assert held.beyond(allowed=ONE_CONNECTION) == (0, 0)
+    closing = new_model(emulator)
+    closing.client  # noqa: B018 - shares the connection that the others left
+    closing.close()
     assert held.beyond() == (0, 0)
 
 
@@ -101,7 +109,7 @@ def test_models_that_failed_leave_nothing_open(emulator: Emulator, held: Held) -
 
     for _ in range(5):
         asyncio.run(fail(new_model(emulator)))
-    assert held.beyond() == (0, 0)
+    assert held.beyond(allowed=ONE_CONNECTION) == (0, 0)
 
 
 def test_streams_that_are_abandoned_leave_nothing_open(emulator: Emulator, held: Held) -> None:
@@ -231,7 +239,7 @@ def test_three_hundred_mixed_calls_keep_no_more_open_than_the_first_few(
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(run())
-    assert held.beyond() == (0, 0)
+    assert held.beyond(allowed=ONE_CONNECTION) == (0, 0)
 
 
 HUNDRED = [f"Question {number}?" for number in range(100)]

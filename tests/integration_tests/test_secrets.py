@@ -481,10 +481,11 @@ async def test_a_header_that_cannot_be_sent_is_rejected_with_its_name(
 
 
 def test_headers_that_were_bound_before_pickling_are_missed(
-    emulator: Emulator, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
-    twin = pickle.loads(pickle.dumps(make_model().bind(additional_headers={"X-Tenant": TENANT})))
+    chat = ChatGemini(model="gemini-3-flash-preview", base_url=emulator.url)
+    twin = pickle.loads(pickle.dumps(chat.bind(additional_headers={"X-Tenant": TENANT})))
     with pytest.raises(
         errors.GeminiAuthenticationError, match=r"headers X-Tenant.*Bind them again"
     ):
@@ -541,6 +542,29 @@ def test_callers_with_different_headers_do_not_share_cached_responses(
     search(Caller({}, {}, [TENANT, GATEWAY]), vars(cache))
 
 
+def test_bodies_of_http_options_do_not_share_cached_responses(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    chat = make_model(cache=InMemoryCache())
+    for team in ("a", "b", "b"):
+        chat.invoke(QUESTION, http_options={"extraBody": {"labels": {"team": team}}})
+    assert [request.body["labels"]["team"] for request in emulator.requests] == ["a", "b"]
+
+
+def test_headers_of_both_options_are_sent_and_named(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    runs = Runs()
+    make_model(callbacks=[runs]).invoke(
+        QUESTION,
+        additional_headers={"X-A": TENANT},
+        http_options={"headers": {"X-B": GATEWAY}},
+    )
+    assert [emulator.last.headers[name] for name in ("x-a", "x-b")] == [TENANT, GATEWAY]
+    shown = runs.runs[0]["extra"]["invocation_params"]["additional_headers"]
+    assert shown == {"X-A": "[redacted]", "X-B": "[redacted]"}
+
+
 def test_tokens_are_counted_with_the_headers_of_the_call(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
@@ -564,6 +588,7 @@ def test_headers_in_model_kwargs_are_rejected(make_model: MakeModel) -> None:
         ({"retry_options": {"attempts": 3}}, "not retry_options"),
         (types.HttpOptions(api_version="v1"), "not api_version"),
         ({"timeout": "soon"}, "timeout"),
+        ("headers", "must be a dict or HttpOptions, not str"),
     ],
 )
 def test_what_http_options_cannot_set_for_a_call_is_rejected(
@@ -611,11 +636,41 @@ def test_a_pickle_carries_no_credential_and_a_call_says_which_one_is_missing(
     with pytest.raises(errors.GeminiAuthenticationError) as raised:
         twin.invoke(QUESTION)
     assert str(raised.value) == (
-        f"This model was unpickled without {', '.join(names)}: pickles carry no credentials. Set "
-        "GOOGLE_API_KEY (for the key), or pass them again: "
+        f"This model was unpickled without {', '.join(names)}: pickles carry no credentials. The "
+        "key was passed to the model, so none is taken from the environment. Pass them again: "
         f'model.model_copy(update={{"{names[0]}": ...}}).'
     )
     assert emulator.requests == []
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["pickled", "pickled again"])
+def test_a_key_that_was_passed_is_never_replaced_by_one_of_the_environment(
+    emulator: Emulator, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    twin = make_model(api_key="the key of account A")
+    monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)  # of account B
+    for _ in range(times):
+        twin = pickle.loads(pickle.dumps(twin))
+    with pytest.raises(errors.GeminiAuthenticationError, match=r"model\.model_copy\(update="):
+        twin.invoke(QUESTION)
+    assert emulator.requests == []
+    with twin.model_copy(update={"api_key": API_KEY}) as whole:
+        whole.invoke(QUESTION)
+    assert len(emulator.requests) == 1
+
+
+def test_a_key_that_was_found_is_that_of_the_environment_where_a_pickle_is_loaded(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "the key of the driver")
+    pickled = pickle.dumps(ChatGemini(model="gemini-3-flash-preview", base_url=emulator.url))
+    monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
+    with pickle.loads(pickled) as twin:
+        twin.invoke(QUESTION)
+    assert emulator.last.headers["x-goog-api-key"] == API_KEY
+    monkeypatch.delenv("GOOGLE_API_KEY")
+    with pytest.raises(errors.GeminiAuthenticationError, match="Set GOOGLE_API_KEY, where the"):
+        pickle.loads(pickled).invoke(QUESTION)
 
 
 def test_what_a_pickle_left_behind_can_be_given_again(

@@ -227,6 +227,7 @@ def response_body(
 def usage_counts(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) -> JsonObject:
     """The token counts of what was said so far."""
     prompt = prompt_tokens(ask)
+    cached = max(cached, ask.cached_tokens)
     spoken = count_tokens("".join(_spoken(part) for part in said))
     counts = {
         "promptTokenCount": prompt,

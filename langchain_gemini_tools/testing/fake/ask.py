@@ -49,6 +49,8 @@ class Ask:
     backend: Backend = "gemini"
     version: str = "v1beta"
     is_stream: bool = False
+    cached_tokens: int = 0
+    """The tokens that come from a context cache."""
 
     @property
     def contents(self) -> list[JsonObject]:

@@ -87,3 +87,64 @@ def _read_interaction(http_method: str, path: str) -> Route | None:
     method = known.get((http_method, bool(name), bool(match["cancel"])))
     backend: Backend = "vertex" if match["vertex"] else "gemini"
     return Route(backend, match["version"], name, method) if method else None
+
+
+_BATCH_ROUTE = re.compile(
+    r"""
+    (?P<prefix>(?:/[^/]+)*?)
+    (?P<folder>/upload|/download)?
+    /(?P<version>v1|v1alpha|v1beta)
+    /(?:
+        models/(?P<model>[^/:]+):(?P<create>batchGenerateContent)
+        |(?P<name>(?P<kind>batches|files)(?:/[^/:]+)?)(?::(?P<verb>cancel|download))?
+    )
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class BatchRoute:
+    """A path of batch jobs or files, read. Only the Developer API has them."""
+
+    operation: str
+    name: str
+    model: str
+    version: str
+
+
+def read_batch_route(http_method: str, path: str) -> BatchRoute | None:
+    """The route of a batch job or a file; None when it is neither."""
+    if not (match := _BATCH_ROUTE.fullmatch(path)):
+        return None
+    name = match["name"] or ""
+    operation = {
+        ("POST", "models", None): "create",
+        ("GET", "batches", None): "get" if "/" in name else "list",
+        ("POST", "batches", "cancel"): "cancel",
+        ("DELETE", "batches", None): "delete",
+        ("POST", "files", None): "upload" if match["folder"] == "/upload" else None,
+        ("GET", "files", "download"): "download",
+        ("GET", "files", None): "get_file" if "/" in name else None,
+        ("DELETE", "files", None): "delete_file",
+    }.get((http_method, match["kind"] or "models", match["verb"]))
+    return (
+        BatchRoute(operation, name, match["model"] or "", match["version"]) if operation else None
+    )
+
+
+_CACHE_ROUTE = re.compile(
+    r"""
+    (?:/[^/]+)*?
+    /(?:v1|v1alpha|v1beta|v1beta1)
+    /(?P<place>(?P<vertex>projects/[^/]+/locations/[^/]+/)?cachedContents(?:/[^/:]+)?)
+    """,
+    re.VERBOSE,
+)
+
+
+def read_cache_route(path: str) -> tuple[str, Backend] | None:
+    """The place of context caches, or of one, and its backend; None for another path."""
+    if not (match := _CACHE_ROUTE.fullmatch(path)):
+        return None
+    return match["place"], "vertex" if match["vertex"] else "gemini"

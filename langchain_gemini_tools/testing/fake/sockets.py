@@ -24,6 +24,8 @@ class SocketServer:
         self.closing = threading.Event()
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self.connection_count = 0
+        """How many connections were accepted so far."""
         outer = self
 
         class Handler(_Handler):
@@ -31,6 +33,7 @@ class SocketServer:
                 super().setup()
                 with outer._lock:
                     outer._connections.add(self.connection)
+                    outer.connection_count += 1
 
             def finish(self) -> None:
                 with outer._lock:
@@ -124,6 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def do_DELETE(self) -> None:
+        self._serve()
+
+    def do_PATCH(self) -> None:
         self._serve()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002

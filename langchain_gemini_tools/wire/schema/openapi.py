@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, say, write
 from langchain_gemini_tools.wire.schema.render import describe_the_rest
 from langchain_gemini_tools.wire.schema.rules import merge_schemas
-from langchain_gemini_tools.wire.schema.walk import definition_name
+from langchain_gemini_tools.wire.schema.walk import definition_name, subschemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -54,6 +54,43 @@ def render_openapi_schema(schema: JsonSchema) -> JsonSchema:
         except _TooLargeError:
             continue
     return _Renderer(definitions, 0, math.inf).render(schema)
+
+
+_WITH_MEANING = {"assertion", "applicator", "reference"}
+_WRITTEN_OUT = frozenset(
+    {"type", "enum", "properties", "required", "items", "anyOf", "oneOf", "$ref", "format"}
+)
+"""Keywords that the renderer reads, besides those with a field of their own name."""
+
+
+def find_keywords_without_field(schema: JsonSchema) -> list[str]:
+    """Return the keywords of a schema that the Schema message can only describe in words."""
+    found: set[str] = set()
+    for part in subschemas(schema):
+        for name, value in part.items():
+            keyword = KEYWORDS.get(name)
+            if keyword is None or keyword.kind not in _WITH_MEANING or isinstance(value, bool):
+                continue
+            if name not in _WRITTEN_OUT and not keyword.openapi:
+                found.add(name)
+        if any(not isinstance(value, str) for value in part.get("enum") or ()):
+            found.add("enum with values that are not text")
+    definitions = schema.get("$defs") or {}
+    if any(_leads_back(name, definitions) for name in definitions):
+        found.add("$ref to a schema around it")
+    return sorted(found)
+
+
+def _leads_back(start: str, definitions: JsonSchema) -> bool:
+    pending, seen = [start], set[str]()
+    while pending:
+        for part in subschemas(definitions.get(pending.pop()) or {}):
+            if (name := definition_name(part)) == start:
+                return True
+            if name and name not in seen:
+                seen.add(name)
+                pending.append(name)
+    return False
 
 
 class _TooLargeError(Exception):

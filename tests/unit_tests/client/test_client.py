@@ -530,13 +530,13 @@ def test_a_repr_shows_no_secret() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
-def test_a_copy_starts_fresh(copied: Callable[[GeminiClient], GeminiClient]) -> None:
+def test_a_copy_has_a_share_of_its_own(copied: Callable[[GeminiClient], GeminiClient]) -> None:
     client = GeminiClient(ClientSettings(api_key=SecretStr(KEY), headers={"a": "b"}))
     opened = client.sdk
     twin = copied(client)
     assert twin.settings == client.settings
-    assert twin.sdk is not opened
-    assert client.sdk is opened
+    assert twin is not client
+    assert twin.sdk is client.sdk is opened
 
 
 def test_a_client_is_not_pickled_because_it_has_a_key() -> None:
@@ -578,7 +578,8 @@ from langchain_gemini_tools.client import ClientSettings, GeminiClient
 
 parent, is_opening, may_go_on = os.getpid(), threading.Event(), threading.Event()
 opened, opening = (
-    GeminiClient(ClientSettings(api_key=SecretStr("{KEY}"), project=None)) for _ in range(2)
+    GeminiClient(ClientSettings(api_key=SecretStr("{KEY}"), headers={{"x-number": number}}))
+    for number in "12"
 )
 of_parent = opened.sdk
 

@@ -203,7 +203,7 @@ def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
         pytest.param(
             GEMINI_3,
             {"tools": [search], "cached_content": "cachedContents/1"},
-            r"'cachedContents/1' cannot have tools: .*caches\.create\(.*leave cached_content out",
+            r"'cachedContents/1' cannot have tools: .*with_context_cache\(.*leave cached_content",
             id="tools beside a cache",
         ),
         pytest.param(

@@ -31,7 +31,7 @@ def check_tools(ask: Ask) -> None:
                     "required one_of 'tool_type' must have one initialized field",
                 )
             )
-    _check_cached_content(ask)
+    check_cached_content(ask)
     # Computer use is run by the client, beside functions of its own
     if set(ask.builtin_tools) - {"computerUse"} and ask.declarations:
         _check_mixed_tools(ask)
@@ -59,7 +59,8 @@ def _check_mixed_tools(ask: Ask) -> None:
         )
 
 
-def _check_cached_content(ask: Ask) -> None:
+def check_cached_content(ask: Ask) -> None:
+    """Refuse beside a cache what has to be inside of it."""
     taken = [key for key in ("tools", "toolConfig", "systemInstruction") if ask.body.get(key)]
     if not ask.body.get("cachedContent") or not taken:
         return

@@ -1,0 +1,301 @@
+"""What a batch job keeps on disk.
+
+batch.json            the jobs at the service, and what has become of them
+requests-00000.jsonl  the requests of a job: `{"key": "17", "request": {...}}`
+results-00000.jsonl   its results, as the service returned them, in any order
+
+A part is one job at the service. The first parts cover all inputs; later ones send some of them
+again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from array import array
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.errors import InvalidOptionError, UnreadableResponseError
+from langchain_gemini_tools.facts.json_values import decode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import BinaryIO
+
+    JsonObject = dict[str, Any]
+
+VERSION = 1
+_KEY = re.compile(rb'\{"key":"(\d+)","request":')
+_NONE = -1
+
+
+@dataclass(frozen=True)
+class Part:
+    """One job at the service."""
+
+    number: int
+    count: int
+    """How many requests it has."""
+    size: int = 0
+    """The bytes of its requests."""
+    first: int | None = None
+    """The first of its inputs, if it covers a range of them."""
+    file: str | None = None
+    """The name of the uploaded requests."""
+    uploaded_at: float = 0.0
+    is_intended: bool = False
+    """Whether a process has begun to create the job."""
+    job: str | None = None
+    """Its name at the service."""
+    state: str = "PREPARED"
+    counts: dict[str, int] = field(default_factory=dict)
+    error: JsonObject | None = None
+    is_collected: bool = False
+    """Whether its results are on disk."""
+    is_foreign: bool = False
+    """Whether it was created elsewhere, so that its requests are not known."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of `batch.json`."""
+
+    run: str
+    """A unique id, from which the names of the jobs are made."""
+    model: str
+    count: int
+    digest: str
+    """Of all requests."""
+    is_cancelled: bool = False
+    parts: tuple[Part, ...] = ()
+
+    def with_part(self, part: Part) -> Manifest:
+        """Return a copy in which this part replaces the one of the same number."""
+        parts = [*self.parts]
+        parts[part.number] = part
+        return replace(self, parts=tuple(parts))
+
+
+class Folder:
+    """The files of one batch job."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Wait until no other process or thread works on the folder. A killed one frees it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "lock").open("ab") as file:
+            _lock(file)
+            yield
+
+    def load(self) -> Manifest | None:
+        """Return the state, or None if nothing has been prepared here."""
+        try:
+            stored = json.loads((self.path / "batch.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        if stored.pop("version") != VERSION:
+            raise InvalidOptionError(f"{self.path} was written by another version of this package.")
+        parts = tuple(Part(**part) for part in stored.pop("parts"))
+        return Manifest(**stored, parts=parts)
+
+    def save(self, manifest: Manifest) -> None:
+        """Replace the state."""
+        stored = {"version": VERSION, **asdict(manifest)}
+        with self.replacing("batch.json") as file:
+            file.write(json.dumps(stored, indent=1).encode())
+
+    @contextmanager
+    def replacing(self, name: str) -> Iterator[BinaryIO]:
+        """Write a file under another name, and give it its own once it is complete and on disk."""
+        temporary = self.path / f"{name}.tmp"
+        with temporary.open("wb+") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self.path / name)  # noqa: PTH105
+
+    def requests_path(self, number: int) -> Path:
+        """Return the file with the requests of a part."""
+        return self.path / f"requests-{number:05d}.jsonl"
+
+    def results_path(self, number: int) -> Path:
+        """Return the file with the results of a part."""
+        return self.path / f"results-{number:05d}.jsonl"
+
+    def write_requests(
+        self,
+        lines: Iterable[tuple[int, bytes]],
+        start: int,
+        *,
+        is_range: bool,
+        max_bytes: int,
+        max_count: int,
+    ) -> list[Part]:
+        """Write requests to the files of as many parts as the limits of the service require.
+
+        Args:
+            lines: The numbers of inputs and the bodies of their requests.
+            start: The number of the first part.
+            is_range: Whether the numbers follow each other.
+            max_bytes: The limit of a file.
+            max_count: The limit of requests in a job.
+        """
+        parts: list[Part] = []
+        pending = iter(lines)
+        item = next(pending, None)
+        while item is not None:
+            number = start + len(parts)
+            first, size, count = item[0], 0, 0
+            with self.replacing(self.requests_path(number).name) as file:
+                while item is not None:
+                    line = render_line(*item)
+                    if count and (size + len(line) > max_bytes or count >= max_count):
+                        break
+                    file.write(line)
+                    size, count = size + len(line), count + 1
+                    item = next(pending, None)
+            parts.append(Part(number, count, size, first if is_range else None))
+        return parts
+
+    def read_requests(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """Iterate over the numbers of inputs and the bodies of the requests of a part."""
+        with self.requests_path(number).open("rb") as file:
+            for line in file:
+                yield _read_line(line)
+
+
+def render_line(index: int, body: bytes) -> bytes:
+    """Return the line of one request."""
+    return b'{"key":"%d","request":%b}\n' % (index, body)
+
+
+def _read_line(line: bytes) -> tuple[int, bytes]:
+    key = _KEY.match(line)
+    if key is None:
+        raise InvalidOptionError(f"A file of the batch job was changed: {line[:60]!r}.")
+    return int(key[1]), line[key.end() :].rstrip()[:-1]
+
+
+class RequestReader:
+    """Reads single requests of the first parts, by the number of the input."""
+
+    def __init__(self, folder: Folder, parts: Iterable[Part]) -> None:
+        self._folder = folder
+        self._parts = [part for part in parts if part.first is not None]
+        self._offsets: dict[int, array[int]] = {}
+
+    def read(self, index: int) -> bytes:
+        """Return the body of the first request for an input."""
+        part = next(p for p in self._parts if (p.first or 0) <= index < (p.first or 0) + p.count)
+        path = self._folder.requests_path(part.number)
+        if part.number not in self._offsets:
+            self._offsets[part.number] = _line_offsets(path)
+        with path.open("rb") as file:
+            file.seek(self._offsets[part.number][index - (part.first or 0)])
+            return _read_line(file.readline())[1]
+
+
+def _line_offsets(path: Path) -> array[int]:
+    offsets, position = array("q"), 0
+    with path.open("rb") as file:
+        for line in file:
+            offsets.append(position)
+            position += len(line)
+    return offsets
+
+
+class ResultReader:
+    """Finds the results of one part by the number of the input: eight bytes of memory for each."""
+
+    def __init__(self, folder: Folder, part: Part) -> None:
+        self._file = folder.results_path(part.number).open("rb")
+        self._first = part.first
+        self.foreign_count = 0
+        """How many results a job has that was created elsewhere."""
+        self._range = array("q", [_NONE]) * (part.count if part.first is not None else 0)
+        self._others: dict[int, int] = {}
+        keys = self._scan()
+        if part.is_foreign:
+            self._adopt(list(keys))
+        else:
+            for key, offset in keys:
+                if key is not None and key.isdecimal():
+                    self._keep(int(key), offset)
+
+    def _keep(self, index: int, offset: int) -> None:
+        # Of two results with one key, the first counts.
+        if self._first is None:
+            self._others.setdefault(index, offset)
+            return
+        place = index - self._first
+        if 0 <= place < len(self._range) and self._range[place] == _NONE:
+            self._range[place] = offset
+
+    def _adopt(self, found: list[tuple[str | None, int]]) -> None:
+        """Number the results of a job that was created elsewhere: by their keys, if these do it."""
+        self.foreign_count = len(found)
+        are_numbers = {key for key, _ in found} == {str(number) for number in range(len(found))}
+        for number, (key, offset) in enumerate(found):
+            self._others[int(key) if are_numbers and key else number] = offset
+
+    def _scan(self) -> Iterator[tuple[str | None, int]]:
+        position = 0
+        for line in self._file:
+            if line.strip():
+                yield _key_of(decode_line(line)), position
+            position += len(line)
+
+    def read(self, index: int) -> JsonObject | None:
+        """Return the line with the result for an input; None if there is none."""
+        if self._first is None:
+            offset = self._others.get(index, _NONE)
+        else:
+            offset = self._range[index - self._first]
+        if offset == _NONE:
+            return None
+        self._file.seek(offset)
+        return decode_line(self._file.readline())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def decode_line(line: bytes) -> JsonObject:
+    """Return one line of the results.
+
+    Raises:
+        UnreadableResponseError: It is not a JSON object.
+    """
+    try:
+        parsed = decode_json(line)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise UnreadableResponseError(f"A result of the batch job is not JSON: {line[:200]!r}")
+    return parsed
+
+
+def _key_of(line: JsonObject) -> str | None:
+    metadata = line.get("metadata")
+    key = line.get("key") or (metadata.get("key") if isinstance(metadata, dict) else None)
+    return key if isinstance(key, str) else None
+
+
+def _lock(file: BinaryIO) -> None:
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        import msvcrt
+
+        file.seek(0)
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,0 +1,136 @@
+"""Context caches: create one, and use it in every request of a model."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import HumanMessage, SystemMessage
+
+from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.options import resolve
+from langchain_gemini_tools.retry import RetryPolicy
+from langchain_gemini_tools.wire.cache import CACHED_FIELDS, CacheContents
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_gemini_tools.chat_model import ChatGemini
+    from langchain_gemini_tools.wire.invocation import ToolChoiceOption
+    from langchain_gemini_tools.wire.request import RenderedRequest
+
+__all__ = ["create_context_cache"]
+
+
+def create_context_cache(  # noqa: PLR0913 - as in langchain-google-genai
+    model: ChatGemini,
+    messages: Sequence[BaseMessage],
+    *,
+    ttl: str | float | timedelta | None = None,
+    expire_time: str | datetime | None = None,
+    tools: Sequence[Any] | None = None,
+    tool_choice: ToolChoiceOption = None,
+) -> str:
+    """Create a context cache and return its name, as in langchain-google-genai.
+
+    `ChatGemini.with_context_cache` also returns a model that knows what the cache contains, which
+    agents need.
+
+    Args:
+        model: The model that the cache is for.
+        messages: What it contains; system messages become its system text.
+        ttl: How long it lives: seconds, `"300s"` or a timedelta; one hour by default.
+        expire_time: When it ends, instead of `ttl`.
+        tools: What `bind_tools` accepts.
+        tool_choice: What `bind_tools` accepts.
+    """
+    expiry = render_expiry(ttl, expire_time)
+    return cache_of(model, messages, {"tools": tools, "tool_choice": tool_choice}, expiry).name
+
+
+def cache_of(
+    model: ChatGemini,
+    messages: Sequence[BaseMessage],
+    options: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    name: str | None = None,
+) -> CacheContents:
+    """Return what a cache contains, and create the cache unless it has a name.
+
+    Args:
+        model: The model that the cache is for.
+        messages: What it contains.
+        options: Its `tools` and `tool_choice`.
+        settings: The SDK's settings of the cache: `ttl`, `expire_time`, `display_name`.
+        name: The name of a cache that was created elsewhere.
+    """
+    options = {key: value for key, value in options.items() if value is not None}
+    options["cached_content"] = None
+    _check_support(model, options)
+    others = [message for message in messages if not isinstance(message, SystemMessage)]
+    # A request needs a user's turn; of this one only the other fields are used.
+    request = model.preview([*messages] if others else [*messages, HumanMessage("-")], **options)
+    if name is None:
+        name = _create(model, request, settings, has_contents=bool(others))
+    invocation = request.invocation
+    return CacheContents(
+        name=name,
+        tools=invocation.tools,
+        tool_choice=invocation.tool_choice,
+        body={key: value for key, value in request.body.items() if key in CACHED_FIELDS},
+        messages=tuple(others),
+    )
+
+
+def _check_support(model: ChatGemini, options: Mapping[str, Any]) -> None:
+    invocation = resolve(model, None, options)
+    if invocation.is_prompted or not invocation.capabilities.supports_cached_content:
+        raise InvalidOptionError(
+            f"{invocation.model} has no context caches. Use another model; repeated beginnings of "
+            "requests are cached implicitly by most Gemini models."
+        )
+
+
+def _create(
+    model: ChatGemini, request: RenderedRequest, settings: Mapping[str, Any], *, has_contents: bool
+) -> str:
+    body: dict[str, Any] = {**request.body}
+    contents = {
+        "system_instruction": body.get("systemInstruction"),
+        "contents": body["contents"] if has_contents else None,
+        "tools": body.get("tools"),
+        "tool_config": body.get("toolConfig"),
+    }
+    config = {key: value for key, value in contents.items() if value}
+    if not config:
+        raise InvalidOptionError("A context cache needs messages, a system text or tools.")
+    invocation = request.invocation
+    retries = RetryPolicy(invocation.max_retries, invocation.max_retry_delay_seconds)
+    client = model._client  # noqa: SLF001 - the same package
+    create = partial(client.create_cache, invocation.model, {**config, **settings})
+    with request.naming_tools():
+        return retries.call(create)
+
+
+def render_expiry(
+    ttl: str | float | timedelta | None, expire_time: str | datetime | None
+) -> dict[str, Any]:
+    """Return the end of a cache as the SDK's settings.
+
+    Raises:
+        InvalidOptionError: Both are set, or the time has no time zone.
+    """
+    if ttl is not None and expire_time is not None:
+        raise InvalidOptionError("ttl and expire_time cannot be combined: use one.")
+    if ttl is not None:
+        seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+        return {"ttl": seconds if isinstance(seconds, str) else f"{seconds:g}s"}
+    if expire_time is None:
+        return {}
+    end = datetime.fromisoformat(expire_time) if isinstance(expire_time, str) else expire_time
+    if end.tzinfo is None:
+        raise InvalidOptionError("expire_time needs a time zone, such as datetime.now(UTC).")
+    return {"expire_time": end.astimezone(UTC)}

@@ -1,0 +1,330 @@
+"""Batch jobs and files of the Developer API, as far as batches need them.
+
+What is recorded: creating a job (inline), polling it (PENDING, RUNNING, SUCCEEDED), the counts,
+both copies of an inline output, the name of an output file, successful lines, uploads in two steps,
+and deleting a file. What is inferred from the SDK, the documentation and public threads: failed
+items, FAILED, EXPIRED and CANCELLED jobs, lists, `:cancel`, deleting a job, tools in a batch, and
+429 on create. Each place says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.testing.fake.outgoing import Cut, Outgoing, whole
+from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from langchain_gemini_tools.testing.fake.request import Request
+
+_TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main."
+_TIME = "2026-11-16T12:00:00.000000000Z"
+_RPC_CODES = {400: 3, 403: 7, 404: 5, 429: 8, 499: 1, 500: 13, 503: 14, 504: 4}
+"""HTTP status -> google.rpc.Code, which items use."""
+_FINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
+MAX_INLINE_BYTES = 20_000_000
+"""Documented: "inline requests up to 20MB"."""
+
+
+@dataclass
+class FakeFile:
+    """An uploaded file, or the output of a job."""
+
+    name: str
+    data: bytes = b""
+    mime_type: str = ""
+    display_name: str = ""
+    is_output: bool = False
+
+    def describe(self, url: str) -> JsonObject:
+        """The file's JSON, as recorded for uploads."""
+        shown: JsonObject = {"name": self.name, "mimeType": self.mime_type}
+        if self.display_name:
+            shown["displayName"] = self.display_name
+        return shown | {
+            "sizeBytes": str(len(self.data)),
+            "createTime": _TIME,
+            "updateTime": _TIME,
+            "expirationTime": "2026-11-18T12:00:00.000000000Z",
+            "uri": f"{url}/v1beta/{self.name}",
+            "state": "ACTIVE",
+            "source": "GENERATED" if self.is_output else "UPLOADED",
+        }
+
+
+@dataclass
+class FakeBatch:
+    """One job."""
+
+    name: str
+    model: str
+    display_name: str | None
+    items: list[tuple[JsonObject, JsonObject]]
+    """What identifies each request (`{"key": ...}` or `{"metadata": ...}`), and its body."""
+    input_file: str | None = None
+    webhook: Any = None
+    states: deque[str] = field(default_factory=deque)
+    """What the next polls say; the last one stays."""
+    state: str = "PENDING"
+    results: list[JsonObject] = field(default_factory=list)
+    has_output: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in _FINAL
+
+    def operation(self, *, is_listed: bool = False) -> JsonObject:
+        """The long-running operation, as create and get return it (recorded)."""
+        failed = sum("error" in each for each in self.results)
+        counts = {
+            "requestCount": len(self.items),
+            "successfulRequestCount": len(self.results) - failed,
+            "failedRequestCount": failed,
+            "pendingRequestCount": 0 if self.is_final else len(self.items),
+        }
+        metadata: JsonObject = {
+            "@type": f"{_TYPE}GenerateContentBatch",
+            "model": f"models/{self.model}",
+            "createTime": _TIME,
+            "updateTime": _TIME,
+            # Recorded: numbers are strings, and zeros are left out.
+            "batchStats": {name: str(count) for name, count in counts.items() if count},
+            "state": f"BATCH_STATE_{self.state}",
+            "name": self.name,
+        }
+        if self.display_name is not None:
+            metadata["displayName"] = self.display_name
+        if self.input_file:
+            metadata["inputConfig"] = {"fileName": self.input_file}
+        operation: JsonObject = {"name": self.name, "metadata": metadata}
+        if not self.is_final:
+            return operation
+        operation["done"] = True
+        if self.state == "FAILED":  # inferred: google.longrunning.Operation
+            return operation | {"error": {"code": 13, "message": "The batch job failed."}}
+        if self.has_output and not is_listed:
+            output = self._output()
+            metadata["output"] = output  # recorded: the output is there twice
+            operation["response"] = {"@type": f"{_TYPE}GenerateContentBatchOutput", **output}
+        return operation
+
+    def _output(self) -> JsonObject:
+        if self.input_file:
+            return {"responsesFile": f"files/batch-{self.name.removeprefix('batches/')}"}
+        return {"inlinedResponses": {"inlinedResponses": self.results}}
+
+
+class Batches:
+    """The jobs and files of an emulator, and what goes wrong with them.
+
+    Args:
+        answer: Answers one request of a job: the response, or a refusal.
+    """
+
+    def __init__(self, answer: Callable[[str, JsonObject, str], JsonObject]) -> None:
+        self.jobs: dict[str, FakeBatch] = {}
+        self.files: dict[str, FakeFile] = {}
+        self.answered: Counter[str] = Counter()
+        """How often each request was answered, by its body."""
+        self.created = 0
+        self.polls_until_done = 2
+        """How many polls a job takes: the last one finishes it."""
+        self.shuffles = False
+        """Return results in another order than the requests (reported)."""
+        self._answer = answer
+        self._refusals: dict[str, deque[Refusal]] = {}
+        self._lost: Counter[str] = Counter()
+        self._endings: deque[str] = deque()
+        self._fails: Callable[[int, JsonObject], JsonObject | None] = lambda _number, _body: None
+        self._uploads: dict[str, FakeFile] = {}
+
+    # What goes wrong
+
+    def refuse(self, operation: str, code: int = 429, times: int = 1) -> None:
+        """Refuse the next requests: `create`, `get`, `list`, `upload` or `download`.
+
+        For `create`, 429 counts enqueued tokens (reported; the words are inferred).
+        """
+        words = "Resource has been exhausted (e.g. check quota)." if code == 429 else "Try later."
+        queue = self._refusals.setdefault(operation, deque())
+        queue.extend(Refusal(words, code) for _ in range(times))
+
+    def forgive(self) -> None:
+        """Refuse nothing more."""
+        self._refusals.clear()
+
+    def lose(self, operation: str, times: int = 1) -> None:
+        """Do what the next requests ask for, and cut the connection before the reply."""
+        self._lost[operation] += times
+
+    def end(self, *states: str) -> None:
+        """Let the next jobs end with these states, such as `EXPIRED`, `FAILED` or `CANCELLED`."""
+        self._endings.extend(states)
+
+    def fail_items(self, fails: Callable[[int, JsonObject], JsonObject | None]) -> None:
+        """Fail items: the function gets their number and body, and returns a Status or None."""
+        self._fails = fails
+
+    # Requests
+
+    def serve(self, operation: str, request: Request, name: str, url: str) -> Outgoing:
+        """Answer one request for a job or a file."""
+        if queue := self._refusals.get(operation):
+            raise queue.popleft()
+        outgoing = self._serve(operation, request, name, url)
+        if self._lost[operation]:
+            self._lost[operation] -= 1
+            return replace(outgoing, before=(Cut(),))
+        return outgoing
+
+    def _serve(self, operation: str, request: Request, name: str, url: str) -> Outgoing:
+        match operation:
+            case "create":
+                return whole(200, self._create(request).operation())
+            case "get":
+                return whole(200, self._poll(self._job(name)).operation())
+            case "list":
+                return whole(200, self._list(request.query))
+            case "cancel":
+                job = self._job(name)
+                if not job.is_final:
+                    self._finish(job, "CANCELLED")
+                return whole(200, {})
+            case "delete":
+                del self.jobs[self._job(name).name]
+                return whole(200, {})
+            case "upload":
+                return self._upload(request, url)
+            case "download":
+                return whole(200, self._file(name).data, "application/jsonl")
+            case "get_file":
+                return whole(200, self._file(name).describe(url))
+            case _:
+                del self.files[self._file(name).name]
+                return whole(200, {})
+
+    def _job(self, name: str) -> FakeBatch:
+        if name not in self.jobs:  # inferred
+            raise Refusal("Requested entity was not found.", 404, evidence="inferred")
+        return self.jobs[name]
+
+    def _file(self, name: str) -> FakeFile:
+        if name not in self.files:  # reported: 403, not 404
+            words = f"You do not have permission to access the File {name.removeprefix('files/')} "
+            raise Refusal(f"{words}or it may not exist.", 403)
+        return self.files[name]
+
+    def _create(self, request: Request) -> FakeBatch:
+        batch = (request.body or {}).get("batch") or {}
+        source = batch.get("inputConfig") or {}
+        if file_name := source.get("fileName"):
+            items = list(_read_lines(self._file(file_name).data))
+        else:
+            if len(request.raw) > MAX_INLINE_BYTES:
+                raise Refusal("Request payload size exceeds the limit.", 400, evidence="inferred")
+            inline = (source.get("requests") or {}).get("requests") or []
+            items = [({"metadata": each.get("metadata")}, each["request"]) for each in inline]
+        if not items:
+            raise Refusal("The batch has no requests.", 400, evidence="inferred")
+        self.created += 1
+        job = FakeBatch(
+            f"batches/{self.created:06d}job",
+            request.model,
+            batch.get("displayName"),
+            items,
+            file_name,
+            batch.get("webhookConfig"),
+        )
+        ending = self._endings.popleft() if self._endings else "SUCCEEDED"
+        job.states = deque([*["RUNNING"] * (self.polls_until_done - 1), ending])
+        self.jobs[job.name] = job
+        return job
+
+    def _poll(self, job: FakeBatch) -> FakeBatch:
+        if not job.is_final:
+            state = job.states.popleft()
+            if state in _FINAL:
+                self._finish(job, state)
+            else:
+                job.state = state
+        return job
+
+    def _finish(self, job: FakeBatch, state: str) -> None:
+        job.state = state
+        # Documented: an expired job has no results. Inferred: nor has a failed or cancelled one.
+        if state != "SUCCEEDED":
+            return
+        job.results = [
+            self._result(job, number, identity, body)
+            for number, (identity, body) in enumerate(job.items)
+        ]
+        if self.shuffles:
+            job.results.reverse()
+        job.has_output = True
+        if job.input_file:
+            name = f"files/batch-{job.name.removeprefix('batches/')}"
+            lines = b"".join(json.dumps(each).encode() + b"\n" for each in job.results)
+            self.files[name] = FakeFile(name, lines, "application/jsonl", is_output=True)
+
+    def _result(
+        self, job: FakeBatch, number: int, identity: JsonObject, body: JsonObject
+    ) -> JsonObject:
+        named = {name: value for name, value in identity.items() if value is not None}
+        # A failed item has a google.rpc.Status with small numbers (SDK, reported).
+        if failure := self._fails(number, body):
+            return {"error": failure, **named}
+        try:
+            response = self._answer(job.model, body, job.name)
+        except Refusal as refusal:
+            code = _RPC_CODES.get(refusal.code, 2)
+            return {"error": {"code": code, "message": refusal.message}, **named}
+        self.answered[json.dumps(body, sort_keys=True)] += 1
+        return {"response": response, **named}
+
+    def _list(self, query: Mapping[str, str]) -> JsonObject:
+        """Newest first, under `operations`, without outputs (SDK, notebook; not recorded)."""
+        start = int(query.get("pageToken") or 0)
+        size = int(query.get("pageSize") or 50)
+        jobs = list(reversed(self.jobs.values()))
+        page: JsonObject = {
+            "operations": [job.operation(is_listed=True) for job in jobs[start : start + size]]
+        }
+        if start + size < len(jobs):
+            page["nextPageToken"] = str(start + size)
+        return page
+
+    def _upload(self, request: Request, url: str) -> Outgoing:
+        """Two steps, as recorded: `start` returns an address, `upload, finalize` gets the bytes."""
+        command = request.headers.get("x-goog-upload-command", "")
+        if command == "start":
+            given = (request.body or {}).get("file") or {}
+            name = f"files/up{len(self.files) + len(self._uploads):06d}"
+            mime_type = request.headers.get("x-goog-upload-header-content-type", "")
+            shown = given.get("display_name") or given.get("displayName") or ""
+            self._uploads[name] = FakeFile(name, mime_type=mime_type, display_name=shown)
+            address = f"{url}/upload/v1beta/files?upload_id={name}&upload_protocol=resumable"
+            headers = {"x-goog-upload-status": "active", "x-goog-upload-url": address}
+            return replace(whole(200, b""), headers=headers)
+        upload = self._uploads[request.query["upload_id"]]
+        upload.data += request.raw
+        if "finalize" not in command:
+            return replace(whole(200, b""), headers={"x-goog-upload-status": "active"})
+        self.files[upload.name] = self._uploads.pop(upload.name)
+        done = whole(200, {"file": upload.describe(url)})
+        return done.with_headers(x_goog_upload_status="final")
+
+
+def _read_lines(data: bytes) -> Iterable[tuple[JsonObject, JsonObject]]:
+    """The requests of an input file: `{"key": "a", "request": {...}}` (documented)."""
+    for number, line in enumerate(filter(bytes.strip, data.splitlines()), start=1):
+        try:
+            item = json.loads(line)
+            yield {"key": item.get("key")}, item["request"]
+        except (ValueError, KeyError, AttributeError) as error:
+            words = f"Failed to parse line {number} of the input file."
+            raise Refusal(words, 400, evidence="inferred") from error

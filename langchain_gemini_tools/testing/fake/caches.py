@@ -1,0 +1,164 @@
+"""Context caches: created, used, renewed, listed, deleted, expired.
+
+Recorded: creating with contents, a system text or both, with functions, a tool config or code
+execution; what is returned, and that it never shows contents or tools; too small a cache; `ttl` and
+`expireTime`; PATCH; lists, newest first; 403 for a cache that is gone; the counts of a hit. Not
+recorded: a cached function that is called, and the error of a request that uses a cache after its
+end (reported with the words of GET).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.testing.fake.answer import prompt_tokens
+from langchain_gemini_tools.testing.fake.ask import Ask
+from langchain_gemini_tools.testing.fake.models import Model
+from langchain_gemini_tools.testing.fake.outgoing import Outgoing, whole
+from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+from langchain_gemini_tools.testing.fake.rules.payload import read_message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from langchain_gemini_tools.testing.fake.models import Backend
+    from langchain_gemini_tools.testing.fake.request import Request
+
+MIN_TOKENS = 1024
+"""Recorded for gemini-2.5-flash; inferred for all others."""
+_DEFAULT_SECONDS = 3600.0  # recorded
+_CONTENTS = ("systemInstruction", "tools", "toolConfig", "contents")
+_ID = "fake"
+"""How the ids of these caches begin: others are not known here, and are not checked."""
+
+
+@dataclass
+class FakeCache:
+    """One cache."""
+
+    name: str
+    model: str
+    """As it was given: `models/...`, or the whole path on Vertex."""
+    contents: JsonObject
+    tokens: int
+    expires_at: float
+    display_name: str = ""
+    created_at: float = field(default_factory=time.time)
+
+    def describe(self, backend: Backend) -> JsonObject:
+        """The cache's JSON: never what it contains."""
+        shown: JsonObject = {
+            "name": self.name,
+            "model": self.model,
+            "createTime": _render_time(self.created_at),
+            "updateTime": _render_time(self.created_at),
+            "expireTime": _render_time(self.expires_at),
+            "usageMetadata": {"totalTokenCount": self.tokens},
+        }
+        # Recorded: Vertex returns no displayName.
+        return shown | ({"displayName": self.display_name} if backend == "gemini" else {})
+
+
+class Caches:
+    """The caches of an emulator."""
+
+    def __init__(self) -> None:
+        self.caches: dict[str, FakeCache] = {}
+        self._created = 0
+
+    def expire(self, name: str) -> None:
+        """Let a cache end now."""
+        self.caches[name].expires_at = 0.0
+
+    def serve(
+        self, request: Request, place: str, query: Mapping[str, str], backend: Backend
+    ) -> Outgoing:
+        """Answer one request for caches.
+
+        Args:
+            request: The request.
+            place: `cachedContents`, or the path of one cache; on Vertex with its project.
+            query: Its parameters.
+            backend: Where it came in.
+        """
+        if place.endswith("cachedContents"):
+            if request.method == "POST":
+                return whole(200, self._create(request.body or {}, place, backend))
+            return whole(200, self._list(query, backend))
+        cache = self.find(place)
+        if request.method == "DELETE":
+            del self.caches[place]
+            return whole(200, {})
+        if request.method == "PATCH":
+            cache.expires_at = _read_expiry(request.body or {})
+        return whole(200, cache.describe(backend))
+
+    def find(self, name: str) -> FakeCache:
+        """A cache that has not ended."""
+        cache = self.caches.get(name)
+        if cache is None or cache.expires_at <= time.time():
+            # Recorded: 403, not 404, for deleted, expired and unknown caches.
+            raise Refusal("CachedContent not found (or permission denied)", 403)
+        return cache
+
+    def join(self, body: JsonObject) -> tuple[JsonObject, int]:
+        """The request with what its cache contains, and the tokens of the cache."""
+        name = str(body["cachedContent"])
+        if not name.rpartition("/")[2].startswith(_ID):
+            return body, 0
+        cache = self.find(name)
+        joined = {key: value for key, value in body.items() if key != "cachedContent"}
+        joined |= {key: cache.contents[key] for key in _CONTENTS if key in cache.contents}
+        contents = [*cache.contents.get("contents", []), *body.get("contents", [])]
+        return joined | {"contents": contents}, cache.tokens
+
+    def _create(self, body: JsonObject, place: str, backend: Backend) -> JsonObject:
+        model = str(body.get("model") or "")
+        name = model.rpartition("/")[2]
+        given = {key: value for key, value in _camel(body).items() if key in _CONTENTS and value}
+        contents = read_message(given, backend=backend)
+        tokens = prompt_tokens(Ask(contents, Model(name), backend))
+        if tokens < MIN_TOKENS:  # recorded
+            raise Refusal(
+                f"Cached content is too small. total_token_count={tokens}, "
+                f"min_total_token_count={MIN_TOKENS}",
+                evidence="recorded",
+            )
+        self._created += 1
+        cache = FakeCache(
+            f"{place}/{_ID}{self._created:06d}",
+            model,
+            contents,
+            tokens,
+            _read_expiry(body),
+            str(body.get("displayName") or ""),
+        )
+        self.caches[cache.name] = cache
+        return cache.describe(backend)
+
+    def _list(self, query: Mapping[str, str], backend: Backend) -> JsonObject:
+        caches = [each for each in reversed(self.caches.values()) if each.expires_at > time.time()]
+        start, size = int(query.get("pageToken") or 0), int(query.get("pageSize") or 50)
+        shown = [each.describe(backend) for each in caches[start : start + size]]
+        page: JsonObject = {"cachedContents": shown} if shown else {}
+        return page | ({"nextPageToken": str(start + size)} if start + size < len(caches) else {})
+
+
+def _camel(body: JsonObject) -> JsonObject:
+    known = {"system_instruction": "systemInstruction", "tool_config": "toolConfig"}
+    return {known.get(key, key): value for key, value in body.items()}
+
+
+def _read_expiry(body: Mapping[str, Any]) -> float:
+    """When a cache ends. Recorded: a time in the past is accepted."""
+    if end := body.get("expireTime"):
+        return datetime.fromisoformat(str(end)).timestamp()
+    seconds = str(body.get("ttl") or f"{_DEFAULT_SECONDS}s").removesuffix("s")
+    return time.time() + float(seconds)
+
+
+def _render_time(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,86 @@
+"""What a batch job costs: CPU of the calling thread, and memory of the process.
+
+The server runs in the same process, in threads of its own, whose CPU is not counted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.testing import FakeGemini
+
+MILLISECONDS_PER_REQUEST = 0.3
+MEGABYTES = 10
+
+
+def _questions(count: int) -> list[str]:
+    return [f"What is {number} + {number}? Only the number, please." for number in range(count)]
+
+
+def _cpu_seconds(path: Path, count: int) -> float:
+    inputs = _questions(count)
+    with FakeGemini() as gemini:
+        gemini.batches.polls_until_done = 1
+        model = ChatGemini(model="gemini-3-flash-preview")
+        start = time.thread_time()
+        job = model.batch_job(inputs, path=path / str(count))
+        found = sum(1 for _ in job.results())
+        seconds = time.thread_time() - start
+        assert found == count
+    return seconds
+
+
+def test_a_request_costs_little_there_and_back(tmp_path: Path) -> None:
+    _cpu_seconds(tmp_path / "warm", 100)
+    each = min(_cpu_seconds(tmp_path / str(run), 2_000) / 2_000 for run in range(3))
+    print(f"{each * 1000:.2f} ms of CPU per request")
+    assert each * 1000 <= MILLISECONDS_PER_REQUEST
+
+
+def test_the_cost_grows_with_the_number_of_requests(tmp_path: Path) -> None:
+    _cpu_seconds(tmp_path / "warm", 100)
+    few, many = (
+        min(_cpu_seconds(tmp_path / f"{run}-{count}", count) / count for run in range(2))
+        for count in (1_000, 10_000)
+    )
+    print(f"10,000 requests cost {many / few:.2f} times as much each as 1,000")
+    assert many / few <= 1.2
+
+
+_PROGRAM = """
+import sys, tempfile
+from pathlib import Path
+from langchain_gemini_tools import ChatGemini
+count = int(sys.argv[1])
+model = ChatGemini(model="gemini-3-flash-preview")
+with tempfile.TemporaryDirectory() as path:
+    job = model.batch_job((f"What is {n} + {n}?" for n in range(count)), path=path)
+    assert sum(1 for _ in job.results()) == count
+# Not `ru_maxrss`, which begins with that of the parent process.
+status = Path("/proc/self/status").read_text()
+print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_memory_stays_flat() -> None:
+    def peak_megabytes(count: int) -> float:
+        with FakeGemini() as gemini:
+            gemini.batches.polls_until_done = 1
+            run = subprocess.run(
+                [sys.executable, "-c", _PROGRAM, str(count)],
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+        return int(run.stdout) / 1024
+
+    growth = peak_megabytes(10_000) - peak_megabytes(1_000)
+    print(f"{growth:.1f} MB more for 10,000 requests than for 1,000")
+    assert growth <= MEGABYTES

@@ -1,0 +1,299 @@
+"""Batch jobs that go wrong: every input is answered, once, whatever fails and is killed."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from langchain_gemini_tools import errors
+from langchain_gemini_tools.batch import job
+from tests.integration_tests.test_batch_jobs import (
+    FEW,
+    MANY,
+    answered_once,
+    check_answers,
+    questions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from langchain_gemini_tools.testing.fake import Emulator
+    from tests.conftest import MakeModel
+
+
+@pytest.fixture(autouse=True)
+def _without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_RETRY_DELAYS", "off")
+
+
+@pytest.fixture
+def make_model(make_model: MakeModel) -> Any:
+    """Models that retry, as models do by default."""
+    return lambda **settings: make_model(**{"max_retries": 6} | settings)
+
+
+# The connection and the service
+
+
+@pytest.mark.parametrize("operation", ["create", "get", "upload", "download"])
+def test_a_lost_reply_makes_no_second_job(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, operation: str
+) -> None:
+    emulator.batches.lose(operation)
+    check_answers(make_model().batch_job(questions(MANY), path=tmp_path).results(), MANY)
+    assert emulator.batches.created == 1
+    assert answered_once(emulator, MANY)
+
+
+def test_a_lost_reply_is_found_by_the_next_process(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.lose("create")
+    with pytest.raises(errors.GeminiConnectionError):
+        make_model(max_retries=0).batch_job(questions(MANY), path=tmp_path)
+    check_answers(make_model().batch_job(questions(MANY), path=tmp_path).results(), MANY)
+    assert emulator.batches.created == 1
+
+
+def test_the_job_is_found_among_many_others(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.lose("create")
+    with pytest.raises(errors.GeminiConnectionError):
+        make_model(max_retries=0).batch_job(questions(FEW), path=tmp_path / "mine")
+    for number in range(120):  # more than one page of the list
+        make_model().batch_job([f"Other {number}?"], path=tmp_path / str(number))
+    check_answers(make_model().batch_job(questions(FEW), path=tmp_path / "mine").results(), FEW)
+    assert emulator.batches.created == 121
+
+
+@pytest.mark.parametrize("operation", ["create", "get", "upload", "download"])
+@pytest.mark.parametrize("code", [429, 503])
+def test_a_refusal_is_retried(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, operation: str, code: int
+) -> None:
+    emulator.batches.refuse(operation, code, times=2)
+    check_answers(make_model().batch_job(questions(MANY), path=tmp_path).results(), MANY)
+    assert emulator.batches.created == 1
+    assert answered_once(emulator, MANY)
+
+
+def test_a_used_up_quota_says_to_call_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.refuse("create", times=1)
+    with pytest.raises(errors.GeminiRateLimitError) as raised:
+        make_model(max_retries=0).batch_job(questions(FEW), path=tmp_path)
+    assert "make the same call again later" in raised.value.__notes__[0]
+    check_answers(make_model().batch_job(questions(FEW), path=tmp_path).results(), FEW)
+    assert emulator.batches.created == 1
+
+
+def test_a_job_beyond_the_quota_waits_for_the_others(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "MAX_REQUESTS", 20)
+    chat = make_model(max_retries=0)
+    made = chat.batch_job(questions(MANY), path=tmp_path, submit=False)
+    hook_calls = [0]
+
+    def refuse_the_second(_: Any) -> None:
+        hook_calls[0] += 1
+        if emulator.batches.created == 1 and hook_calls[0] < 20:
+            emulator.batches.refuse("create", times=1)
+
+    refusing = make_model(
+        max_retries=0, client_args={"event_hooks": {"request": [refuse_the_second]}}
+    )
+    made = refusing.batch_job(path=tmp_path)
+    assert len(made.names) == 1  # the other one was refused, and waits
+    emulator.batches.forgive()
+    check_answers(chat.batch_job(path=tmp_path).results(), MANY)
+    assert emulator.batches.created == 2
+    assert answered_once(emulator, MANY)
+
+
+# Items and jobs
+
+
+@pytest.mark.parametrize("code", [1, 8, 13, 14])
+def test_items_fail_alone_and_are_sent_again_alone(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, code: int
+) -> None:
+    failed: Counter[str] = Counter()
+
+    def fail_every_tenth_once(_: int, body: Any) -> Any:
+        text = body["contents"][0]["parts"][0]["text"]
+        if text.endswith("0?") and not failed[text]:
+            failed[text] += 1
+            return {"code": code, "message": "It failed."}
+        return None
+
+    emulator.batches.fail_items(fail_every_tenth_once)
+    check_answers(make_model().batch_job(questions(MANY), path=tmp_path).results(), MANY)
+    assert [len(each.items) for each in emulator.batches.jobs.values()] == [MANY, 4]
+    assert answered_once(emulator, MANY)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "jobs"),
+    [
+        ({"code": 3, "message": "Bad."}, errors.GeminiInvalidRequestError, 1),
+        ({"code": 13, "message": "Bad."}, errors.GeminiServerError, 3),
+        ({"code": 8, "message": "Bad."}, errors.GeminiRateLimitError, 3),
+    ],
+    ids=["invalid", "internal", "exhausted"],
+)
+def test_an_item_that_keeps_failing_has_its_typed_error_in_place(
+    *,
+    emulator: Emulator,
+    make_model: MakeModel,
+    tmp_path: Path,
+    status: Any,
+    kind: type[Exception],
+    jobs: int,
+) -> None:
+    emulator.batches.fail_items(
+        lambda _, body: status if "Question 1?" in str(body["contents"]) else None
+    )
+    chat = make_model(max_retries=2)
+    found = list(chat.batch_job(questions(FEW), path=tmp_path).results())
+    assert [type(result).__name__ for _, result in found] == [
+        "AIMessage",
+        kind.__name__,
+        "AIMessage",
+    ]
+    assert isinstance(found[1][1], kind)
+    assert "Bad." in str(found[1][1])
+    assert emulator.batches.created == jobs
+
+
+def test_the_inputs_of_an_expired_job_are_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.end("EXPIRED")
+    check_answers(make_model().batch_job(questions(MANY), path=tmp_path).results(), MANY)
+    assert emulator.batches.created == 2
+    assert answered_once(emulator, MANY)
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED"])
+def test_a_job_that_failed_is_an_error_in_place_and_can_be_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, state: str
+) -> None:
+    emulator.batches.end(state)
+    made = make_model().batch_job(questions(FEW), path=tmp_path)
+    for _, result in made.results():
+        assert isinstance(result, errors.BatchJobError)
+        assert f"ended as {state}" in str(result)
+    assert emulator.batches.created == 1
+    made.resend()
+    check_answers(made.results(), FEW)
+    assert emulator.batches.created == 2
+
+
+def test_a_job_can_be_cancelled_and_the_rest_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "MAX_REQUESTS", 20)
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    second = emulator.batches.jobs[made.names[1]]
+    second.states.extendleft(["RUNNING"] * 5)
+    made.poll()
+    made.poll()  # the first job has ended
+    made.cancel()
+    found = list(made.results())
+    kinds = [type(result) for _, result in found]
+    assert kinds == [AIMessage] * 20 + [errors.BatchJobError] * 20
+    made.resend()
+    check_answers(made.results(), MANY)
+    assert answered_once(emulator, MANY)
+
+
+def test_a_job_may_be_done_before_its_results_are_readable(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.refuse("download", 404, times=3)
+    check_answers(make_model().batch_job(questions(MANY), path=tmp_path).results(), MANY)
+
+
+# Killed processes
+
+
+class Killed(BaseException):
+    """The process ends here. Nothing of ours catches it."""
+
+
+def _count_and_kill(at: int, counted: list[int]) -> None:
+    counted[0] += 1
+    if counted[0] == at:
+        raise Killed
+
+
+def _run_until_done(start: Callable[[], Any]) -> tuple[Any, int]:
+    """Start the program again after each kill, as a user would."""
+    kills = 0
+    while True:
+        try:
+            return list(start()), kills
+        except Killed:
+            kills += 1
+            assert kills < 50
+
+
+@pytest.mark.parametrize("at", range(1, 13))
+def test_a_process_killed_while_it_stores_something_loses_and_repeats_nothing(
+    emulator: Emulator,
+    make_model: MakeModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+) -> None:
+    """Killed at each write to the disk in turn, before it and after it."""
+    counted = [0]
+    fsync, rename = os.fsync, os.replace
+
+    def dying_fsync(file: int) -> None:
+        fsync(file)
+        _count_and_kill(at, counted)
+
+    def dying_rename(source: Any, target: Any) -> None:
+        rename(source, target)
+        _count_and_kill(at, counted)
+
+    monkeypatch.setattr(os, "fsync", dying_fsync)
+    monkeypatch.setattr(os, "replace", dying_rename)
+    _check_killed(emulator, make_model, tmp_path)
+
+
+@pytest.mark.parametrize("moment", ["request", "response"])
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_process_killed_around_a_request_loses_and_repeats_nothing(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, moment: str, at: int
+) -> None:
+    counted = [0]
+    hooks = {moment: [lambda _: _count_and_kill(at, counted)]}
+    _check_killed(emulator, make_model, tmp_path, client_args={"event_hooks": hooks})
+
+
+def _check_killed(emulator: Emulator, make_model: MakeModel, path: Path, **settings: Any) -> None:
+    failed: Counter[str] = Counter()
+
+    def fail_some_once(_: int, body: Any) -> Any:
+        text = body["contents"][0]["parts"][0]["text"]
+        failed[text] += text.endswith("0?")
+        return {"code": 13, "message": "It failed."} if failed[text] == 1 else None
+
+    emulator.batches.fail_items(fail_some_once)
+    found, _ = _run_until_done(
+        lambda: make_model(**settings).batch_job(questions(MANY), path=path).results()
+    )
+    check_answers(found, MANY)
+    assert emulator.batches.created == 2  # the second one has the items that failed
+    assert answered_once(emulator, MANY)
