@@ -258,7 +258,7 @@ def test_what_cannot_be_cached_is_rejected_before_sending(
 
 def test_vertex_ai_has_caches_too(emulator: Emulator, make_model: MakeModel) -> None:
     place: Any = {"vertexai": True, "project": "p", "location": "l", "api_key": None}
-    credentials = Credentials(token=ACCESS_TOKEN)
+    credentials = Credentials(token=ACCESS_TOKEN)  # type: ignore[no-untyped-call]
     chat = make_model(**place, credentials=credentials).with_context_cache(
         system=HANDBOOK, tools=[get_weather]
     )
