@@ -43,6 +43,12 @@ class ChatGeminiArguments(TypedDict, total=False):
     """Every argument of `ChatGemini` except `model`; the fields have the descriptions."""
 
     model_family: str | None
+    api: Literal["generate_content", "interactions"]
+    store: bool | None
+    use_previous_interaction: bool
+    background: bool
+    background_timeout: float | None
+    agent: bool
 
     # Access
     api_key: str | SecretStr | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -19,11 +20,12 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import ConfigDict
 
 from langchain_gemini_tools.batch import BatchJob
+from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.options import override
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.wire.invocation import ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest
-from langchain_gemini_tools.wire.tools.tool import plain_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, plain_tools
 
 if TYPE_CHECKING:
     from langchain_core.language_models.chat_models import _ChatModelBinding as _Binding
@@ -132,7 +134,10 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         """Return what `dumpd` stores, with tools as plain dicts."""
         stored = super().to_json()
         if stored["type"] == "constructor":
-            stored["kwargs"]["kwargs"] = plain_tools(self.kwargs)
+            kwargs = self.kwargs
+            with suppress(InvalidToolError):  # which a call reports
+                kwargs = {**kwargs, **_bound_tools(kwargs.get("tools"))}
+            stored["kwargs"]["kwargs"] = plain_tools(kwargs)
         return stored
 
     def preview(
@@ -278,3 +283,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             custom_input_type=self.custom_input_type,
             custom_output_type=self.custom_output_type,
         )
+
+
+def _bound_tools(tools: Any) -> dict[str, Any]:
+    return {"tools": bind_tools(tools)} if tools else {}

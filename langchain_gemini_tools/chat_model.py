@@ -13,6 +13,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from copy import copy
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
@@ -26,20 +27,27 @@ from langchain_gemini_tools.batch import BatchJob, BatchSource
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.client import GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.continuation import LongResponse
-from langchain_gemini_tools.errors import FEEDBACK_ERRORS, InvalidOptionError
+from langchain_gemini_tools.errors import (
+    FEEDBACK_ERRORS,
+    GeminiAPIError,
+    GeminiInvalidRequestError,
+    GeminiNotFoundError,
+    InvalidOptionError,
+)
 from langchain_gemini_tools.facts.credentials import headers_digest
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.fields import GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
-    PRIVATE_OPTIONS,
-    headers_of,
     hide_headers,
     redact_headers,
+    rename_functions,
     resolve,
     resolve_profile,
+    set_together,
     spelled_as_fields,
+    split_headers,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.prompted.written_calls import WrittenCalls
@@ -76,6 +84,19 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_LOCK = ForkSafeLock()
 _MAX_WARNINGS_KEPT = 1000
+_ANSWERED_BY_ANOTHER_REQUEST = (
+    *FEEDBACK_ERRORS,
+    GeminiNotFoundError,
+    GeminiInvalidRequestError,
+)
+"""Failures after which the same question may be sent in another form."""
+_ON_GENERATE_CONTENT = {
+    "api": "generate_content",
+    "store": None,
+    "use_previous_interaction": False,
+    "background": False,
+    "agent": False,
+}
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
 
@@ -176,8 +197,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         """Return the key of LangChain's cache: the values of headers are in it as a digest."""
-        others = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
-        digest = headers_digest({**self._own_headers, **headers_of(kwargs)})
+        others, headers = split_headers(kwargs)
+        digest = headers_digest({**self._own_headers, **headers})
         return super()._get_llm_string(stop, **others) + (f"---{digest}" if digest else "")
 
     def _resolve_model_profile(self) -> ModelProfile | None:
@@ -221,6 +242,14 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                 warning = f"Message {repair.position}: {repair.explanation}"
                 self._warn_once(request.invocation.model, warning)
         self._report_ignored(request.invocation)
+        options = request.invocation.interaction
+        if options and (options.uses_previous or options.background):
+            name = "use_previous_interaction" if options.uses_previous else "background"
+            self._warn_once(
+                request.invocation.model,
+                f"{name} lets Google keep these interactions: for 55 days, or for a day without "
+                "billing.",
+            )
         return request
 
     def _report_ignored(self, invocation: Invocation) -> None:
@@ -252,8 +281,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         while True:
             try:
                 return LongResponse(request, self._client, retries).generate()
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure)
                 retries.report(1, failure, 0.0)
 
     async def _agenerate(
@@ -268,8 +297,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         while True:
             try:
                 return await LongResponse(request, self._client, retries).agenerate()
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure)
                 await retries.areport(1, failure, 0.0)
 
     def _stream(
@@ -292,8 +321,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                         has_begun = True
                         yield chunk
                 return
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure, is_final=has_begun)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure, is_final=has_begun)
                 retries.report(1, failure, 0.0)
 
     async def _astream(
@@ -316,8 +345,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                         has_begun = True
                         yield chunk
                 return
-            except FEEDBACK_ERRORS as failure:
-                request = _with_feedback(request, failure, is_final=has_begun)
+            except _ANSWERED_BY_ANOTHER_REQUEST as failure:
+                request = _another_request(request, failure, is_final=has_begun)
                 await retries.areport(1, failure, 0.0)
 
     # Tools and structured output
@@ -327,9 +356,15 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
         Args:
             **kwargs: Options of the call.
+
+        Raises:
+            InvalidOptionError: An option has two values, under two names.
         """
+        kwargs = set_together(kwargs)
         if "stop_sequences" in kwargs:  # a call's `stop` would look like a bound one
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
+        if "functions" in kwargs:
+            kwargs = rename_functions(kwargs)
         return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
@@ -386,6 +421,7 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             UnknownToolError: `tool_choice` names a tool that is not bound.
             InvalidOptionError: An option is unknown or has an invalid value.
         """
+        kwargs = set_together(kwargs)
         given = {**kwargs, "tools": tools}
         if tool_choice is not None:
             given["tool_choice"] = tool_choice
@@ -562,6 +598,10 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                 "model.client.batches.create(model=..., src='gs://...')."
             )
         invocation = resolve(self, None, self._batch_options(kwargs))
+        if invocation.interaction:
+            raise InvalidOptionError(
+                "The batch service has no Interactions API. Use api='generate_content'."
+            )
         source = BatchSource(
             template=self._render([HumanMessage("template")], invocation),
             render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),
@@ -651,7 +691,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
             messages = [HumanMessage(message.content) for message in messages if message.content]
         if not messages:
             return self._count_tools(tools, kwargs) if tools else 0
-        options = {**kwargs, "on_broken_history": "repair"}
+        # The Interactions API does not count tokens.
+        options = {**kwargs, "on_broken_history": "repair", **_ON_GENERATE_CONTENT}
         options |= {"tools": tools} if tools else {}
         invocation = resolve(self, None, options)
         if limits := invocation.fetch_limits:
@@ -741,6 +782,10 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
 
 
 def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
+    if invocation.interaction:
+        from langchain_gemini_tools.interactions.request import render_interaction
+
+        return render_interaction(messages, invocation, WrittenCalls)
     if invocation.is_prompted:
         from langchain_gemini_tools.prompted.request import render_prompted
 
@@ -751,7 +796,22 @@ def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> 
 def _for_stream(invocation: Invocation) -> Invocation:
     if invocation.generation["n"] != 1:
         raise InvalidOptionError("n must be 1 for streaming: a stream has one candidate.")
+    if options := invocation.interaction:
+        return replace(invocation, interaction=replace(options, is_stream=True))
     return invocation
+
+
+def _another_request(
+    request: RenderedRequest, failure: ResponseError | GeminiAPIError, *, is_final: bool = False
+) -> RenderedRequest:
+    """Return the request that is sent instead; re-raise if there is none."""
+    if not isinstance(failure, GeminiAPIError):
+        return _with_feedback(request, failure, is_final=is_final)
+    whole = request.without_previous(failure)
+    if is_final or whole is None:
+        raise failure
+    logger.warning("The previous interaction is gone; all messages are sent: %s", str(failure))
+    return whole
 
 
 def _with_feedback(

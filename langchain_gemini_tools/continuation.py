@@ -26,6 +26,7 @@ from langchain_core.exceptions import ModelError, ModelTimeoutError
 
 from langchain_gemini_tools.errors import GeminiAPIError, ResponseError
 from langchain_gemini_tools.wire.hops import (
+    block_reason_of,
     find_next_token,
     has_more,
     shows_output,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
+    from langchain_gemini_tools.background import BackgroundRun
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire import shapes as gemini
@@ -92,8 +94,8 @@ class LongResponse:
         with request.naming_tools(), client.redacting_errors():
             with self._keeping_hops():
                 while self._has_next_hop():
-                    send = partial(client.send, **self._sending())
-                    self._hops.append(self._retries.call(send))
+                    send = partial(self._send, self._sending())
+                    self._hops.append(request.decode(self._retries.call(send)))
             return request.parse(self._hops[0], self._hops[1:])
 
     async def agenerate(self) -> ChatResult:
@@ -102,9 +104,24 @@ class LongResponse:
         with request.naming_tools(), client.redacting_errors():
             with self._keeping_hops():
                 while self._has_next_hop():
-                    send = partial(client.asend, **self._sending())
-                    self._hops.append(await self._retries.acall(send))
+                    send = partial(self._asend, self._sending())
+                    self._hops.append(request.decode(await self._retries.acall(send)))
             return request.parse(self._hops[0], self._hops[1:])
+
+    def _send(self, sending: dict[str, Any]) -> gemini.JsonObject:
+        if self._request.is_background:
+            return self._background().run(sending)
+        return self._client.send(**sending)
+
+    async def _asend(self, sending: dict[str, Any]) -> gemini.JsonObject:
+        if self._request.is_background:
+            return await self._background().arun(sending)
+        return await self._client.asend(**sending)
+
+    def _background(self) -> BackgroundRun:
+        from langchain_gemini_tools.background import BackgroundRun
+
+        return BackgroundRun(self._request, self._client, self._retries)
 
     def _has_next_hop(self) -> bool:
         return not self._hops or self._advance(find_next_token(self._hops[-1]))
@@ -165,16 +182,32 @@ class LongResponse:
     def _read(self) -> Generator[gemini.Response]:
         """Yield the events of a hop that may be passed on, and find the token of the next hop."""
         hop = self._begin_hop()
-        responses = self._client.stream(**self._sending(), total_seconds=self._total_seconds)
+        decode = self._request.event_decoder()
+        responses = self._events()
         try:
             with self._client.redacting_errors(), closing(responses):
-                yield from chain.from_iterable(map(hop.receive, responses))
+                decoded = chain.from_iterable(map(decode, responses))
+                yield from chain.from_iterable(map(hop.receive, decoded))
         except ModelError as error:
             if not self._resumes(hop, error):
                 raise
         else:
             self._end_hop(hop)
         yield from hop.leftovers(is_continued=self._token is not None)
+
+    def _events(self) -> Generator[gemini.JsonObject]:
+        """Return the events of a stream, or a response in the background as the only one."""
+        if not self._request.is_background:
+            return self._client.stream(**self._sending(), total_seconds=self._total_seconds)
+        return (self._send(sending) for sending in [self._sending()])
+
+    def _aevents(self) -> AsyncGenerator[gemini.JsonObject]:
+        if not self._request.is_background:
+            return self._client.astream(**self._sending(), total_seconds=self._total_seconds)
+        return self._only_event()
+
+    async def _only_event(self) -> AsyncGenerator[gemini.JsonObject]:
+        yield await self._asend(self._sending())
 
     async def astream(self) -> AsyncGenerator[ChatGenerationChunk]:
         """Stream as `stream` does, on the running event loop."""
@@ -220,14 +253,15 @@ class LongResponse:
 
     async def _aread(self) -> AsyncGenerator[gemini.Response]:
         hop = self._begin_hop()
-        responses = self._client.astream(**self._sending(), total_seconds=self._total_seconds)
+        decode = self._request.event_decoder()
+        responses = self._aevents()
         response: Any = None
         event: Any = None
         try:
             with self._client.redacting_errors():
                 async with aclosing(responses):
                     async for response in responses:
-                        for event in hop.receive(response):
+                        for event in chain.from_iterable(map(hop.receive, decode(response))):
                             yield event
         except ModelError as error:
             if not self._resumes(hop, error):
@@ -249,6 +283,7 @@ class LongResponse:
             "body": self._request.continued(self._token),
             "timeout_seconds": invocation.timeout_seconds,
             "headers": invocation.headers,
+            "path": self._request.path,
         }
 
     @property
@@ -335,8 +370,7 @@ class _StreamedHop:
                 pass
             case _:
                 candidate = {}
-        feedback: object = response.get("promptFeedback")
-        is_blocked = isinstance(feedback, dict) and bool(feedback.get("blockReason"))
+        is_blocked = block_reason_of(response.get("promptFeedback")) is not None
         self._is_complete |= is_blocked or not has_more(candidate)
         self.has_ended |= is_blocked or candidate.get("finishReason") is not None
         if token := token_of(candidate):

@@ -365,6 +365,12 @@ _CODE_OF_STATUS = {
     "DEADLINE_EXCEEDED": 504,
 }
 
+# The Interactions API has a word in `code`. The first is recorded, the second documented; of the
+# others only the HTTP status is known.
+_CODE_OF_WORD = {"invalid_request": 400, "gateway_timeout": 504} | {
+    status.lower(): code for status, code in _CODE_OF_STATUS.items()
+}
+
 
 def map_api_error(code: int | None, details: Any, response: Any = None) -> GeminiAPIError:
     """Return the error for an error response of the API.
@@ -422,6 +428,8 @@ def _code_in(error: JsonObject) -> int:
     code = error.get("code")
     if isinstance(code, int) and 300 <= code < 600:
         return code
+    if isinstance(code, str) and code in _CODE_OF_WORD:
+        return _CODE_OF_WORD[code]
     return _CODE_OF_STATUS.get(str(error.get("status")), 500)
 
 

@@ -175,6 +175,40 @@ class GeminiFields(_ChatModel):
         "(tuned models, endpoints).",
     )
 
+    api: Annotated[Literal["generate_content", "interactions"], CALL] = Field(
+        default="generate_content",
+        description="The API of Gemini to use: `generate_content`, or the Interactions API. "
+        "Messages and tools are the same.",
+    )
+    store: Annotated[bool | None, CALL] = Field(
+        default=None,
+        description="Interactions API: let Google keep the interaction. By default it does not, "
+        "unless `use_previous_interaction` is set.",
+    )
+    use_previous_interaction: Annotated[bool, CALL] = Field(
+        default=False,
+        description="Interactions API: send only the messages after the last one that Google has "
+        "kept, with its id. If the messages before were changed, all are sent. Implies `store`.",
+    )
+
+    background: Annotated[bool, CALL] = Field(
+        default=False,
+        description="Interactions API: start the interaction, and read it until it has ended, so "
+        "that it may take longer than a connection. Implies `store`. A stream has one piece.",
+    )
+    background_timeout: Annotated[float | None, CALL] = Field(
+        default=3600.0,
+        gt=0,
+        le=MAX_SECONDS,
+        description="Seconds that an interaction in the background may take before it is "
+        "cancelled. `None` disables the limit.",
+    )
+    agent: Annotated[bool, CALL] = Field(
+        default=False,
+        description="Interactions API: `model` is the name of an agent, such as Deep Research. "
+        "Implies `background`. Settings of an agent are `extra_body={'agent_config': ...}`.",
+    )
+
     # Access
 
     google_api_key: SecretStr | None = Field(
@@ -664,6 +698,8 @@ class GeminiFields(_ChatModel):
             return stored
         kwargs = {name: _as_json(name, value) for name, value in stored["kwargs"].items()}
         kwargs.pop("api_key", None)  # core adds the key under its alias as well
+        if "timeout" not in self.model_fields_set:
+            kwargs.pop("timeout", None)  # the model decides
         if not self._key_in_use:
             kwargs.pop("google_api_key", None)
         return {**stored, "kwargs": kwargs}
@@ -741,7 +777,7 @@ _REPLACEMENTS = {
     "tool_choice": "Use bind_tools(tools, tool_choice=...).",
     "tool_config": "Use bind_tools(tools, tool_config=...).",
     "tools": "Use bind_tools.",
-    "top_logprobs": "Use logprobs, with response_logprobs=True.",
+    "top_logprobs": "Use logprobs.",
     "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
 }
 """Arguments of Google's SDKs and of other integrations, and what to use here."""

@@ -8,7 +8,6 @@ What the options mean on the wire is decided in `wire/`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -21,7 +20,7 @@ from langchain_gemini_tools.facts.models import (
     capabilities_of,
     profile_of,
 )
-from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.facts.spelling import camel, snake
 from langchain_gemini_tools.fields import (
     FIELDS_BY_SYNONYM,
     GeminiFields,
@@ -31,11 +30,13 @@ from langchain_gemini_tools.fields import (
 )
 from langchain_gemini_tools.wire.backends import check_tools
 from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, unpack_config
-from langchain_gemini_tools.wire.invocation import FetchLimits, Invocation
+from langchain_gemini_tools.wire.invocation import FetchLimits, InteractionOptions, Invocation
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
@@ -128,6 +129,9 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     if fields.uses_vertexai:
         model = model.removeprefix("models/")  # there it would name a model of the project
     capabilities = capabilities_of(fields.model_family or model)
+    interaction = _resolve_interaction(given)
+    if interaction:
+        capabilities = capabilities.on_interactions()
     is_prompted = _is_prompted(given["tool_calling"], capabilities)
     cache = fields.cache_in_use(given.get("cached_content"))
     if cache and not given.get("tools"):
@@ -147,6 +151,7 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         model=model,
         capabilities=capabilities,
         vertexai=fields.uses_vertexai,
+        interaction=interaction,
         tools=tools,
         tool_choice=choice,
         schema_form=given.get("tool_schema") or best,
@@ -178,6 +183,33 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
         stream_timeout_seconds=given["stream_timeout"],
         max_retries=max_retries,
         max_retry_delay_seconds=given["max_retry_delay"],
+    )
+
+
+_STORING = ("use_previous_interaction", "background", "agent")
+"""Options that work only with interactions that the API keeps."""
+
+
+def _resolve_interaction(given: Mapping[str, Any]) -> InteractionOptions | None:
+    """Return the options of the Interactions API; `None` if the call does not use it."""
+    store = given["store"]
+    storing = [name for name in _STORING if given[name]]
+    if given["api"] != "interactions":
+        if store is not None or storing:
+            name = [*storing, "store"][0]
+            raise InvalidOptionError(f"{name} needs api='interactions'. Set it, or omit {name}.")
+        return None
+    if storing and store is False:
+        raise InvalidOptionError(
+            f"{storing[0]}=True needs interactions that are kept, but store is False. Omit one of "
+            "them."
+        )
+    return InteractionOptions(
+        store=bool(store or storing),
+        uses_previous=given["use_previous_interaction"],
+        is_agent=given["agent"],
+        background=given["background"] or given["agent"],
+        background_timeout_seconds=given["background_timeout"],
     )
 
 
@@ -232,7 +264,7 @@ def _join_levels(
         del options["timeout"]  # the model decides
     every, given = fields.model_kwargs, canonical_options(kwargs)
     if every:
-        every = canonical_options(_without_cancelled(every, given))
+        every = canonical_options(set_together(_without_cancelled(every, given)))
     if options["thinking_config"] is not None:
         options = _with_config_unpacked(_without_cancelled(options, every, given))
     for level in filter(None, (every, given)):
@@ -247,13 +279,36 @@ def _with_one_effort(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with a thinking level or a budget: of two at one level, the former."""
     if options["reasoning_effort"] is None or options["thinking_budget"] is None:
         return options
+    _warn_of_budget()
+    return {**options, "thinking_budget": None}
+
+
+def _warn_of_budget() -> None:
     warnings.warn(
         "Both 'thinking_level' (reasoning_effort) and 'thinking_budget' are set. 'thinking_level' "
         "takes precedence; 'thinking_budget' is ignored.",
         UserWarning,
-        stacklevel=2,
+        stacklevel=4,
     )
-    return {**options, "thinking_budget": None}
+
+
+def set_together(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that are set at the same level, with a thinking level or a budget.
+
+    The options of a call are not, because bound ones are among them.
+
+    Raises:
+        InvalidOptionError: An option has two values, under two names.
+    """
+    named: dict[str, Any] = {}
+    for key, value in kwargs.items():
+        if (name := FIELDS_BY_SYNONYM.get(key, key)) in named and named[name] != value:
+            raise InvalidOptionError(f"{name!r} was passed twice, under two names.")
+        named[name] = value
+    if named.get("reasoning_effort") is None or named.get("thinking_budget") is None:
+        return dict(kwargs)
+    _warn_of_budget()
+    return {key: value for key, value in kwargs.items() if key != "thinking_budget"}
 
 
 def _join(
@@ -315,7 +370,9 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     if "functions" in kwargs:
-        kwargs = _without_functions(kwargs)
+        kwargs = rename_functions(kwargs)
+    if PRIVATE_OPTIONS & kwargs.keys():
+        kwargs = hide_headers(kwargs)
     for key, value in kwargs.items():
         name = _NAMES.get(key, key)
         if name in _JOINED:
@@ -323,8 +380,6 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
             level = unpack_config(name, value, _PLAIN) if is_config else {name: value}
             level = {each: _checked(each, given) for each, given in level.items()}
             _join(options, level, _ALTERNATIVES_IN_A_LEVEL)
-        elif name in PRIVATE_OPTIONS:
-            options |= _read_http(name, value)
         elif name in _CHECKED:
             options[name] = _checked(name, value)
         elif name in _KNOWN_OPTIONS:
@@ -336,12 +391,12 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _without_functions(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def rename_functions(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with `functions` under its new name; `tools` beside it apply."""
     warnings.warn(
         "'functions' is deprecated; use bind_tools(...), or 'tools'.",
         DeprecationWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
     named = {key: value for key, value in kwargs.items() if key != "functions"}
     return {**named, "tools": named.get("tools") or kwargs["functions"]}
@@ -354,28 +409,28 @@ _HTTP_OPTIONS = ("headers", "timeout", "extra_body")
 
 
 def hide_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options to bind, with headers that are neither shown nor pickled."""
+    """Return options to bind: `http_options` taken apart, headers neither shown nor pickled."""
     hidden = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
-    for key in PRIVATE_OPTIONS & kwargs.keys():
-        hidden |= _read_http(key, kwargs[key])
+    for key in sorted(PRIVATE_OPTIONS & kwargs.keys()):
+        given = _read_http(key, kwargs[key])
+        if before := hidden.get("additional_headers"):  # both options have headers
+            given["additional_headers"] = {**before, **(given.get("additional_headers") or {})}
+        hidden |= given
+    if hidden.get("additional_headers"):
+        hidden["additional_headers"] = _read_headers(hidden["additional_headers"])
     return hidden
 
 
 def redact_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return options to show, with the names of headers but not their values."""
-    shown = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
-    for key in PRIVATE_OPTIONS & kwargs.keys():
-        if headers := headers_of({key: kwargs[key]}):
-            shown["additional_headers"] = dict.fromkeys(headers, REDACTED)
-    return shown
+    shown, headers = split_headers(kwargs)
+    return {**shown, "additional_headers": dict.fromkeys(headers, REDACTED)} if headers else shown
 
 
-def headers_of(kwargs: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the headers that a call adds to those of the model."""
-    given: dict[str, Any] = {}
-    for key in sorted(PRIVATE_OPTIONS & kwargs.keys()):
-        given |= _read_http(key, kwargs[key]).get("additional_headers") or {}
-    return given
+def split_headers(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Return the other options, and the headers that a call adds to those of the model."""
+    options = hide_headers(kwargs)
+    return options, options.pop("additional_headers", None) or {}
 
 
 def _read_http(name: str, value: Any) -> dict[str, Any]:
@@ -387,8 +442,14 @@ def _read_http(name: str, value: Any) -> dict[str, Any]:
     """
     if name == "additional_headers":
         return {name: _read_headers(value)}
-    fields = value if isinstance(value, Mapping) else dict(value or ())
-    given = {key: fields[key] for key in fields if fields[key] is not None}
+    try:
+        fields = dict(value or ())  # a dict, or the SDK's type
+    except (TypeError, ValueError):
+        kind = type(value).__name__
+        raise InvalidOptionError(
+            f"http_options must be a dict or HttpOptions, not {kind}."
+        ) from None
+    given = {snake(key): fields[key] for key in fields if fields[key] is not None}
     if unknown := sorted(given.keys() - {*_HTTP_OPTIONS}):
         raise InvalidOptionError(
             f"http_options can set {', '.join(_HTTP_OPTIONS)} for one call, not "
@@ -418,9 +479,9 @@ def _read_headers(headers: Any) -> PrivateHeaders | None:
     try:
         return PrivateHeaders(_adapter("additional_headers").validate_python(headers))
     except ValidationError as error:
-        reasons = dict.fromkeys(each["msg"] for each in error.errors(include_url=False))
+        reasons = _reasons(error)
     # The values are not shown.
-    raise InvalidOptionError(f"additional_headers is not valid: {'; '.join(reasons)}.")
+    raise InvalidOptionError(f"additional_headers is not valid: {reasons}.")
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -439,8 +500,13 @@ def _check(name: str, value: Any) -> Any:
     try:
         return _adapter(name).validate_python(value)
     except ValidationError as error:
-        reasons = dict.fromkeys(each["msg"] for each in error.errors(include_url=False))
-    raise InvalidOptionError(f"{name}={str(value)[:80]!r} is not valid: {'; '.join(reasons)}.")
+        reasons = _reasons(error)
+    raise InvalidOptionError(f"{name}={str(value)[:80]!r} is not valid: {reasons}.")
+
+
+def _reasons(error: ValidationError) -> str:
+    messages = [each["msg"].removeprefix("Value error, ") for each in error.errors()]
+    return "; ".join(dict.fromkeys(messages))
 
 
 # The same few values come with every call of an agent; 1, 1.0 and True are different keys.

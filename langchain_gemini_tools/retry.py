@@ -79,6 +79,9 @@ class RetryLog:
 _LOG = RetryLog()
 
 
+_MAX_POLL_SECONDS = 30.0
+
+
 @dataclass(frozen=True)
 class RetryPolicy:
     """Repeats a failed request after a random, growing delay, or after the delay the API asks for.
@@ -178,6 +181,13 @@ class RetryPolicy:
         """
         longest = min(self.initial_delay_seconds * 2.0 ** (attempt - 1), self.max_delay_seconds)
         return self.jitter() * longest
+
+    def poll_delay(self, attempt: int) -> float:
+        """Return the seconds before something that takes long is read again."""
+        if os.environ.get(RETRY_DELAYS_VARIABLE) == "off":
+            return 0.0
+        longest = min(self.initial_delay_seconds * 1.5 ** min(attempt - 1, 20), _MAX_POLL_SECONDS)
+        return longest * (1.0 + self.jitter()) / 2
 
     def report(self, attempt: int, error: Exception, delay: float) -> None:
         """Call `on_retry`, if there is one."""

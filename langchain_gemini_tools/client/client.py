@@ -85,13 +85,15 @@ class GeminiClient:
         with self._mapping_errors(None):
             return self._open().sdk
 
-    def send(
+    def send(  # noqa: PLR0913 - keyword-only settings
         self,
         model: str,
         body: bytes,
         *,
         timeout_seconds: float | None,
         headers: PrivateHeaders | None = None,
+        path: str | None = None,
+        method: str = "POST",
     ) -> JsonObject:
         """POST `:generateContent` and return the response as the server wrote it.
 
@@ -100,10 +102,14 @@ class GeminiClient:
             body: The JSON of the request, which is sent unchanged.
             timeout_seconds: For the whole request.
             headers: Added to those of the settings, or replacing them.
+            path: Where to POST instead, such as `interactions`, beside the collection of models.
+            method: Another method of HTTP, for such a path.
         """
         with self._mapping_errors(timeout_seconds):
             opened = self._open()  # before the deadline is set: loading the SDK does not count
-            pending = PendingRequest(body, timeout_seconds, headers=headers)
+            pending = PendingRequest(
+                body, timeout_seconds, headers=headers, path=path, method=method
+            )
             opened.send(pending, model, is_stream=False)
             return parse_response(pending.response, pending.read())
 
@@ -126,7 +132,7 @@ class GeminiClient:
             opened.count_tokens(pending, model)
             return parse_response(pending.response, pending.read())
 
-    def stream(
+    def stream(  # noqa: PLR0913 - keyword-only settings
         self,
         model: str,
         body: bytes,
@@ -134,6 +140,7 @@ class GeminiClient:
         timeout_seconds: float | None,
         total_seconds: float | None = None,
         headers: PrivateHeaders | None = None,
+        path: str | None = None,
     ) -> Generator[JsonObject]:
         """POST `:streamGenerateContent` and yield the responses as they arrive.
 
@@ -145,32 +152,37 @@ class GeminiClient:
             timeout_seconds: For connecting, and for each wait between two events.
             total_seconds: For all waits together.
             headers: Added to those of the settings, or replacing them.
+            path: Where to POST instead, such as `interactions`, beside the collection of models.
         """
         with self._mapping_errors(timeout_seconds, total_seconds):
             opened = self._open()
             timer = StreamTimer(timeout_seconds, total_seconds)
-            pending = PendingRequest(body, timeout_seconds, timer=timer, headers=headers)
+            pending = PendingRequest(body, timeout_seconds, timer=timer, headers=headers, path=path)
             opened.send(pending, model, is_stream=True)
             timer.response_started()
             yield from read_stream(pending.response, timer)
 
-    async def asend(
+    async def asend(  # noqa: PLR0913 - keyword-only settings
         self,
         model: str,
         body: bytes,
         *,
         timeout_seconds: float | None,
         headers: PrivateHeaders | None = None,
+        path: str | None = None,
+        method: str = "POST",
     ) -> JsonObject:
         """Send as `send` does, on the running event loop."""
         with self._mapping_errors(timeout_seconds):
             opened = await self._aopen()
             async with asyncio.timeout(timeout_seconds):
-                pending = PendingRequest(body, timeout_seconds, headers=headers)
+                pending = PendingRequest(
+                    body, timeout_seconds, headers=headers, path=path, method=method
+                )
                 await opened.asend(pending, model, is_stream=False)
                 return parse_response(pending.response, await pending.aread())
 
-    async def astream(
+    async def astream(  # noqa: PLR0913 - keyword-only settings
         self,
         model: str,
         body: bytes,
@@ -178,12 +190,13 @@ class GeminiClient:
         timeout_seconds: float | None,
         total_seconds: float | None = None,
         headers: PrivateHeaders | None = None,
+        path: str | None = None,
     ) -> AsyncGenerator[JsonObject]:
         """Stream as `stream` does, on the running event loop."""
         with self._mapping_errors(timeout_seconds, total_seconds):
             opened = await self._aopen()
             timer = StreamTimer(timeout_seconds, total_seconds)
-            pending = PendingRequest(body, timeout_seconds, timer=timer, headers=headers)
+            pending = PendingRequest(body, timeout_seconds, timer=timer, headers=headers, path=path)
             async with asyncio.timeout(timer.shorter_seconds):
                 await opened.asend(pending, model, is_stream=True)
             timer.response_started()

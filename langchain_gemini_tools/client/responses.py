@@ -37,6 +37,8 @@ MAX_LINES = 1_000_000
 """Of one event. The API writes one line; each line costs at least forty bytes of memory."""
 
 _SHOWN_LENGTH = 200
+_DONE = b"[DONE]"
+"""Ends the streams of the Interactions API."""
 _ENCODINGS = re.compile(r"\b(?:gzip|deflate|br|zstd)\b")
 """What HTTP libraries decompress. They ignore any other word, such as a charset."""
 _ALLOWED_ENCODINGS: tuple[list[str], ...] = ([], ["gzip"], ["deflate"])
@@ -315,7 +317,7 @@ def parse_event(
     response: httpx.Response, text: bytes, *, is_last: bool = False
 ) -> list[JsonObject]:
     """Return the objects in one event: usually one; several if a proxy made a list of them."""
-    if not text:
+    if not text or text.strip() == _DONE:
         return []
     try:
         parsed = decode_json(text)

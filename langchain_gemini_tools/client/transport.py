@@ -91,15 +91,19 @@ class PendingRequest:
     Without a body, the request has none, as GET and DELETE.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only settings
         self,
         body: bytes | None,
         timeout_seconds: float | None,
         *,
         timer: StreamTimer | None = None,
         headers: Mapping[str, str] | None = None,
+        path: str | None = None,
+        method: str | None = None,
     ) -> None:
         self.body = body
+        self._path = path
+        self._method = method
         self.headers = headers or {}
         self.timeout_seconds = timeout_seconds
         self.timer = timer
@@ -160,9 +164,10 @@ class PendingRequest:
         if self.deadline is not None and (self.timeout_seconds or 0) >= _MIN_SERVER_TIMEOUT:
             # Otherwise the server applies its default timeout, which may be shorter.
             headers.setdefault("x-server-timeout", str(math.ceil(self.timeout_seconds or 0)))
+        url = _beside_models(envelope.url, self._path) if self._path else envelope.url
         return client.build_request(
-            envelope.method,
-            envelope.url,
+            self._method or envelope.method,
+            url,
             headers=headers,
             content=self.body,
             extensions=self._extensions(),
@@ -183,6 +188,21 @@ class PendingRequest:
         if left <= 0:
             raise TimeoutError
         return left
+
+
+_MODEL_METHOD = re.compile(r"(/publishers/[^/]+)?/[a-zA-Z]+/[^/]+:[a-zA-Z]+$")
+
+
+def _beside_models(url: httpx.URL, path: str) -> httpx.URL:
+    """Return the URL of another collection of the API, with the version and project of a model's.
+
+    Raises:
+        GeminiToolsError: The URL is not that of a method of a model.
+    """
+    start, count = _MODEL_METHOD.subn("", url.path)
+    if not count:
+        raise GeminiToolsError(f"google-genai sends requests to {url.path!r}, not to a model.")
+    return url.copy_with(path=f"{start}/{path}")
 
 
 def _phase_timeouts(seconds: float | None) -> JsonObject:

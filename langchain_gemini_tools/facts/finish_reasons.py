@@ -29,6 +29,10 @@ UNEXPECTED_TOOL_CALL = "UNEXPECTED_TOOL_CALL"
 """The model called a function that was not declared."""
 CONTINUATION = "CONTINUATION"
 """The request has reached its token limit; the same request with a token continues it."""
+REQUIRES_CONTINUATION = "requires_continuation"
+"""The same of the Interactions API."""
+RUNNING = ("queued", "in_progress")
+"""Statuses of an interaction that has not ended."""
 
 Vendor = Literal["gemini", "other"]
 
@@ -64,6 +68,11 @@ def _rows(
     return [FinishReason(name, outcome, explanation, vendor) for name in names]
 
 
+def _statuses(outcome: Outcome, explanation: str, *names: str) -> list[FinishReason]:
+    """Rows for statuses, which are words that other vendors use as well."""
+    return _rows(outcome, explanation, *names, vendor="other")
+
+
 _TABLE = [
     # Gemini: https://ai.google.dev/api/generate-content#FinishReason
     *_rows("complete", "The response is complete.", "STOP"),
@@ -97,6 +106,14 @@ _TABLE = [
     *_rows("bad_call", "The model called a tool that was not available.", UNEXPECTED_TOOL_CALL),
     *_rows("bad_call", "The model made too many tool calls.", "TOO_MANY_TOOL_CALLS"),
     *_rows("bad_call", "A thought signature was missing.", "MISSING_THOUGHT_SIGNATURE"),
+    # Statuses of Gemini's Interactions API, in addition to "completed", which OpenAI has as well
+    *_statuses("complete", "The model waits for the results of its tool calls.", "requires_action"),
+    *_statuses("truncated", "The response reached the token limit.", "incomplete"),
+    *_statuses("truncated", "The response continues in another request.", REQUIRES_CONTINUATION),
+    *_statuses("truncated", "The interaction reached its budget.", "budget_exceeded"),
+    *_statuses("truncated", "The interaction is still running.", *RUNNING),
+    *_statuses("blocked", "The interaction failed.", "failed"),
+    *_statuses("blocked", "The interaction was cancelled.", "cancelled"),
     # OpenAI, Anthropic, Bedrock, Mistral, Cohere, Ollama, Hugging Face
     *_rows(
         "complete",

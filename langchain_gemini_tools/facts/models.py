@@ -84,6 +84,24 @@ class Capabilities:
         """Return the capabilities for prompted calling, where functions are sent as text."""
         return replace(self, combines_builtin_tools_with_functions=self.calls_functions)
 
+    def on_interactions(self) -> Capabilities:
+        """Return the capabilities for the Interactions API, which differ from generateContent.
+
+        Recorded: gemini-2.5-flash and its lite version accept `thinking_level` there. By the SDK, a
+        function result may contain media, and there is no thinking budget.
+        """
+        levels = self.thinking_levels if self.thinks_by_level else ALL_LEVELS
+        return replace(
+            self,
+            thinks_by_level=self.thinks,
+            thinking_levels=levels,
+            accepts_thinking_budget=False,
+            accepts_json_schema=True,
+            accepts_media_in_function_response=True,
+            accepts_prefill=False,
+            accepts_resolution_per_part=True,
+        )
+
 
 # Gemini 2 and earlier
 

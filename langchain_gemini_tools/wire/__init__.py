@@ -2,8 +2,8 @@
 
 - From messages to a request: `request` (start reading here), `history`, `contents`, `blocks`,
   `media`, `tool_results`, `generation`, `body`
-- From a response to messages: `response` (start reading here), `parts`, `partial_args`, `audio`,
-  `metadata`, `hops`
+- From a response to messages: `response` (start reading here), `parts`, `chunks`, `partial_args`,
+  `audio`, `metadata`, `hops`
 - For both: `invocation` (the resolved options), `replay` (what a message keeps for the next
   request), `shapes` (the API's types), `schema`, `tools`
 """

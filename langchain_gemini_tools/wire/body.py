@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.wire import history
+from langchain_gemini_tools.wire.media import is_base64, slices
 from langchain_gemini_tools.wire.replay import SKIP_SIGNATURE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from langchain_gemini_tools.wire import shapes as gemini
 
@@ -32,8 +33,6 @@ _BATCH = 32
 """How many contents are encoded at once: few enough to be freed before they are traversed."""
 _MIN_FILE_LENGTH = 100_000
 """Length of base64 from which a marker is worth it."""
-_SLICE = 50_000
-_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_"
 
 ContentKind = Literal["message", "results", "files"]
 
@@ -169,8 +168,12 @@ class ContentsWriter:
     def _encode(self) -> None:
         if self._pieces:
             self._pieces.append(b",")
-        self._pieces += _encode_contents(self._recent, is_large=self._is_large)
+        self._pieces += self._encoded(self._recent)
         self._recent.clear()
+
+    def _encoded(self, contents: list[gemini.Content]) -> Pieces:
+        """Return the JSON of contents, without brackets."""
+        return _encode_contents(contents, is_large=self._is_large)
 
 
 def encode_body(body: Mapping[str, Any], *, is_large: bool) -> bytes:
@@ -187,7 +190,7 @@ def encode_body(body: Mapping[str, Any], *, is_large: bool) -> bytes:
     for key, value in body.items():
         pieces.append(b"," if pieces else b"{")
         if isinstance(value, ContentsWriter):
-            pieces += [b'"contents":', *value.pieces()]
+            pieces += [b'"%b":' % key.encode("ascii"), *value.pieces()]
         else:
             pieces.append(encode_json({key: value}, is_large=is_large)[1:-1])
     return _join([*pieces, b"}"])
@@ -206,7 +209,7 @@ def _join(pieces: Sequence[bytes | str]) -> bytes:
         if isinstance(piece, bytes):
             whole.write(piece)
         else:
-            whole.writelines(_slices(piece))
+            whole.writelines(slices(piece))
     return whole.getvalue()
 
 
@@ -251,18 +254,9 @@ def _mark(part: Any, marker: str, files: list[str]) -> Any:
 
 def _mark_file(part: Any, marker: str, files: list[str]) -> Any:
     match part:
-        case {"inlineData": {"data": str(data)} as blob} if _is_large_base64(data):
+        case {"inlineData": {"data": str(data)} as blob} if len(
+            data
+        ) >= _MIN_FILE_LENGTH and is_base64(data):
             files.append(data)
             return {**part, "inlineData": {**blob, "data": marker}}
     return part
-
-
-def _is_large_base64(data: str) -> bool:
-    if len(data) < _MIN_FILE_LENGTH or not data.isascii():
-        return False
-    return not any(each.translate(None, _BASE64) for each in _slices(data))
-
-
-def _slices(data: str) -> Iterator[bytes]:
-    for start in range(0, len(data), _SLICE):
-        yield data[start : start + _SLICE].encode("ascii")

@@ -8,7 +8,7 @@ model and up to three of the user (function responses, their files, the user's m
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
@@ -21,6 +21,8 @@ from langchain_gemini_tools.wire.blocks import (
     render_model_block,
 )
 from langchain_gemini_tools.wire.replay import (
+    STEP,
+    STEPS,
     VERTEXAI,
     call_signatures_of,
     is_server_part,
@@ -63,6 +65,15 @@ def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction
     return {"parts": parts} if parts else None
 
 
+class StepsRestorer(Protocol):
+    """Restores the steps of a message; see `interactions.steps`."""
+
+    def __call__(
+        self, paired: ModelMessage, calls: list[gemini.Part], *, reads_signatures: bool
+    ) -> list[gemini.Part] | None:
+        """Return the steps as parts; `None` if the message has been changed."""
+
+
 @dataclass(frozen=True)
 class RenderContext:
     """What rendering contents needs to know about the request."""
@@ -77,6 +88,8 @@ class RenderContext:
     """The declared functions, if the model may also use a computer; otherwise `None`."""
     accepts_server_parts: bool = True
     """Whether the model accepts parts of tools that the API has run itself."""
+    restore: StepsRestorer | None = None
+    """Returns a message's steps as they came, for the API that accepts them."""
 
     def is_computer_use(self, call: PairedCall) -> bool:
         """Return whether a call is an action of computer use."""
@@ -123,16 +136,11 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
     media: list[gemini.Part] = []
     used_ids: set[str] = set()
     for paired in turn.messages:
-        position, message, calls = paired
+        position, _, calls = paired
         rendered = _render_calls(paired, used_ids, context)
-        parts = _render_message(paired, rendered, contents.repairs)
-        if not context.reads_signatures_of(message):
-            parts = _without_foreign_signatures(parts, paired, contents.repairs)
-        if isinstance(message.content, list):
-            if any(map(is_server_part, parts)):
-                parts = _render_server_parts(parts, position, contents, context)
-            if not context.capabilities.accepts_resolution_per_part:
-                parts = _without_resolutions(parts, position, contents.repairs)
+        parts = _restore_message(paired, rendered, context) if context.restore else None
+        if parts is None:
+            parts = _render_parts(paired, rendered, contents, context)
         if not parts:
             explanation = "An empty AI message was left out."
             contents.repairs.append(history.Repair("empty_message", position, explanation))
@@ -161,6 +169,35 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
         if not context.capabilities.accepts_resolution_per_part:
             parts = _without_resolutions(parts, position, contents.repairs)
         contents.add("user", parts)
+
+
+def _restore_message(
+    paired: ModelMessage, rendered: list[gemini.Part], context: RenderContext
+) -> list[gemini.Part] | None:
+    if context.restore is None or STEPS not in paired.message.additional_kwargs:
+        return None
+    reads_signatures = context.reads_signatures_of(paired.message)
+    return context.restore(paired, rendered, reads_signatures=reads_signatures)
+
+
+def _render_parts(
+    paired: ModelMessage,
+    rendered: list[gemini.Part],
+    contents: ContentsWriter,
+    context: RenderContext,
+) -> list[gemini.Part]:
+    """Render an AI message with the parts that this model accepts."""
+    position, message, _ = paired
+    parts = _render_message(paired, rendered, contents.repairs)
+    if context.restore or not context.reads_signatures_of(message):
+        # An API that has steps does not read the signatures of parts.
+        parts = _without_foreign_signatures(parts, paired, contents.repairs)
+    if isinstance(message.content, list):
+        if any(map(is_server_part, parts)):
+            parts = _render_server_parts(parts, position, contents, context)
+        if not context.capabilities.accepts_resolution_per_part:
+            parts = _without_resolutions(parts, position, contents.repairs)
+    return parts
 
 
 # The user
@@ -272,6 +309,11 @@ def _render_server_parts(
     parts: list[gemini.Part], position: int, contents: ContentsWriter, context: RenderContext
 ) -> list[gemini.Part]:
     """Send the parts of server-side tools unchanged, or as text if the model rejects them."""
+    if any(STEP in part for part in parts):
+        contents.repairs.append(history.left_out_steps(position))
+        parts = [part for part in parts if STEP not in part]
+        if not any(map(is_server_part, parts)):
+            return parts
     kept = without_media_steps(parts)
     if len(kept) < len(parts):
         contents.repairs.append(history.media_steps(position))

@@ -18,6 +18,7 @@ written by another vendor are repaired; every change is reported as a `Repair`.
 | thought signatures of another line of models or backend | the same parts without them |
 | a message that was changed or merged since it arrived | its parts, with unsigned texts |
 | a tool that the API ran itself, for a model that does not accept such parts | text |
+| a step of the Interactions API that this request cannot contain | nothing |
 | adjacent messages of one role | one turn with all their parts |
 """
 
@@ -376,6 +377,15 @@ def media_steps(position: int) -> Repair:
     """Return the repair of steps in which the model looked at media."""
     explanation = "Steps of media processing were left out: the API does not accept them back."
     return Repair("media_steps", position, explanation, is_harmless=True)
+
+
+def left_out_steps(position: int) -> Repair:
+    """Return the repair of steps that only the Interactions API accepts."""
+    explanation = (
+        "Steps of tools that the Interactions API ran were left out: only that API accepts them, "
+        "and only with a message that was not changed."
+    )
+    return Repair("interaction_steps", position, explanation, is_harmless=True)
 
 
 def server_tools_as_text(position: int) -> Repair:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.facts.finish_reasons import CONTINUATION
+from langchain_gemini_tools.wire.partial_args import STREAMED_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,6 +21,8 @@ TOKEN = "continuationToken"  # noqa: S105 - a field, not a secret
 ENDS_OF_A_HOP = frozenset({"finishReason", "finishMessage", TOKEN})
 """Fields that apply to one hop: those of the last hop are those of the response."""
 
+_NO_BLOCK_REASON = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
+"""The default of the API and of the SDK."""
 _ADDED_UP = ("Count", "Sum")
 """How the names of numbers end that are added up over the hops."""
 _MERGED_BY = {"safetyRatings": "category"}
@@ -60,19 +63,25 @@ def whole_call(part: Any) -> bool:
     """Return whether a part is a function call with all its arguments."""
     match part:
         case {"functionCall": dict(call)}:
-            return not call.keys() & {"willContinue", "partialArgs"}
+            return not call.keys() & STREAMED_FIELDS
     return False
 
 
 def find_next_token(response: gemini.Response) -> str | None:
     """Return the token with which a whole response continues; `None` if it is the last hop.
 
-    Of several candidates, none is continued.
+    Of several candidates, none is continued; nor is the response to a blocked prompt.
     """
     match response.get("candidates"):
-        case [dict(candidate)]:
+        case [dict(candidate)] if block_reason_of(response.get("promptFeedback")) is None:
             return token_of(candidate)
     return None
+
+
+def block_reason_of(feedback: object) -> str | None:
+    """Return why the prompt was blocked, from the `promptFeedback`; `None` if it was not."""
+    reason = feedback.get("blockReason") if isinstance(feedback, dict) else None
+    return str(reason) if reason and reason not in _NO_BLOCK_REASON else None
 
 
 def shift_grounding(grounding: Any, text: str, before: Any) -> Any:

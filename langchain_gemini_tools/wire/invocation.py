@@ -58,12 +58,30 @@ class FetchLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InteractionOptions:
+    """How a call uses the Interactions API."""
+
+    store: bool = False
+    """Let the API keep the interaction."""
+    uses_previous: bool = False
+    """Send only what is new, if the API has kept the rest."""
+    is_stream: bool = False
+    is_agent: bool = False
+    """The name is that of an agent."""
+    background: bool = False
+    """Start it, and read it until it has ended."""
+    background_timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Invocation:
     """The resolved options of one use of the model."""
 
     model: str
     capabilities: Capabilities
     vertexai: bool = False
+    interaction: InteractionOptions | None = None
+    """Set for the Interactions API; `None` for generateContent."""
 
     tools: tuple[Tool, ...] = ()
     """Bound and checked."""
@@ -114,4 +132,5 @@ class Invocation:
     @property
     def circulates_server_tools(self) -> bool:
         """Whether the parts that server-side tools produced may be sent back."""
-        return self.capabilities.combines_builtin_tools_with_functions and not self.vertexai
+        is_supported = self.capabilities.combines_builtin_tools_with_functions
+        return is_supported and not self.vertexai and self.interaction is None

@@ -20,6 +20,8 @@ from langchain_gemini_tools.facts.spelling import camel
 from langchain_gemini_tools.wire.generation import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from langchain_gemini_tools.wire import shapes as gemini
 
 _WEB = {"http", "https"}
@@ -100,6 +102,8 @@ _KINDS = {
     "video": "video/*",
 }
 
+_SLICE = 50_000
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_"
 _EXAMPLES = {"image/*": "image/png", "audio/*": "audio/mp3", "video/*": "video/mp4"}
 
 _OFFSETS = {"startOffset": "start_offset", "endOffset": "end_offset"}
@@ -182,7 +186,22 @@ def why_rejected(part: gemini.Part) -> str | None:
         return f"{shown} has the type {mime_type}, which the model does not accept."
     if uri and not mime_type and _is_fetchable(uri):
         return f"{shown} has no known type."
+    if (encoded := _text(data.get("data"))) and not is_base64(encoded):
+        return f"{shown} contains data that is not valid base64."
     return None
+
+
+def is_base64(data: str) -> bool:
+    """Return whether the API can decode this data: both alphabets, with or without padding."""
+    if not data.isascii() or (len(data) - data.count("=")) % 4 == 1:
+        return False
+    return not any(each.translate(None, _BASE64) for each in slices(data))
+
+
+def slices(data: str) -> Iterator[bytes]:
+    """Yield the bytes of ASCII text in pieces, which take little memory."""
+    for start in range(0, len(data), _SLICE):
+        yield data[start : start + _SLICE].encode("ascii")
 
 
 def render_media(block: Block) -> gemini.Part:

@@ -28,28 +28,27 @@ from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.hops import (
     ENDS_OF_A_HOP,
     TOKEN,
+    block_reason_of,
     has_more,
     join_hops,
     shift_grounding,
     shows_output,
     token_of,
 )
-from langchain_gemini_tools.wire.replay import VERTEXAI
+from langchain_gemini_tools.wire.replay import RAW_STEPS, VERTEXAI
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.wire import shapes as gemini
 
 _RENAMED = {"modelVersion": "model_name"}
-_NOT_METADATA = {"candidates", "usageMetadata", "content", "index"}
+_NOT_METADATA = {"candidates", "usageMetadata", "content", "index", RAW_STEPS}
 _OUR_FIELDS = {"model_provider", VERTEXAI, "requested_model", "raw_usage", "empty_response"}
 """Not copied from a response: core and `replay.py` choose by them how to read the message."""
 _SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}
 """Each event has the items that belong to its own text."""
 _NESTED_SNAKE = ("prompt_feedback", "safety_ratings")
 """Fields whose keys are renamed at every level, as core and applications read them."""
-_NO_BLOCK_REASON = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
-"""The default of the API and of the SDK."""
 _GENERATION_INFO = ("finish_reason", "model_name", "grounding_metadata")
 
 
@@ -105,17 +104,16 @@ class MetadataParser:
         Args:
             text: The text of the response, in which citations are located.
         """
-        fields = self._joined_fields()
-        fields = {_RENAMED.get(key) or snake(key): value for key, value in fields.items()}
+        joined = self._joined_fields()
+        fields = {_RENAMED.get(key) or snake(key): value for key, value in joined.items()}
         fields = {key: value for key, value in fields.items() if key not in _OUR_FIELDS}
         if "grounding_metadata" in fields:
             grounding = parse_grounding(fields.pop("grounding_metadata"), text)
             key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
             fields[key] = grounding
         fields |= {key: _snake_keys(fields[key]) for key in _NESTED_SNAKE if key in fields}
-        match fields.get("prompt_feedback"):
-            case {"block_reason": reason} if reason not in _NO_BLOCK_REASON:
-                fields["block_reason"] = reason
+        if reason := block_reason_of(joined.get("promptFeedback")):
+            fields["block_reason"] = reason
         if usage := self.usage:
             fields["raw_usage"] = usage
         if tier := parse_service_tier(usage):
@@ -142,6 +140,7 @@ class MetadataParser:
         fields = {k: v for k, v in self._joined_fields().items() if k not in ENDS_OF_A_HOP}
         self._earlier = _Hop(fields, self.usage, text, prompt_count)
         self._fields, self._usage, self._earlier_text = {}, {}, None
+        self._saw_candidate = False
 
     def _joined_fields(self) -> gemini.JsonObject:
         """Return the fields of all hops in the API's spelling."""
@@ -175,7 +174,8 @@ class MetadataParser:
         finish = lookup(reason, "gemini")
         cause = f"{reason}: {message}" if message else f"{reason}"
         details: gemini.JsonObject = {"finish_reason": reason, "finish_message": message}
-        if is_empty and not self._saw_candidate and not self._block_reason:
+        lacks_output = is_empty or self._earlier is not None
+        if lacks_output and not self._saw_candidate and not self._block_reason:
             raise EmptyResponseError("The response is empty: no candidates and no reason given.")
         if is_empty and self._block_reason:
             raise BlockedError(f"The prompt was blocked: {self._block_reason}.", **details)
@@ -198,11 +198,8 @@ class MetadataParser:
 
     @property
     def _block_reason(self) -> str | None:
-        feedback = self._fields.get("promptFeedback")
-        if not isinstance(feedback, dict):
-            return None
-        reason = feedback.get("blockReason")
-        if not reason or reason in _NO_BLOCK_REASON:
+        feedback: Any = self._joined_fields().get("promptFeedback")
+        if (reason := block_reason_of(feedback)) is None:
             return None
         explanation = feedback.get("blockReasonMessage")
         return f"{reason}" + (f" ({explanation})" if explanation else "")

@@ -28,6 +28,9 @@ _VALUE_KEYS = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 _Path = tuple[str | int, ...]
 
+STREAMED_FIELDS = frozenset({"willContinue", "partialArgs"})
+"""The fields of a function call whose arguments arrive in pieces."""
+
 
 class ArgumentsWriter:
     """Writes the arguments of one call. `feed` returns a fragment, `finish` the rest.
@@ -41,6 +44,7 @@ class ArgumentsWriter:
         self._open: list[_Container] = []
         self._string_at: _Path | None = None
         self._is_whole = False
+        self._text: list[str] = []
 
     def feed(self, pieces: Any) -> str:
         """Return the JSON text that these pieces add.
@@ -62,9 +66,24 @@ class ArgumentsWriter:
         self._is_whole = True
         return json.dumps({self._names.get(name, name): value for name, value in args.items()})
 
+    def feed_text(self, text: Any) -> str:
+        """Return JSON text of arguments that arrives as text, as in the Interactions API.
+
+        With renamed arguments it waits for `finish`.
+        """
+        if not isinstance(text, str) or not text:
+            return ""
+        self._is_whole = True
+        if self._names:
+            self._text.append(text)
+            return ""
+        return text
+
     def finish(self) -> str:
         """Return the JSON text that closes all open brackets; `{}` if there were no arguments."""
         text = self._end_string()
+        if self._text:
+            return _renamed("".join(self._text), self._names)
         if self._is_whole:
             return text
         if not self._open:
@@ -152,3 +171,14 @@ def _parse_path(path: Any) -> _Path:
         if 0 < len(steps) <= MAX_DEPTH and position == len(path):
             return tuple(steps)
     raise UnreadableResponseError(f"Streamed arguments have an invalid path: {path!r:.200}.")
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return the JSON of arguments under the user's names; what is not an object stays."""
+    try:
+        args = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(args, dict):
+        return text
+    return json.dumps({names.get(name, name): value for name, value in args.items()})

@@ -18,7 +18,7 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
 from langchain_gemini_tools.facts.blocks import GEMINI_PART
 from langchain_gemini_tools.wire.audio import PcmParser, audio_block, parse_pcm_format
-from langchain_gemini_tools.wire.partial_args import ArgumentsWriter
+from langchain_gemini_tools.wire.partial_args import STREAMED_FIELDS, ArgumentsWriter
 from langchain_gemini_tools.wire.replay import (
     CALL_SIGNATURES,
     OWN_ID,
@@ -271,10 +271,11 @@ class PartParser:
 
     def _is_repeated(self, call: gemini.JsonObject) -> bool:
         """Whether this is a call that has arrived before; a second one has another id."""
-        if not isinstance(call_id := call.get("id"), str) or "args" not in call:
+        if not isinstance(call_id := call.get("id"), str) or call.keys() & STREAMED_FIELDS:
             return False
         known, self._whole_calls[call_id] = self._whole_calls.get(call_id), call
-        return known == call
+        # Some servers omit empty arguments.
+        return known is not None and {"args": {}, **known} == {"args": {}, **call}
 
     def _sign(self, call: ToolCallPiece, signature: str | None) -> Piece:
         """Sign a call only once: LangChain would concatenate the signatures of its pieces."""
@@ -317,6 +318,7 @@ class PartParser:
         assert self._partial  # noqa: S101 - the caller has checked
         begun, writer = self._partial
         fragment = writer.feed_whole(call.get("args")) + writer.feed(call.get("partialArgs"))
+        fragment += writer.feed_text(call.get("argsText"))
         if not call.get("willContinue"):
             fragment += writer.finish()
             self._partial = None

@@ -31,6 +31,17 @@ PART_LOG = "__gemini_parts__"
 """`{"response.part number": entry}`, only if content and tool calls do not determine the parts. The
 keys name the response because LangChain merges messages, and their logs with them."""
 
+STEPS = "__gemini_steps__"
+"""`{"steps": [...], "sum": "..."}`: the steps of the Interactions API as they came, and a check sum
+of the text and the calls that they were parsed into. The steps are sent back as long as both fit.
+"""
+
+RAW_STEPS = "rawSteps"
+"""Field in which a decoded response carries its steps to the parser."""
+
+STEP = "interactionStep"
+"""Field of a part that is a whole step, which only the Interactions API accepts back."""
+
 VERTEXAI = "vertexai"
 """Key in `response_metadata`: whether Vertex AI responded, or the Developer API."""
 
@@ -120,6 +131,35 @@ def _split_key(key: str) -> tuple[str, int]:
     return prefix, int(number)
 
 
+def dump_steps(
+    steps: list[gemini.JsonObject], text: str, calls: Iterable[tuple[str, str, Any]]
+) -> gemini.JsonObject:
+    """Return the entry of `additional_kwargs` that keeps steps for the next request.
+
+    Args:
+        steps: The steps as they came.
+        text: The text that they were parsed into.
+        calls: Id, name and arguments of the calls.
+    """
+    return {STEPS: {"steps": steps, "sum": _sum_of(text, calls)}} if steps else {}
+
+
+def steps_of(
+    message: AIMessage, calls: Iterable[tuple[str, str, Any]]
+) -> list[gemini.JsonObject] | None:
+    """Return the steps of a message; `None` if it has none, or was changed since they came."""
+    match message.additional_kwargs.get(STEPS):
+        case {"steps": list(steps), "sum": str(known)}:
+            is_intact = all(isinstance(step, dict) for step in steps)
+            is_same = known == _sum_of(str(message.text), calls)
+            return steps if is_intact and is_same else None
+    return None
+
+
+def _sum_of(text: str, calls: Iterable[tuple[str, str, Any]]) -> str:
+    return _check_sum(json.dumps([text, [*map(list, calls)]], sort_keys=True, default=str))
+
+
 def call_signatures_of(message: AIMessage) -> gemini.JsonObject:
     """Return the thought signatures of a message's calls, by tool call id."""
     signatures = message.additional_kwargs.get(CALL_SIGNATURES)
@@ -132,7 +172,7 @@ def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
     return [cast("gemini.Part", part) for part in bare if part != {"text": ""}]
 
 
-_SERVER_PARTS = ("toolCall", "toolResponse")
+_SERVER_PARTS = ("toolCall", "toolResponse", STEP)
 _MEDIA_STEPS = (None, "TOOL_TYPE_UNSPECIFIED", "MEDIA_PROCESSING")
 
 

@@ -9,7 +9,7 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from langchain_gemini_tools.errors import (
     GeminiAPIError,
@@ -43,14 +43,14 @@ from langchain_gemini_tools.wire.tools.names import (
 from langchain_gemini_tools.wire.tools.tool import renamed_parameters_of, render_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage
     from langchain_core.outputs import ChatResult
 
     from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.wire import shapes as gemini
-    from langchain_gemini_tools.wire.contents import TurnRewriter
+    from langchain_gemini_tools.wire.contents import StepsRestorer, TurnRewriter
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.response import WrittenCalls
     from langchain_gemini_tools.wire.tools.tool import Tool
@@ -112,12 +112,40 @@ class RenderedRequest:
         """Return a parser for the events of a streamed response."""
         return StreamParser(self.context)
 
+    def without_previous(self, failure: GeminiAPIError) -> RenderedRequest | None:  # noqa: ARG002
+        """Return the request with what the API should have kept; `None` if nothing is left out."""
+        return None
+
+    @property
+    def is_background(self) -> bool:
+        """Whether the response has to be read again until it is complete."""
+        return False
+
+    @property
+    def background_timeout_seconds(self) -> float | None:
+        """How long a response in the background may take."""
+        return None
+
+    def running_interaction(self, response: gemini.JsonObject) -> str | None:  # noqa: ARG002
+        """Return the id under which a response can be read again; `None` if it has ended."""
+        return None
+
+    @property
+    def path(self) -> str | None:
+        """The collection that the body is posted to; `None` for the model's own methods."""
+        return None
+
+    def decode(self, response: gemini.JsonObject) -> gemini.Response:
+        """Return a whole response in the shape that `parse` reads."""
+        return response
+
+    def event_decoder(self) -> Callable[[gemini.JsonObject], Iterable[gemini.Response]]:
+        """Return what turns the events of one stream into those that the parser reads."""
+        return _as_it_is
+
     def with_feedback(self, failure: ResponseError) -> RenderedRequest:
         """Return the same request, with a description of what was wrong with the response."""
-        feedback: gemini.Part = {
-            "text": f"Your last answer could not be used ({_cause(failure)}). Answer in words, or "
-            "call a declared function with arguments that fit its schema."
-        }
+        feedback: gemini.Part = {"text": feedback_on(failure)}
         *before, last = self.body["contents"]
         if last["role"] == "model" or any("functionResponse" in part for part in last["parts"]):
             # Tool results and user text are separate contents; see `ContentsWriter`.
@@ -152,6 +180,18 @@ class RenderedRequest:
             raise
 
 
+def feedback_on(failure: ResponseError) -> str:
+    """Return what the model is told about a response that could not be used."""
+    return (
+        f"Your last answer could not be used ({_cause(failure)}). Answer in words, or "
+        "call a declared function with arguments that fit its schema."
+    )
+
+
+def _as_it_is(event: gemini.JsonObject) -> tuple[gemini.Response]:
+    return (event,)
+
+
 def _cause(failure: ResponseError) -> str:
     """Return what was wrong with a response, for the model."""
     calls = failure.partial.invalid_tool_calls if failure.partial else []
@@ -179,6 +219,56 @@ def render_request(
     Raises:
         InvalidInputError: The API would reject the input, or it cannot be sent.
     """
+    parts = render_parts(messages, invocation, rewrite_turn, find_written_calls)
+    return RenderedRequest(
+        encoded=encode_body(parts.body, is_large=parts.is_large),
+        repairs=parts.repairs,
+        context=parts.context,
+        invocation=invocation,
+    )
+
+
+@dataclass(frozen=True)
+class RequestParts:
+    """A request before it is encoded."""
+
+    body: dict[str, Any]
+    """Its fields; `contents` is a `ContentsWriter`. `extra_body` is part of it, except for the
+    Interactions API, whose fields have other names."""
+    repairs: list[Repair]
+    context: ResponseContext
+    is_large: bool
+
+
+class ContentsForm(NamedTuple):
+    """How the contents of a request are written."""
+
+    writer: type[ContentsWriter] = ContentsWriter
+    """Collects and encodes them."""
+    restore: StepsRestorer | None = None
+    """Returns the steps of a message as they came."""
+
+
+def render_parts(
+    messages: Sequence[BaseMessage],
+    invocation: Invocation,
+    rewrite_turn: TurnRewriter | None = None,
+    find_written_calls: Callable[[Collection[str]], WrittenCalls] | None = None,
+    form: ContentsForm | None = None,
+) -> RequestParts:
+    """Render messages and options as the fields of a body, and check their combinations.
+
+    Args:
+        messages: The history.
+        invocation: The resolved options.
+        rewrite_turn: Changes each turn of the arranged history before it is rendered.
+        find_written_calls: Makes what finds calls of functions in the text of the response.
+        form: How contents are written; by default as generateContent reads them.
+
+    Raises:
+        InvalidInputError: The API would reject the input, or it cannot be sent.
+    """
+    writer, restore = form or ContentsForm()
     if invocation.cache:
         messages = cut_cached_messages(messages, invocation.cache)
     renamed = renamed_parameters_of(invocation.tools)
@@ -189,25 +279,23 @@ def render_request(
     if instruction and (invocation.merges_system or not accepts_instruction):
         opening, instruction = instruction["parts"], None
     is_large = any(map(_is_large, messages))
-    contents = ContentsWriter(
+    contents = writer(
         opening,
         signs_calls=invocation.capabilities.checks_call_signatures,
         may_end_with_model=invocation.capabilities.accepts_prefill,
         is_large=is_large,
     )
-    render_contents(others, _render_context(invocation, renamed), contents, rewrite_turn)
+    rendering = _render_context(invocation, renamed, restore)
+    render_contents(others, rendering, contents, rewrite_turn)
     body = _render_body(instruction, contents, invocation)
-    _check_combinations(body, invocation)
+    given = invocation.extra_body if invocation.interaction is None else None
+    whole = merge_fields(body, plain(given or {}))
+    _check_combinations(whole, invocation)
     check_repairs(contents.repairs, invocation)
     context = _response_context(invocation.tools, renamed, invocation)
-    if find_written_calls and context.tool_names and not _is_json(body):
+    if find_written_calls and context.tool_names and not _is_json(whole):
         context = replace(context, written_calls=find_written_calls(context.tool_names))
-    return RenderedRequest(
-        encoded=encode_body(body, is_large=is_large),
-        repairs=contents.repairs,
-        context=context,
-        invocation=invocation,
-    )
+    return RequestParts(whole, contents.repairs, context, is_large)
 
 
 def _is_json(body: Mapping[str, Any]) -> bool:
@@ -215,7 +303,9 @@ def _is_json(body: Mapping[str, Any]) -> bool:
 
 
 def _render_context(
-    invocation: Invocation, renamed: Mapping[str, Mapping[str, str]]
+    invocation: Invocation,
+    renamed: Mapping[str, Mapping[str, str]],
+    restore: StepsRestorer | None,
 ) -> RenderContext:
     """Return what rendering the messages needs to know about the model and its tools."""
     tools = invocation.tools
@@ -226,13 +316,14 @@ def _render_context(
         parameter_names=renamed,
         declared=function_names(tools) if any(tool.is_run_by_user for tool in tools) else None,
         accepts_server_parts=invocation.circulates_server_tools,
+        restore=restore,
     )
 
 
 def _render_body(
     instruction: gemini.SystemInstruction | None, contents: ContentsWriter, invocation: Invocation
 ) -> dict[str, Any]:
-    """Return the fields of the body that have a value, with `extra_body` merged into them."""
+    """Return the fields of the body that have a value."""
     tools, choice = invocation.tools, invocation.tool_choice
     capabilities = invocation.capabilities
     body = {
@@ -260,7 +351,7 @@ def _render_body(
     if invocation.cache:
         present = leave_out_cached(present, invocation.cache)
     check_options(present, vertexai=invocation.vertexai)
-    return _merge(present, plain(invocation.extra_body or {}))
+    return present
 
 
 def _response_context(
@@ -296,7 +387,7 @@ def render_counting(request: RenderedRequest) -> bytes:
     return encode_json(counted, is_large=len(request.encoded) > LARGE)
 
 
-def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def merge_fields(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body with more fields, merged at any depth in either spelling.
 
     Lists are replaced, except for `tools`, which are joined.
@@ -306,7 +397,7 @@ def _merge(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         key = _key_of(given, merged)
         known = merged.get(key)
         if isinstance(known, dict) and isinstance(value, dict):
-            merged[key] = _merge(known, value)
+            merged[key] = merge_fields(known, value)
         elif key == "tools" and known and isinstance(value, list):
             merged[key] = _join_tools(known, value)
         else:

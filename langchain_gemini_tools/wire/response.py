@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import add_usage
-from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
+from langchain_core.messages.tool import invalid_tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_gemini_tools.errors import (
@@ -25,6 +25,17 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.finish_reasons import CONTINUATION
+from langchain_gemini_tools.wire.chunks import (
+    OUTPUT_V1,
+    PROVIDER,
+    fragment_chunk,
+    group_runs,
+    is_fragment,
+    render_audio,
+    render_chunk,
+    render_piece,
+    render_unreleased,
+)
 from langchain_gemini_tools.wire.metadata import (
     MetadataParser,
     find_unreleasable,
@@ -36,42 +47,27 @@ from langchain_gemini_tools.wire.parts import (
     Piece,
     ToolCallPiece,
     assemble,
-    call_signatures,
     last_call,
-    merge_blocks,
-    merge_calls,
     split_calls,
     text_of,
 )
 from langchain_gemini_tools.wire.replay import (
-    CALL_SIGNATURES,
     FUNCTION_CALL,
     NOT_RELEASED,
+    RAW_STEPS,
     UNKNOWN_TOOL,
     VERTEXAI,
     dump_function_call,
+    dump_steps,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from langchain_core.messages import InvalidToolCall, ToolCall, ToolCallChunk
+    from langchain_core.messages import InvalidToolCall, ToolCall
     from langchain_core.messages.ai import UsageMetadata
 
     from langchain_gemini_tools.wire import shapes as gemini
-
-_Content = str | list[str | dict[Any, Any]]
-
-PROVIDER = "google_genai"
-"""Core selects the translator to standard content blocks by this name."""
-
-OUTPUT_V1 = {"output_version": "v1"}
-"""Core's translator for our provider does not know audio blocks: it is to leave them unchanged."""
-
-_FRAGMENT_INDEX = 1_000
-"""Far from the indexes that core gives to text blocks: blocks with equal indexes are merged."""
-
-_BLANK = AIMessageChunk(content="")
 
 
 class WrittenCall(NamedTuple):
@@ -148,10 +144,12 @@ class _CandidateParser:
         """Calls that were written as text, known after `check`."""
         self._context = context
         self._pieces: list[Piece] = []
+        self._steps: list[gemini.JsonObject] = []
 
     def feed(self, response: gemini.Response, candidate: gemini.JsonObject | None) -> list[Piece]:
         self.metadata.feed(response, candidate)
         self.parts.response_id = self.parts.response_id or response.get("responseId")
+        self._steps += response.get(RAW_STEPS) or ()
         pieces = [piece for part in _parts(candidate) if (piece := self.parts.parse(part))]
         self._pieces += pieces
         return pieces
@@ -231,7 +229,7 @@ class _CandidateParser:
         """
         has_arguments = False
         for piece in self._pieces:
-            has_arguments |= _is_fragment(piece) and not self._context.returns_failures
+            has_arguments |= is_fragment(piece) and not self._context.may_return_calls
             if piece.text:
                 # Core counts blocks without an index by changes of their type.
                 return [{"type": "text", "text": "", "index": int(has_arguments)}]
@@ -257,7 +255,13 @@ class _CandidateParser:
     def additional_kwargs(self) -> gemini.JsonObject:
         """Return those that apply to the whole message, for the last chunk of a stream."""
         is_called = self.parts.call_count and self.releases_calls
-        return self.parts.dump_log() | (last_call(self._pieces) if is_called else {})
+        called = last_call(self._pieces) if is_called else {}
+        steps = self._dump_steps(assemble(self._pieces).tool_calls) if self._steps else {}
+        return self.parts.dump_log() | steps | called
+
+    def _dump_steps(self, calls: Iterable[ToolCall]) -> gemini.JsonObject:
+        named = ((call["id"] or "", call["name"], call["args"]) for call in calls)
+        return dump_steps(self._steps, text_of(self._pieces), named)
 
     def partial(self) -> AIMessage:
         """Return the message so far, with calls that cannot be executed."""
@@ -270,7 +274,9 @@ class _CandidateParser:
             content=whole.content,
             tool_calls=whole.tool_calls,
             invalid_tool_calls=[*whole.invalid_tool_calls, *map(_written_call, self.written)],
-            additional_kwargs=whole.additional_kwargs | self.parts.dump_log(),
+            additional_kwargs=whole.additional_kwargs
+            | self.parts.dump_log()
+            | (self._dump_steps(whole.tool_calls) if self._steps else {}),
             response_metadata=self.response_metadata(),
             usage_metadata=self.usage(),
         )
@@ -415,8 +421,8 @@ class StreamParser:
         if self._gate:
             pieces = self._release_text(pieces, self._gate)
         if len(pieces) == 1:
-            return [_render_piece(pieces[0])]
-        return [_render_chunk(run) for run in _runs(pieces)]
+            return [render_piece(pieces[0])]
+        return [render_chunk(run) for run in group_runs(pieces)]
 
     def end_hop(self) -> None:
         """Let the next event, if there is one, begin another hop of the same response."""
@@ -458,17 +464,17 @@ class StreamParser:
             chunk_position="last",
         )
         info = generation_info(last.response_metadata)
-        audio = [_render_audio(piece, is_v1=self._candidate.is_audio()) for piece in rest]
+        audio = [render_audio(piece, is_v1=self._candidate.is_audio()) for piece in rest]
         end = ChatGenerationChunk(message=last, generation_info=info)
         return [*audio, *self._render_held(), end]
 
     def _render_held(self) -> list[ChatGenerationChunk]:
-        text = [_render_chunk(run) for run in _runs(self._text)]
+        text = [render_chunk(run) for run in group_runs(self._text)]
         if written := self._candidate.written:
-            return [*text, ChatGenerationChunk(message=_fragment_chunk("", written, {}))]
+            return [*text, ChatGenerationChunk(message=fragment_chunk("", written, {}))]
         if self._candidate.releases_calls:
-            return [*text, *(_render_chunk(run) for run in _runs(self._held))]
-        return [*text, _render_unreleased(self._held)] if self._held else text
+            return [*text, *(render_chunk(run) for run in group_runs(self._held))]
+        return [*text, render_unreleased(self._held)] if self._held else text
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:
@@ -482,109 +488,6 @@ class StreamParser:
     def partial(self) -> AIMessage | None:
         """Return the message so far, with calls that cannot be executed; `None` if it is empty."""
         return None if self._candidate.is_empty() else self._candidate.partial()
-
-
-def _runs(pieces: Iterable[Piece]) -> list[list[Piece]]:
-    """Group pieces that fit into one chunk: texts, blocks, or arguments of an incomplete call."""
-    runs: list[list[Piece]] = []
-    last: tuple[bool, bool] | None = None
-    has_block = False
-    for piece in pieces:
-        has_block |= piece.block is not None
-        kind = (_is_fragment(piece), has_block)
-        if kind != last:
-            runs.append([])
-        runs[-1].append(piece)
-        last = kind
-    return runs
-
-
-def _is_fragment(piece: Piece) -> bool:
-    return piece.call is not None and not piece.is_whole_call
-
-
-def _render_piece(piece: Piece) -> ChatGenerationChunk:
-    """Render a chunk of one piece, as nearly all are."""
-    if piece.is_plain_text:
-        return ChatGenerationChunk(message=_whole_chunk(piece.text, [], {}))
-    return _render_chunk([piece])
-
-
-def _render_chunk(pieces: Sequence[Piece]) -> ChatGenerationChunk:
-    blocks = merge_blocks(pieces)
-    signatures = call_signatures(pieces)
-    content: _Content = [*blocks] if blocks else "".join(piece.text for piece in pieces)
-    kept = {CALL_SIGNATURES: signatures} if signatures else {}
-    # Either all pieces of a run are fragments, or none is.
-    render = _fragment_chunk if _is_fragment(pieces[0]) else _whole_chunk
-    return ChatGenerationChunk(message=render(content, merge_calls(pieces), kept))
-
-
-def _render_audio(piece: Piece, *, is_v1: bool) -> ChatGenerationChunk:
-    generation = _render_chunk([piece])
-    if is_v1:
-        generation.message.response_metadata |= OUTPUT_V1
-    return generation
-
-
-def _render_unreleased(pieces: Sequence[Piece]) -> ChatGenerationChunk:
-    """Render a chunk with calls that must not be executed; merged, they are invalid calls."""
-    calls = [
-        replace(call, fragment=NOT_RELEASED + _arguments_text(call)) for call in merge_calls(pieces)
-    ]
-    signatures = call_signatures(pieces)
-    kept = {CALL_SIGNATURES: signatures} if signatures else {}
-    return ChatGenerationChunk(message=_fragment_chunk("", calls, kept))
-
-
-def _arguments_text(call: ToolCallPiece) -> str:
-    return call.fragment if call.args is None else json.dumps(call.args)
-
-
-def _whole_chunk(
-    content: _Content, calls: Sequence[ToolCallPiece], additional_kwargs: gemini.JsonObject
-) -> AIMessageChunk:
-    """Return a chunk whose tool calls, if any, have all their arguments."""
-    # The same as core's constructor, without core's search for calls, which takes as long as
-    # parsing the event. Every list and dict is new: a copy shares those that are not replaced.
-    fields: gemini.JsonObject = {"content": content, "additional_kwargs": additional_kwargs}
-    fields["response_metadata"] = {"model_provider": PROVIDER}
-    fields["tool_calls"] = [_tool_call(call) for call in calls] if calls else []
-    fields["tool_call_chunks"] = [_tool_call_chunk(call) for call in calls] if calls else []
-    fields["invalid_tool_calls"] = []
-    return _BLANK.model_copy(update=fields)
-
-
-def _tool_call(call: ToolCallPiece) -> ToolCall:
-    return tool_call(name=call.name or "", args={**(call.args or {})}, id=call.id)
-
-
-def _tool_call_chunk(call: ToolCallPiece) -> ToolCallChunk:
-    text = json.dumps(call.args)
-    return tool_call_chunk(name=call.name, args=text, id=call.id, index=call.index)
-
-
-def _fragment_chunk(
-    content: _Content, calls: Sequence[ToolCallPiece], additional_kwargs: gemini.JsonObject
-) -> AIMessageChunk:
-    """Return a chunk with some of the arguments of tool calls."""
-    # Core's translator for our provider shows the first fragment as if it were the whole call.
-    # Without the provider, core shows fragments as `tool_call_chunk`.
-    chunks = [
-        tool_call_chunk(
-            name=call.name, args=call.fragment, id=call.id, index=call.index + _FRAGMENT_INDEX
-        )
-        for call in calls
-    ]
-    if any(call.name for call in calls):
-        return AIMessageChunk(
-            content=content, tool_call_chunks=chunks, additional_kwargs=additional_kwargs
-        )
-    # A piece from the middle of the arguments is not JSON. Core would look for JSON in it again
-    # after dropping each of its characters, which takes quadratic time.
-    fields: gemini.JsonObject = {"content": content, "additional_kwargs": additional_kwargs}
-    fields |= {"tool_call_chunks": chunks, "tool_calls": [], "invalid_tool_calls": []}
-    return _BLANK.model_copy(update=fields | {"response_metadata": {}})
 
 
 def _candidates(response: gemini.Response) -> list[gemini.JsonObject]:

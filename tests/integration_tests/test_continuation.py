@@ -13,6 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langchain_gemini_tools import ToolLoop
 from langchain_gemini_tools.errors import (
     BlockedError,
+    EmptyResponseError,
     GeminiConnectionError,
     GeminiServerError,
     GeminiTimeoutError,
@@ -200,6 +201,45 @@ async def test_a_million_tokens_fit_and_an_endless_answer_ends(
     assert len(emulator.requests) == 64
     assert message.response_metadata["finish_reason"] == "CONTINUATION"
     assert message.response_metadata["continuation_token"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_blocked_prompt_is_not_continued(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    hop = _hop({"functionCall": {"name": "get_weather", "args": {"city": "Oslo"}}})
+    emulator.reply(body={**hop, "promptFeedback": {"blockReason": "SAFETY"}})
+    with pytest.raises(BlockedError, match="The prompt was blocked: SAFETY"):
+        await ask(make_model(model=ARGON).bind_tools([get_weather]), way)
+    assert sent_tokens(emulator) == [None]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_feedback_without_a_reason_does_not_stop_a_long_answer(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    feedback = {"promptFeedback": {"blockReason": "BLOCK_REASON_UNSPECIFIED"}}
+    emulator.reply(body={**_hop({"text": "First, "}), **feedback})
+    emulator.reply("then second.")
+    assert (await ask(make_model(model=ARGON), way)).text == "First, then second."
+    assert sent_tokens(emulator) == [None, TOKEN]
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_later_request_without_an_answer_is_an_error(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    emulator.reply("The first half", **CONTINUED)
+    emulator.reply(body={"usageMetadata": {"promptTokenCount": 1}})
+    with pytest.raises(EmptyResponseError) as caught:
+        await ask(make_model(model=ARGON, on_malformed="raise"), way)
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "The first half"
+
+
+def _hop(part: dict[str, Any]) -> dict[str, Any]:
+    continued = {"finishReason": "CONTINUATION", "continuationToken": TOKEN}
+    return {"candidates": [{"content": {"role": "model", "parts": [part]}, **continued}]}
 
 
 @pytest.mark.parametrize("way", WAYS)

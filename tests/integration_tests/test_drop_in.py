@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.load import dumps, loads
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableBinding
 
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.binding import GeminiBinding
 from langchain_gemini_tools.errors import BlockedError, GeminiServerError
 from tests.integration_tests.invoking import ask
 from tests.rotation import STREAMS, WAYS, rotated
@@ -126,6 +130,28 @@ async def test_citations_are_on_the_first_text_block_after_thoughts(
     assert message.content[1]["annotations"][0]["url"] == "https://a.example"
 
 
+@rotated(
+    way=STREAMS,
+    options=[
+        {"automatic_continuation": False},
+        {"on_malformed": "return"},
+        {"on_malformed": "raise"},
+    ],
+)
+async def test_citations_are_on_the_text_after_streamed_arguments(
+    way: str, options: Json, emulator: Emulator, make_model: MakeModel
+) -> None:
+    call = {"name": "f", "id": "c1", "willContinue": True}
+    parts: list[Json] = [{"functionCall": call}, {"functionCall": {}}, {"text": "It is sunny."}]
+    events = [{"candidates": [{"content": {"parts": [part]}}]} for part in parts]
+    end = {"content": {"parts": []}, "finishReason": "STOP", "groundingMetadata": GROUNDING}
+    emulator.reply(events=[*events, {"candidates": [end]}])
+    message = await ask(make_model(output_version="v1", **options), way)
+    [block] = [block for block in message.content if block["type"] == "text"]
+    assert block["text"] == "It is sunny."
+    assert block["annotations"][0]["url"] == "https://a.example"
+
+
 @rotated(way=STREAMS)
 async def test_without_content_blocks_cited_text_stays_a_string(
     way: str, emulator: Emulator, make_model: MakeModel
@@ -154,23 +180,39 @@ async def test_functions_are_tools_with_a_note(
 ) -> None:
     emulator.reply(calls=[OSLO, ROME])
     given: Json = {"functions": [WEATHER], "tool_choice": "any"}
-    chat: Any = (
-        make_model().bind(**given)
-        if how == "bound"
-        else RunnableBinding(bound=make_model(), kwargs=given)
-    )
+    bind = make_model().bind if how == "bound" else partial(_bind_plainly, make_model())
     with pytest.warns(DeprecationWarning, match="bind_tools"):
-        message = await ask(chat, way)
+        message = await ask(bind(**given), way)
     [declared] = emulator.requests[-1].body["tools"][0]["functionDeclarations"]
     assert declared["name"] == "get_weather"
     assert message.additional_kwargs["function_call"] == OF_ROME
     assert [call["args"]["city"] for call in message.tool_calls] == ["Oslo", "Rome"]
 
 
+def _bind_plainly(model: ChatGemini, **options: Any) -> Any:
+    return RunnableBinding(bound=model, kwargs=options)
+
+
 def test_bound_tools_replace_functions(make_model: MakeModel) -> None:
     chat = make_model().bind(functions=[WEATHER]).bind_tools([{**WEATHER, "name": "forecast"}])
     [declared] = chat.preview("Hi").body["tools"][0]["functionDeclarations"]
     assert declared["name"] == "forecast"
+
+
+def test_bound_functions_are_stored_as_tools(make_model: MakeModel) -> None:
+    with pytest.warns(DeprecationWarning, match="'functions' is deprecated"):
+        bound = make_model().bind(functions=[get_weather])
+    stored = loads(
+        dumps(bound),
+        allowed_objects=[ChatGemini, GeminiBinding],
+        valid_namespaces=["langchain_gemini_tools"],
+    )
+    assert stored.preview("Hi").body == bound.preview("Hi").body
+
+
+def get_weather(city: str) -> str:
+    """Look up the weather."""
+    return f"Sunny in {city}"
 
 
 @rotated(way=WAYS)

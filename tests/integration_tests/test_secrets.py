@@ -542,6 +542,29 @@ def test_callers_with_different_headers_do_not_share_cached_responses(
     search(Caller({}, {}, [TENANT, GATEWAY]), vars(cache))
 
 
+def test_bodies_of_http_options_do_not_share_cached_responses(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    chat = make_model(cache=InMemoryCache())
+    for team in ("a", "b", "b"):
+        chat.invoke(QUESTION, http_options={"extraBody": {"labels": {"team": team}}})
+    assert [request.body["labels"]["team"] for request in emulator.requests] == ["a", "b"]
+
+
+def test_headers_of_both_options_are_sent_and_named(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    runs = Runs()
+    make_model(callbacks=[runs]).invoke(
+        QUESTION,
+        additional_headers={"X-A": TENANT},
+        http_options={"headers": {"X-B": GATEWAY}},
+    )
+    assert [emulator.last.headers[name] for name in ("x-a", "x-b")] == [TENANT, GATEWAY]
+    shown = runs.runs[0]["extra"]["invocation_params"]["additional_headers"]
+    assert shown == {"X-A": "[redacted]", "X-B": "[redacted]"}
+
+
 def test_tokens_are_counted_with_the_headers_of_the_call(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
@@ -565,6 +588,7 @@ def test_headers_in_model_kwargs_are_rejected(make_model: MakeModel) -> None:
         ({"retry_options": {"attempts": 3}}, "not retry_options"),
         (types.HttpOptions(api_version="v1"), "not api_version"),
         ({"timeout": "soon"}, "timeout"),
+        ("headers", "must be a dict or HttpOptions, not str"),
     ],
 )
 def test_what_http_options_cannot_set_for_a_call_is_rejected(

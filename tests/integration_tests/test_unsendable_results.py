@@ -54,8 +54,16 @@ UNSENDABLE: dict[str, tuple[dict[str, Any], str]] = {
         {"type": "image_url", "image_url": {"url": "data:image/png,abc"}},
         "A block of type 'image_url' contains a data URI without base64 data: 'data:image/png'.",
     ),
+    "damaged data": (
+        {"type": "image", "base64": "iVBORw0KGgo\ufffd", "mime_type": "image/png"},
+        "A file contains data that is not valid base64.",
+    ),
 }
-REJECTED = [name for name in UNSENDABLE if name not in {"a page without a type", "an archive"}]
+REJECTED = [
+    name
+    for name in UNSENDABLE
+    if name not in {"a page without a type", "an archive", "damaged data"}
+]
 ASK = "Please draw."
 CALL = {"functionCall": {"name": "draw", "args": {}, "id": "c1"}}
 
@@ -101,10 +109,8 @@ async def test_an_agent_goes_on_also_through_a_checkpointer(
         assert answer["functionResponse"]["response"] == expected
     assert emulator.requests[-1].body["contents"][-1]["parts"] == [{"text": "And now?"}]
     warnings = [record.getMessage() for record in caplog.records]
-    [warning] = warnings
-    assert warning.partition(": ")[2] == (
-        f"Message 2: A file of this tool result was replaced by text: {problem}"
-    )
+    explanation = f"Message 2: A file of this tool result was replaced by text: {problem}"
+    assert warnings == [f"gemini-3-flash-preview: {explanation}"]
     assert emulator.refusals == []
 
 

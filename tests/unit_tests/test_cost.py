@@ -241,8 +241,8 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
 # earlier ones of the same id. Every event costs a few lines more since it may begin a hop of a long
 # response, repeat a call, have text and a call in one part, or contain audio.
 BUDGETS = {
-    "render: tool turns": 185,
-    "render: results without a call": 250,
+    "render: tool turns": 187,
+    "render: results without a call": 255,
     "render: one turn of many calls": 88,
     "render: texts in a row": 42,
     "render: blocks in a message": 18,

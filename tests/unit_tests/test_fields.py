@@ -224,6 +224,18 @@ def test_a_model_with_objects_of_the_sdk_survives_json(name: str) -> None:
         assert restored == chat
 
 
+@pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
+@pytest.mark.parametrize(("options", "seconds"), [({}, 1200), ({"timeout": 600}, 600)])
+def test_a_stored_model_keeps_the_time_limit_that_suits_it(
+    options: dict[str, Any], seconds: float
+) -> None:
+    stored = dumps(ChatGemini(model="gemini-4-argon", **options))
+    restored = loads(
+        stored, allowed_objects=[ChatGemini], valid_namespaces=["langchain_gemini_tools"]
+    )
+    assert restored.preview("Hi").invocation.timeout_seconds == seconds
+
+
 def test_a_repr_has_no_secrets() -> None:
     chat = ChatGemini(
         model="gemini-3-flash-preview",

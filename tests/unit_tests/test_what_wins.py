@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -205,6 +206,7 @@ TWO_EFFORTS: Json = {"thinking_budget": 5, "thinking_level": "low"}
             {"thinking_config": {"thinkingLevel": "low"}, "thinking_budget": 5}, {}, id="both"
         ),
         pytest.param({}, {"thinking_config": TWO_EFFORTS}, id="a call's config"),
+        pytest.param(every(dict(reversed(TWO_EFFORTS.items()))), {}, id="every call"),
     ],
 )
 def test_a_level_beside_a_budget_applies_with_a_warning(fields: Json, said: Json) -> None:
@@ -212,6 +214,17 @@ def test_a_level_beside_a_budget_applies_with_a_warning(fields: Json, said: Json
     with pytest.warns(UserWarning, match="'thinking_level' takes precedence"):
         body = chat.preview("Hi", **said).body
     assert body["generationConfig"] == thinking(thinkingLevel="low")
+
+
+def test_a_level_that_is_bound_beside_a_budget_applies_with_a_warning() -> None:
+    argon = ChatGemini(model="gemini-4-argon")  # which rejects a budget
+    options: Json = {"thinking_level": "low", "thinking_budget": 5}
+    for bind in (argon.bind, argon.bind(seed=1).bind, partial(argon.bind_tools, [])):
+        with pytest.warns(UserWarning, match="'thinking_level' takes precedence"):
+            bound = bind(**options)
+        assert bound.preview("Hi").body["generationConfig"]["thinkingConfig"] == {
+            "thinkingLevel": "low"
+        }
 
 
 def test_a_level_beside_a_budget_applies_on_models_with_budgets_only() -> None:
@@ -235,6 +248,13 @@ def test_one_value_under_two_names_is_fine_and_two_values_are_not(
     other: Json = dict.fromkeys(second, 7)
     with pytest.raises(ValidationError, match="passed twice, under two names"):
         ChatGemini(model=GEMINI_3, **first, **other)
+
+
+def test_two_values_under_two_names_cannot_be_bound() -> None:
+    chat = ChatGemini(model=GEMINI_3)
+    assert chat.bind(max_tokens=5, max_output_tokens=5).preview("Hi").body["generationConfig"]
+    with pytest.raises(InvalidOptionError, match="'max_output_tokens' was passed twice"):
+        chat.bind(max_tokens=5, max_output_tokens=6)
 
 
 @pytest.mark.parametrize("name", ["thinking_config", "generation_config"])

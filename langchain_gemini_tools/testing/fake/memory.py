@@ -76,6 +76,8 @@ class Memory:
     signatures: dict[bytes, IssuedSignature] = field(default_factory=dict)
     calls: dict[str, IssuedCall] = field(default_factory=dict)
     calls_without_id: list[IssuedCall] = field(default_factory=list)
+    interaction_calls: dict[str, tuple[str, JsonObject]] = field(default_factory=dict)
+    """Name and arguments of the calls that left as steps of an interaction."""
     server_parts: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
     tokens: dict[bytes, IssuedToken] = field(default_factory=dict)
     prompts: deque[str] = field(default_factory=lambda: deque(maxlen=20))

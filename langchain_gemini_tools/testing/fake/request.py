@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.testing.fake.interaction import read_call
 from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+from langchain_gemini_tools.testing.fake.rules.interactions import read_steps
 from langchain_gemini_tools.testing.fake.rules.payload import read_message
 
 if TYPE_CHECKING:
@@ -46,7 +48,20 @@ class Request:
     @property
     def is_stream(self) -> bool:
         """Whether the response is streamed."""
+        if self.is_interaction:
+            return bool(isinstance(self.body, dict) and self.body.get("stream"))
         return self.path.endswith(":streamGenerateContent")
+
+    @property
+    def is_interaction(self) -> bool:
+        """Whether this went to the Interactions API."""
+        return bool(re.search(r"/interactions(/|$)", self.path))
+
+    @property
+    def steps(self) -> list[JsonObject]:
+        """The steps of an interaction that this request sent."""
+        given = self.body.get("input") if isinstance(self.body, dict) else None
+        return given if isinstance(given, list) else []
 
     @cached_property
     def body(self) -> Any:
@@ -120,6 +135,11 @@ class Request:
     def _read(self) -> JsonObject:
         """The body in camelCase, or as it is when it does not follow the protos."""
         body: JsonObject = self.body if isinstance(self.body, dict) else {}
+        if self.is_interaction:
+            try:
+                return read_call(body, read_steps(body.get("input")))
+            except Refusal:
+                return {}
         body = body.get("generateContentRequest", body)
         try:
             return read_message(body, backend=self.backend or "gemini")

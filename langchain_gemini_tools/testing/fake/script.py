@@ -109,11 +109,15 @@ class Reply:
             if ask.is_stream:
                 return event_stream(split_body(self.body))
             return whole(self.status, self.body)
-        answer = self.answer or self._answer(ask)
+        answer = self.answer_to(ask)
         answer = with_ids_and_signatures(answer, ask, memory, signed=self.signed)
         if ask.is_stream:
             return event_stream(list(render_events(answer, ask, memory)))
         return whole(self.status, render_body(answer, ask, memory))
+
+    def answer_to(self, ask: Ask) -> Answer:
+        """What the model says, before it takes a form."""
+        return self.answer or self._answer(ask)
 
     def _answer(self, ask: Ask) -> Answer:
         parts = list(self.parts) if self.parts is not None else [*self._parts(ask)]

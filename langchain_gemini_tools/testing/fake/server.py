@@ -23,6 +23,8 @@ from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.batches import Batches
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.caches import Caches
+from langchain_gemini_tools.testing.fake.interaction import refuse
+from langchain_gemini_tools.testing.fake.interaction_desk import InteractionDesk
 from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
 from langchain_gemini_tools.testing.fake.memory import Foreign, Memory, decode
 from langchain_gemini_tools.testing.fake.models import Model
@@ -100,6 +102,7 @@ class Emulator(PlannedFaults):
         self._mind = mind
         self._replies: deque[Reply | LongAnswer] = deque()
         self._failures: list[Exception] = []
+        self._desk = InteractionDesk(self.memory, models, accepts_foreign_signatures)
         self._server: SocketServer | None = None
         self._port = port
         self._url = ""
@@ -269,7 +272,7 @@ class Emulator(PlannedFaults):
             url.path,
             kept,
             without_credentials(headers, self.stored_credentials),
-            route.model if route else batch_route.model if batch_route else "",
+            batch_route.model if batch_route else _model_of(route, raw),
             route.backend if route else "gemini" if batch_route else None,
             raw,
             f"{self._url}{url.path}" + (f"?{urlencode(kept)}" if kept else ""),
@@ -287,6 +290,8 @@ class Emulator(PlannedFaults):
                 return self._dispatch(route, request)
             except Refusal as refusal:
                 self.refusals.append(refusal)
+                if route is not None and route.is_interaction:
+                    return refuse(refusal)
                 return whole(refusal.code, refusal.body)
             except Exception as failure:  # noqa: BLE001 - raised when the `with` block ends
                 self._failures.append(failure)
@@ -334,6 +339,9 @@ class Emulator(PlannedFaults):
     def _dispatch(self, route: Route | None, request: Request) -> Outgoing:
         if route is None:
             return whole(404, "<!DOCTYPE html><title>Error 404 (Not Found)!!1</title>", "text/html")
+        if route.is_interaction:
+            check_deadline(request.headers)
+            return self._interact(route, request)
         if route.method == "list":
             return whole(200, {"models": [_describe(Model("gemini-3-flash-preview"))]})
         model = check_model(route.model, route.version, route.backend, route.method, self.models)
@@ -367,6 +375,22 @@ class Emulator(PlannedFaults):
         check_length(prompt_tokens(ask), self.token_limit)
         return self._respond(ask, request)
 
+    def _interact(self, route: Route, request: Request) -> Outgoing:
+        """The response of the Interactions API."""
+        pending = self._next_fault(is_stream=request.is_stream)
+
+        def answer(ask: Ask) -> Reply:
+            if pending is not None and pending.instead is not None:
+                return pending.instead
+            reply = self._replies.popleft() if self._replies else self._unscripted(ask, request)
+            if isinstance(reply, LongAnswer):
+                raise Refusal("The emulator has no long answers for interactions.", 501)
+            return reply
+
+        excuse = None if self.strict else self._excuse
+        outgoing = self._desk.serve(route, request.raw, answer, excuse)
+        return pending.fault(outgoing) if pending and pending.fault else outgoing
+
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
         """The response to a valid request."""
         pending = self._next_fault(is_stream=ask.is_stream)
@@ -399,6 +423,19 @@ class Emulator(PlannedFaults):
         body = body.get("generateContentRequest", body)
         tokens = prompt_tokens(Ask(body, model, route.backend, route.version))
         return whole(200, {"totalTokens": tokens})
+
+
+def _model_of(route: Route | None, raw: bytes) -> str:
+    """The name of the model: in the path, or in the body of an interaction."""
+    if route is None:
+        return ""
+    if route.method != "createInteraction":
+        return route.model
+    try:
+        body = json.loads(raw)
+        return str(body.get("model") or body.get("agent") or "")
+    except (ValueError, AttributeError):
+        return ""
 
 
 def _describe(model: Model) -> JsonObject:

@@ -322,6 +322,10 @@ class BuiltinTool(NamedTuple):
     """Its `type` in the Interactions API, if that is not its name in snake_case."""
     read_typed: Callable[[dict[str, Any]], Any] | None = None
     """Turns the settings beside such a `type` into those of generateContent."""
+    typed_settings: tuple[str, ...] | None = None
+    """The settings that it has in the Interactions API; None if it does not exist there."""
+    write_typed: Callable[[Any], dict[str, Any]] | None = None
+    """Turns the settings of generateContent into those beside the `type`."""
 
 
 def _read_search(settings: dict[str, Any]) -> Any:
@@ -347,6 +351,32 @@ def _read_computer(settings: dict[str, Any]) -> Any:
     return {**settings, "environment": f"ENVIRONMENT_{word}"}
 
 
+def _write_search(settings: Any) -> dict[str, Any]:
+    types = settings.get("searchTypes")
+    if not isinstance(types, Mapping):
+        return dict(settings)
+    return {**settings, "searchTypes": [snake(name) for name in types]}
+
+
+def _write_computer(settings: Any) -> dict[str, Any]:
+    word = str(settings.get("environment") or "")
+    environment = word.lower().removeprefix("environment_")
+    return {**settings, **({"environment": environment} if environment else {})}
+
+
+def _write_server(settings: Any) -> dict[str, Any]:
+    servers = settings if isinstance(settings, list) else [settings]
+    if len(servers) != 1:
+        raise InvalidToolError(
+            "mcp_servers: with api='interactions' each server is a tool. Bind "
+            '{"type": "mcp_server", "name": ..., "url": ...} for each of them.'
+        )
+    [server] = servers
+    transport = server.get("streamableHttpTransport") or {}
+    others = {key: value for key, value in server.items() if key != "streamableHttpTransport"}
+    return {**others, **transport}
+
+
 def _read_server(settings: dict[str, Any]) -> Any:
     if settings.get("allowed_tools"):
         raise InvalidToolError(
@@ -363,12 +393,36 @@ _BUILTIN_ROWS = (
         ("web_search",),
         settings_of_vertex=("blockingConfidence", "excludeDomains"),
         read_typed=_read_search,
+        typed_settings=("search_types",),
+        write_typed=_write_search,
     ),
-    BuiltinTool("googleMaps", settings_of_vertex=("groundingTypes",), read_typed=_read_maps),
-    BuiltinTool("urlContext", ("web_fetch",)),
-    BuiltinTool("codeExecution", ("code_interpreter", "code_execution")),
-    BuiltinTool("fileSearch", ("file_search",), only_on="developer"),
-    BuiltinTool("computerUse", ("computer",), is_run_by_user=True, read_typed=_read_computer),
+    BuiltinTool(
+        "googleMaps",
+        settings_of_vertex=("groundingTypes",),
+        read_typed=_read_maps,
+        typed_settings=("enable_widget", "latitude", "longitude"),
+    ),
+    BuiltinTool("urlContext", ("web_fetch",), typed_settings=()),
+    BuiltinTool("codeExecution", ("code_interpreter", "code_execution"), typed_settings=()),
+    BuiltinTool(
+        "fileSearch",
+        ("file_search",),
+        only_on="developer",
+        typed_settings=("file_search_store_names", "metadata_filter", "top_k"),
+    ),
+    BuiltinTool(
+        "computerUse",
+        ("computer",),
+        is_run_by_user=True,
+        read_typed=_read_computer,
+        typed_settings=(
+            "environment",
+            "excluded_predefined_functions",
+            "disabled_safety_policies",
+            "enable_prompt_injection_detection",
+        ),
+        write_typed=_write_computer,
+    ),
     BuiltinTool(
         "mcpServers",
         ("mcp",),
@@ -376,6 +430,8 @@ _BUILTIN_ROWS = (
         only_on="developer",
         type_name="mcp_server",
         read_typed=_read_server,
+        typed_settings=("name", "url", "headers", "allowed_tools"),
+        write_typed=_write_server,
     ),
     BuiltinTool("googleSearchRetrieval"),
     BuiltinTool("retrieval", only_on="vertex"),
@@ -419,6 +475,34 @@ def render_typed(tool: Mapping[str, Any]) -> dict[str, Any] | None:
     if [camel(key) for key in settings] == [row.name]:  # {"type": "x", "x": {...}}
         [settings] = settings.values()
     return render_builtin(row.name, row.read_typed(settings) if row.read_typed else settings)
+
+
+def write_typed(key: str, settings: Any) -> dict[str, Any]:
+    """Render a built-in tool of generateContent as the Interactions API spells it.
+
+    Args:
+        key: Its key in generateContent.
+        settings: Its settings there.
+
+    Raises:
+        InvalidToolError: The Interactions API has no such tool, or no such setting.
+    """
+    row = builtin_tool(key)
+    if row.typed_settings is None:
+        known = [_type_of(row) for row in BUILTIN_TOOLS.values() if row.typed_settings is not None]
+        raise InvalidToolError(
+            f"{snake(key)} does not exist in the Interactions API, which has {', '.join(known)}. "
+            "Leave it out, or use api='generate_content'."
+        )
+    written = row.write_typed(settings or {}) if row.write_typed else dict(settings or {})
+    typed = {snake(name): value for name, value in written.items() if value is not None}
+    if unknown := [name for name in typed if name not in row.typed_settings]:
+        has = ", ".join(row.typed_settings) or "no settings"
+        raise InvalidToolError(
+            f"{_type_of(row)} does not have {', '.join(unknown)} in the Interactions API; it has "
+            f"{has}. Leave it out, or use api='generate_content'."
+        )
+    return {"type": _type_of(row), **typed}
 
 
 def _type_of(row: BuiltinTool) -> str:

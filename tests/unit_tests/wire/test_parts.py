@@ -237,6 +237,14 @@ def test_a_call_that_arrives_twice_is_one_call() -> None:
         assert seen(message) == seen(stream(events))
 
 
+def test_a_repeated_call_without_arguments_is_one_call() -> None:
+    bare = {"functionCall": {"id": "a", "name": "refresh"}}
+    empty = {"functionCall": {"id": "a", "name": "refresh", "args": {}}}
+    for parts in ([bare, bare], [bare, empty]):
+        assert [found["id"] for found in parse(reply(parts)).tool_calls] == ["a"]
+        assert [found["id"] for found in stream(one_by_one(parts)).tool_calls] == ["a"]
+
+
 def test_calls_without_an_id_are_never_taken_for_repetitions() -> None:
     assert len(parse(reply([call(None), call(None)])).tool_calls) == 2
 

@@ -28,7 +28,7 @@ def test_rules_are_listed_with_their_words_and_their_evidence() -> None:
         ("turns", "inferred", "The last turn is a call of the model"),
     } <= found
     recorded = {rule.module for rule in list_rules() if rule.evidence == "recorded"}
-    assert recorded == {"contents", "door"}
+    assert recorded == {"contents", "door", "interactions"}
     assert {rule.evidence for rule in list_rules()} == set(get_args(Evidence))
 
 

@@ -1,0 +1,349 @@
+"""Messages and options -> the body of an interaction, and back.
+
+`wire` renders the fields of generateContent and checks them; here each field gets the name and the
+form of the Interactions API. What the API does not have is rejected by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import SystemMessage
+
+from langchain_gemini_tools.errors import GeminiNotFoundError, InvalidOptionError
+from langchain_gemini_tools.facts.finish_reasons import RUNNING
+from langchain_gemini_tools.facts.json_values import LARGE, encode_json
+from langchain_gemini_tools.facts.spelling import snake
+from langchain_gemini_tools.interactions.history import KeptHistory, find_kept, sum_of
+from langchain_gemini_tools.interactions.response import (
+    EventDecoder,
+    continue_body,
+    decode_interaction,
+)
+from langchain_gemini_tools.interactions.steps import (
+    NewStepsWriter,
+    StepsWriter,
+    restore_steps,
+)
+from langchain_gemini_tools.wire.body import encode_body
+from langchain_gemini_tools.wire.generation import JSON, plain
+from langchain_gemini_tools.wire.history import Repair
+from langchain_gemini_tools.wire.hops import TOKEN
+from langchain_gemini_tools.wire.invocation import InteractionOptions
+from langchain_gemini_tools.wire.request import (
+    ContentsForm,
+    RenderedRequest,
+    feedback_on,
+    merge_fields,
+    render_parts,
+)
+from langchain_gemini_tools.wire.tools.dialects import write_typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from langchain_core.messages import BaseMessage
+
+    from langchain_gemini_tools.errors import GeminiAPIError, ResponseError
+    from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.invocation import Invocation
+    from langchain_gemini_tools.wire.response import WrittenCalls
+
+_MISSING = {
+    "top_k": "top_p has a similar effect.",
+    "presence_penalty": "",
+    "frequency_penalty": "",
+    "response_logprobs": "",
+    "logprobs": "",
+    "thinking_budget": "Use reasoning_effort (thinking_level).",
+    "media_resolution": "Set it on single files.",
+    "audio_timestamp": "",
+    "speech_config": "Its form is another one: send it in extra_body.",
+}
+"""Options that the API does not have, and what to do instead."""
+
+_GENERATION = {
+    "temperature": "temperature",
+    "topP": "top_p",
+    "maxOutputTokens": "max_output_tokens",
+    "stopSequences": "stop_sequences",
+    "seed": "seed",
+}
+_HARM = "HARM_CATEGORY_"
+
+
+@dataclass(frozen=True)
+class InteractionRequest(RenderedRequest):
+    """A request to the Interactions API."""
+
+    history_sum: str | None = None
+    """The check sum of the messages, if the API keeps them."""
+    render_whole: Callable[[], InteractionRequest] | None = None
+    """Renders all messages, if this request leaves out what the API has kept."""
+
+    @property
+    def path(self) -> str | None:
+        """The collection that the body is posted to."""
+        return "interactions"
+
+    def decode(self, response: gemini.JsonObject) -> gemini.Response:
+        """Return a whole interaction in the shape that `parse` reads."""
+        return decode_interaction(response, self.history_sum)
+
+    def event_decoder(self) -> Callable[[gemini.JsonObject], list[gemini.Response]]:
+        """Return what turns the events of one stream into those that the parser reads."""
+        if self.is_background:
+            return lambda response: [self.decode(response)]
+        return EventDecoder(self.history_sum)
+
+    @property
+    def is_background(self) -> bool:
+        """Whether the interaction has to be read again until it has ended."""
+        return self._options.background
+
+    @property
+    def background_timeout_seconds(self) -> float | None:
+        """How long an interaction in the background may take."""
+        return self._options.background_timeout_seconds
+
+    def running_interaction(self, response: gemini.JsonObject) -> str | None:
+        """Return the id of an interaction that has not ended."""
+        return str(response.get("id")) if response.get("status") in RUNNING else None
+
+    @property
+    def _options(self) -> InteractionOptions:
+        return self.invocation.interaction or InteractionOptions()
+
+    def continued(self, token: str | None) -> bytes:
+        """Return the body that continues the response; `None` for the first body."""
+        if token is None:
+            return self.encoded
+        body = continue_body({**self.body}, token)
+        return encode_json(body, is_large=len(self.encoded) > LARGE)
+
+    def with_feedback(self, failure: ResponseError) -> RenderedRequest:
+        """Return the same request, with a description of what was wrong with the response."""
+        said = {"type": "text", "text": feedback_on(failure)}
+        body: Any = self.body
+        steps = [*body["input"], {"type": "user_input", "content": [said]}]
+        prior_usage = failure.partial.usage_metadata if failure.partial else None
+        encoded = encode_json({**body, "input": steps}, is_large=len(self.encoded) > LARGE)
+        context = replace(self.context, prior_usage=prior_usage)
+        return replace(self, encoded=encoded, context=context, is_second_try=True)
+
+    def without_previous(self, failure: GeminiAPIError) -> RenderedRequest | None:
+        """Return the request with all messages, if the API does not have the previous one.
+
+        How the API says so is not known. A 404 is taken for it, and a 400 that names it.
+        """
+        is_missing = isinstance(failure, GeminiNotFoundError) or "interaction" in str(failure)
+        return self.render_whole() if self.render_whole and is_missing else None
+
+
+def render_interaction(
+    messages: Sequence[BaseMessage],
+    invocation: Invocation,
+    find_written_calls: Callable[[Collection[str]], WrittenCalls] | None = None,
+) -> InteractionRequest:
+    """Render messages and options as a request to the Interactions API.
+
+    Args:
+        messages: The history.
+        invocation: The resolved options.
+        find_written_calls: Makes what finds calls of functions in the text of the response.
+
+    Raises:
+        InvalidInputError: The API would reject the input, or it has no form for it.
+    """
+    _check_options(invocation)
+    options = invocation.interaction or InteractionOptions()
+    kept = find_kept(messages, vertexai=invocation.vertexai) if options.uses_previous else None
+    is_new = isinstance(kept, KeptHistory)
+    parts = render_parts(
+        _without_kept(messages, kept) if isinstance(kept, KeptHistory) else messages,
+        invocation,
+        find_written_calls=find_written_calls,
+        form=ContentsForm(NewStepsWriter if is_new else StepsWriter, restore_steps),
+    )
+    body = _render_body(parts.body, invocation)
+    if isinstance(kept, KeptHistory):
+        body["previous_interaction_id"] = kept.interaction_id
+    whole = replace(invocation, interaction=replace(options, uses_previous=False))
+    return InteractionRequest(
+        encoded=encode_body(
+            merge_fields(body, plain(invocation.extra_body or {})), is_large=parts.is_large
+        ),
+        repairs=[kept, *parts.repairs] if isinstance(kept, Repair) else parts.repairs,
+        context=parts.context,
+        invocation=invocation,
+        history_sum=sum_of(messages) if options.store else None,
+        render_whole=partial(render_interaction, messages, whole, find_written_calls)
+        if is_new
+        else None,
+    )
+
+
+def _without_kept(messages: Sequence[BaseMessage], kept: KeptHistory) -> list[BaseMessage]:
+    """Return the message that ends what was kept, whose calls may have results, and all new ones.
+
+    System messages are sent every time.
+    """
+    before = messages[: kept.position]
+    system = [message for message in before if isinstance(message, SystemMessage)]
+    return [*system, *messages[kept.position :]]
+
+
+def _check_options(invocation: Invocation) -> None:
+    """Reject what the API does not have, before anything is rendered."""
+    given = invocation.generation
+    for name, advice in _MISSING.items():
+        if given.get(name) is not None:
+            raise _missing(name, advice)
+    if given.get("n", 1) != 1:
+        raise _missing("n", "Use `batch` for several responses.")
+    if invocation.cached_content:
+        raise _missing("cached_content", "Use use_previous_interaction=True.")
+    if invocation.schema_form != "json_schema":
+        raise _missing("tool_schema='openapi'", "It accepts JSON Schema.")
+    if invocation.is_prompted and any(tool.is_function for tool in invocation.tools):
+        raise InvalidOptionError(
+            "Prompted tool calling does not exist with api='interactions'. Use "
+            "api='generate_content' for models without function calling."
+        )
+
+
+def _missing(name: str, advice: str = "") -> InvalidOptionError:
+    return InvalidOptionError(
+        f"The Interactions API does not have {name}. "
+        + (f"{advice} " if advice else "")
+        + "Omit it, or use api='generate_content'."
+    )
+
+
+def _render_body(fields: Mapping[str, Any], invocation: Invocation) -> dict[str, Any]:
+    """Return the body, from the fields of generateContent."""
+    options = invocation.interaction or InteractionOptions()
+    rest = dict(fields)
+    config = rest.pop("generationConfig", {})
+    choice = _render_choice(rest.pop("toolConfig", {}))
+    instruction = rest.pop("systemInstruction", None)
+    steps, tools = rest.pop("contents"), rest.pop("tools", [])
+    token, safety = rest.pop(TOKEN, None), rest.pop("safetySettings", [])
+    generation = _render_generation(config) | choice
+    if options.is_agent and generation:
+        raise InvalidOptionError(
+            f"An agent does not have {', '.join(generation)}. Omit it; settings of an agent are "
+            "extra_body={'agent_config': ...}."
+        )
+    body = {
+        "agent" if options.is_agent else "model": invocation.model.removeprefix("models/"),
+        "system_instruction": _render_instruction(instruction),
+        "input": steps,
+        "tools": _render_tools(tools),
+        "generation_config": generation,
+        "response_format": _render_format(config),
+        "response_modalities": [each.lower() for each in config.get("responseModalities", [])],
+        "safety_settings": [_render_safety(each) for each in safety],
+        **{snake(key): value for key, value in rest.items()},
+    }
+    sent = {key: value for key, value in body.items() if value}
+    if token:
+        sent = continue_body(sent, token)
+    sent |= {"store": options.store}
+    if options.background:
+        return {**sent, "background": True}
+    return {**sent, "stream": True} if options.is_stream else sent
+
+
+def _render_instruction(instruction: Any) -> str | None:
+    if not instruction:
+        return None
+    return "\n\n".join(part["text"].strip("\n") for part in instruction["parts"])
+
+
+def _render_tools(tools: Sequence[gemini.Tool]) -> list[gemini.JsonObject]:
+    rendered: list[gemini.JsonObject] = []
+    for tool in tools:
+        for key, value in tool.items():
+            if key == "functionDeclarations":
+                rendered += map(_render_function, value)
+            else:
+                rendered.append(write_typed(key, value))
+    return rendered
+
+
+def _render_function(declaration: gemini.FunctionDeclaration) -> gemini.JsonObject:
+    """Render a function: one tool each. There is no schema for its result."""
+    function: gemini.JsonObject = {"type": "function", "name": declaration["name"]}
+    if description := declaration.get("description"):
+        function["description"] = description
+    if parameters := declaration.get("parametersJsonSchema"):
+        function["parameters"] = _without_empty_required(parameters)
+    return function
+
+
+def _without_empty_required(schema: Any) -> Any:
+    """Return a schema without `required: []`: reported as rejected, recorded as accepted."""
+    if isinstance(schema, list):
+        return [_without_empty_required(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _without_empty_required(value)
+        for key, value in schema.items()
+        if not (key == "required" and value == [])
+    }
+
+
+def _render_choice(config: Mapping[str, Any]) -> gemini.JsonObject:
+    """Render `toolConfig` as the `tool_choice` of `generation_config`."""
+    calling = dict(config.get("functionCallingConfig", {}))
+    mode, names = calling.pop("mode", None), calling.pop("allowedFunctionNames", None)
+    unknown = [*calling, *(key for key in config if key == "retrievalConfig")]
+    if unknown:
+        raise _missing(f"{snake(unknown[0])} of tool_config")
+    if mode is None:
+        return {}
+    if names:
+        return {"tool_choice": {"allowed_tools": {"mode": mode.lower(), "tools": names}}}
+    return {"tool_choice": mode.lower()}
+
+
+def _render_generation(config: Mapping[str, Any]) -> gemini.JsonObject:
+    rest = dict(config)
+    for key in ("responseMimeType", "responseJsonSchema", "responseModalities"):
+        rest.pop(key, None)
+    rendered: gemini.JsonObject = {}
+    thinking = dict(rest.pop("thinkingConfig", {}))
+    if level := thinking.pop("thinkingLevel", None):
+        rendered["thinking_level"] = str(level).lower()
+    if (shows := thinking.pop("includeThoughts", None)) is not None:
+        rendered["thinking_summaries"] = "auto" if shows else "none"
+    if thinking:
+        raise _missing(snake(next(iter(thinking))))
+    if image := rest.pop("imageConfig", None):
+        rendered["image_config"] = {snake(key): value for key, value in image.items()}
+    for key, value in rest.items():
+        if key not in _GENERATION:
+            raise _missing(snake(key))
+        rendered[_GENERATION[key]] = value
+    return rendered
+
+
+def _render_format(config: Mapping[str, Any]) -> gemini.JsonObject | None:
+    mime_type = config.get("responseMimeType")
+    if mime_type in (None, "text/plain"):
+        return None
+    if mime_type != JSON:
+        raise _missing(f"response_mime_type={mime_type!r}")
+    rendered = {"type": "text", "mime_type": mime_type}
+    schema = config.get("responseJsonSchema")
+    return rendered | ({"schema": _without_empty_required(schema)} if schema else {})
+
+
+def _render_safety(setting: Mapping[str, Any]) -> gemini.JsonObject:
+    others = {snake(key): value for key, value in setting.items() if key != "category"}
+    category = str(setting.get("category", "")).removeprefix(_HARM).lower()
+    return {"type": category} | {key: str(value).lower() for key, value in others.items()}

@@ -1,0 +1,406 @@
+"""Interactions, and the events of a stream -> responses in the shape that `wire` parses.
+
+Both ways end in whole steps: `decode_interaction` finds them in the body, `EventDecoder` puts them
+together. The steps are handed on as they came, for the next request.
+
+The status becomes the finish reason; `facts.finish_reasons` says what each one means.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
+from langchain_gemini_tools.facts.finish_reasons import CONTINUATION, REQUIRES_CONTINUATION
+from langchain_gemini_tools.interactions.content import parse_content
+from langchain_gemini_tools.interactions.history import HISTORY_SUM, INTERACTION_ID
+from langchain_gemini_tools.wire.hops import TOKEN
+from langchain_gemini_tools.wire.replay import RAW_STEPS, STEP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from langchain_gemini_tools.wire import shapes as gemini
+
+Step = dict[str, Any]
+
+_COUNTS = {
+    "total_input_tokens": "promptTokenCount",
+    "total_output_tokens": "candidatesTokenCount",
+    "total_thought_tokens": "thoughtsTokenCount",
+    "total_tool_use_tokens": "toolUsePromptTokenCount",
+    "total_cached_tokens": "cachedContentTokenCount",
+    "total_tokens": "totalTokenCount",
+}
+_DETAILS = {
+    "input_tokens_by_modality": "promptTokensDetails",
+    "output_tokens_by_modality": "candidatesTokensDetails",
+    "cached_tokens_by_modality": "cacheTokensDetails",
+    "tool_use_tokens_by_modality": "toolUsePromptTokensDetails",
+}
+_COPIED = {"service_tier": "serviceTier", "created": "createTime", "agent": "agent"}
+_ENDS = frozenset({"interaction.completed", "interaction.complete"})
+_SENT_STEPS = frozenset({"user_input", "function_result"})
+"""Steps of the caller, which `GET` returns as well (documented)."""
+
+
+def decode_interaction(interaction: gemini.JsonObject, history_sum: str | None) -> gemini.Response:
+    """Return a whole interaction as a response.
+
+    Args:
+        interaction: The body.
+        history_sum: The check sum of the messages that were sent, if the API keeps them, so that
+            the id can be used later; else `None`.
+    """
+    steps = [step for step in _steps(interaction) if step.get("type") not in _SENT_STEPS]
+    parts = [part for step in steps for part in parse_step(step)]
+    return _response(interaction, steps, parts, history_sum)
+
+
+def continue_body(body: gemini.JsonObject, token: str) -> gemini.JsonObject:
+    """Return a body that continues a response.
+
+    By the SDK, a stored interaction is continued by its id and without input, any other by the
+    same input.
+
+    Args:
+        body: The body of the first request.
+        token: From a decoded response: the API's token, after the id of a stored interaction.
+    """
+    interaction_id, _, bare = token.rpartition(" ")
+    if not interaction_id:
+        return {**body, "continuation_token": bare}
+    others = {key: value for key, value in body.items() if key != "input"}
+    return {**others, "previous_interaction_id": interaction_id, "continuation_token": bare}
+
+
+def _steps(interaction: gemini.JsonObject) -> list[Step]:
+    steps = interaction.get("steps") or []
+    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+        raise UnreadableResponseError(
+            "The interaction's `steps` are not a list of objects.", body=interaction
+        )
+    return steps
+
+
+def _response(
+    interaction: gemini.JsonObject,
+    steps: list[Step],
+    parts: list[gemini.JsonObject],
+    history_sum: str | None,
+) -> gemini.Response:
+    """Return the response, or the last event of a stream, with all that applies to the whole."""
+    status = interaction.get("status")
+    candidate: gemini.JsonObject = {"content": {"role": "model", "parts": parts}}
+    candidate["finishReason"] = CONTINUATION if status == REQUIRES_CONTINUATION else status
+    if token := interaction.get("continuation_token"):
+        # A stored interaction is continued by its id; see `continue_body`.
+        candidate[TOKEN] = f"{interaction.get('id')} {token}" if history_sum else token
+    if message := _error_message(interaction, steps):
+        candidate["finishMessage"] = message
+    if grounding := parse_grounding(steps):
+        candidate["groundingMetadata"] = grounding
+    response = {**_identity(interaction, history_sum), "candidates": [candidate]}
+    if isinstance(usage := interaction.get("usage"), dict):
+        response["usageMetadata"] = parse_usage(usage)
+    return {**response, RAW_STEPS: steps}
+
+
+def _identity(interaction: gemini.JsonObject, history_sum: str | None) -> gemini.Response:
+    """Return what identifies an interaction. An id that cannot be used again is only shown."""
+    fields = {ours: interaction[key] for key, ours in _COPIED.items() if interaction.get(key)}
+    if model := interaction.get("model"):
+        fields["modelVersion"] = model
+    if known := interaction.get("id"):
+        fields["responseId"] = known
+        if history_sum is not None:
+            fields |= {INTERACTION_ID: known, HISTORY_SUM: history_sum}
+    return fields
+
+
+def _error_message(interaction: gemini.JsonObject, steps: list[Step]) -> str | None:
+    """Return what the API says about a failure; by the SDK, in `errors` or in a step."""
+    errors = [*(interaction.get("errors") or ()), *(step.get("error") for step in steps)]
+    messages = [str(error["message"]) for error in errors if _has_message(error)]
+    return "; ".join(dict.fromkeys(messages)) or None
+
+
+def _has_message(error: Any) -> bool:
+    return isinstance(error, dict) and bool(error.get("message"))
+
+
+# Steps -> parts
+
+
+def parse_step(step: Step) -> list[gemini.JsonObject]:
+    """Return the parts of one step.
+
+    Signatures stay in the step: what is signed is the step as it came, not the part. A step that no
+    part stands for is kept whole.
+    """
+    match step:
+        case {"type": "thought"}:
+            return [_thought(content) for content in _list(step.get("summary"))]
+        case {"type": "model_output"}:
+            return [parse_content(content) for content in _list(step.get("content"))]
+        case {"type": "function_call", "name": str(name)}:
+            arguments = step.get("arguments")
+            call = {"id": step.get("id"), "name": name, "args": arguments or {}}
+            return [{"functionCall": call}]
+        case {"type": "code_execution_call", "arguments": dict(arguments)}:
+            code = {"code": arguments.get("code", ""), "id": step.get("id")}
+            if language := arguments.get("language"):
+                code["language"] = str(language).upper()
+            return [{"executableCode": code}]
+        case {"type": "code_execution_result", "result": result}:
+            outcome = "OUTCOME_FAILED" if step.get("is_error") else "OUTCOME_OK"
+            output = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+            done = {"outcome": outcome, "output": output, "id": step.get("call_id")}
+            return [{"codeExecutionResult": done}]
+    return [{STEP: step}]
+
+
+def _thought(content: Any) -> gemini.JsonObject:
+    part = parse_content(content)
+    return {**part, "thought": True} if "text" in part else part
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def parse_usage(usage: gemini.JsonObject) -> gemini.JsonObject:
+    """Return the token counts under the names of generateContent; others keep their names."""
+    counts = {_COUNTS.get(key, key): value for key, value in usage.items() if key not in _DETAILS}
+    for key, ours in _DETAILS.items():
+        items = [item for item in _list(usage.get(key)) if isinstance(item, dict)]
+        if items:
+            counts[ours] = [
+                {"modality": item.get("modality"), "tokenCount": item.get("tokens")}
+                for item in items
+            ]
+    return counts
+
+
+# Citations
+
+
+def parse_grounding(steps: Iterable[Step]) -> gemini.JsonObject | None:
+    """Return the citations of all texts, the queries and the search suggestions."""
+    grounding = _Grounding()
+    for step in steps:
+        grounding.add(step)
+    return grounding.metadata()
+
+
+class _Grounding:
+    """Collects what generateContent has in `groundingMetadata`."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        """Bytes of the texts so far: indices count UTF-8 bytes (reported) of one text."""
+        self._sources: list[gemini.JsonObject] = []
+        self._supports: list[gemini.JsonObject] = []
+        self._queries: list[Any] = []
+        self._suggestions: list[str] = []
+
+    def add(self, step: Step) -> None:
+        match step:
+            case {"type": "model_output", "content": list(contents)}:
+                for content in contents:
+                    if isinstance(content, dict) and isinstance(content.get("text"), str):
+                        self._add_text(content)
+            case {"type": "google_search_call", "arguments": {"queries": list(queries)}}:
+                self._queries += queries
+            case {"type": "google_search_result", "result": list(results)}:
+                found = [item.get("search_suggestions") for item in results if _is_object(item)]
+                self._suggestions += [text for text in found if isinstance(text, str)]
+
+    def _add_text(self, content: gemini.JsonObject) -> None:
+        for note in _list(content.get("annotations")):
+            if _is_object(note) and (source := _source(note)):
+                self._add_citation(note, source)
+        self._size += len(content["text"].encode("utf-8", "surrogatepass"))
+
+    def _add_citation(self, note: gemini.JsonObject, source: gemini.JsonObject) -> None:
+        if source not in self._sources:
+            self._sources.append(source)
+        start, end = note.get("start_index", 0), note.get("end_index")
+        if type(start) is int and type(end) is int:
+            segment = {"startIndex": start + self._size, "endIndex": end + self._size}
+            indices = [self._sources.index(source)]
+            self._supports.append({"segment": segment, "groundingChunkIndices": indices})
+
+    def metadata(self) -> gemini.JsonObject | None:
+        entry = {"renderedContent": "".join(self._suggestions)} if self._suggestions else None
+        fields = {
+            "webSearchQueries": self._queries,
+            "searchEntryPoint": entry,
+            "groundingChunks": self._sources,
+            "groundingSupports": self._supports,
+        }
+        return {key: value for key, value in fields.items() if value} or None
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _source(note: gemini.JsonObject) -> gemini.JsonObject | None:
+    match note:
+        case {"type": "url_citation", "url": str(url)}:
+            return {"web": {"uri": url, "title": note.get("title", "")}}
+        case {"type": "place_citation"}:
+            place = {"uri": note.get("url"), "title": note.get("name")}
+            return {"maps": {**place, "placeId": note.get("place_id")}}
+        case {"type": "file_citation"}:
+            file = {"uri": note.get("document_uri"), "title": note.get("file_name")}
+            return {"retrievedContext": file}
+    return None
+
+
+# Streams
+
+
+class EventDecoder:
+    """Decodes the events of one stream. Call it with each event.
+
+    Recorded order: `interaction.created`, for each step `step.start`, `step.delta`, `step.stop`,
+    then `interaction.completed` with the status and the usage. Other events are skipped, as the
+    documentation demands.
+    """
+
+    def __init__(self, history_sum: str | None) -> None:
+        self._history_sum = history_sum
+        self._steps: dict[int, _StreamedStep] = {}
+
+    def __call__(self, event: gemini.JsonObject) -> list[gemini.Response]:
+        """Return what an event adds: nothing, or one event in the shape that `wire` parses."""
+        kind = event.get("event_type")
+        interaction = event.get("interaction")
+        if kind in _ENDS and isinstance(interaction, dict):
+            steps = [self._steps[index].whole() for index in sorted(self._steps)]
+            return [_response(interaction, steps, [], self._history_sum)]
+        if kind == "interaction.created" and isinstance(interaction, dict):
+            return [_identity(interaction, self._history_sum)]
+        parts = list(self._parts(event))
+        return [{"candidates": [{"content": {"role": "model", "parts": parts}}]}] if parts else []
+
+    def _parts(self, event: gemini.JsonObject) -> Iterator[gemini.JsonObject]:
+        match event:
+            case {"event_type": "step.start", "index": int(index), "step": dict(step)}:
+                self._steps[index] = started = _StreamedStep(step)
+                yield from started.start()
+            case {"event_type": "step.delta", "index": int(index), "delta": dict(delta)}:
+                yield from self._step(index, event).feed(delta)
+            case {"event_type": "step.stop", "index": int(index)}:
+                yield from self._step(index, event).stop()
+
+    def _step(self, index: int, event: gemini.JsonObject) -> _StreamedStep:
+        if index not in self._steps:
+            raise UnreadableResponseError(
+                f"The stream continues step {index}, which has not begun.", body=event
+            )
+        return self._steps[index]
+
+
+class _StreamedStep:
+    """One step of a stream: what has arrived of it, and the parts of each piece."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = {key: value for key, value in step.items() if value != ""}
+        self._arguments: list[str] = []
+
+    @property
+    def _is_call(self) -> bool:
+        return self._step.get("type") == "function_call"
+
+    def whole(self) -> Step:
+        """Return the step as a whole response has it."""
+        return self._step
+
+    def start(self) -> Iterator[gemini.JsonObject]:
+        if self._is_call:
+            call = {key: self._step.get(key) for key in ("id", "name")}
+            yield {"functionCall": {**call, "willContinue": True}}
+        elif self._step.get("type") in {"thought", "model_output"}:
+            yield from parse_step(self._step)
+
+    def feed(self, delta: gemini.JsonObject) -> Iterator[gemini.JsonObject]:
+        """Add a delta to the step, and yield what it adds to the message."""
+        match delta:
+            case {"type": "text", "text": str(text)}:
+                self._add_text("content", text)
+                yield {"text": text}
+            case {"type": "thought_summary", "content": dict(content)}:
+                part = _thought(content)
+                self._add_content("summary", content)
+                yield part
+            case {"type": "thought_signature", "signature": str(signature)}:
+                self._step["signature"] = signature
+            case {"type": "arguments_delta", "arguments": str(text)} if self._is_call:
+                self._arguments.append(text)
+                yield {"functionCall": {"argsText": text, "willContinue": True}}
+            case {"type": "text_annotation_delta", "annotations": list(annotations)}:
+                self._annotate(annotations)
+            case {"type": "image" | "audio" | "video" | "document"} if self._is("model_output"):
+                self._add_content("content", delta)
+                yield parse_content(delta)
+            case {"type": str(kind)} if self._is(kind):
+                fields = {key: value for key, value in delta.items() if value != ""}
+                self._step |= fields
+
+    def _is(self, kind: str) -> bool:
+        return self._step.get("type") == kind
+
+    def stop(self) -> Iterator[gemini.JsonObject]:
+        """End the step, and yield what is known only now."""
+        if self._is_call:
+            rest = self._end_call()
+            yield {"functionCall": {"argsText": rest}}
+        elif not (self._is("thought") or self._is("model_output")):
+            yield from parse_step(self._step)
+
+    def _end_call(self) -> str:
+        """Set the arguments of a call, and return those that no delta had.
+
+        Raises:
+            MalformedToolCallError: They are not an object.
+        """
+        if not self._arguments:
+            given = self._step.get("arguments")
+            self._step["arguments"] = given if isinstance(given, dict) else {}
+            return json.dumps(self._step["arguments"])
+        text = "".join(self._arguments)
+        try:
+            arguments = json.loads(text)
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict):
+            raise MalformedToolCallError(
+                f"The arguments of a call to {self._step.get('name')!r} are not a JSON object: "
+                f"{text:.200}"
+            )
+        self._step["arguments"] = arguments
+        return ""
+
+    def _add_text(self, key: str, text: str) -> None:
+        self._add_content(key, {"type": "text", "text": text})
+
+    def _add_content(self, key: str, content: gemini.JsonObject) -> None:
+        """Add a content; texts in a row are one, as in a whole response."""
+        contents = self._step.setdefault(key, [])
+        last = contents[-1] if contents else {}
+        if content.get("type") == "text" and set(last) == {"type", "text"}:
+            contents[-1] = {**last, "text": last["text"] + str(content.get("text", ""))}
+        else:
+            contents.append(content)
+
+    def _annotate(self, annotations: list[Any]) -> None:
+        contents = self._step.get("content") or []
+        texts = [number for number, each in enumerate(contents) if each.get("type") == "text"]
+        if texts:
+            text = contents[texts[-1]]
+            known = text.get("annotations") or []
+            contents[texts[-1]] = {**text, "annotations": [*known, *annotations]}

@@ -1,0 +1,196 @@
+"""Contents -> steps of a request.
+
+| content | step |
+|---|---|
+| text and media of the user | `user_input` |
+| a function response | `function_result` |
+| text and media of the model | `model_output` |
+| a function call | `function_call`, after a `thought` with its signature |
+
+A message of the Interactions API has kept its steps, and they are sent back as they came. Steps
+made from messages of generateContent or of another vendor have no signature that this API could
+read. Where the model checks signatures, a `thought` with the documented bypass stands before their
+calls (reported to work).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_gemini_tools.facts.json_values import encode_json
+from langchain_gemini_tools.interactions.content import render_content
+from langchain_gemini_tools.wire.body import ContentsWriter, Pieces
+from langchain_gemini_tools.wire.replay import SKIP_SIGNATURE, STEP, steps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.history import ModelMessage
+
+Step = dict[str, Any]
+
+_SIGNED = "signed"
+"""Marks the call of a step that needs no signature in addition."""
+
+
+class StepsWriter(ContentsWriter):
+    """Collects contents as its base does, and encodes them as steps."""
+
+    def _encoded(self, contents: list[gemini.Content]) -> Pieces:
+        if self._signs_calls:
+            contents = [_with_signed_call(content) for content in contents]
+        steps = [step for content in contents for step in render_steps(content)]
+        return [encode_json(steps, is_large=self._is_large)[1:-1]]
+
+
+class NewStepsWriter(StepsWriter):
+    """Leaves out the first message, which the API has kept, together with all before it."""
+
+    _has_begun = False
+
+    def _begin(self, role: Literal["user", "model"]) -> None:
+        if self._has_begun:
+            super()._begin(role)
+
+    def _encoded(self, contents: list[gemini.Content]) -> Pieces:
+        new = contents if self._has_begun else contents[1:]
+        self._has_begun = True
+        return super()._encoded(new)
+
+
+def restore_steps(
+    paired: ModelMessage, calls: list[gemini.Part], *, reads_signatures: bool
+) -> list[gemini.Part] | None:
+    """Return the steps that a message has kept, as parts; `None` if they do not fit any more.
+
+    Args:
+        paired: The message and its calls.
+        calls: The calls as they are rendered, with ids that are unique in the turn.
+        reads_signatures: Whether this model accepts the signatures in the steps.
+    """
+    named = [(call.id, call.name, call.args) for call in paired.calls]
+    steps = steps_of(paired.message, named)
+    if steps is None:
+        return None
+    ids = [step.get("id") for step in steps if step.get("type") == "function_call"]
+    if ids != [part["functionCall"]["id"] for part in calls]:
+        return None
+    is_signed = False
+    parts: list[gemini.Part] = []
+    for step in map(_sendable, steps) if reads_signatures else map(_unsigned, steps):
+        if step is None:
+            continue
+        is_signed |= step.get("type") == "thought"
+        parts.append(_as_part(step, is_signed=is_signed))
+    return parts
+
+
+def _as_part(step: Step, *, is_signed: bool) -> gemini.Part:
+    part: Any = {STEP: step}
+    if step.get("type") == "function_call":
+        part["functionCall"] = {"id": step["id"], "name": step.get("name", "")}
+        part |= {"thoughtSignature": _SIGNED} if is_signed else {}
+    restored: gemini.Part = part
+    return restored
+
+
+def _sendable(step: Step) -> Step | None:
+    """Return a step without an empty signature, which the API rejects (reported)."""
+    if step.get("signature") != "":
+        return step if step.get("type") != "thought" or step.get("signature") else None
+    return _unsigned(step)
+
+
+def _unsigned(step: Step) -> Step | None:
+    if step.get("type") == "thought":
+        return None
+    return {key: value for key, value in step.items() if key != "signature"}
+
+
+def _with_signed_call(content: gemini.Content) -> gemini.Content:
+    """Return a content whose first call has a signature, in older turns as well.
+
+    generateContent checks the current turn only. Whether this API does so, too, is not known.
+    """
+    for number, part in enumerate(content["parts"]):
+        if "functionCall" in part:
+            if "thoughtSignature" in part:
+                return content
+            signed: Any = {**part, "thoughtSignature": SKIP_SIGNATURE}
+            return {
+                **content,
+                "parts": [*content["parts"][:number], signed, *content["parts"][number + 1 :]],
+            }
+    return content
+
+
+def render_steps(content: gemini.Content) -> Iterator[Step]:
+    """Yield the steps of one content; adjacent texts and media are one step."""
+    kind = "user_input" if content["role"] == "user" else "model_output"
+    said: list[Any] = []
+    for part in content["parts"]:
+        if (shown := _render_said(part, kind)) is not None:
+            said += shown
+            continue
+        if said:
+            yield {"type": kind, "content": said}
+            said = []
+        yield from _render_step(part)
+    if said:
+        yield {"type": kind, "content": said}
+
+
+def _render_said(part: Any, kind: str) -> list[Any] | None:
+    """Return what a part adds to the text and media of a turn; `None` if it is a step."""
+    if STEP in part or "functionCall" in part or "functionResponse" in part:
+        return None
+    if part.get("thought"):
+        return []  # a thought counts only with a signature of this API
+    if content := render_content(part):
+        return [] if kind == "model_output" and content.get("text") == "" else [content]
+    shown = {key: value for key, value in part.items() if key != "thoughtSignature"}
+    return [{"type": "text", "text": json.dumps(shown, ensure_ascii=False)}]
+
+
+def _render_step(part: Any) -> Iterator[Step]:
+    if "functionResponse" in part:
+        yield _render_result(part["functionResponse"])
+        return
+    if part.get("thoughtSignature") == SKIP_SIGNATURE:
+        yield {"type": "thought", "signature": SKIP_SIGNATURE}
+    if STEP in part:
+        yield part[STEP]
+        return
+    call = part["functionCall"]
+    yield {
+        "type": "function_call",
+        "id": call["id"],
+        "name": call["name"],
+        "arguments": call.get("args") or {},
+    }
+
+
+def _render_result(response: gemini.FunctionResponse) -> Step:
+    """Render a function response. By the SDK, a result is an object, a string or contents."""
+    result: Any = response["response"]
+    is_error = set(result) == {"error"}
+    if set(result) in ({"output"}, {"error"}):
+        [result] = result.values()
+    step: Step = {
+        "type": "function_result",
+        "call_id": response.get("id", ""),
+        "name": response["name"],
+        "result": _with_files(result, response.get("parts") or ()),
+    }
+    return step | ({"is_error": True} if is_error else {})
+
+
+def _with_files(result: Any, files: Sequence[gemini.Part]) -> Any:
+    if not files:
+        # A list would be read as contents.
+        return result if isinstance(result, (str, dict)) else {"output": result}
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    contents = [content for part in files if (content := render_content(part))]
+    return [{"type": "text", "text": text}, *contents]

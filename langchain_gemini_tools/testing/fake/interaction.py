@@ -1,0 +1,325 @@
+"""The Interactions API: steps in, steps out, whole or streamed, stored or not.
+
+The model behind it is the same: a request is read as the generateContent call that says the same
+(`Ask`), and the answer is written as steps. The order of events and the fields of each are
+recorded; `rules.interactions` says what is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.testing.fake.answer import part_pieces, usage_counts
+from langchain_gemini_tools.testing.fake.ask import Ask
+from langchain_gemini_tools.testing.fake.outgoing import Outgoing, event_stream, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from langchain_gemini_tools.testing.fake.answer import Answer
+    from langchain_gemini_tools.testing.fake.memory import Memory
+    from langchain_gemini_tools.testing.fake.models import Backend, Model
+    from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+
+TIME = "2026-01-31T12:00:00Z"
+_USAGE = {
+    "promptTokenCount": "total_input_tokens",
+    "candidatesTokenCount": "total_output_tokens",
+    "thoughtsTokenCount": "total_thought_tokens",
+    "toolUsePromptTokenCount": "total_tool_use_tokens",
+    "cachedContentTokenCount": "total_cached_tokens",
+    "totalTokenCount": "total_tokens",
+}
+_MODALITIES = {
+    "promptTokensDetails": "input_tokens_by_modality",
+    "candidatesTokensDetails": "output_tokens_by_modality",
+}
+_STATUSES = {"STOP": "completed", "MAX_TOKENS": "incomplete"}
+_MEDIA = ("image", "audio", "video")
+_WORDS = {400: "invalid_request", 404: "not_found", 504: "gateway_timeout"}
+
+
+@dataclass
+class Stored:
+    """An interaction that can be read, continued and deleted."""
+
+    body: JsonObject
+    """As `GET` returns it, without the steps of the user."""
+    steps: list[JsonObject] = field(default_factory=list)
+    """The whole conversation, the interactions before it included."""
+    given: list[JsonObject] = field(default_factory=list)
+    """The steps of the user."""
+    later: JsonObject | None = None
+    """What becomes of one that runs in the background: the second GET finds it."""
+    _reads: int = 0
+
+    def read(self) -> JsonObject:
+        """What `GET` returns: documented, with the steps of the user."""
+        self._reads += 1
+        if self.later is not None and self._reads > 1:
+            self.body, self.later = self.later, None
+        steps = {"steps": [*self.given, *self.body["steps"]]} if "steps" in self.body else {}
+        return {**self.body, **steps}
+
+
+def refuse(refusal: Refusal) -> Outgoing:
+    """A refusal as this API writes it: `code` is a word (recorded for 400, else inferred)."""
+    word = _WORDS.get(refusal.code, refusal.status.lower())
+    return whole(refusal.code, {"error": {"message": refusal.message, "code": word}})
+
+
+# Requests
+
+
+def read_ask(
+    body: JsonObject, steps: Sequence[JsonObject], model: Model, backend: Backend, version: str
+) -> Ask:
+    """The call that says the same as an interaction."""
+    return Ask(read_call(body, steps), model, backend, version, is_stream=False)
+
+
+def read_call(body: JsonObject, steps: Sequence[JsonObject]) -> JsonObject:
+    """The body of the generateContent call that says the same."""
+    tools = body.get("tools", [])
+    functions = [_declaration(tool) for tool in tools if tool["type"] == "function"]
+    builtin: list[JsonObject] = [
+        {_camel(tool["type"]): {}} for tool in tools if tool["type"] != "function"
+    ]
+    call: JsonObject = {"contents": [*_contents(steps)], "generationConfig": _config(body)}
+    call["tools"] = [*([{"functionDeclarations": functions}] if functions else []), *builtin]
+    if instruction := body.get("system_instruction"):
+        call["systemInstruction"] = {"parts": [{"text": instruction}]}
+    if calling := _calling(body.get("generation_config", {}).get("tool_choice")):
+        call["toolConfig"] = {"functionCallingConfig": calling}
+    if builtin:
+        call.setdefault("toolConfig", {})["includeServerSideToolInvocations"] = True
+    return call
+
+
+def _declaration(tool: JsonObject) -> JsonObject:
+    names = {"name": "name", "description": "description", "parameters": "parametersJsonSchema"}
+    return {names[key]: value for key, value in tool.items() if key in names}
+
+
+def _camel(word: str) -> str:
+    first, *others = word.split("_")
+    return first + "".join(each.capitalize() for each in others)
+
+
+def _calling(choice: Any) -> JsonObject:
+    match choice:
+        case str():
+            return {"mode": choice.upper()}
+        case {"allowed_tools": {"mode": str(mode), "tools": list(names)}}:
+            return {"mode": mode.upper(), "allowedFunctionNames": names}
+    return {}
+
+
+def _config(body: JsonObject) -> JsonObject:
+    given = body.get("generation_config", {})
+    config: JsonObject = {
+        _camel(key): given[key] for key in ("max_output_tokens", "stop_sequences") if key in given
+    }
+    if given.get("thinking_summaries") == "auto":
+        config["thinkingConfig"] = {"includeThoughts": True}
+    formats = body.get("response_format") or []
+    for each in formats if isinstance(formats, list) else [formats]:
+        if each.get("mime_type") == "application/json":
+            config["responseMimeType"] = "application/json"
+            config |= {"responseJsonSchema": each["schema"]} if "schema" in each else {}
+    return config
+
+
+def _contents(steps: Sequence[JsonObject]) -> Iterator[JsonObject]:
+    names = {step["id"]: step["name"] for step in steps if step["type"] == "function_call"}
+    for step in steps:
+        match step:
+            case {"type": "user_input"}:
+                yield {"role": "user", "parts": [*map(_part, step["content"])]}
+            case {"type": "model_output"}:
+                yield {"role": "model", "parts": [*map(_part, step.get("content", []))]}
+            case {"type": "function_call"}:
+                call = {"id": step["id"], "name": step["name"], "args": step["arguments"]}
+                yield {"role": "model", "parts": [{"functionCall": call}]}
+            case {"type": "function_result"}:
+                yield {"role": "user", "parts": [_response(step, names)]}
+
+
+def _response(step: JsonObject, names: dict[str, str]) -> JsonObject:
+    call_id, result = step["call_id"], step["result"]
+    if isinstance(result, list):
+        result = " ".join(part.get("text", f"({part['type']})") for part in result)
+    key = "error" if step.get("is_error") else "output"
+    name = step.get("name") or names.get(call_id, "")
+    return {"functionResponse": {"id": call_id, "name": name, "response": {key: result}}}
+
+
+def _part(content: JsonObject) -> JsonObject:
+    if content["type"] == "text":
+        return {"text": content["text"]}
+    mime = content.get("mime_type", "")
+    if "data" in content:
+        return {"inlineData": {"mimeType": mime, "data": content["data"]}}
+    return {"fileData": {"fileUri": content.get("uri", ""), "mimeType": mime}}
+
+
+# Answers
+
+
+def write_steps(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
+    """The answer as steps. Recorded: the first is a thought with a signature, on every model."""
+    thought: JsonObject = {"type": "thought", "signature": memory.new_signature()}
+    summary = [part for part in answer.parts if part.get("thought")]
+    if summary:
+        thought["summary"] = [{"type": "text", "text": part["text"]} for part in summary]
+    steps = [thought]
+    for part in answer.parts:
+        if part.get("thought"):
+            continue
+        step = _write_step(part, memory, is_signed=ask.model.is_3)
+        if step["type"] == "model_output" and steps[-1]["type"] == "model_output":
+            steps[-1]["content"] += step["content"]
+        else:
+            steps.append(step)
+    _learn(steps, ask, memory)
+    return steps
+
+
+def _write_step(part: JsonObject, memory: Memory, *, is_signed: bool) -> JsonObject:
+    # Recorded for search: Gemini 3 signs both of its steps, 2.5 signs neither.
+    signed = {"signature": memory.new_signature()} if is_signed else {}
+    match part:
+        case {"functionCall": call}:
+            call_id = call.get("id") or memory.new_id()
+            named = {"id": call_id, "name": call["name"], "arguments": call.get("args", {})}
+            return {"type": "function_call", **named}
+        case {"executableCode": code}:
+            arguments = {"code": code["code"], "language": "python"}
+            named = {"id": "code_1", "arguments": arguments}
+            return {"type": "code_execution_call", **named, **signed}
+        case {"codeExecutionResult": result}:
+            done = {"call_id": "code_1", "result": result.get("output", ""), "is_error": False}
+            return {"type": "code_execution_result", **done, **signed}
+        case {"toolCall": call}:
+            return {
+                "type": "google_search_call",
+                "id": "search_1",
+                "arguments": call["args"],
+                "search_type": "web_search",
+                **signed,
+            }
+        case {"toolResponse": response}:
+            found = {"call_id": "search_1", "result": [response["response"]], "is_error": False}
+            return {"type": "google_search_result", **found, **signed}
+        case {"inlineData": blob}:
+            major = blob["mimeType"].partition("/")[0]
+            kind = major if major in _MEDIA else "document"
+            content = {"type": kind, "mime_type": blob["mimeType"], "data": blob["data"]}
+            return {"type": "model_output", "content": [content]}
+    return {"type": "model_output", "content": [{"type": "text", "text": part.get("text", "")}]}
+
+
+def _learn(steps: list[JsonObject], ask: Ask, memory: Memory) -> None:
+    """Remember signatures and calls, so that the next request is held against them."""
+    for step in steps:
+        if step["type"] == "function_call":
+            memory.interaction_calls[step["id"]] = step["name"], step["arguments"]
+    signed = [step["signature"] for step in steps if "signature" in step]
+    memory.learn([{"text": "", "thoughtSignature": signature} for signature in signed], ask)
+
+
+def write_interaction(
+    answer: Answer, ask: Ask, steps: list[JsonObject], name: str, extra: JsonObject
+) -> JsonObject:
+    """The interaction as `create` returns it: only the model's new steps."""
+    counts = usage_counts(answer, ask, 0, answer.parts)
+    usage: JsonObject = {ours: counts.get(key, 0) for key, ours in _USAGE.items()}
+    for key, ours in _MODALITIES.items():
+        if key in counts:
+            usage[ours] = [
+                {"modality": each["modality"].lower(), "tokens": each["tokenCount"]}
+                for each in counts[key]
+            ]
+    has_calls = any(step["type"] == "function_call" for step in steps)
+    reason = answer.finish_reason or "completed"
+    status = _STATUSES.get(reason, reason)
+    if status == "completed" and has_calls:
+        status = "requires_action"
+    if status.isupper():  # how a blocked answer looks is not known
+        extra = {**extra, "errors": [{"code": 13, "message": reason}]}
+        status = "failed"
+    return {
+        "id": name,
+        "object": "interaction",
+        "model": ask.model.name,
+        "status": status,
+        "created": TIME,
+        "updated": TIME,
+        "service_tier": "standard",
+        **extra,
+        "steps": steps,
+        "usage": usage,
+    }
+
+
+def write_events(interaction: JsonObject, ask: Ask, answer: Answer) -> Outgoing:
+    """The same as a stream, as recorded: steps one after the other, usage and status at the end."""
+    common = {key: interaction[key] for key in ("id", "object", "model")}
+    begun = {**common, "status": "in_progress"}
+    named = {"interaction_id": common["id"], "status": "in_progress"}
+    events: list[JsonObject] = [
+        {"event_type": "interaction.created", "interaction": begun},
+        {"event_type": "interaction.status_update", **named},
+    ]
+    for index, step in enumerate(interaction["steps"]):
+        events += _step_events(step, index, ask, answer)
+    ended = {key: value for key, value in interaction.items() if key != "steps"}
+    events.append({"event_type": "interaction.completed", "interaction": ended})
+    done = b"event: done\ndata: [DONE]\n\n"
+    return event_stream([*map(_event_bytes, events), done])
+
+
+def _event_bytes(event: JsonObject) -> bytes:
+    data = json.dumps(event, ensure_ascii=False)
+    return f"event: {event['event_type']}\ndata: {data}\n\n".encode()
+
+
+def _step_events(step: JsonObject, index: int, ask: Ask, answer: Answer) -> Iterator[JsonObject]:
+    start, deltas = _cut(step, ask, answer)
+    yield {"event_type": "step.start", "index": index, "step": start}
+    for delta in deltas:
+        yield {"event_type": "step.delta", "index": index, "delta": delta}
+    yield {"event_type": "step.stop", "index": index}
+
+
+def _cut(step: JsonObject, ask: Ask, answer: Answer) -> tuple[JsonObject, list[JsonObject]]:
+    """What the start of a step says, and its deltas."""
+    kind = step["type"]
+    if kind == "thought":
+        deltas = [
+            {"type": "thought_summary", "content": content} for content in step.get("summary", [])
+        ]
+        signature = {"type": "thought_signature", "signature": step["signature"]}
+        return {"type": kind}, [*deltas, signature]
+    if kind == "model_output":
+        deltas = [delta for each in step["content"] for delta in _content_deltas(each, ask, answer)]
+        return {"type": kind}, deltas
+    if kind == "function_call":
+        text = json.dumps(step["arguments"], ensure_ascii=False)
+        # Recorded in one piece; documented: it must be put together.
+        half = len(text) // 2
+        pieces = text[:half], text[half:]
+        deltas = [{"type": "arguments_delta", "arguments": piece} for piece in pieces]
+        return {**step, "arguments": {}}, deltas
+    whole_delta = {key: value for key, value in step.items() if key not in {"id", "call_id"}}
+    start = {key: value for key, value in step.items() if key in {"type", "id", "call_id"}}
+    return {**start, "signature": ""}, [whole_delta]
+
+
+def _content_deltas(content: JsonObject, ask: Ask, answer: Answer) -> list[JsonObject]:
+    if content["type"] != "text":
+        return [content]
+    pieces = part_pieces({"text": content["text"]}, ask, answer.chunks)
+    return [{"type": "text", "text": piece["text"]} for piece in pieces if piece["text"]]

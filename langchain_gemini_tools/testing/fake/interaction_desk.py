@@ -1,0 +1,183 @@
+"""The requests of the Interactions API: create, read, cancel and delete.
+
+What is stored stays until the server stops. Nobody recorded a GET, a cancel or a DELETE: they
+follow the SDK and Google's pages.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.testing.fake.answer import prompt_tokens
+from langchain_gemini_tools.testing.fake.interaction import (
+    Stored,
+    read_ask,
+    write_events,
+    write_interaction,
+    write_steps,
+)
+from langchain_gemini_tools.testing.fake.models import Model
+from langchain_gemini_tools.testing.fake.outgoing import Outgoing, event_stream, whole
+from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal, invalid
+from langchain_gemini_tools.testing.fake.rules.declarations import check_declarations
+from langchain_gemini_tools.testing.fake.rules.door import check_length, check_model
+from langchain_gemini_tools.testing.fake.rules.interactions import (
+    check_background,
+    check_fields,
+    check_steps,
+    read_steps,
+    unknown_interaction,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from langchain_gemini_tools.testing.fake.ask import Ask
+    from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
+    from langchain_gemini_tools.testing.fake.routes import Route
+    from langchain_gemini_tools.testing.fake.script import Reply
+
+_RUNNING = ("queued", "in_progress")
+
+
+class InteractionDesk:
+    """Serves the Interactions API.
+
+    Args:
+        memory: What the server has said.
+        models: Names of more models.
+        accepts_foreign: Which signatures are taken that were never issued here.
+    """
+
+    def __init__(self, memory: Memory, models: Collection[str], accepts_foreign: Foreign) -> None:
+        self.stored: dict[str, Stored] = {}
+        self._memory = memory
+        self._models = models
+        self._accepts_foreign = accepts_foreign
+
+    def serve(
+        self,
+        route: Route,
+        raw: bytes,
+        answer: Callable[[Ask], Reply],
+        excuse: Callable[[Refusal], object] | None,
+    ) -> Outgoing:
+        """What one request gets back.
+
+        Args:
+            route: Where it goes.
+            raw: Its body.
+            answer: Finds the next reply.
+            excuse: Called with a refusal whose rule is inferred, instead of raising it.
+        """
+        if route.method == "createInteraction":
+            return self._create(route, _read(raw), answer, excuse)
+        if (known := self.stored.get(route.model)) is None:
+            raise unknown_interaction(route.model)
+        if route.method == "deleteInteraction":
+            del self.stored[route.model]
+            return whole(200, {})
+        if route.method == "cancelInteraction":
+            if known.body["status"] in _RUNNING:
+                known.body |= {"status": "cancelled"}
+                known.later = None
+            return whole(200, known.body)
+        return whole(200, known.read())
+
+    def _create(
+        self,
+        route: Route,
+        body: JsonObject,
+        answer: Callable[[Ask], Reply],
+        excuse: Callable[[Refusal], object] | None,
+    ) -> Outgoing:
+        try:
+            check_fields(body)
+        except Refusal as refusal:
+            if excuse is None or refusal.evidence != "inferred":
+                raise
+            excuse(refusal)
+        model = self._model(body, route)
+        check_background(body, None if body.get("agent") else model)
+        given = read_steps(body["input"]) if "input" in body else []
+        steps = [*self._earlier(body), *given]
+        try:
+            check_steps(steps, model, self._memory, accepts_foreign=self._accepts_foreign)
+        except Refusal as refusal:
+            if excuse is None or refusal.evidence != "inferred":
+                raise
+            excuse(refusal)
+        ask = read_ask(body, steps, model, route.backend, route.version)
+        check_declarations(ask)
+        check_length(prompt_tokens(ask), 1_048_576)
+        return self._answer(body, ask, Stored({}, steps, given), answer(ask))
+
+    def _model(self, body: JsonObject, route: Route) -> Model:
+        if agent := body.get("agent"):
+            return Model(agent)
+        name = str(body.get("model", ""))
+        if name.startswith("models/"):
+            raise invalid("A model is named without `models/`")
+        return check_model(name, route.version, route.backend, "interactions", self._models)
+
+    def _earlier(self, body: JsonObject) -> list[JsonObject]:
+        previous = body.get("previous_interaction_id")
+        if previous is None:
+            return []
+        if previous not in self.stored:
+            raise unknown_interaction(previous)
+        return self.stored[previous].steps
+
+    def _answer(self, body: JsonObject, ask: Ask, stored: Stored, reply: Reply) -> Outgoing:
+        if reply.body is not None or reply.events is not None:
+            raw = self._raw(body, reply, stored)
+            outgoing = raw.with_headers(**reply.headers)
+            return reply.fault(outgoing) if reply.fault else outgoing
+        said = reply.answer_to(ask)
+        steps = write_steps(said, ask, self._memory)
+        name = f"v1_{self._memory.new_id()}"
+        keys = ("previous_interaction_id", "agent")
+        extra = {key: body[key] for key in keys if key in body}
+        interaction = write_interaction(said, ask, steps, name, extra)
+        if body.get("agent"):
+            del interaction["model"]
+        if body.get("store") is False and not body.get("stream"):
+            del interaction["id"]  # recorded once, in a fixture of vercel/ai; of a stream not known
+        self._store(body, stored, interaction)
+        if body.get("background"):
+            stored.later = interaction
+            # Recorded: an agent's first reply has neither steps nor usage.
+            running = {**interaction, "status": "in_progress"}
+            stored.body = {k: v for k, v in running.items() if k not in {"steps", "usage"}}
+            outgoing = whole(200, stored.body)
+        elif body.get("stream"):
+            outgoing = write_events(interaction, ask, said)
+        else:
+            outgoing = whole(200, interaction)
+        outgoing = outgoing.with_headers(**reply.headers)
+        return reply.fault(outgoing) if reply.fault else outgoing
+
+    def _raw(self, body: JsonObject, reply: Reply, stored: Stored) -> Outgoing:
+        """A reply that a test wrote as the wire spells it."""
+        if reply.events is not None and body.get("stream"):
+            return event_stream(list(reply.events))
+        if isinstance(reply.body, dict) and "id" in reply.body:
+            self._store(body, stored, reply.body)
+        return whole(reply.status, reply.body)
+
+    def _store(self, body: JsonObject, stored: Stored, interaction: JsonObject) -> None:
+        if body.get("store") is not False:  # documented: true by default
+            stored.body = interaction
+            stored.steps = [*stored.steps, *interaction.get("steps", [])]
+            self.stored[interaction["id"]] = stored
+
+
+def _read(raw: bytes) -> JsonObject:
+    try:
+        body: Any = json.loads(raw)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise invalid("The body is not a JSON object")
+    return body

@@ -1,0 +1,160 @@
+"""The same call through `client.interactions` of the SDK sends the same, and reads the same.
+
+The SDK adds nothing to the body except `stream`, also if it is false. It also sends to another
+version of the path unless it is told which one.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+if TYPE_CHECKING:
+    from langchain_gemini_tools import ChatGemini
+    from langchain_gemini_tools.testing.fake import Emulator
+    from tests.conftest import MakeModel
+
+Json = dict[str, Any]
+
+ADD = {
+    "type": "function",
+    "name": "add",
+    "description": "Adds two numbers.",
+    "parameters": {
+        "type": "object",
+        "properties": {"x": {"type": "number"}, "y": {"type": "number"}},
+        "required": ["x", "y"],
+    },
+}
+ADDED_BY_THE_SDK = {"stream"}
+
+
+@pytest.fixture
+def chat(make_model: MakeModel) -> ChatGemini:
+    model = make_model(api="interactions")
+    if not hasattr(model.client, "interactions"):
+        pytest.skip("This version of google-genai has no client.interactions.")
+    return model
+
+
+def interactions(chat: ChatGemini) -> Any:
+    sdk: Any = chat.client
+    return sdk.interactions
+
+
+def said(text: str) -> Json:
+    return {"type": "user_input", "content": [{"type": "text", "text": text}]}
+
+
+CALLS: dict[str, tuple[Json, list[Any], Json]] = {
+    "text": ({"input": [said("Hello")]}, [HumanMessage("Hello")], {}),
+    "options": (
+        {
+            "input": [said("Hello")],
+            "system_instruction": "Be brief.",
+            "generation_config": {
+                "temperature": 0.5,
+                "top_p": 0.9,
+                "max_output_tokens": 100,
+                "stop_sequences": ["END"],
+                "seed": 7,
+                "thinking_level": "low",
+                "thinking_summaries": "auto",
+            },
+        },
+        [SystemMessage("Be brief."), HumanMessage("Hello")],
+        {
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "max_output_tokens": 100,
+            "stop": ["END"],
+            "seed": 7,
+            "reasoning_effort": "low",
+            "include_thoughts": True,
+        },
+    ),
+    "a required tool, and a search": (
+        {
+            "input": [said("7 + 11?")],
+            "tools": [ADD, {"type": "google_search"}],
+            "generation_config": {
+                "tool_choice": {"allowed_tools": {"mode": "any", "tools": ["add"]}}
+            },
+        },
+        [HumanMessage("7 + 11?")],
+        {"tools": [ADD, {"google_search": {}}], "tool_choice": "add"},
+    ),
+    "JSON": (
+        {
+            "input": [said("Hello")],
+            "response_format": {
+                "type": "text",
+                "mime_type": "application/json",
+                "schema": {"type": "object", "properties": {"city": {"type": "string"}}},
+            },
+        },
+        [HumanMessage("Hello")],
+        {"response_schema": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_same_call_sends_the_same(name: str, chat: ChatGemini, emulator: Emulator) -> None:
+    arguments, messages, options = CALLS[name]
+    interactions(chat).create(model="gemini-3-flash-preview", store=False, **arguments)
+    theirs = emulator.last.body
+    chat.invoke(messages, **options)
+    ours = emulator.last.body
+    assert {k: v for k, v in theirs.items() if k not in ADDED_BY_THE_SDK} == ours
+    assert emulator.refusals == []
+    assert {request.path for request in emulator.requests} == {"/v1beta/interactions"}
+
+
+def test_a_resend_through_the_sdk_is_the_same(chat: ChatGemini, emulator: Emulator) -> None:
+    emulator.reply(calls=[("add", {"x": 7, "y": 11}), ("add", {"x": 1, "y": 2})], thoughts="Hm.")
+    message = chat.invoke("7 + 11?", tools=[ADD])
+    results = [ToolMessage('{"sum": 18}', tool_call_id=call["id"]) for call in message.tool_calls]
+    chat.invoke([HumanMessage("7 + 11?"), message, *results], tools=[ADD])
+    ours = emulator.last.body
+    interactions(chat).create(
+        model="gemini-3-flash-preview", store=False, input=ours["input"], tools=[ADD]
+    )
+    theirs = emulator.last.body
+    assert {k: v for k, v in theirs.items() if k not in ADDED_BY_THE_SDK} == ours
+    assert emulator.refusals == []
+
+
+def test_the_same_stream_reads_the_same(chat: ChatGemini, emulator: Emulator) -> None:
+    for _ in range(2):
+        emulator.reply("Let me add.", calls=[("add", {"x": 7, "y": 11})], thoughts="Hm.")
+    stream = interactions(chat).create(
+        model="gemini-3-flash-preview", store=False, input="7 + 11?", tools=[ADD], stream=True
+    )
+    events = [event.model_dump() for event in stream]
+    deltas = [event["delta"] for event in events if event["event_type"] == "step.delta"]
+    [end] = [event for event in events if event["event_type"] == "interaction.completed"]
+    chunks = list(chat.stream("7 + 11?", tools=[ADD]))
+    ours: AIMessage = functools.reduce(operator.add, chunks)
+    assert ours.text == "".join(each["text"] for each in deltas if each["type"] == "text")
+    arguments = [each["arguments"] for each in deltas if each["type"] == "arguments_delta"]
+    fragments = [piece["args"] for chunk in chunks for piece in chunk.tool_call_chunks]
+    assert [piece for piece in fragments if piece] == arguments
+    assert ours.usage_metadata
+    assert ours.usage_metadata["total_tokens"] == end["interaction"]["usage"]["total_tokens"]
+    assert ours.response_metadata["finish_reason"] == end["interaction"]["status"]
+
+
+def test_read_cancel_and_delete_work_through_the_sdk(chat: ChatGemini, emulator: Emulator) -> None:
+    message = chat.invoke("Hello", store=True)
+    name = message.response_metadata["interaction_id"]
+    read = interactions(chat).get(id=name)
+    assert [step.type for step in read.steps] == ["user_input", "thought", "model_output"]
+    interactions(chat).delete(id=name)
+    with pytest.raises(Exception, match="not found"):
+        interactions(chat).get(id=name)
+    assert [request.method for request in emulator.requests] == ["POST", "GET", "DELETE", "GET"]
