@@ -598,6 +598,10 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
                 "model.client.batches.create(model=..., src='gs://...')."
             )
         invocation = resolve(self, None, self._batch_options(kwargs))
+        if invocation.interaction:
+            raise InvalidOptionError(
+                "The batch service has no Interactions API. Use api='generate_content'."
+            )
         source = BatchSource(
             template=self._render([HumanMessage("template")], invocation),
             render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),

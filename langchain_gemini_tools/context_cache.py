@@ -87,6 +87,11 @@ def cache_of(
 
 def _check_support(model: ChatGemini, options: Mapping[str, Any]) -> None:
     invocation = resolve(model, None, options)
+    if invocation.interaction:
+        raise InvalidOptionError(
+            "The Interactions API has no context caches. Use api='generate_content', or "
+            "use_previous_interaction=True."
+        )
     if invocation.is_prompted or not invocation.capabilities.supports_cached_content:
         raise InvalidOptionError(
             f"{invocation.model} has no context caches. Use another model; repeated beginnings of "

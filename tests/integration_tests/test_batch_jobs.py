@@ -317,6 +317,17 @@ def test_vertex_ai_is_rejected_with_the_way_out(tmp_path: Path) -> None:
         chat.batch_job(["Hello?"], path=tmp_path)
 
 
+def test_the_interactions_api_is_rejected_with_the_way_out(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    chat = make_model(api="interactions")
+    with pytest.raises(errors.InvalidOptionError, match="api='generate_content'"):
+        chat.batch_job(["Hello?"], path=tmp_path)
+    with pytest.raises(errors.InvalidOptionError, match="api='generate_content'"):
+        chat.with_context_cache("Hello?")
+    assert emulator.requests == []
+
+
 def test_no_key_is_in_the_folder(emulator: Emulator, make_model: MakeModel, tmp_path: Path) -> None:
     chat = make_model(api_key="unreal-key-0815")
     list(chat.batch_job(questions(MANY), path=tmp_path).results())
