@@ -629,7 +629,7 @@ def test_cassettes_record_and_replay_it(
     chat: ChatGemini, emulator: Emulator, tmp_path: Path
 ) -> None:
     def run() -> list[str]:
-        with cassette(tmp_path / "interactions.yaml"):
+        with cassette(tmp_path / "interactions.yaml", record_mode="once"):
             streamed = "".join(str(chunk.text) for chunk in chat.stream("Hello you"))
             return [str(chat.invoke("Hello").text), streamed]
 
