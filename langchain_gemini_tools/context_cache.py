@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence  # noqa: TC003 - annotations are read at run time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
+from langchain_gemini_tools.chat_model import ChatGemini  # noqa: TC001
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.options import resolve
 from langchain_gemini_tools.retry import RetryPolicy
 from langchain_gemini_tools.wire.cache import CACHED_FIELDS, CacheContents
+from langchain_gemini_tools.wire.invocation import ToolChoiceOption  # noqa: TC001
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from langchain_core.messages import BaseMessage
-
-    from langchain_gemini_tools.chat_model import ChatGemini
-    from langchain_gemini_tools.wire.invocation import ToolChoiceOption
     from langchain_gemini_tools.wire.request import RenderedRequest
 
 __all__ = ["create_context_cache"]
