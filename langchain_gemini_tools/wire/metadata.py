@@ -199,7 +199,7 @@ class MetadataParser:
 
     @property
     def _block_reason(self) -> str | None:
-        feedback = self._joined_fields().get("promptFeedback")
+        feedback: Any = self._joined_fields().get("promptFeedback")
         if (reason := block_reason_of(feedback)) is None:
             return None
         explanation = feedback.get("blockReasonMessage")

@@ -308,12 +308,12 @@ def test_counts_that_cannot_be_added_up_do_not_stop_a_checkpointer(
         candidate = {"continuationToken": token}
         emulator.reply(text, usage=usage, finish_reason="CONTINUATION", candidate=candidate)
     emulator.reply("second.", usage=usage)
-    agent = create_agent(make_model(model=ARGON), [get_weather], checkpointer=InMemorySaver())
+    agent: Any = create_agent(make_model(model=ARGON), [get_weather], checkpointer=InMemorySaver())
     thread: Any = {"configurable": {"thread_id": "1"}}
     if way == "invoke":
-        agent.invoke({"messages": QUESTION}, thread)  # type: ignore[arg-type]
+        agent.invoke({"messages": QUESTION}, thread)
     else:
-        list(agent.stream({"messages": QUESTION}, thread, stream_mode="messages"))  # type: ignore[arg-type]
+        list(agent.stream({"messages": QUESTION}, thread, stream_mode="messages"))
     assert agent.get_state(thread).values["messages"][-1].text == "First, then second."
 
 
