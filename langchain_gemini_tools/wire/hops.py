@@ -48,17 +48,17 @@ def has_more(candidate: Mapping[str, Any]) -> bool:
 
 
 def shows_output(
-    candidate: Mapping[str, Any], *, besides: Callable[[Any], bool] = lambda _: False
+    candidate: Mapping[str, Any], *, ignoring: Callable[[Any], bool] = lambda _: False
 ) -> bool:
     """Return whether a candidate, or one event of it, has parts with something in them.
 
     Args:
         candidate: The candidate.
-        besides: Which parts do not count.
+        ignoring: Which parts do not count.
     """
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
-    return any(part not in ({}, {"text": ""}) and not besides(part) for part in parts or ())
+    return any(part not in ({}, {"text": ""}) and not ignoring(part) for part in parts or ())
 
 
 def whole_call(part: Any) -> bool:

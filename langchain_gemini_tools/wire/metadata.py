@@ -270,8 +270,8 @@ def find_unreleasable(
         text = f"The response was withheld ({cause}). Its tool calls must not be executed."
         return BlockedError(text, **details)
     return TruncatedResponseError(
-        f"The response is not complete ({cause}). More tool calls may have followed, so none of "
-        "them must be executed.",
+        f"The response is not complete ({cause}). More tool calls may have followed, so these must "
+        "not be executed.",
         **details,
     )
 
