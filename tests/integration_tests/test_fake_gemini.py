@@ -268,7 +268,8 @@ def test_retries_after_faults_do_not_wait(
     gemini.reply("At last.")
     assert ask(new_model(), "Hello", way).text == "At last."
     assert len(gemini.requests) == 4
-    waits = re.findall(r"in ([\d.]+) s:", caplog.text)
+    retries = [each.getMessage() for each in caplog.records if each.levelname == "DEBUG"]
+    waits = re.findall(r"retry \d of \d in ([\d.]+) s:", "\n".join(retries))
     assert waits == ["0.0"] * 3
 
 
