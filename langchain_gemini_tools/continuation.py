@@ -387,10 +387,10 @@ class _StreamedHop:
     def _waits(self, candidate: gemini.JsonObject) -> bool:
         if self._token is not None:
             return bool(self._held) or shows_output(candidate)
-        return self._is_unseen and not shows_output(candidate, besides=whole_call)
+        return self._is_unseen and not shows_output(candidate, ignoring=whole_call)
 
     def leftovers(self, *, is_continued: bool) -> list[gemini.Response]:
-        """Return the events that waited in vain; only their usage if they are generated again."""
+        """Return the events that still wait; only their usage if they are generated again."""
         if not is_continued:
             return self._held
         usages = [each["usageMetadata"] for each in self._held if "usageMetadata" in each]

@@ -6,17 +6,12 @@ an option of the API that is sent as it is, add its field here and its type to `
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -32,18 +27,34 @@ from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
 from langchain_gemini_tools.facts.credentials import (
-    environment_keys,
     environment_uses_vertexai,
-    private_values,
 )
 from langchain_gemini_tools.facts.models import DEFAULT_TIMEOUT_SECONDS
+from langchain_gemini_tools.field_values import (
+    BODY,
+    CALL,
+    GENERATION,
+    MAX_SECONDS,
+    FoundKey,
+    OwnProfile,
+    Place,
+    as_dict,
+    as_json,
+    as_secret,
+    check_address,
+    check_model_name,
+    find_key,
+    has_credential,
+    read_tier,
+    reveal,
+    unknown_option,
+    without_inputs,
+)
 from langchain_gemini_tools.wire.cache import CacheContents
-from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
-from langchain_gemini_tools.wire.tools.dialects import is_builtin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
 
@@ -72,87 +83,12 @@ _SDK_TYPES = ("thinking_config", "image_config", "speech_config", "safety_settin
 
 _PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 
-_SECRET_ARGUMENTS = frozenset(
-    {"auth", "cert", "cookies", "event_hooks", "headers", "mounts", "params", "transport"}
-)
-"""Arguments of an HTTP client that are credentials, or objects that may contain them."""
-
-
-class Option(NamedTuple):
-    """Marks a field that `bind` and each call may set as well."""
-
-    sent_in: Literal["generationConfig", "body"] | None = None
-    """The object that has the option, under its own name in camelCase. None: it is rendered by a
-    module of `wire`, or it is not sent."""
-
-
-CALL = Option()
-GENERATION = Option("generationConfig")
-BODY = Option("body")
-
-
-def _read_tier(tier: Any) -> Any:
-    """Read the SDK's enum and the API's longer spelling, `SERVICE_TIER_FLEX`."""
-    value = getattr(tier, "value", tier)
-    if not isinstance(value, str):
-        return value
-    word = value.lower().removeprefix("service_tier_")
-    return None if word == "unspecified" else word
-
-
 if TYPE_CHECKING:
 
     class _ChatModel(BaseChatModel, FieldSynonyms): ...
 
 else:
     _ChatModel = BaseChatModel
-
-
-class FoundKey(SecretStr):
-    """A key from the environment, in contrast to one that was passed."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SecretStr):
-            return False
-        return other.get_secret_value() == self.get_secret_value()
-
-    __hash__ = SecretStr.__hash__
-
-
-class OwnProfile(dict[str, Any]):
-    """A profile that follows the model, in contrast to one that was passed."""
-
-
-def _find_key() -> FoundKey | None:
-    value = next(iter(environment_keys()), None)
-    return FoundKey(value) if value else None
-
-
-MAX_SECONDS = 1_000_000.0
-"""Eleven days. Sockets accept no more than 24 days; `None` means no limit."""
-
-_PLACE = re.compile(r"[\w.:-]+", re.ASCII)
-_MODEL_NAME = re.compile(r"[\w.@:-]+(?:/[\w.@:-]+)*", re.ASCII)
-
-
-def _check_model_name(name: str) -> str:
-    """Reject a name that would change the URL of the request: it becomes a part of its path."""
-    if _MODEL_NAME.fullmatch(name) and not {".", ".."} & set(name.split("/")):
-        return name
-    raise ValueError(
-        f"{name[:80]!r} is not a valid name of a model: use letters, digits, '.', '_', '-', '@', "
-        "':' and single slashes"
-    )
-
-
-def _check_place(value: str | None) -> str | None:
-    """Reject what would change the URL of the request: the location is a part of its host."""
-    if not value or (_PLACE.fullmatch(value) and ".." not in value):
-        return value
-    raise ValueError(f"{value[:80]!r} is not valid: use letters, digits, '-', '_', '.' and ':'")
-
-
-Place = Annotated[str | None, AfterValidator(_check_place)]
 
 
 class GeminiFields(_ChatModel):
@@ -166,7 +102,7 @@ class GeminiFields(_ChatModel):
         defer_build=True,  # only `ChatGemini` is validated
     )
 
-    model: Annotated[str, AfterValidator(_check_model_name), CALL] = Field(
+    model: Annotated[str, AfterValidator(check_model_name), CALL] = Field(
         description="Name of the model, such as `gemini-3.8-flash`."
     )
     model_family: str | None = Field(
@@ -213,7 +149,7 @@ class GeminiFields(_ChatModel):
 
     google_api_key: SecretStr | None = Field(
         alias="api_key",
-        default_factory=_find_key,
+        default_factory=find_key,
         description="API key. Defaults to `GOOGLE_API_KEY` or `GEMINI_API_KEY` in the environment.",
     )
     vertexai: bool | None = Field(
@@ -397,7 +333,7 @@ class GeminiFields(_ChatModel):
         default=None, description="Labels for billing, on Vertex AI."
     )
     service_tier: Annotated[
-        Literal["flex", "priority", "standard"] | None, BeforeValidator(_read_tier), BODY
+        Literal["flex", "priority", "standard"] | None, BeforeValidator(read_tier), BODY
     ] = Field(
         default=None,
         description="Price and speed of the request: `flex` is cheaper and may wait, `priority` is "
@@ -491,7 +427,7 @@ class GeminiFields(_ChatModel):
         try:
             super().__init__(**arguments)
         except ValidationError as error:
-            rejected = _without_inputs(error)
+            rejected = without_inputs(error)
         if rejected:
             del arguments  # a traceback may show locals
             raise rejected
@@ -515,12 +451,12 @@ class GeminiFields(_ChatModel):
     @classmethod
     def _store_sdk_types_as_dicts(cls, value: Any) -> Any:
         # Stored models are JSON.
-        return _as_dict(value)
+        return as_dict(value)
 
     @field_validator("base_url")
     @classmethod
     def _check_base_url(cls, address: Any) -> Any:
-        _check_address(address)
+        check_address(address)
         return address
 
     @model_validator(mode="before")
@@ -538,7 +474,7 @@ class GeminiFields(_ChatModel):
             name = FIELDS_BY_SYNONYM.get(key, key)
             if name not in cls.model_fields:
                 raise ValueError(unknown_option(key, cls.model_fields.keys() | FIELDS_BY_SYNONYM))
-            if name in arguments and _revealed(arguments[name]) != _revealed(value):
+            if name in arguments and reveal(arguments[name]) != reveal(value):
                 raise ValueError(f"{name!r} was passed twice, under two names.")
             arguments[name] = value
         return arguments
@@ -602,7 +538,7 @@ class GeminiFields(_ChatModel):
 
     def __setattr__(self, name: str, value: Any) -> None:
         name = FIELDS_BY_SYNONYM.get(name, name)
-        super().__setattr__(name, _as_secret(name, value))
+        super().__setattr__(name, as_secret(name, value))
         if name in _SHAPE_THE_PROFILE:
             self._renew_profile()
 
@@ -626,7 +562,7 @@ class GeminiFields(_ChatModel):
             name = FIELDS_BY_SYNONYM.get(key, key)
             if name not in type(self).model_fields:
                 raise InvalidOptionError(unknown_option(key, type(self).model_fields))
-            changes[name] = _as_secret(name, value)
+            changes[name] = as_secret(name, value)
         copied = super().model_copy(update=changes, deep=deep)
         if changes.keys() & _SHAPE_THE_PROFILE:
             copied._renew_profile()  # noqa: SLF001 - of the same class
@@ -645,7 +581,7 @@ class GeminiFields(_ChatModel):
         left_out = tuple(
             name
             for name, value in fields.items()
-            if _has_credential(name, value) or (value is None and name in self._left_out)
+            if has_credential(name, value) or (value is None and name in self._left_out)
         )
         fields = {name: value for name, value in fields.items() if name not in left_out}
         if "credentials" in left_out:
@@ -696,7 +632,7 @@ class GeminiFields(_ChatModel):
         stored = super().to_json()
         if stored["type"] != "constructor":
             return stored
-        kwargs = {name: _as_json(name, value) for name, value in stored["kwargs"].items()}
+        kwargs = {name: as_json(name, value) for name, value in stored["kwargs"].items()}
         kwargs.pop("api_key", None)  # core adds the key under its alias as well
         if "timeout" not in self.model_fields_set:
             kwargs.pop("timeout", None)  # the model decides
@@ -756,133 +692,3 @@ FIELDS_BY_SYNONYM = {
     field.alias: name for name, field in GeminiFields.model_fields.items() if field.alias
 } | _SYNONYMS
 """Every other name of a field."""
-
-
-_REPLACEMENTS = {
-    "allowed_function_names": "Use tool_choice=[...] with the names.",
-    "automatic_function_calling": "Use ToolLoop, or create_agent of LangChain.",
-    "client": "Set api_key, base_url and so on; model.client is the SDK's client of this model.",
-    "default_headers": "Use additional_headers.",
-    "extra_headers": "Use additional_headers.",
-    "function_call": "Use tool_choice.",
-    "function_calling_config": "Use tool_choice, or tool_config={'function_calling_config': ...}.",
-    "functions": "Use bind_tools.",
-    "generation_config": "Use the fields of the model, or pass generation_config to a call.",
-    "headers": "Use additional_headers.",
-    "http_options": "Use additional_headers, timeout, base_url and api_version on the model.",
-    "response_format": "Use response_schema, or with_structured_output.",
-    "safety_filters": "Use safety_settings.",
-    "system_instruction": "Put a SystemMessage before the other messages.",
-    "thinking": "Use reasoning_effort, thinking_budget or include_thoughts.",
-    "tool_choice": "Use bind_tools(tools, tool_choice=...).",
-    "tool_config": "Use bind_tools(tools, tool_config=...).",
-    "tools": "Use bind_tools.",
-    "top_logprobs": "Use logprobs.",
-    "transport": "Requests always use REST. client_args={'transport': ...} is for an HTTP client.",
-}
-"""Arguments of Google's SDKs and of other integrations, and what to use here."""
-
-
-def unknown_option(name: str, known: Iterable[str]) -> str:
-    """Return the message for an option that does not exist, with what may have been meant."""
-    return f"ChatGemini has no option {name!r}.{_hint(name, known)}"
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    if name in _REPLACEMENTS:
-        return f" {_REPLACEMENTS[name]}"
-    if is_builtin(name):
-        return f' It is a tool: use bind_tools([{{"{name}": {{}}}}]).'
-    nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
-    return f" Did you mean {nearest[0]!r}?" if nearest else ""
-
-
-def _as_secret(name: str, value: Any) -> Any:
-    """Wrap a key; pydantic does not validate assignments and copies."""
-    return SecretStr(value) if name == "google_api_key" and isinstance(value, str) else value
-
-
-def _revealed(value: Any) -> Any:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value
-
-
-def _as_dict(value: Any) -> Any:
-    """Return SDK types, alone or in a list, as dicts under Python's names."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_none=True)
-    return [_as_dict(each) for each in value] if isinstance(value, list) else value
-
-
-def _as_json(name: str, value: Any) -> Any:
-    """Return the value of a field as JSON that the constructor accepts."""
-    match name:
-        case "response_schema" if isinstance(value, type):
-            return render_output_format({name: value})["responseJsonSchema"]
-        case "model_kwargs" | "extra_body":
-            return plain(value)
-        case "fetch_urls" if isinstance(value, FetchLimits):
-            return asdict(value)
-    return value
-
-
-def _has_credential(name: str, value: Any) -> bool:
-    if not value:
-        return False
-    match name:
-        case "google_api_key" | "credentials":
-            return True
-        case "additional_headers" | "default_metadata":
-            return bool(private_values(dict(value)))
-        case "client_args" | "async_client_args":
-            proxy = value.get("proxy") or ""
-            return (
-                bool(value.keys() & _SECRET_ARGUMENTS) or "@" in str(proxy) or proxy != str(proxy)
-            )
-    return False
-
-
-def _check_address(address: str | dict[str, Any] | None) -> None:
-    """Reject an address with credentials: they would be shown wherever the address is.
-
-    Raises:
-        ValueError: It has a user name, a password or a query, or options that are not an address.
-    """
-    if isinstance(address, dict):
-        if others := address.keys() - {"api_endpoint", "base_url"}:
-            raise ValueError(
-                f"client_options supports only 'api_endpoint', not {', '.join(sorted(others))}. "
-                "Use the arguments of ChatGemini, such as api_key."
-            )
-        address = address.get("api_endpoint") or address.get("base_url")
-    try:
-        parts = urlsplit(address or "")
-    except ValueError:
-        return  # the first request reports it
-    if "@" in parts.netloc or parts.query:
-        raise ValueError(
-            "base_url must not contain a user, a password or a query, which logs and repr would "
-            'show. Use additional_headers={"Authorization": "Basic ..."} instead.'
-        )
-
-
-def _without_inputs(error: ValidationError) -> ValidationError:
-    """Return the error without the values that were passed: the key may be among them.
-
-    Numbers stay. They are not secrets, and they show what is wrong.
-    """
-    from pydantic_core import InitErrorDetails, PydanticCustomError
-
-    details = [
-        InitErrorDetails(
-            type=PydanticCustomError(each["type"], each["msg"], _plain(each.get("ctx", {}))),
-            loc=each["loc"],
-            input=each["input"] if isinstance(each["input"], (int, float)) else "[not shown]",
-        )
-        for each in error.errors(include_url=False)
-    ]
-    return ValidationError.from_exception_data(error.title, details, hide_input=True)
-
-
-def _plain(context: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits that an error names, without exceptions: their frames have the values."""
-    return {name: each for name, each in context.items() if not isinstance(each, Exception)}

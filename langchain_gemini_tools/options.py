@@ -21,13 +21,8 @@ from langchain_gemini_tools.facts.models import (
     profile_of,
 )
 from langchain_gemini_tools.facts.spelling import camel, snake
-from langchain_gemini_tools.fields import (
-    FIELDS_BY_SYNONYM,
-    GeminiFields,
-    Option,
-    OwnProfile,
-    unknown_option,
-)
+from langchain_gemini_tools.field_values import Option, OwnProfile, unknown_option
+from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from langchain_gemini_tools.wire.backends import check_tools
 from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, unpack_config
 from langchain_gemini_tools.wire.invocation import FetchLimits, InteractionOptions, Invocation

@@ -15,7 +15,8 @@ from pydantic_core import PydanticUndefined
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.arguments import ChatGeminiArguments, Effort, Modality, Resolution
 from langchain_gemini_tools.facts.models import ALL_MEDIA, FAMILIES, Capabilities, Family
-from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields, Option
+from langchain_gemini_tools.field_values import Option
+from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from tests.documentation import DOCS
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ _DETAILS = {
     "tool_use_tokens_by_modality": "toolUsePromptTokensDetails",
 }
 _COPIED = {"service_tier": "serviceTier", "created": "createTime", "agent": "agent"}
-_ENDS = frozenset({"interaction.completed", "interaction.complete"})
-_SENT_STEPS = frozenset({"user_input", "function_result"})
+_END = "interaction.completed"
+_SENT_STEPS = ("user_input", "function_result")
 """Steps of the caller, which `GET` returns as well (documented)."""
 
 
@@ -121,7 +121,7 @@ def _identity(interaction: gemini.JsonObject, history_sum: str | None) -> gemini
 
 def _error_message(interaction: gemini.JsonObject, steps: list[Step]) -> str | None:
     """Return what the API says about a failure; by the SDK, in `errors` or in a step."""
-    errors = [*(interaction.get("errors") or ()), *(step.get("error") for step in steps)]
+    errors = [*_list(interaction.get("errors")), *(step.get("error") for step in steps)]
     messages = [str(error["message"]) for error in errors if _has_message(error)]
     return "; ".join(dict.fromkeys(messages)) or None
 
@@ -274,12 +274,16 @@ class EventDecoder:
     def __init__(self, history_sum: str | None) -> None:
         self._history_sum = history_sum
         self._steps: dict[int, _StreamedStep] = {}
+        self._has_ended = False
 
     def __call__(self, event: gemini.JsonObject) -> list[gemini.Response]:
         """Return what an event adds: nothing, or one event in the shape that `wire` parses."""
         kind = event.get("event_type")
         interaction = event.get("interaction")
-        if kind in _ENDS and isinstance(interaction, dict):
+        if self._has_ended:
+            return []
+        if kind == _END and isinstance(interaction, dict):
+            self._has_ended = True
             steps = [self._steps[index].whole() for index in sorted(self._steps)]
             return [_response(interaction, steps, [], self._history_sum)]
         if kind == "interaction.created" and isinstance(interaction, dict):
@@ -324,7 +328,7 @@ class _StreamedStep:
         if self._is_call:
             call = {key: self._step.get(key) for key in ("id", "name")}
             yield {"functionCall": {**call, "willContinue": True}}
-        elif self._step.get("type") in {"thought", "model_output"}:
+        elif self._is("thought") or self._is("model_output"):
             yield from parse_step(self._step)
 
     def feed(self, delta: gemini.JsonObject) -> Iterator[gemini.JsonObject]:
@@ -390,17 +394,15 @@ class _StreamedStep:
 
     def _add_content(self, key: str, content: gemini.JsonObject) -> None:
         """Add a content; texts in a row are one, as in a whole response."""
-        contents = self._step.setdefault(key, [])
-        last = contents[-1] if contents else {}
-        if content.get("type") == "text" and set(last) == {"type", "text"}:
-            contents[-1] = {**last, "text": last["text"] + str(content.get("text", ""))}
-        else:
-            contents.append(content)
+        contents = self._step[key] = _list(self._step.get(key))
+        match content, contents:
+            case {"type": "text", "text": str(text)}, [*_, {"type": "text", "text": str(known)}]:
+                contents[-1] = {**contents[-1], "text": known + text}
+            case _:
+                contents.append(content)
 
     def _annotate(self, annotations: list[Any]) -> None:
-        contents = self._step.get("content") or []
-        texts = [number for number, each in enumerate(contents) if each.get("type") == "text"]
-        if texts:
-            text = contents[texts[-1]]
-            known = text.get("annotations") or []
-            contents[texts[-1]] = {**text, "annotations": [*known, *annotations]}
+        match _list(self._step.get("content")):
+            case [*_, {"type": "text"} as text] as contents:
+                known = _list(text.get("annotations"))
+                contents[-1] = {**text, "annotations": [*known, *annotations]}

@@ -21,6 +21,8 @@ TOKEN = "continuationToken"  # noqa: S105 - a field, not a secret
 ENDS_OF_A_HOP = frozenset({"finishReason", "finishMessage", TOKEN})
 """Fields that apply to one hop: those of the last hop are those of the response."""
 
+MAX_COUNT = 10**15 - 1
+"""Far above any real count. A sum of larger ones might be too large for message stores."""
 _NO_BLOCK_REASON = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 """The default of the API and of the SDK."""
 _ADDED_UP = ("Count", "Sum")
@@ -46,17 +48,17 @@ def has_more(candidate: Mapping[str, Any]) -> bool:
 
 
 def shows_output(
-    candidate: Mapping[str, Any], *, besides: Callable[[Any], bool] = lambda _: False
+    candidate: Mapping[str, Any], *, ignoring: Callable[[Any], bool] = lambda _: False
 ) -> bool:
     """Return whether a candidate, or one event of it, has parts with something in them.
 
     Args:
         candidate: The candidate.
-        besides: Which parts do not count.
+        ignoring: Which parts do not count.
     """
     content = candidate.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
-    return any(part not in ({}, {"text": ""}) and not besides(part) for part in parts or ())
+    return any(part not in ({}, {"text": ""}) and not ignoring(part) for part in parts or ())
 
 
 def whole_call(part: Any) -> bool:
@@ -156,7 +158,9 @@ def _by_key(before: list[Any], now: list[Any], key: str, join: Any) -> list[Any]
 
 
 def _number(value: object) -> Any:
-    """Return a number; proto JSON may also write an integer as text."""
+    """Return a number that can be added up; proto JSON may also write an integer as text."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 19:
-        return int(value)
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        value = int(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return value if abs(value) <= MAX_COUNT else None

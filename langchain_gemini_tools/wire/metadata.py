@@ -27,6 +27,7 @@ from langchain_gemini_tools.facts.models import reads_signatures_of
 from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.hops import (
     ENDS_OF_A_HOP,
+    MAX_COUNT,
     TOKEN,
     block_reason_of,
     has_more,
@@ -269,8 +270,8 @@ def find_unreleasable(
         text = f"The response was withheld ({cause}). Its tool calls must not be executed."
         return BlockedError(text, **details)
     return TruncatedResponseError(
-        f"The response is not complete ({cause}). More tool calls may have followed, so none of "
-        "them must be executed.",
+        f"The response is not complete ({cause}). More tool calls may have followed, so these must "
+        "not be executed.",
         **details,
     )
 
@@ -296,8 +297,6 @@ def _extended(before: object, now: object) -> object:
 # Token usage
 
 _DIGITS = re.compile(r"[0-9]{1,15}")
-_MAX_COUNT = 10**15 - 1
-"""Far above any real count. A sum of larger ones might be too large for message stores."""
 
 
 def parse_count(response: gemini.JsonObject) -> int:
@@ -385,7 +384,7 @@ def _parse_count(value: object) -> int | None:
     match value:
         case bool():
             return None
-        case int(count) if 0 <= count <= _MAX_COUNT:
+        case int(count) if 0 <= count <= MAX_COUNT:
             return count
         case str(digits) if _DIGITS.fullmatch(digits):
             return int(digits)

@@ -461,7 +461,7 @@ def test_connections_are_used_again_and_closed_on_request() -> None:
         asyncio.run(use_and_close())
 
 
-def test_a_forgotten_client_leaves_no_socket_open() -> None:
+def test_the_connection_of_a_forgotten_client_serves_the_next_equal_one() -> None:
     with serving(reply_as_asked) as server, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ResourceWarning)
         client = client_of(server)
@@ -469,6 +469,10 @@ def test_a_forgotten_client_leaves_no_socket_open() -> None:
         asyncio.run(called(client, "asend"))
         del client
         gc.collect()
+        next_client = client_of(server)
+        next_client.send("m", BODY, timeout_seconds=5)
+        assert server.open_connections == 1
+        next_client.close()
         assert server.wait_until_idle()
     assert [str(warning.message) for warning in warned] == []
 

@@ -299,6 +299,24 @@ async def test_an_agent_runs_the_tool_once_and_answers_in_full(
     assert emulator.pending_replies == 0
 
 
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+def test_counts_that_cannot_be_added_up_do_not_stop_a_checkpointer(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    usage = {"promptTokenCount": 2**63 - 1, "newCount": 2**63 - 1}
+    for text, token in (("First, ", TOKEN), ("then ", TOKEN[::-1].replace("=", "A"))):
+        candidate = {"continuationToken": token}
+        emulator.reply(text, usage=usage, finish_reason="CONTINUATION", candidate=candidate)
+    emulator.reply("second.", usage=usage)
+    agent: Any = create_agent(make_model(model=ARGON), [get_weather], checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    if way == "invoke":
+        agent.invoke({"messages": QUESTION}, thread)
+    else:
+        list(agent.stream({"messages": QUESTION}, thread, stream_mode="messages"))
+    assert agent.get_state(thread).values["messages"][-1].text == "First, then second."
+
+
 def test_a_tool_loop_answers_in_full(emulator: Emulator, make_model: MakeModel) -> None:
     emulator.reply_long("I look.", calls=[CALL], hop_size=2)
     emulator.reply_long(TEXT, hop_size=2)

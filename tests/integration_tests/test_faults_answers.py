@@ -132,8 +132,8 @@ REFUSED = {
     "max-tokens-with-a-call": Refused(
         _ended("MAX_TOKENS", CALL),
         errors.TruncatedResponseError,
-        "The response is not complete (MAX_TOKENS). More tool calls may have followed, so none of "
-        "them must be executed.",
+        "The response is not complete (MAX_TOKENS). More tool calls may have followed, so these "
+        "must not be executed.",
         reason="MAX_TOKENS",
     ),
     "missing-signature": Refused(

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
 
 import pytest
 from google.oauth2.credentials import Credentials
@@ -32,12 +33,14 @@ from langchain_gemini_tools.errors import (
     TruncatedResponseError,
     TruncatedStreamError,
 )
-from langchain_gemini_tools.testing.fake import ACCESS_TOKEN
+from langchain_gemini_tools.testing import cassette
+from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY
 from tests.integration_tests.invoking import ask
 from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from langchain_gemini_tools import ChatGemini
     from langchain_gemini_tools.testing.fake import Emulator
@@ -552,14 +555,21 @@ def test_a_changed_history_is_sent_whole_and_reported(
     assert request.repairs[0].kind == "previous_interaction"
 
 
+def delete(emulator: Emulator, name: str) -> None:
+    url = f"{emulator.url}/v1beta/interactions/{name}"
+    request = Request(url, method="DELETE", headers={"x-goog-api-key": API_KEY})
+    with urlopen(request):
+        pass
+
+
 @rotated(way=WAYS)
 async def test_an_interaction_that_is_gone_is_replaced_by_all_messages(
     way: str, make_model: MakeModel, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     chat = make_model(api="interactions", use_previous_interaction=True)
     first = chat.invoke("Hello")
-    sdk: Any = chat.client
-    sdk.interactions.delete(id=first.response_metadata["interaction_id"])
+    name = first.response_metadata["interaction_id"]
+    await asyncio.to_thread(delete, emulator, name)
     history = [HumanMessage("Hello"), first, HumanMessage("Weather?")]
     if "stream" in way:
         assert [chunk async for chunk in chat.astream(history)]
@@ -613,3 +623,17 @@ def test_a_rejected_request_keeps_the_words_of_the_api(
         chat.invoke("Hello", extra_body={"sky": "clear"})
     [refusal] = emulator.refusals
     assert "does not have sky" in str(refusal)
+
+
+def test_cassettes_record_and_replay_it(
+    chat: ChatGemini, emulator: Emulator, tmp_path: Path
+) -> None:
+    def run() -> list[str]:
+        with cassette(tmp_path / "interactions.yaml", record_mode="once"):
+            streamed = "".join(str(chunk.text) for chunk in chat.stream("Hello you"))
+            return [str(chat.invoke("Hello").text), streamed]
+
+    recorded = run()
+    count = len(emulator.requests)
+    assert run() == recorded
+    assert len(emulator.requests) == count == 2

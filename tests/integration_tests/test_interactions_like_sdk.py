@@ -11,6 +11,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google import genai
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ ADDED_BY_THE_SDK = {"stream"}
 @pytest.fixture
 def chat(make_model: MakeModel) -> ChatGemini:
     model = make_model(api="interactions")
-    if not hasattr(model.client, "interactions"):
-        pytest.skip("This version of google-genai has no client.interactions.")
+    if int(genai.__version__.partition(".")[0]) < 3:
+        # 2.34 fails with httpx2 clients, and earlier versions have other arguments.
+        pytest.skip("client.interactions of google-genai 2 differs.")
     return model
 
 

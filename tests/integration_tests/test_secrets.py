@@ -555,11 +555,9 @@ def test_headers_of_both_options_are_sent_and_named(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
     runs = Runs()
-    make_model(callbacks=[runs]).invoke(
-        QUESTION,
-        additional_headers={"X-A": TENANT},
-        http_options={"headers": {"X-B": GATEWAY}},
-    )
+    http = {"headers": {"X-B": GATEWAY}}
+    chat = make_model(callbacks=[runs])
+    chat.invoke(QUESTION, additional_headers={"X-A": TENANT}, http_options=http)
     assert [emulator.last.headers[name] for name in ("x-a", "x-b")] == [TENANT, GATEWAY]
     shown = runs.runs[0]["extra"]["invocation_params"]["additional_headers"]
     assert shown == {"X-A": "[redacted]", "X-B": "[redacted]"}

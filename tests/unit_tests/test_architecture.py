@@ -35,8 +35,9 @@ LAYERS = {
     "interactions": {"wire"},
     "media_fetch": {"wire"},
     "arguments": {"wire"},
-    "fields": {"arguments", "client", "options", "prompted", "wire"},
-    "options": {"fields", "wire"},
+    "field_values": {"wire"},
+    "fields": {"field_values", "arguments", "client", "options", "prompted", "wire"},
+    "options": {"field_values", "fields", "wire"},
     "chat_model": {
         "arguments",
         "batch",

@@ -1,4 +1,4 @@
-"""Where a request wants to go: backend, version, model and method, read from its path."""
+"""The destination of a request: backend, version, model and method, read from its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripted replies: what a test wants to hear next, in whichever form the client asks for it."""
+"""Scripted replies: the next responses of a test, in the form that the client requests."""
 
 from __future__ import annotations
 
