@@ -11,10 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.json_values import encode_json
-from langchain_gemini_tools.wire.schema.openapi import (
-    find_keywords_without_field,
-    render_openapi_schema,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +33,12 @@ def schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
     schema = config.get(_JSON_SCHEMA)
     if schema is None:
         return lambda body: body
+    # Loads what is known about schemas, which most jobs never need.
+    from langchain_gemini_tools.wire.schema.openapi import (
+        find_keywords_without_field,
+        render_openapi_schema,
+    )
+
     if lost := find_keywords_without_field(schema):
         raise InvalidOptionError(
             f"A batch job cannot use this response schema, because of {', '.join(lost)}: batches "
