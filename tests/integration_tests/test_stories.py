@@ -156,9 +156,7 @@ class Story(RuleBasedStateMachine):
     def a_model_is_replaced_by_its_copy(self, name: str, how: str) -> None:
         model = self.models[name]
         if how == "pickle":
-            with pytest.MonkeyPatch.context() as environment:
-                environment.setenv("GOOGLE_API_KEY", API_KEY)
-                twin = pickle.loads(pickle.dumps(model))
+            twin = pickle.loads(pickle.dumps(model)).model_copy(update={"api_key": API_KEY})
         else:
             twin = getattr(copy, how)(model)
         model.close()
