@@ -265,9 +265,9 @@ class BatchJob(Generic[Result]):
                     manifest = self._submit(manifest, part)
 
     def _submit(self, manifest: Manifest, part: Part) -> Manifest:
-        if manifest.is_cancelled:
-            return self._save_part(manifest, replace(part, state="CANCELLED", is_collected=True))
         display_name = f"{manifest.run}-{part.number}"
+        if manifest.is_cancelled:
+            return self._give_up(manifest, part, display_name)
         is_inline = part.count <= MAX_INLINE_REQUESTS and part.size <= MAX_INLINE_BYTES
         if not is_inline and time.time() - part.uploaded_at > _UPLOAD_SECONDS:
             path = self._folder.requests_path(part.number)
@@ -291,6 +291,16 @@ class BatchJob(Generic[Result]):
             logger.warning("A batch job waits until others have ended: %s", str(error))
             return manifest
         return self._save_part(manifest, _reported(part, report))
+
+    def _give_up(self, manifest: Manifest, part: Part, display_name: str) -> Manifest:
+        """Cancel a job whose creation may have been lost; end a part that has no job."""
+        if part.is_intended and (found := self._service.find(display_name)):
+            manifest = self._save_part(manifest, _reported(part, found))
+            self._service.cancel(found.name)
+            return manifest
+        with self._folder.replacing(self._folder.results_path(part.number).name):
+            pass  # no results
+        return self._save_part(manifest, replace(part, state="CANCELLED", is_collected=True))
 
     def _inline(self, part: Part) -> bytes:
         lines = b",".join(
@@ -531,6 +541,8 @@ class BatchJob(Generic[Result]):
             for part in manifest.parts:
                 if part.job and not part.is_collected:
                     self._service.cancel(part.job)
+                elif not part.is_collected:
+                    manifest = self._submit(manifest, part)
 
     def resend(self) -> None:
         """Send the inputs that have no result again, such as those of a cancelled job."""

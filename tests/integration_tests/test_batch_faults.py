@@ -223,6 +223,33 @@ def test_a_job_may_be_done_before_its_results_are_readable(
     check_answers(make_model().batch_job(questions(MANY), path=tmp_path).results(), MANY)
 
 
+def test_a_job_cancelled_before_it_exists_is_an_error_in_place(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(FEW), path=tmp_path, submit=False)
+    made.cancel()
+    kinds = [type(result) for _, result in made.results()]
+    assert kinds == [errors.BatchJobError] * FEW
+    assert emulator.batches.created == 0
+    made.resend()
+    check_answers(made.results(), FEW)
+    assert answered_once(emulator, FEW)
+
+
+def test_a_job_whose_creation_was_lost_is_cancelled_too(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.lose("create")
+    with pytest.raises(errors.GeminiConnectionError):
+        make_model(max_retries=0).batch_job(questions(FEW), path=tmp_path)
+    made = make_model().batch_job(path=tmp_path, submit=False)
+    made.cancel()
+    made.wait()
+    (known,) = emulator.batches.jobs.values()
+    assert known.state == "CANCELLED"
+    assert made.names == [known.name]
+
+
 # Killed processes
 
 
