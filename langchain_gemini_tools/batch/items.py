@@ -123,7 +123,7 @@ class Evaluator:
             if first_body and token and self._continues and len(hops) < MAX_HOPS:
                 if request is self._template:
                     request = replace(request, encoded=first_body())
-                outcome = Outcome(next_body=request.continued(token))
+                outcome = Outcome(error=_unfinished(), next_body=request.continued(token))
                 continue
             outcome, request = self._parse(request, hops, first_body)
             hops = []
@@ -145,6 +145,13 @@ class Evaluator:
             return Outcome(error=failure, next_body=second.encoded), second
         except (ResponseError, GeminiAPIError) as error:
             return Outcome(error=error), request
+
+
+def _unfinished() -> BatchJobError:
+    return BatchJobError(
+        "The response is not complete, and nothing continues it, because the batch job was "
+        "cancelled. job.resend() continues it."
+    )
 
 
 def _error_in(attempt: JsonObject | Missing) -> GeminiAPIError | UnreadableResponseError | None:

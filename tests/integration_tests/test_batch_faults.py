@@ -250,6 +250,25 @@ def test_a_job_whose_creation_was_lost_is_cancelled_too(
     assert made.names == [known.name]
 
 
+def test_a_long_response_of_a_cancelled_job_is_an_error_until_it_is_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    text = "One two three four five six seven eight nine."
+    emulator.reply_long(text, hop_size=1)
+    made = make_model(model="gemini-4-flash").batch_job(["Count."], path=tmp_path)
+    (known,) = emulator.batches.jobs.values()
+    while known.state != "SUCCEEDED":  # it ends before it is cancelled
+        make_model().client.batches.get(name=known.name)
+    made.cancel()
+    ((_, result),) = made.results()
+    assert isinstance(result, errors.BatchJobError)
+    assert "continue" in str(result)
+    made.resend()
+    ((_, result),) = made.results()
+    assert isinstance(result, AIMessage)
+    assert result.text == text
+
+
 # Killed processes
 
 
