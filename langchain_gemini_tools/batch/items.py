@@ -117,6 +117,8 @@ class Evaluator:
                         request = replace(request, encoded=first_body())
                     token = find_next_token(hops[-1]) if hops else None
                     outcome = Outcome(error=error, next_body=request.continued(token))
+                else:
+                    hops, request = [], self._template  # `resend` sends the first request
                 continue
             hops.append(attempt["response"])  # type: ignore[index]
             token = find_next_token(hops[-1])

@@ -269,6 +269,22 @@ def test_a_long_response_of_a_cancelled_job_is_an_error_until_it_is_sent_again(
     assert result.text == text
 
 
+def test_a_long_response_that_starts_over_has_no_text_twice(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    text = "One two three four five six seven eight nine."
+    emulator.reply_long(text, hop_size=1)
+    emulator.batches.end("SUCCEEDED", "FAILED")  # the second job would have continued it
+    made = make_model(model="gemini-4-flash").batch_job(["Count."], path=tmp_path)
+    ((_, result),) = made.results()
+    assert isinstance(result, errors.BatchJobError)
+    emulator.reply_long(text, hop_size=1)
+    made.resend()
+    ((_, result),) = made.results()
+    assert isinstance(result, AIMessage)
+    assert result.text == text
+
+
 # Killed processes
 
 
