@@ -145,6 +145,7 @@ class BatchJob(Generic[Result]):
         rewrite = schema_rewriter(self._source.template)
         with self._folder.lock():
             manifest = self._folder.load()
+            self._check_model(manifest)
             if inputs is None:
                 self._require(manifest)
             elif manifest is None:
@@ -167,6 +168,15 @@ class BatchJob(Generic[Result]):
                 raise InvalidOptionError(
                     f"{self._folder.path} belongs to other jobs than {name}. Use another path."
                 )
+
+    def _check_model(self, manifest: Manifest | None) -> None:
+        """Reject another model: the requests, which are compared, do not name it."""
+        model = self._source.template.invocation.model
+        if manifest and not manifest.parts[0].is_foreign and manifest.model != model:
+            raise InvalidOptionError(
+                f"The batch job at {self._folder.path} is one of {manifest.model}, not of {model}. "
+                "Use another path for another job."
+            )
 
     def _require(self, manifest: Manifest | None) -> Manifest:
         if manifest is None:

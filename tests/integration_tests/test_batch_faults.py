@@ -285,6 +285,17 @@ def test_a_long_response_that_starts_over_has_no_text_twice(
     assert result.text == text
 
 
+def test_another_model_does_not_take_over_a_folder(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    make_model(model="gemini-3-flash-preview").batch_job(questions(FEW), path=tmp_path)
+    other = make_model(model="gemini-2.5-flash")
+    for inputs in (questions(FEW), None):
+        with pytest.raises(errors.InvalidOptionError, match="gemini-3-flash-preview"):
+            other.batch_job(inputs, path=tmp_path)
+    assert emulator.batches.created == 1
+
+
 # Killed processes
 
 
