@@ -96,14 +96,19 @@ class Folder:
 
     def load(self) -> Manifest | None:
         """Return the state, or None if nothing has been prepared here."""
+        file = self.path / "batch.json"
         try:
-            stored = json.loads((self.path / "batch.json").read_bytes())
+            content = file.read_bytes()
         except FileNotFoundError:
             return None
-        if stored.pop("version") != VERSION:
-            raise InvalidOptionError(f"{self.path} was written by another version of this package.")
-        parts = tuple(Part(**part) for part in stored.pop("parts"))
-        return Manifest(**stored, parts=parts)
+        try:
+            return _read_manifest(content)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidOptionError(
+                f"{file} is damaged, or of another version of this package: {error!r}. Restore it, "
+                "or read the jobs by name into another path: "
+                "model.batch_job(name=..., path=...)."
+            ) from error
 
     def save(self, manifest: Manifest) -> None:
         """Replace the state."""
@@ -169,6 +174,21 @@ class Folder:
         with self.requests_path(number).open("rb") as file:
             for line in file:
                 yield _read_line(line)
+
+
+def _read_manifest(content: bytes) -> Manifest:
+    """Read `batch.json`.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is not one of ours.
+    """
+    stored = dict(json.loads(content))
+    if (version := stored.pop("version")) != VERSION:
+        raise ValueError(f"its version is {version!r}")
+    parts = tuple(Part(**part) for part in stored.pop("parts"))
+    if not parts or [part.number for part in parts] != list(range(len(parts))):
+        raise ValueError("its parts are not numbered")
+    return Manifest(**stored, parts=parts)
 
 
 def render_line(index: int, body: bytes) -> bytes:

@@ -296,6 +296,20 @@ def test_another_model_does_not_take_over_a_folder(
     assert emulator.batches.created == 1
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"version": 1, "parts": [{}]}', b'{"version": 9}']
+)
+def test_a_damaged_state_is_a_typed_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, content: bytes
+) -> None:
+    make_model().batch_job(questions(FEW), path=tmp_path)
+    (tmp_path / "batch.json").write_bytes(content)
+    for inputs in (questions(FEW), None):
+        with pytest.raises(errors.InvalidOptionError, match=r"batch\.json"):
+            make_model().batch_job(inputs, path=tmp_path)
+    assert emulator.batches.created == 1
+
+
 # Killed processes
 
 
