@@ -310,6 +310,11 @@ def test_a_damaged_state_is_a_typed_error(
     assert emulator.batches.created == 1
 
 
+def test_inputs_beside_the_name_of_a_job_are_rejected(make_model: MakeModel) -> None:
+    with pytest.raises(errors.InvalidOptionError, match="needs inputs and a path"):
+        make_model().batch_job(questions(FEW), name="batches/other")
+
+
 # Killed processes
 
 
