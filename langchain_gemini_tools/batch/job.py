@@ -29,6 +29,7 @@ from langchain_gemini_tools.batch.service import (
     render_batch,
 )
 from langchain_gemini_tools.errors import (
+    BatchJobError,
     GeminiNotFoundError,
     GeminiPermissionError,
     GeminiRateLimitError,
@@ -520,6 +521,7 @@ class BatchJob(Generic[Result]):
 
     def _results(self) -> Iterator[tuple[int, Any]]:
         manifest = self._require(self._folder.load())
+        self._check_foreign(manifest)
         later = self._attempts(manifest)
         is_done = all(part.is_collected for part in manifest.parts)
         for index in range(manifest.count):
@@ -527,6 +529,13 @@ class BatchJob(Generic[Result]):
             if outcome is None or (outcome.next_body and not is_done):
                 continue
             yield index, self._finish(manifest, index, outcome)
+
+    def _check_foreign(self, manifest: Manifest) -> None:
+        """Raise if a job that was created elsewhere has ended without any result."""
+        part = manifest.parts[0]
+        if part.is_foreign and part.is_collected and not manifest.count:
+            reason = f": {part.error.get('message')}" if part.error else ""
+            raise BatchJobError(f"{part.job} ended as {part.state} without results{reason}.")
 
     def _finish(self, manifest: Manifest, index: int, outcome: Outcome) -> Any:
         if self._config and self._config.get("callbacks"):
@@ -558,6 +567,11 @@ class BatchJob(Generic[Result]):
         """Send the inputs that have no result again, such as those of a cancelled job."""
         with self._folder.lock():
             manifest = replace(self._require(self._folder.load()), is_cancelled=False)
+            if manifest.parts[0].is_foreign:
+                raise InvalidOptionError(
+                    f"{manifest.parts[0].job} was created elsewhere, so its requests are not known "
+                    "here. Send the inputs as a job of their own."
+                )
             later, reader = self._attempts(manifest), self._request_reader(manifest)
             lines = (
                 (index, outcome.next_body or reader.read(index))

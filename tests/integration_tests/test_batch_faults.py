@@ -315,6 +315,19 @@ def test_inputs_beside_the_name_of_a_job_are_rejected(make_model: MakeModel) -> 
         make_model().batch_job(questions(FEW), name="batches/other")
 
 
+@pytest.mark.parametrize("state", ["FAILED", "EXPIRED", "CANCELLED"])
+def test_a_job_of_elsewhere_without_results_is_an_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, state: str
+) -> None:
+    emulator.batches.end(state)
+    (name,) = make_model().batch_job(questions(FEW), path=tmp_path).names
+    handle = make_model().batch_job(name=name)
+    with pytest.raises(errors.BatchJobError, match=f"ended as {state}"):
+        list(handle.results())
+    with pytest.raises(errors.InvalidOptionError, match="created elsewhere"):
+        handle.resend()
+
+
 # Killed processes
 
 
