@@ -11,6 +11,7 @@ again.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from array import array
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     JsonObject = dict[str, Any]
+
+logger = logging.getLogger(__name__)
 
 VERSION = 1
 _KEY = re.compile(rb'\{"key":"(\d+)","request":')
@@ -237,6 +240,7 @@ class ResultReader:
     def __init__(self, folder: Folder, part: Part) -> None:
         self._file = folder.results_path(part.number).open("rb")
         self._first = part.first
+        self._is_foreign = part.is_foreign
         self.foreign_count = 0
         """How many results a job has that was created elsewhere."""
         self._range = array("q", [_NONE]) * (part.count if part.first is not None else 0)
@@ -269,8 +273,17 @@ class ResultReader:
         position = 0
         for line in self._file:
             if line.strip():
-                yield _key_of(decode_line(line)), position
+                yield self._key_in(line), position
             position += len(line)
+
+    def _key_in(self, line: bytes) -> str | None:
+        try:
+            return _key_of(decode_line(line))
+        except UnreadableResponseError:
+            if self._is_foreign:
+                raise  # the number of the input is not known
+            logger.warning("A line of %s is not JSON: its input has no result.", self._file.name)
+            return None
 
     def read(self, index: int) -> JsonObject | None:
         """Return the line with the result for an input; None if there is none."""

@@ -328,6 +328,21 @@ def test_a_job_of_elsewhere_without_results_is_an_error(
         handle.resend()
 
 
+def test_a_line_that_cannot_be_read_loses_only_its_own_input(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    made.poll()
+    (known,) = emulator.batches.jobs.values()
+    make_model().client.batches.get(name=known.name)
+    output = emulator.batches.files[f"files/batch-{known.name.removeprefix('batches/')}"]
+    lines = output.data.splitlines(keepends=True)
+    output.data = b"".join([*lines[:5], lines[5][:20] + b"\n", *lines[6:]])
+    check_answers(made.results(), MANY)
+    sizes = [len(each.items) for each in emulator.batches.jobs.values()]
+    assert sizes == [MANY, 1]
+
+
 # Killed processes
 
 
