@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import threading
 from array import array
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -241,6 +242,7 @@ class ResultReader:
         self._file = folder.results_path(part.number).open("rb")
         self._first = part.first
         self._is_foreign = part.is_foreign
+        self._lock = threading.Lock()
         self.foreign_count = 0
         """How many results a job has that was created elsewhere."""
         self._range = array("q", [_NONE]) * (part.count if part.first is not None else 0)
@@ -293,8 +295,10 @@ class ResultReader:
             offset = self._range[index - self._first]
         if offset == _NONE:
             return None
-        self._file.seek(offset)
-        return decode_line(self._file.readline())
+        with self._lock:  # seek and read belong together, whichever thread reads
+            self._file.seek(offset)
+            line = self._file.readline()
+        return decode_line(line)
 
     def close(self) -> None:
         """Close the file."""

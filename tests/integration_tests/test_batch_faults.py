@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -341,6 +342,16 @@ def test_a_line_that_cannot_be_read_loses_only_its_own_input(
     check_answers(made.results(), MANY)
     sizes = [len(each.items) for each in emulator.batches.jobs.values()]
     assert sizes == [MANY, 1]
+
+
+def test_several_threads_read_the_results_of_one_job(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    made.wait()
+    with ThreadPoolExecutor(8) as threads:
+        for found in threads.map(lambda _: list(made.results(wait=False)), range(40)):
+            check_answers(found, MANY)
 
 
 # Killed processes
