@@ -9,6 +9,7 @@ import os
 import tempfile
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -591,13 +592,19 @@ class BatchJob(Generic[Result]):
                 manifest = self._submit(manifest, part)
 
     def delete(self) -> None:
-        """Delete the jobs and the uploaded requests at the service. The folder stays."""
+        """Delete the jobs and the uploaded requests at the service. The folder stays.
+
+        What the service does not have any more is skipped.
+        """
         manifest = self._require(self._folder.load())
         for part in manifest.parts:
             if part.job:
-                self._service.delete(part.job)
+                with suppress(GeminiNotFoundError):
+                    self._service.delete(part.job)
             if part.file:
-                self._service.delete_file(part.file)
+                # Of a file that does not exist, the API says that access is denied (reported).
+                with suppress(GeminiNotFoundError, GeminiPermissionError):
+                    self._service.delete_file(part.file)
 
     async def asubmit(self) -> None:
         """Submit as `submit` does, without blocking the event loop."""

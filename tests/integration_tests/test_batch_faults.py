@@ -354,6 +354,20 @@ def test_several_threads_read_the_results_of_one_job(
             check_answers(found, MANY)
 
 
+def test_a_job_can_be_deleted_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "MAX_REQUESTS", 25)
+    made = make_model().batch_job(questions(2 * MANY), path=tmp_path)
+    made.wait()
+    make_model().client.batches.delete(name=made.names[0])
+    make_model().client.files.delete(name=next(iter(emulator.batches.files)))
+    made.delete()
+    made.delete()
+    assert emulator.batches.jobs == {}
+    check_answers(made.results(), 2 * MANY)
+
+
 # Killed processes
 
 
