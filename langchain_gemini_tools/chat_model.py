@@ -588,7 +588,8 @@ class ChatGemini(StructuredOutputMethod, GeminiFields):
         kwargs: Mapping[str, Any],
         finish: Callable[[AIMessage], Result],
     ) -> BatchJob[Result]:
-        if (path is None) == (name is None) and not (path and inputs is None):
+        has_place = path is not None if name is None else inputs is None
+        if not has_place:
             raise InvalidOptionError(
                 "A batch job needs inputs and a path, or the name of a job at the service."
             )

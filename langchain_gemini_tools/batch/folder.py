@@ -11,8 +11,10 @@ again.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import threading
 from array import array
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     JsonObject = dict[str, Any]
+
+logger = logging.getLogger(__name__)
 
 VERSION = 1
 _KEY = re.compile(rb'\{"key":"(\d+)","request":')
@@ -96,14 +100,19 @@ class Folder:
 
     def load(self) -> Manifest | None:
         """Return the state, or None if nothing has been prepared here."""
+        file = self.path / "batch.json"
         try:
-            stored = json.loads((self.path / "batch.json").read_bytes())
+            content = file.read_bytes()
         except FileNotFoundError:
             return None
-        if stored.pop("version") != VERSION:
-            raise InvalidOptionError(f"{self.path} was written by another version of this package.")
-        parts = tuple(Part(**part) for part in stored.pop("parts"))
-        return Manifest(**stored, parts=parts)
+        try:
+            return _read_manifest(content)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidOptionError(
+                f"{file} is damaged, or of another version of this package: {error!r}. Restore it, "
+                "or read the jobs by name into another path: "
+                "model.batch_job(name=..., path=...)."
+            ) from error
 
     def save(self, manifest: Manifest) -> None:
         """Replace the state."""
@@ -171,6 +180,21 @@ class Folder:
                 yield _read_line(line)
 
 
+def _read_manifest(content: bytes) -> Manifest:
+    """Read `batch.json`.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is not one of ours.
+    """
+    stored = dict(json.loads(content))
+    if (version := stored.pop("version")) != VERSION:
+        raise ValueError(f"its version is {version!r}")
+    parts = tuple(Part(**part) for part in stored.pop("parts"))
+    if not parts or [part.number for part in parts] != list(range(len(parts))):
+        raise ValueError("its parts are not numbered")
+    return Manifest(**stored, parts=parts)
+
+
 def render_line(index: int, body: bytes) -> bytes:
     """Return the line of one request."""
     return b'{"key":"%d","request":%b}\n' % (index, body)
@@ -217,6 +241,8 @@ class ResultReader:
     def __init__(self, folder: Folder, part: Part) -> None:
         self._file = folder.results_path(part.number).open("rb")
         self._first = part.first
+        self._is_foreign = part.is_foreign
+        self._lock = threading.Lock()
         self.foreign_count = 0
         """How many results a job has that was created elsewhere."""
         self._range = array("q", [_NONE]) * (part.count if part.first is not None else 0)
@@ -249,8 +275,17 @@ class ResultReader:
         position = 0
         for line in self._file:
             if line.strip():
-                yield _key_of(decode_line(line)), position
+                yield self._key_in(line), position
             position += len(line)
+
+    def _key_in(self, line: bytes) -> str | None:
+        try:
+            return _key_of(decode_line(line))
+        except UnreadableResponseError:
+            if self._is_foreign:
+                raise  # the number of the input is not known
+            logger.warning("A line of %s is not JSON: its input has no result.", self._file.name)
+            return None
 
     def read(self, index: int) -> JsonObject | None:
         """Return the line with the result for an input; None if there is none."""
@@ -260,8 +295,10 @@ class ResultReader:
             offset = self._range[index - self._first]
         if offset == _NONE:
             return None
-        self._file.seek(offset)
-        return decode_line(self._file.readline())
+        with self._lock:  # seek and read belong together, whichever thread reads
+            self._file.seek(offset)
+            line = self._file.readline()
+        return decode_line(line)
 
     def close(self) -> None:
         """Close the file."""

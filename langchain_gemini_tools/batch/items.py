@@ -117,13 +117,15 @@ class Evaluator:
                         request = replace(request, encoded=first_body())
                     token = find_next_token(hops[-1]) if hops else None
                     outcome = Outcome(error=error, next_body=request.continued(token))
+                else:
+                    hops, request = [], self._template  # `resend` sends the first request
                 continue
             hops.append(attempt["response"])  # type: ignore[index]
             token = find_next_token(hops[-1])
             if first_body and token and self._continues and len(hops) < MAX_HOPS:
                 if request is self._template:
                     request = replace(request, encoded=first_body())
-                outcome = Outcome(next_body=request.continued(token))
+                outcome = Outcome(error=_unfinished(), next_body=request.continued(token))
                 continue
             outcome, request = self._parse(request, hops, first_body)
             hops = []
@@ -145,6 +147,13 @@ class Evaluator:
             return Outcome(error=failure, next_body=second.encoded), second
         except (ResponseError, GeminiAPIError) as error:
             return Outcome(error=error), request
+
+
+def _unfinished() -> BatchJobError:
+    return BatchJobError(
+        "The response is not complete, and nothing continues it, because the batch job was "
+        "cancelled. job.resend() continues it."
+    )
 
 
 def _error_in(attempt: JsonObject | Missing) -> GeminiAPIError | UnreadableResponseError | None:

@@ -9,6 +9,7 @@ import os
 import tempfile
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -29,6 +30,7 @@ from langchain_gemini_tools.batch.service import (
     render_batch,
 )
 from langchain_gemini_tools.errors import (
+    BatchJobError,
     GeminiNotFoundError,
     GeminiPermissionError,
     GeminiRateLimitError,
@@ -145,6 +147,7 @@ class BatchJob(Generic[Result]):
         rewrite = schema_rewriter(self._source.template)
         with self._folder.lock():
             manifest = self._folder.load()
+            self._check_model(manifest)
             if inputs is None:
                 self._require(manifest)
             elif manifest is None:
@@ -167,6 +170,15 @@ class BatchJob(Generic[Result]):
                 raise InvalidOptionError(
                     f"{self._folder.path} belongs to other jobs than {name}. Use another path."
                 )
+
+    def _check_model(self, manifest: Manifest | None) -> None:
+        """Reject another model: the requests, which are compared, do not name it."""
+        model = self._source.template.invocation.model
+        if manifest and not manifest.parts[0].is_foreign and manifest.model != model:
+            raise InvalidOptionError(
+                f"The batch job at {self._folder.path} is one of {manifest.model}, not of {model}. "
+                "Use another path for another job."
+            )
 
     def _require(self, manifest: Manifest | None) -> Manifest:
         if manifest is None:
@@ -265,9 +277,9 @@ class BatchJob(Generic[Result]):
                     manifest = self._submit(manifest, part)
 
     def _submit(self, manifest: Manifest, part: Part) -> Manifest:
-        if manifest.is_cancelled:
-            return self._save_part(manifest, replace(part, state="CANCELLED", is_collected=True))
         display_name = f"{manifest.run}-{part.number}"
+        if manifest.is_cancelled:
+            return self._give_up(manifest, part, display_name)
         is_inline = part.count <= MAX_INLINE_REQUESTS and part.size <= MAX_INLINE_BYTES
         if not is_inline and time.time() - part.uploaded_at > _UPLOAD_SECONDS:
             path = self._folder.requests_path(part.number)
@@ -291,6 +303,16 @@ class BatchJob(Generic[Result]):
             logger.warning("A batch job waits until others have ended: %s", str(error))
             return manifest
         return self._save_part(manifest, _reported(part, report))
+
+    def _give_up(self, manifest: Manifest, part: Part, display_name: str) -> Manifest:
+        """Cancel a job whose creation may have been lost; end a part that has no job."""
+        if part.is_intended and (found := self._service.find(display_name)):
+            manifest = self._save_part(manifest, _reported(part, found))
+            self._service.cancel(found.name)
+            return manifest
+        with self._folder.replacing(self._folder.results_path(part.number).name):
+            pass  # no results
+        return self._save_part(manifest, replace(part, state="CANCELLED", is_collected=True))
 
     def _inline(self, part: Part) -> bytes:
         lines = b",".join(
@@ -500,6 +522,7 @@ class BatchJob(Generic[Result]):
 
     def _results(self) -> Iterator[tuple[int, Any]]:
         manifest = self._require(self._folder.load())
+        self._check_foreign(manifest)
         later = self._attempts(manifest)
         is_done = all(part.is_collected for part in manifest.parts)
         for index in range(manifest.count):
@@ -507,6 +530,13 @@ class BatchJob(Generic[Result]):
             if outcome is None or (outcome.next_body and not is_done):
                 continue
             yield index, self._finish(manifest, index, outcome)
+
+    def _check_foreign(self, manifest: Manifest) -> None:
+        """Raise if a job that was created elsewhere has ended without any result."""
+        part = manifest.parts[0]
+        if part.is_foreign and part.is_collected and not manifest.count:
+            reason = f": {part.error.get('message')}" if part.error else ""
+            raise BatchJobError(f"{part.job} ended as {part.state} without results{reason}.")
 
     def _finish(self, manifest: Manifest, index: int, outcome: Outcome) -> Any:
         if self._config and self._config.get("callbacks"):
@@ -531,11 +561,18 @@ class BatchJob(Generic[Result]):
             for part in manifest.parts:
                 if part.job and not part.is_collected:
                     self._service.cancel(part.job)
+                elif not part.is_collected:
+                    manifest = self._submit(manifest, part)
 
     def resend(self) -> None:
         """Send the inputs that have no result again, such as those of a cancelled job."""
         with self._folder.lock():
             manifest = replace(self._require(self._folder.load()), is_cancelled=False)
+            if manifest.parts[0].is_foreign:
+                raise InvalidOptionError(
+                    f"{manifest.parts[0].job} was created elsewhere, so its requests are not known "
+                    "here. Send the inputs as a job of their own."
+                )
             later, reader = self._attempts(manifest), self._request_reader(manifest)
             lines = (
                 (index, outcome.next_body or reader.read(index))
@@ -555,13 +592,19 @@ class BatchJob(Generic[Result]):
                 manifest = self._submit(manifest, part)
 
     def delete(self) -> None:
-        """Delete the jobs and the uploaded requests at the service. The folder stays."""
+        """Delete the jobs and the uploaded requests at the service. The folder stays.
+
+        What the service does not have any more is skipped.
+        """
         manifest = self._require(self._folder.load())
         for part in manifest.parts:
             if part.job:
-                self._service.delete(part.job)
+                with suppress(GeminiNotFoundError):
+                    self._service.delete(part.job)
             if part.file:
-                self._service.delete_file(part.file)
+                # Of a file that does not exist, the API says that access is denied (reported).
+                with suppress(GeminiNotFoundError, GeminiPermissionError):
+                    self._service.delete_file(part.file)
 
     async def asubmit(self) -> None:
         """Submit as `submit` does, without blocking the event loop."""

@@ -124,6 +124,10 @@ class BatchService:
     def _create(self, sdk: SdkClient) -> object:
         return sdk.batches.create(model=self._model, src="files/replaced")  # by our body
 
+    def find(self, display_name: str) -> JobReport | None:
+        """Return the job with a name of ours; None if the API lists none."""
+        return self._retries.call(partial(self._find, display_name))
+
     def _find(self, display_name: str) -> JobReport | None:
         token: str | None = None
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -221,6 +222,150 @@ def test_a_job_may_be_done_before_its_results_are_readable(
 ) -> None:
     emulator.batches.refuse("download", 404, times=3)
     check_answers(make_model().batch_job(questions(MANY), path=tmp_path).results(), MANY)
+
+
+def test_a_job_cancelled_before_it_exists_is_an_error_in_place(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(FEW), path=tmp_path, submit=False)
+    made.cancel()
+    kinds = [type(result) for _, result in made.results()]
+    assert kinds == [errors.BatchJobError] * FEW
+    assert emulator.batches.created == 0
+    made.resend()
+    check_answers(made.results(), FEW)
+    assert answered_once(emulator, FEW)
+
+
+def test_a_job_whose_creation_was_lost_is_cancelled_too(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.lose("create")
+    with pytest.raises(errors.GeminiConnectionError):
+        make_model(max_retries=0).batch_job(questions(FEW), path=tmp_path)
+    made = make_model().batch_job(path=tmp_path, submit=False)
+    made.cancel()
+    made.wait()
+    (known,) = emulator.batches.jobs.values()
+    assert known.state == "CANCELLED"
+    assert made.names == [known.name]
+
+
+def test_a_long_response_of_a_cancelled_job_is_an_error_until_it_is_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    text = "One two three four five six seven eight nine."
+    emulator.reply_long(text, hop_size=1)
+    made = make_model(model="gemini-4-flash").batch_job(["Count."], path=tmp_path)
+    (known,) = emulator.batches.jobs.values()
+    while known.state != "SUCCEEDED":  # it ends before it is cancelled
+        make_model().client.batches.get(name=known.name)
+    made.cancel()
+    ((_, result),) = made.results()
+    assert isinstance(result, errors.BatchJobError)
+    assert "continue" in str(result)
+    made.resend()
+    ((_, result),) = made.results()
+    assert isinstance(result, AIMessage)
+    assert result.text == text
+
+
+def test_a_long_response_that_starts_over_has_no_text_twice(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    text = "One two three four five six seven eight nine."
+    emulator.reply_long(text, hop_size=1)
+    emulator.batches.end("SUCCEEDED", "FAILED")  # the second job would have continued it
+    made = make_model(model="gemini-4-flash").batch_job(["Count."], path=tmp_path)
+    ((_, result),) = made.results()
+    assert isinstance(result, errors.BatchJobError)
+    emulator.reply_long(text, hop_size=1)
+    made.resend()
+    ((_, result),) = made.results()
+    assert isinstance(result, AIMessage)
+    assert result.text == text
+
+
+def test_another_model_does_not_take_over_a_folder(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    make_model(model="gemini-3-flash-preview").batch_job(questions(FEW), path=tmp_path)
+    other = make_model(model="gemini-2.5-flash")
+    for inputs in (questions(FEW), None):
+        with pytest.raises(errors.InvalidOptionError, match="gemini-3-flash-preview"):
+            other.batch_job(inputs, path=tmp_path)
+    assert emulator.batches.created == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"version": 1, "parts": [{}]}', b'{"version": 9}']
+)
+def test_a_damaged_state_is_a_typed_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, content: bytes
+) -> None:
+    make_model().batch_job(questions(FEW), path=tmp_path)
+    (tmp_path / "batch.json").write_bytes(content)
+    for inputs in (questions(FEW), None):
+        with pytest.raises(errors.InvalidOptionError, match=r"batch\.json"):
+            make_model().batch_job(inputs, path=tmp_path)
+    assert emulator.batches.created == 1
+
+
+def test_inputs_beside_the_name_of_a_job_are_rejected(make_model: MakeModel) -> None:
+    with pytest.raises(errors.InvalidOptionError, match="needs inputs and a path"):
+        make_model().batch_job(questions(FEW), name="batches/other")
+
+
+@pytest.mark.parametrize("state", ["FAILED", "EXPIRED", "CANCELLED"])
+def test_a_job_of_elsewhere_without_results_is_an_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, state: str
+) -> None:
+    emulator.batches.end(state)
+    (name,) = make_model().batch_job(questions(FEW), path=tmp_path).names
+    handle = make_model().batch_job(name=name)
+    with pytest.raises(errors.BatchJobError, match=f"ended as {state}"):
+        list(handle.results())
+    with pytest.raises(errors.InvalidOptionError, match="created elsewhere"):
+        handle.resend()
+
+
+def test_a_line_that_cannot_be_read_loses_only_its_own_input(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    made.poll()
+    (known,) = emulator.batches.jobs.values()
+    make_model().client.batches.get(name=known.name)
+    output = emulator.batches.files[f"files/batch-{known.name.removeprefix('batches/')}"]
+    lines = output.data.splitlines(keepends=True)
+    output.data = b"".join([*lines[:5], lines[5][:20] + b"\n", *lines[6:]])
+    check_answers(made.results(), MANY)
+    sizes = [len(each.items) for each in emulator.batches.jobs.values()]
+    assert sizes == [MANY, 1]
+
+
+def test_several_threads_read_the_results_of_one_job(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    made.wait()
+    with ThreadPoolExecutor(8) as threads:
+        for found in threads.map(lambda _: list(made.results(wait=False)), range(40)):
+            check_answers(found, MANY)
+
+
+def test_a_job_can_be_deleted_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "MAX_REQUESTS", 25)
+    made = make_model().batch_job(questions(2 * MANY), path=tmp_path)
+    made.wait()
+    make_model().client.batches.delete(name=made.names[0])
+    make_model().client.files.delete(name=next(iter(emulator.batches.files)))
+    made.delete()
+    made.delete()
+    assert emulator.batches.jobs == {}
+    check_answers(made.results(), 2 * MANY)
 
 
 # Killed processes
