@@ -555,6 +555,18 @@ def test_a_changed_history_is_sent_whole_and_reported(
     assert request.repairs[0].kind == "previous_interaction"
 
 
+def test_what_follows_an_answer_without_content_is_sent(
+    make_model: MakeModel, emulator: Emulator
+) -> None:
+    chat = make_model(api="interactions", use_previous_interaction=True)
+    thought = {"type": "thought", "summary": [{"type": "text", "text": "Hm."}]}
+    emulator.reply(body={"id": "v1_a", "status": "incomplete", "model": "m", "steps": [thought]})
+    answer = chat.invoke("Hello")
+    request: Any = chat.preview([HumanMessage("Hello"), answer, HumanMessage("Weather in Oslo?")])
+    assert request.body["previous_interaction_id"] == "v1_a"
+    assert request.body["input"] == [QUESTION]
+
+
 def delete(emulator: Emulator, name: str) -> None:
     url = f"{emulator.url}/v1beta/interactions/{name}"
     request = Request(url, method="DELETE", headers={"x-goog-api-key": API_KEY})
