@@ -136,8 +136,11 @@ class InteractionRequest(RenderedRequest):
     def without_previous(self, failure: GeminiAPIError) -> RenderedRequest | None:
         """Return the request with all messages, if the API does not have the previous one.
 
-        How the API says so is not known. A 404 is taken for it, and a 400 that names it.
+        How the API says so is not known. A 404 is taken for it, and a 400 that names it; not for
+        an interaction that has started, which would start once more.
         """
+        if failure.interaction_id:
+            return None
         is_missing = isinstance(failure, GeminiNotFoundError) or "interaction" in str(failure)
         return self.render_whole() if self.render_whole and is_missing else None
 
