@@ -30,6 +30,7 @@ from langchain_gemini_tools.errors import (
     GeminiServerError,
     InvalidOptionError,
     InvalidToolError,
+    MalformedToolCallError,
     TruncatedResponseError,
     TruncatedStreamError,
 )
@@ -320,6 +321,22 @@ async def test_calls_are_executable_only_with_a_good_status(
     assert failure.value.partial.tool_calls == []
     [call] = failure.value.partial.invalid_tool_calls
     assert call["name"] == "get_weather"
+
+
+@pytest.mark.parametrize("arguments", ['{"city": "Oslo"}', ["Oslo"], 5])
+def test_streamed_arguments_that_are_no_object_are_not_left_out(
+    arguments: Any, chat: ChatGemini, emulator: Emulator
+) -> None:
+    call = {"type": "function_call", "id": "c1", "name": "get_weather", "arguments": arguments}
+    emulator.reply(
+        events=[
+            {"event_type": "step.start", "index": 0, "step": call},
+            {"event_type": "step.stop", "index": 0},
+            {"event_type": "interaction.completed", "interaction": {"status": "requires_action"}},
+        ]
+    )
+    with pytest.raises(MalformedToolCallError, match="'get_weather' are not a JSON object"):
+        list(chat.bind_tools([get_weather]).stream("Hello"))
 
 
 @rotated(way=WAYS)
