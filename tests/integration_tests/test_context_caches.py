@@ -16,7 +16,7 @@ from google.genai import types
 from google.oauth2.credentials import Credentials
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
 from langchain_gemini_tools import ToolLoop, errors
@@ -120,6 +120,29 @@ def test_the_beginning_of_a_conversation_is_cached(
     with_other_beginning = [HumanMessage("Another beginning."), HumanMessage("Who?")]
     chat.invoke(with_other_beginning)
     assert "Another beginning." in json.dumps(emulator.last.body["contents"])
+
+
+def test_a_message_that_differs_only_by_its_status_is_sent(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    call = {"name": "get_weather", "args": {"city": "Oslo"}, "id": "c1"}
+    beginning = [HumanMessage(HANDBOOK), AIMessage("", tool_calls=[call])]
+    failed = ToolMessage("Rain", tool_call_id="c1", status="error")
+    chat = make_model().with_context_cache([*beginning, failed], tools=[get_weather])
+    right = failed.model_copy(update={"status": "success"})
+    request: Any = chat.preview([*beginning, right, HumanMessage("And now?")])
+    assert {"output": "Rain"} in [
+        part["functionResponse"]["response"]
+        for content in request.body["contents"]
+        for part in content["parts"]
+        if "functionResponse" in part
+    ]
+
+
+def test_a_request_that_adds_nothing_to_the_cache_is_rejected(make_model: MakeModel) -> None:
+    chat = make_model().with_context_cache([HumanMessage(HANDBOOK)])
+    with pytest.raises(errors.InvalidInputError, match=r"cachedContents/.* contains all messages"):
+        chat.preview(HANDBOOK)
 
 
 def get_time(city: str) -> str:
