@@ -269,6 +269,14 @@ def test_a_small_cache_is_an_error_of_the_api(make_model: MakeModel) -> None:
             {"system": HANDBOOK, "expire_time": "2030-01-01T00:00:00"},
             "needs a time zone",
         ),
+        (
+            "gemini-3-flash-preview",
+            {"system": HANDBOOK, "expire_time": "tomorrow"},
+            "not a time of ISO 8601: 'tomorrow'",
+        ),
+        ("gemini-3-flash-preview", {"system": HANDBOOK, "ttl": -5}, "ttl must be seconds"),
+        ("gemini-3-flash-preview", {"system": HANDBOOK, "ttl": "an hour"}, "ttl must be seconds"),
+        ("gemini-3-flash-preview", {"system": HANDBOOK, "ttl": float("nan")}, "must be seconds"),
     ],
 )
 def test_what_cannot_be_cached_is_rejected_before_sending(
@@ -277,6 +285,22 @@ def test_what_cannot_be_cached_is_rejected_before_sending(
     with pytest.raises(errors.InvalidOptionError, match=reason):
         make_model(model=model).with_context_cache(**settings)
     assert emulator.requests == []
+
+
+@pytest.mark.parametrize(
+    ("ttl", "sent"),
+    [
+        (2_592_000, "2592000s"),
+        (timedelta(days=30, seconds=1), "2592001s"),
+        (1_234_567.5, "1234567.5s"),
+        ("300s", "300s"),
+    ],
+)
+def test_a_lifetime_is_sent_in_full(
+    emulator: Emulator, make_model: MakeModel, ttl: Any, sent: str
+) -> None:
+    make_model().with_context_cache(system=HANDBOOK, ttl=ttl)
+    assert emulator.last.body["ttl"] == sent
 
 
 def test_vertex_ai_has_caches_too(emulator: Emulator, make_model: MakeModel) -> None:
