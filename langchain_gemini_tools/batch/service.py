@@ -110,13 +110,14 @@ class BatchService:
 
         def attempt() -> JobReport:
             nonlocal may_exist
+            before = may_exist
             if may_exist and (found := self._find(display_name)):
                 return found
             may_exist = True
             try:
                 return parse_job(self._send(self._create, batch))
             except GeminiRateLimitError:
-                may_exist = False  # refused: nothing was created
+                may_exist = before  # refused: this attempt has created nothing
                 raise
 
         return self._retries.call(attempt)

@@ -62,6 +62,27 @@ def test_a_lost_reply_is_found_by_the_next_process(
     assert emulator.batches.created == 1
 
 
+def test_a_refusal_does_not_make_a_lost_job_forgotten(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    """The list lags behind once, and the second creation is refused."""
+    hidden: dict[str, Any] = {}
+
+    def lag_behind(request: Any) -> None:
+        is_list = request.method == "GET" and request.url.path.endswith("/batches")
+        if is_list and not hidden:
+            hidden.update(emulator.batches.jobs)
+            emulator.batches.jobs.clear()
+            emulator.batches.refuse("create", times=1)
+        elif is_list:
+            emulator.batches.jobs.update(hidden)
+
+    emulator.batches.lose("create")
+    chat = make_model(client_args={"event_hooks": {"request": [lag_behind]}})
+    check_answers(chat.batch_job(questions(FEW), path=tmp_path).results(), FEW)
+    assert emulator.batches.created == 1
+
+
 def test_the_job_is_found_among_many_others(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
