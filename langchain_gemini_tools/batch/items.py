@@ -166,7 +166,8 @@ def _error_in(attempt: JsonObject | Missing) -> GeminiAPIError | UnreadableRespo
     status = attempt.get("error") or attempt.get("status")
     if not isinstance(status, dict):
         return UnreadableResponseError("A result of the batch job has no response and no error.")
-    code, name = _HTTP_STATUS.get(status.get("code") or 2, (500, "UNKNOWN"))
+    given = status.get("code")
+    code, name = _HTTP_STATUS.get(given if isinstance(given, int) else 2, (500, "UNKNOWN"))
     error = map_api_error(code, {"error": {"status": name, **status, "code": code}})
     if code == _CANCELLED:
         error.is_retryable = True
