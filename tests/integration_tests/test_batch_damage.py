@@ -162,3 +162,15 @@ def test_results_that_stay_unreadable_end_the_waiting(
     assert "Use another path" in raised.value.__notes__[0]
     emulator.batches.forgive()
     check_answers(made.results(), MANY)
+
+
+def test_the_error_of_an_item_shows_no_key(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    key = "unreal-key-0815"
+    emulator.batches.fail_items(lambda _number, _body: {"code": 3, "message": f"Bad: {key}."})
+    chat = make_model(api_key=key)
+    for _, result in chat.batch_job(questions(FEW), path=tmp_path).results():
+        assert isinstance(result, errors.GeminiInvalidRequestError)
+        assert "Bad: [redacted]" in str(result)
+        assert key not in repr(vars(result))
