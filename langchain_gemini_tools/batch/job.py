@@ -339,6 +339,7 @@ class BatchJob(Generic[Result]):
         Failed items that can be sent again, responses that are not complete, and inputs of expired
         jobs go into a further job.
         """
+        gone: GeminiNotFoundError | None = None
         with self._folder.lock():
             manifest = self._require(self._folder.load())
             for number in range(len(manifest.parts)):
@@ -348,11 +349,18 @@ class BatchJob(Generic[Result]):
                 if part.job is None:
                     manifest = self._submit(manifest, part)
                     continue
-                report = self._service.get(part.job)
+                try:
+                    report = self._service.get(part.job)
+                except GeminiNotFoundError as error:
+                    error.add_note(f"The API has no {part.job}. Was it deleted, or is the key new?")
+                    gone = error
+                    continue  # the other jobs have results
                 manifest = self._save_part(manifest, _reported(part, report))
                 if report.is_final:
                     manifest = self._collect(manifest, manifest.parts[number], report)
-            return self._status(manifest)
+        if gone:
+            raise gone
+        return self._status(manifest)
 
     def _collect(self, manifest: Manifest, part: Part, report: JobReport) -> Manifest:
         """Store the results of a job, and prepare the requests that follow from them."""

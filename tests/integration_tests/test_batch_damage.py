@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools import errors
+from langchain_gemini_tools.batch import job
 from tests.integration_tests.test_batch_jobs import (
     FEW,
     MANY,
@@ -174,3 +175,16 @@ def test_the_error_of_an_item_shows_no_key(
         assert isinstance(result, errors.GeminiInvalidRequestError)
         assert "Bad: [redacted]" in str(result)
         assert key not in repr(vars(result))
+
+
+def test_a_deleted_job_does_not_hide_the_results_of_the_others(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "MAX_REQUESTS", 20)
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    make_model().client.batches.delete(name=made.names[0])
+    for _ in range(2):
+        with pytest.raises(errors.GeminiNotFoundError) as raised:
+            made.poll()
+        assert made.names[0] in raised.value.__notes__[0]
+    assert [index for index, _ in made.results(wait=False)] == list(range(20, MANY))
