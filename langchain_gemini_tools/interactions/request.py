@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import SystemMessage
 
-from langchain_gemini_tools.errors import GeminiNotFoundError, InvalidOptionError
+from langchain_gemini_tools.errors import (
+    GeminiNotFoundError,
+    InvalidOptionError,
+    UnreadableResponseError,
+)
 from langchain_gemini_tools.facts.finish_reasons import RUNNING
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json
 from langchain_gemini_tools.facts.spelling import snake
@@ -109,8 +113,21 @@ class InteractionRequest(RenderedRequest):
         return self._options.background_timeout_seconds
 
     def running_interaction(self, response: gemini.JsonObject) -> str | None:
-        """Return the id of an interaction that has not ended."""
-        return str(response.get("id")) if response.get("status") in RUNNING else None
+        """Return the id of an interaction that has not ended.
+
+        Raises:
+            UnreadableResponseError: It has none.
+        """
+        if response.get("status") not in RUNNING:
+            return None
+        if not isinstance(name := response.get("id"), str):
+            error = UnreadableResponseError(
+                "The interaction runs in the background, but has no id to read it by.",
+                body=response,
+            )
+            error.is_retryable = False  # another start would be another interaction
+            raise error
+        return name
 
     @property
     def _options(self) -> InteractionOptions:

@@ -16,6 +16,7 @@ from langchain_gemini_tools.errors import (
     GeminiNotFoundError,
     GeminiTimeoutError,
     InvalidOptionError,
+    UnreadableResponseError,
 )
 from langchain_gemini_tools.testing import FakeGemini
 from langchain_gemini_tools.testing.fake.faults import cut_before_headers
@@ -94,6 +95,13 @@ async def test_a_start_whose_reply_was_lost_is_not_repeated(way: str, gemini: Fa
         await ask(new_model(), way)
     assert len(gemini.requests) == 1
     assert "not known whether the interaction has started" in str(failure.value.__notes__)
+
+
+def test_an_interaction_without_an_id_is_not_read_or_started_again(gemini: FakeGemini) -> None:
+    gemini.reply(body={"status": "in_progress"})
+    with pytest.raises(UnreadableResponseError, match="has no id"):
+        new_model(max_retries=2).invoke("Hello")
+    assert methods(gemini) == ["POST interactions"]
 
 
 def test_an_interaction_that_cannot_be_read_is_not_started_again(gemini: FakeGemini) -> None:
