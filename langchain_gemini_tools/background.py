@@ -117,6 +117,7 @@ class BackgroundRun:
             yield
         except GeminiAPIError as error:
             error.is_retryable = False  # another start would be another interaction
+            error.interaction_id = self._name
             error.add_note(f"model.client.interactions.get(id={self._name!r}) reads its result.")
             raise
 

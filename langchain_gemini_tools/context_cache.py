@@ -123,16 +123,32 @@ def render_expiry(
     """Return the end of a cache as the SDK's settings.
 
     Raises:
-        InvalidOptionError: Both are set, or the time has no time zone.
+        InvalidOptionError: Both are set, or one is not a time in the future or has no time zone.
     """
     if ttl is not None and expire_time is not None:
         raise InvalidOptionError("ttl and expire_time cannot be combined: use one.")
     if ttl is not None:
-        seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-        return {"ttl": seconds if isinstance(seconds, str) else f"{seconds:g}s"}
+        return {"ttl": _render_seconds(ttl)}
     if expire_time is None:
         return {}
-    end = datetime.fromisoformat(expire_time) if isinstance(expire_time, str) else expire_time
+    try:
+        end = datetime.fromisoformat(expire_time) if isinstance(expire_time, str) else expire_time
+    except ValueError as error:
+        raise InvalidOptionError(
+            f"expire_time is not a time of ISO 8601: {expire_time!r}."
+        ) from error
     if end.tzinfo is None:
         raise InvalidOptionError("expire_time needs a time zone, such as datetime.now(UTC).")
     return {"expire_time": end.astimezone(UTC)}
+
+
+def _render_seconds(ttl: str | float | timedelta) -> str:
+    """Return a duration as the API writes it, such as `3.5s`: no exponent, nine decimals."""
+    given = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    try:
+        seconds = float(given.removesuffix("s") if isinstance(given, str) else given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidOptionError(f"ttl must be seconds such as 300 or '300s', not {ttl!r}.")
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"

@@ -242,7 +242,10 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         is_daily_quota: Whether a quota per day is used up: waiting a minute does not help.
         partial: The part of the message that had arrived, if a stream had begun, or if another
             request was to continue it.
+        interaction_id: The interaction in the background that had started.
     """
+
+    interaction_id: str | None = None
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 VERSION = 1
 _KEY = re.compile(rb'\{"key":"(\d+)","request":')
 _NONE = -1
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ class Folder:
     def replacing(self, name: str) -> Iterator[BinaryIO]:
         """Write a file under another name, and give it its own once it is complete and on disk."""
         temporary = self.path / f"{name}.tmp"
-        with temporary.open("wb+") as file:
+        temporary.unlink(missing_ok=True)  # of a killed process, or a link to another file
+        with temporary.open("xb+") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -133,6 +135,12 @@ class Folder:
     def requests_path(self, number: int) -> Path:
         """Return the file with the requests of a part."""
         return self.path / f"requests-{number:05d}.jsonl"
+
+    def check_requests(self, part: Part) -> None:
+        """Raise unless the file with the requests of a part is as long as it was written."""
+        path = self.requests_path(part.number)
+        if not path.is_file() or path.stat().st_size != part.size:
+            raise _changed(path)
 
     def results_path(self, number: int) -> Path:
         """Return the file with the results of a part."""
@@ -180,6 +188,12 @@ class Folder:
                 yield _read_line(line)
 
 
+def _changed(path: Path) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"{path} of the batch job was changed or deleted. Restore it, or use another path."
+    )
+
+
 def _read_manifest(content: bytes) -> Manifest:
     """Read `batch.json`.
 
@@ -220,6 +234,7 @@ class RequestReader:
         part = next(p for p in self._parts if (p.first or 0) <= index < (p.first or 0) + p.count)
         path = self._folder.requests_path(part.number)
         if part.number not in self._offsets:
+            self._folder.check_requests(part)
             self._offsets[part.number] = _line_offsets(path)
         with path.open("rb") as file:
             file.seek(self._offsets[part.number][index - (part.first or 0)])
@@ -239,7 +254,11 @@ class ResultReader:
     """Finds the results of one part by the number of the input: eight bytes of memory for each."""
 
     def __init__(self, folder: Folder, part: Part) -> None:
-        self._file = folder.results_path(part.number).open("rb")
+        path = folder.results_path(part.number)
+        try:
+            self._file = path.open("rb")
+        except FileNotFoundError:
+            raise _changed(path) from None
         self._first = part.first
         self._is_foreign = part.is_foreign
         self._lock = threading.Lock()
@@ -252,7 +271,7 @@ class ResultReader:
             self._adopt(list(keys))
         else:
             for key, offset in keys:
-                if key is not None and key.isdecimal():
+                if key is not None and key.isdecimal() and len(key) < _MAX_DIGITS:
                     self._keep(int(key), offset)
 
     def _keep(self, index: int, offset: int) -> None:

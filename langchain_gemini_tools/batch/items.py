@@ -109,7 +109,7 @@ class Evaluator:
         for attempt in attempts:
             if request is self._template and first_body and len(attempts) > 1:
                 request = replace(request, encoded=first_body())
-            if (error := _error_in(attempt)) is not None:
+            if (error := _error_in(attempt, self._client)) is not None:
                 failures += 1
                 outcome = Outcome(error=error)
                 if first_body and error.is_retryable and failures <= self._max_failures:
@@ -156,7 +156,9 @@ def _unfinished() -> BatchJobError:
     )
 
 
-def _error_in(attempt: JsonObject | Missing) -> GeminiAPIError | UnreadableResponseError | None:
+def _error_in(
+    attempt: JsonObject | Missing, client: GeminiClient
+) -> GeminiAPIError | UnreadableResponseError | None:
     """Return the error of an item; None if it has a response."""
     if isinstance(attempt, Missing):
         return attempt.to_error()
@@ -166,8 +168,10 @@ def _error_in(attempt: JsonObject | Missing) -> GeminiAPIError | UnreadableRespo
     status = attempt.get("error") or attempt.get("status")
     if not isinstance(status, dict):
         return UnreadableResponseError("A result of the batch job has no response and no error.")
-    code, name = _HTTP_STATUS.get(status.get("code") or 2, (500, "UNKNOWN"))
-    error = map_api_error(code, {"error": {"status": name, **status, "code": code}})
+    given = status.get("code")
+    code, name = _HTTP_STATUS.get(given if isinstance(given, int) else 2, (500, "UNKNOWN"))
+    details = {"error": {"status": name, **status, "code": code}}
+    error = map_api_error(code, client.redacted(details))
     if code == _CANCELLED:
         error.is_retryable = True
     return error

@@ -9,6 +9,7 @@ import os
 import tempfile
 import time
 import uuid
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -31,6 +32,7 @@ from langchain_gemini_tools.batch.service import (
 )
 from langchain_gemini_tools.errors import (
     BatchJobError,
+    GeminiAPIError,
     GeminiNotFoundError,
     GeminiPermissionError,
     GeminiRateLimitError,
@@ -63,6 +65,8 @@ MAX_INLINE_REQUESTS = 20
 MAX_INLINE_BYTES = 1_000_000
 """More is sent as a file. 20 MB are documented, but all results come back in one response, twice,
 and a job with 1.2 GB of results is reported to be unreadable."""
+_MAX_UNREADABLE = 20
+"""After so many polls, about eight minutes, results that cannot be read are an error."""
 _UPLOAD_SECONDS = 40 * 3600.0
 """How long an uploaded file is used; the API deletes it after 48 hours."""
 
@@ -128,6 +132,8 @@ class BatchJob(Generic[Result]):
         self._service = BatchService(source.client, source.template, source.retries)
         self._evaluator = Evaluator(source.template, source.client)
         self._readers: dict[int, ResultReader] = {}
+        self._unreadable: Counter[int] = Counter()
+        """How often the results of a part could not be read, by its number."""
         self._requests: RequestReader | None = None
 
     def __repr__(self) -> str:
@@ -280,6 +286,7 @@ class BatchJob(Generic[Result]):
         display_name = f"{manifest.run}-{part.number}"
         if manifest.is_cancelled:
             return self._give_up(manifest, part, display_name)
+        self._folder.check_requests(part)
         is_inline = part.count <= MAX_INLINE_REQUESTS and part.size <= MAX_INLINE_BYTES
         if not is_inline and time.time() - part.uploaded_at > _UPLOAD_SECONDS:
             path = self._folder.requests_path(part.number)
@@ -332,6 +339,7 @@ class BatchJob(Generic[Result]):
         Failed items that can be sent again, responses that are not complete, and inputs of expired
         jobs go into a further job.
         """
+        gone: GeminiNotFoundError | None = None
         with self._folder.lock():
             manifest = self._require(self._folder.load())
             for number in range(len(manifest.parts)):
@@ -341,11 +349,18 @@ class BatchJob(Generic[Result]):
                 if part.job is None:
                     manifest = self._submit(manifest, part)
                     continue
-                report = self._service.get(part.job)
+                try:
+                    report = self._service.get(part.job)
+                except GeminiNotFoundError as error:
+                    error.add_note(f"The API has no {part.job}. Was it deleted, or is the key new?")
+                    gone = error
+                    continue  # the other jobs have results
                 manifest = self._save_part(manifest, _reported(part, report))
                 if report.is_final:
                     manifest = self._collect(manifest, manifest.parts[number], report)
-            return self._status(manifest)
+        if gone:
+            raise gone
+        return self._status(manifest)
 
     def _collect(self, manifest: Manifest, part: Part, report: JobReport) -> Manifest:
         """Store the results of a job, and prepare the requests that follow from them."""
@@ -355,7 +370,7 @@ class BatchJob(Generic[Result]):
                     self._service.download(report.output_file, file)
                 except (GeminiNotFoundError, GeminiPermissionError) as error:
                     # A job can be SUCCEEDED before its results are readable.
-                    logger.warning("The results of %s cannot be read yet: %s", part.job, str(error))
+                    self._count_unreadable(part, error)
                     return manifest
             else:
                 file.writelines(encode_json(item) + b"\n" for item in report.inline or ())
@@ -376,6 +391,17 @@ class BatchJob(Generic[Result]):
         for following in follow_ups:
             manifest = self._submit(manifest, following)
         return manifest
+
+    def _count_unreadable(self, part: Part, error: GeminiAPIError) -> None:
+        self._unreadable[part.number] += 1
+        if self._unreadable[part.number] >= _MAX_UNREADABLE:
+            self._unreadable[part.number] = 0
+            error.add_note(
+                f"The results of {part.job} cannot be read: the API may have deleted them. Make "
+                "the same call again later. Use another path to send the inputs again."
+            )
+            raise error
+        logger.warning("The results of %s cannot be read yet: %s", part.job, str(error))
 
     def _follow_ups(self, manifest: Manifest, part: Part) -> Iterator[tuple[int, bytes]]:
         if manifest.is_cancelled or part.is_foreign:

@@ -5,7 +5,7 @@ The SDK's types drop the counts and the error of a job, and never call a partly 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -110,13 +110,14 @@ class BatchService:
 
         def attempt() -> JobReport:
             nonlocal may_exist
+            before = may_exist
             if may_exist and (found := self._find(display_name)):
                 return found
             may_exist = True
             try:
-                return parse_job(self._send(self._create, batch))
+                return self._parse(self._send(self._create, batch))
             except GeminiRateLimitError:
-                may_exist = False  # refused: nothing was created
+                may_exist = before  # refused: this attempt has created nothing
                 raise
 
         return self._retries.call(attempt)
@@ -133,7 +134,7 @@ class BatchService:
         while True:
             page = self._send(partial(_list, token=token))
             for operation in page.get("operations") or ():
-                job = parse_job(operation)
+                job = self._parse(operation)
                 if job.display_name == display_name:
                     return job
             token = page.get("nextPageToken")
@@ -142,7 +143,7 @@ class BatchService:
 
     def get(self, name: str) -> JobReport:
         """Return the state of a job."""
-        return parse_job(self._call(lambda sdk: sdk.batches.get(name=name)))
+        return self._parse(self._call(lambda sdk: sdk.batches.get(name=name)))
 
     def cancel(self, name: str) -> None:
         """Cancel a job; what it has finished may still be returned."""
@@ -172,6 +173,12 @@ class BatchService:
             self._client.download(name, target.write, **self._options)
 
         self._retries.call(attempt)
+
+    def _parse(self, operation: JsonObject) -> JobReport:
+        report = parse_job(operation)
+        return (
+            replace(report, error=self._client.redacted(report.error)) if report.error else report
+        )
 
     def _call(self, call: Callable[[SdkClient], object], body: bytes | None = None) -> JsonObject:
         return self._retries.call(partial(self._send, call, body))

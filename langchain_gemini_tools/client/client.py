@@ -275,6 +275,11 @@ class GeminiClient:
         """Return a context manager that redacts secrets in errors about a response."""
         return RedactingErrors(self.settings)
 
+    def redacted(self, value: JsonObject) -> JsonObject:
+        """Return what the API says about a failure, without secrets."""
+        shown: JsonObject = redact_json(value, _secrets(self.settings))
+        return shown
+
     def close(self) -> None:
         """Give up the share in the connections of the sync methods.
 

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import SystemMessage
 
-from langchain_gemini_tools.errors import GeminiNotFoundError, InvalidOptionError
+from langchain_gemini_tools.errors import (
+    GeminiNotFoundError,
+    InvalidOptionError,
+    UnreadableResponseError,
+)
 from langchain_gemini_tools.facts.finish_reasons import RUNNING
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json
 from langchain_gemini_tools.facts.spelling import snake
@@ -109,8 +113,21 @@ class InteractionRequest(RenderedRequest):
         return self._options.background_timeout_seconds
 
     def running_interaction(self, response: gemini.JsonObject) -> str | None:
-        """Return the id of an interaction that has not ended."""
-        return str(response.get("id")) if response.get("status") in RUNNING else None
+        """Return the id of an interaction that has not ended.
+
+        Raises:
+            UnreadableResponseError: It has none.
+        """
+        if response.get("status") not in RUNNING:
+            return None
+        if not isinstance(name := response.get("id"), str):
+            error = UnreadableResponseError(
+                "The interaction runs in the background, but has no id to read it by.",
+                body=response,
+            )
+            error.is_retryable = False  # another start would be another interaction
+            raise error
+        return name
 
     @property
     def _options(self) -> InteractionOptions:
@@ -136,8 +153,11 @@ class InteractionRequest(RenderedRequest):
     def without_previous(self, failure: GeminiAPIError) -> RenderedRequest | None:
         """Return the request with all messages, if the API does not have the previous one.
 
-        How the API says so is not known. A 404 is taken for it, and a 400 that names it.
+        How the API says so is not known. A 404 is taken for it, and a 400 that names it; not for
+        an interaction that has started, which would start once more.
         """
+        if failure.interaction_id:
+            return None
         is_missing = isinstance(failure, GeminiNotFoundError) or "interaction" in str(failure)
         return self.render_whole() if self.render_whole and is_missing else None
 

@@ -372,13 +372,13 @@ class _StreamedStep:
         Raises:
             MalformedToolCallError: They are not an object.
         """
-        if not self._arguments:
-            given = self._step.get("arguments")
-            self._step["arguments"] = given if isinstance(given, dict) else {}
+        given = self._step.get("arguments")
+        if not self._arguments and (given is None or isinstance(given, dict)):
+            self._step["arguments"] = given or {}
             return json.dumps(self._step["arguments"])
-        text = "".join(self._arguments)
+        text = "".join(self._arguments) or repr(given)
         try:
-            arguments = json.loads(text)
+            arguments = json.loads("".join(self._arguments))
         except (ValueError, RecursionError):
             arguments = None
         if not isinstance(arguments, dict):

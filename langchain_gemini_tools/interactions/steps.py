@@ -55,7 +55,9 @@ class NewStepsWriter(StepsWriter):
             super()._begin(role)
 
     def _encoded(self, contents: list[gemini.Content]) -> Pieces:
-        new = contents if self._has_begun else contents[1:]
+        # A message that renders as nothing, such as an unsigned thought, has no content here.
+        is_kept = not self._has_begun and contents[0]["role"] == "model"
+        new = contents[1:] if is_kept else contents
         self._has_begun = True
         return super()._encoded(new)
 

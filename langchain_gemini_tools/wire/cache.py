@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import SystemMessage
 
-from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.errors import InvalidInputError, InvalidOptionError
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def cut_cached_messages(
     """Return the messages without those of the cache, if they begin with them.
 
     They are cut before rendering, because messages of one side become one content.
+
+    Raises:
+        InvalidInputError: The cache contains all of them.
     """
     others = [place for place, each in enumerate(messages) if not isinstance(each, SystemMessage)]
     places = others[: len(cache.messages)]
@@ -52,12 +55,17 @@ def cut_cached_messages(
     pairs = zip((messages[place] for place in places), cache.messages, strict=True)
     if not all(_is_same(given, cached) for given, cached in pairs):
         return messages
+    if len(places) == len(others):
+        raise InvalidInputError(
+            f"There is nothing to send: the context cache {cache.name!r} contains all messages. "
+            "Add a user message."
+        )
     return [each for place, each in enumerate(messages) if place not in places]
 
 
 def _is_same(given: BaseMessage, cached: BaseMessage) -> bool:
     """Compare what is sent; graphs give messages an id of their own."""
-    names = ("type", "content", "tool_calls", "tool_call_id")
+    names = ("type", "content", "tool_calls", "invalid_tool_calls", "tool_call_id", "status")
     return all(getattr(given, name, None) == getattr(cached, name, None) for name in names)
 
 

@@ -16,7 +16,7 @@ from google.genai import types
 from google.oauth2.credentials import Credentials
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
 from langchain_gemini_tools import ToolLoop, errors
@@ -120,6 +120,29 @@ def test_the_beginning_of_a_conversation_is_cached(
     with_other_beginning = [HumanMessage("Another beginning."), HumanMessage("Who?")]
     chat.invoke(with_other_beginning)
     assert "Another beginning." in json.dumps(emulator.last.body["contents"])
+
+
+def test_a_message_that_differs_only_by_its_status_is_sent(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    call = {"name": "get_weather", "args": {"city": "Oslo"}, "id": "c1"}
+    beginning = [HumanMessage(HANDBOOK), AIMessage("", tool_calls=[call])]
+    failed = ToolMessage("Rain", tool_call_id="c1", status="error")
+    chat = make_model().with_context_cache([*beginning, failed], tools=[get_weather])
+    right = failed.model_copy(update={"status": "success"})
+    request: Any = chat.preview([*beginning, right, HumanMessage("And now?")])
+    assert {"output": "Rain"} in [
+        part["functionResponse"]["response"]
+        for content in request.body["contents"]
+        for part in content["parts"]
+        if "functionResponse" in part
+    ]
+
+
+def test_a_request_that_adds_nothing_to_the_cache_is_rejected(make_model: MakeModel) -> None:
+    chat = make_model().with_context_cache([HumanMessage(HANDBOOK)])
+    with pytest.raises(errors.InvalidInputError, match=r"cachedContents/.* contains all messages"):
+        chat.preview(HANDBOOK)
 
 
 def get_time(city: str) -> str:
@@ -246,6 +269,14 @@ def test_a_small_cache_is_an_error_of_the_api(make_model: MakeModel) -> None:
             {"system": HANDBOOK, "expire_time": "2030-01-01T00:00:00"},
             "needs a time zone",
         ),
+        (
+            "gemini-3-flash-preview",
+            {"system": HANDBOOK, "expire_time": "tomorrow"},
+            "not a time of ISO 8601: 'tomorrow'",
+        ),
+        ("gemini-3-flash-preview", {"system": HANDBOOK, "ttl": -5}, "ttl must be seconds"),
+        ("gemini-3-flash-preview", {"system": HANDBOOK, "ttl": "an hour"}, "ttl must be seconds"),
+        ("gemini-3-flash-preview", {"system": HANDBOOK, "ttl": float("nan")}, "must be seconds"),
     ],
 )
 def test_what_cannot_be_cached_is_rejected_before_sending(
@@ -254,6 +285,22 @@ def test_what_cannot_be_cached_is_rejected_before_sending(
     with pytest.raises(errors.InvalidOptionError, match=reason):
         make_model(model=model).with_context_cache(**settings)
     assert emulator.requests == []
+
+
+@pytest.mark.parametrize(
+    ("ttl", "sent"),
+    [
+        (2_592_000, "2592000s"),
+        (timedelta(days=30, seconds=1), "2592001s"),
+        (1_234_567.5, "1234567.5s"),
+        ("300s", "300s"),
+    ],
+)
+def test_a_lifetime_is_sent_in_full(
+    emulator: Emulator, make_model: MakeModel, ttl: Any, sent: str
+) -> None:
+    make_model().with_context_cache(system=HANDBOOK, ttl=ttl)
+    assert emulator.last.body["ttl"] == sent
 
 
 def test_vertex_ai_has_caches_too(emulator: Emulator, make_model: MakeModel) -> None:

@@ -30,6 +30,7 @@ from langchain_gemini_tools.errors import (
     GeminiServerError,
     InvalidOptionError,
     InvalidToolError,
+    MalformedToolCallError,
     TruncatedResponseError,
     TruncatedStreamError,
 )
@@ -322,6 +323,22 @@ async def test_calls_are_executable_only_with_a_good_status(
     assert call["name"] == "get_weather"
 
 
+@pytest.mark.parametrize("arguments", ['{"city": "Oslo"}', ["Oslo"], 5])
+def test_streamed_arguments_that_are_no_object_are_not_left_out(
+    arguments: Any, chat: ChatGemini, emulator: Emulator
+) -> None:
+    call = {"type": "function_call", "id": "c1", "name": "get_weather", "arguments": arguments}
+    emulator.reply(
+        events=[
+            {"event_type": "step.start", "index": 0, "step": call},
+            {"event_type": "step.stop", "index": 0},
+            {"event_type": "interaction.completed", "interaction": {"status": "requires_action"}},
+        ]
+    )
+    with pytest.raises(MalformedToolCallError, match="'get_weather' are not a JSON object"):
+        list(chat.bind_tools([get_weather]).stream("Hello"))
+
+
 @rotated(way=WAYS)
 async def test_truncated_text_is_returned_with_its_status(
     way: str, chat: ChatGemini, emulator: Emulator
@@ -553,6 +570,18 @@ def test_a_changed_history_is_sent_whole_and_reported(
     request: Any = chat.preview(CHANGES[name](messages))
     assert "previous_interaction_id" not in request.body
     assert request.repairs[0].kind == "previous_interaction"
+
+
+def test_what_follows_an_answer_without_content_is_sent(
+    make_model: MakeModel, emulator: Emulator
+) -> None:
+    chat = make_model(api="interactions", use_previous_interaction=True)
+    thought = {"type": "thought", "summary": [{"type": "text", "text": "Hm."}]}
+    emulator.reply(body={"id": "v1_a", "status": "incomplete", "model": "m", "steps": [thought]})
+    answer = chat.invoke("Hello")
+    request: Any = chat.preview([HumanMessage("Hello"), answer, HumanMessage("Weather in Oslo?")])
+    assert request.body["previous_interaction_id"] == "v1_a"
+    assert request.body["input"] == [QUESTION]
 
 
 def delete(emulator: Emulator, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
 
 import pytest
 from langchain_core.messages import HumanMessage
@@ -12,8 +13,10 @@ from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import (
     GeminiConnectionError,
     GeminiInvalidRequestError,
+    GeminiNotFoundError,
     GeminiTimeoutError,
     InvalidOptionError,
+    UnreadableResponseError,
 )
 from langchain_gemini_tools.testing import FakeGemini
 from langchain_gemini_tools.testing.fake.faults import cut_before_headers
@@ -92,6 +95,31 @@ async def test_a_start_whose_reply_was_lost_is_not_repeated(way: str, gemini: Fa
         await ask(new_model(), way)
     assert len(gemini.requests) == 1
     assert "not known whether the interaction has started" in str(failure.value.__notes__)
+
+
+def test_an_interaction_without_an_id_is_not_read_or_started_again(gemini: FakeGemini) -> None:
+    gemini.reply(body={"status": "in_progress"})
+    with pytest.raises(UnreadableResponseError, match="has no id"):
+        new_model(max_retries=2).invoke("Hello")
+    assert methods(gemini) == ["POST interactions"]
+
+
+def test_an_interaction_that_cannot_be_read_is_not_started_again(gemini: FakeGemini) -> None:
+    def delete_before_reading(request: Any) -> None:
+        if request.method == "GET":
+            key = {"x-goog-api-key": request.headers["x-goog-api-key"]}
+            with urlopen(Request(str(request.url), method="DELETE", headers=key)):
+                pass
+
+    first = new_model(use_previous_interaction=True).invoke("Hello")
+    hooks = {"event_hooks": {"request": [delete_before_reading]}}
+    gemini.requests.clear()
+    with pytest.raises(GeminiNotFoundError) as failure:
+        new_model(use_previous_interaction=True, client_args=hooks).invoke(
+            [HumanMessage("Hello"), first, HumanMessage("And now?")]
+        )
+    name = failure.value.interaction_id
+    assert methods(gemini) == ["POST interactions", f"DELETE {name}", f"GET {name}"]
 
 
 @rotated(way=WAYS)
