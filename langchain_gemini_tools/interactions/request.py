@@ -94,7 +94,7 @@ class InteractionRequest(RenderedRequest):
 
     def event_decoder(self) -> Callable[[gemini.JsonObject], list[gemini.Response]]:
         """Return what turns the events of one stream into those that the parser reads."""
-        if self.is_background:
+        if self.is_background and not self._options.is_stream:
             return lambda response: [self.decode(response)]
         return EventDecoder(self.history_sum)
 
@@ -253,7 +253,7 @@ def _render_body(fields: Mapping[str, Any], invocation: Invocation) -> dict[str,
         sent = continue_body(sent, token)
     sent |= {"store": options.store}
     if options.background:
-        return {**sent, "background": True}
+        sent |= {"background": True}
     return {**sent, "stream": True} if options.is_stream else sent
 
 

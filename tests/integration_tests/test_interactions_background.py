@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,11 +15,16 @@ from langchain_gemini_tools.errors import (
     GeminiInvalidRequestError,
     GeminiTimeoutError,
     InvalidOptionError,
+    TruncatedStreamError,
 )
 from langchain_gemini_tools.testing import FakeGemini
-from langchain_gemini_tools.testing.fake.faults import cut_before_headers
+from langchain_gemini_tools.testing.fake.faults import (
+    cut_before_headers,
+    cut_connection,
+    error_in_stream,
+)
 from tests.integration_tests.invoking import QUESTION, ask
-from tests.rotation import WAYS, rotated
+from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +52,7 @@ def methods(gemini: FakeGemini) -> list[str]:
     return [f"{request.method} {request.path.rpartition('/')[2]}" for request in gemini.requests]
 
 
-@rotated(way=WAYS)
+@rotated(way=["invoke", "ainvoke"])
 async def test_an_interaction_is_started_and_read_until_it_has_ended(
     way: str, gemini: FakeGemini, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -67,11 +73,102 @@ async def test_an_interaction_is_started_and_read_until_it_has_ended(
     assert caplog.text.count("background lets Google keep") == 1
 
 
+@rotated(way=STREAMS)
+async def test_events_of_an_interaction_in_the_background_are_streamed(
+    way: str, gemini: FakeGemini
+) -> None:
+    gemini.reply("It is sunny in Oslo.", chunks=4)
+    seen: list[Any] = []
+    message = await ask(new_model(), way, seen)
+    [request] = gemini.requests
+    assert request.body == {
+        "model": "gemini-3.5-flash",
+        "input": ASKED,
+        "store": True,
+        "background": True,
+        "stream": True,
+    }
+    assert message.text == "It is sunny in Oslo."
+    assert len([chunk for chunk in seen if chunk.text]) == 4
+    assert message.response_metadata["finish_reason"] == "completed"
+
+
+def ended_after(count: int) -> Any:
+    """Return a fault: the stream ends after some events, as if that were all."""
+    return lambda outgoing: outgoing.with_steps(*outgoing.steps[:count])
+
+
+def with_event_id(count: int, field: bytes) -> Any:
+    """Return a fault: events have this id, and end after some of them."""
+
+    def fault(outgoing: Any) -> Any:
+        events = outgoing.steps[:count]
+        return outgoing.with_steps(*(re.sub(rb', "event_id": "e\d+"', field, e) for e in events))
+
+    return fault
+
+
+# The events of this answer: created, status, a thought in e3 to e5, then the text in e6 to e11.
+CUTS: dict[str, tuple[Any, str]] = {
+    "before a step": (cut_connection(after=2), "e2"),
+    "inside of the text": (cut_connection(after=8), "e8"),
+    "without a word": (ended_after(8), "e8"),
+    "by an error": (error_in_stream(after=9), "e9"),
+    "before the end": (ended_after(11), "e11"),
+}
+
+
+@rotated(cut=CUTS, way=STREAMS)
+async def test_a_stream_that_is_cut_is_resumed_after_its_last_event(
+    cut: tuple[Any, str], way: str, gemini: FakeGemini, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault, last = cut
+    gemini.reply("It is sunny in Oslo.", chunks=4, fault=fault)
+    seen: list[Any] = []
+    message = await ask(new_model(max_retries=1), way, seen)
+    name = message.response_metadata["interaction_id"]
+    _, resumed = gemini.requests
+    assert (resumed.method, resumed.path) == ("GET", f"/v1beta/interactions/{name}")
+    assert (resumed.query["stream"], resumed.query["last_event_id"]) == ("true", last)
+    assert message.text == "It is sunny in Oslo."
+    assert len([chunk for chunk in seen if chunk.text]) == 4
+    assert message.response_metadata["finish_reason"] == "completed"
+    assert message.usage_metadata["total_tokens"] > 0
+    assert f"Interaction {name}: the stream is resumed" in caplog.text
+
+
+@rotated(way=STREAMS)
+async def test_a_stream_without_event_ids_fails_with_what_had_arrived(
+    way: str, gemini: FakeGemini
+) -> None:
+    gemini.reply("It is sunny in Oslo.", chunks=4, fault=with_event_id(8, b""))
+    with pytest.raises(TruncatedStreamError) as failure:
+        await ask(new_model(), way)
+    assert len(gemini.requests) == 1
+    assert failure.value.partial
+    assert "It is sunny in Oslo.".startswith(failure.value.partial.text)
+    assert "model.client.interactions.get(id='v1_" in str(failure.value.__notes__)
+
+
+@rotated(way=STREAMS)
+async def test_a_stream_that_the_api_does_not_resume_fails(way: str, gemini: FakeGemini) -> None:
+    unknown = with_event_id(8, b', "event_id": "x"')
+    gemini.reply("It is sunny in Oslo.", chunks=4, fault=unknown)
+    with pytest.raises(GeminiInvalidRequestError) as failure:
+        await ask(new_model(), way)
+    assert len(gemini.requests) == 2
+    assert failure.value.partial
+    assert "It is sunny in Oslo.".startswith(failure.value.partial.text)
+    [refusal] = gemini.refusals
+    assert str(refusal) == "last_event_id is the id of an event of this interaction"
+
+
 @rotated(way=WAYS)
 async def test_an_agent_is_named_as_one(way: str, gemini: FakeGemini) -> None:
     message = await ask(new_model(model=AGENT, agent=True, background=False), way)
     body = gemini.requests[0].body
-    assert body == {"agent": AGENT, "input": ASKED, "store": True, "background": True}
+    expected = {"agent": AGENT, "input": ASKED, "store": True, "background": True}
+    assert body == expected | ({"stream": True} if "stream" in way else {})
     assert message.text
     assert message.response_metadata["agent"] == AGENT
 

@@ -388,7 +388,7 @@ class Emulator(PlannedFaults):
             return reply
 
         excuse = None if self.strict else self._excuse
-        outgoing = self._desk.serve(route, request.raw, answer, excuse)
+        outgoing = self._desk.serve(route, request.query, request.raw, answer, excuse)
         return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
