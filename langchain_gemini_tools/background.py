@@ -1,9 +1,10 @@
-"""Start an interaction in the background, and read it until it has ended.
+"""Start an interaction in the background, or find it by its id, and read it until it has ended.
 
 - A start whose reply was lost is not repeated: the interaction may run. A start that the API
   rejected is retried as usual. So is each read.
 - The time between two reads grows from 1 to 30 seconds.
 - A stream that is cut is resumed after the last event that had an id. Without one, it fails.
+- The id and the status are reported after the start and each read.
 - After `background_timeout`, or if the caller is cancelled or interrupted, the interaction is
   cancelled. After any other error it goes on; its id is in a note of the error.
 
@@ -67,9 +68,11 @@ class BackgroundRun:
         self._request = request
         self._client = client
         self._retries = retries
-        self._name: str | None = None
+        self._name = request.interaction_id
         self._reads = 0
         """Reads, or in a stream attempts to resume it, since the last event."""
+        self._status: dict[str, Any] = {}
+        """What is reported: the id and the status."""
         self._event_id: str | None = None
         self._has_ended = False
         self._is_overdue = False
@@ -77,7 +80,7 @@ class BackgroundRun:
         self._deadline = None if timeout is None else time.monotonic() + timeout
 
     def run(self, sending: dict[str, Any]) -> gemini.JsonObject:
-        """Start the interaction and return it when it has ended.
+        """Start the interaction, if it has not been started, and return it when it has ended.
 
         Args:
             sending: The arguments of the client's `send`.
@@ -86,14 +89,15 @@ class BackgroundRun:
             GeminiTimeoutError: It did not end in time, and was cancelled.
             GeminiAPIError: It could not be started or read.
         """
-        with self._finalizing_errors():
-            response = self._client.send(**sending)
         try:
             with self._finalizing_errors():
+                is_new = self._name is None
+                response = self._client.send(**sending) if is_new else self._read(sending)
                 while self._is_running(response):
+                    self._retries.report_status(self._status)
                     self._retries.sleep(self._delay())
-                    read = partial(self._client.send, **self._reading(sending))
-                    response = self._retries.call(read)
+                    response = self._read(sending)
+                self._retries.report_status(self._status)
         except (GeminiTimeoutError, KeyboardInterrupt) as error:
             if self._cancels_after(error):
                 self._cancel(sending)
@@ -102,14 +106,16 @@ class BackgroundRun:
 
     async def arun(self, sending: dict[str, Any]) -> gemini.JsonObject:
         """Run as `run` does, on the running event loop."""
-        with self._finalizing_errors():
-            response = await self._client.asend(**sending)
         try:
             with self._finalizing_errors():
+                is_new = self._name is None
+                sent = self._client.asend(**sending) if is_new else self._aread(sending)
+                response = await sent
                 while self._is_running(response):
+                    await self._retries.areport_status(self._status)
                     await self._retries.asleep(self._delay())
-                    read = partial(self._client.asend, **self._reading(sending))
-                    response = await self._retries.acall(read)
+                    response = await self._aread(sending)
+                await self._retries.areport_status(self._status)
         except (GeminiTimeoutError, asyncio.CancelledError, KeyboardInterrupt) as error:
             if self._cancels_after(error):
                 await self._acancel(sending)
@@ -119,6 +125,8 @@ class BackgroundRun:
     def stream(self, sending: dict[str, Any]) -> Generator[gemini.JsonObject]:
         """Start the interaction and yield its events. A stream that is cut is resumed.
 
+        One that has been started is yielded as a whole.
+
         Args:
             sending: The arguments of the client's `stream`.
 
@@ -127,6 +135,9 @@ class BackgroundRun:
             GeminiAPIError: It could not be started, or its stream not be resumed.
             TruncatedStreamError: The stream was cut, and its events have no ids.
         """
+        if self._name is not None:
+            yield self.run(sending)
+            return
         event: Any = None
         while not self._has_ended:
             try:
@@ -134,7 +145,8 @@ class BackgroundRun:
                     self._retries.sleep(self._delay())
                 with closing(self._client.stream(**self._streaming(sending))) as events:
                     for event in events:
-                        self._receive(event)
+                        if self._receive(event):
+                            self._retries.report_status(self._status)
                         yield event
                 self._check_end()
             except (ModelError, KeyboardInterrupt) as error:
@@ -147,6 +159,9 @@ class BackgroundRun:
 
     async def astream(self, sending: dict[str, Any]) -> AsyncGenerator[gemini.JsonObject]:
         """Stream as `stream` does, on the running event loop."""
+        if self._name is not None:
+            yield await self.arun(sending)
+            return
         event: Any = None
         while not self._has_ended:
             try:
@@ -154,7 +169,8 @@ class BackgroundRun:
                     await self._retries.asleep(self._delay())
                 async with aclosing(self._client.astream(**self._streaming(sending))) as events:
                     async for event in events:
-                        self._receive(event)
+                        if self._receive(event):
+                            await self._retries.areport_status(self._status)
                         yield event
                 self._check_end()
             except (ModelError, asyncio.CancelledError, KeyboardInterrupt) as error:
@@ -179,7 +195,7 @@ class BackgroundRun:
         """Prevent that an error leads to a second interaction, and say how to find the first."""
         if self._name is not None:
             error.is_retryable = False
-            error.add_note(f"model.client.interactions.get(id={self._name!r}) reads its result.")
+            error.add_note(f"The option interaction_id={self._name!r} reads its result.")
         elif isinstance(error, _MAY_HAVE_STARTED):
             error.is_retryable = False
             error.add_note("It is not known whether the interaction has started: not repeated.")
@@ -212,18 +228,24 @@ class BackgroundRun:
         if name is not None:
             self._name = name
             logger.info("Interaction %s is %s.", name, response.get("status"))
+        self._status = {
+            "interaction_id": response.get("id"),
+            "status": response.get("status"),
+        }
         return name is not None
 
-    def _receive(self, event: gemini.JsonObject) -> None:
-        """Take from an event what is needed to resume the stream after it."""
+    def _receive(self, event: gemini.JsonObject) -> bool:
+        """Take from an event what is needed to resume after it; whether it has the status."""
         self._reads = 0
-        if isinstance(interaction := event.get("interaction"), dict):
+        interaction = event.get("interaction")
+        if isinstance(interaction, dict):
             self._is_running(interaction)
         if isinstance(known := event.get("event_id"), str) and known and self._name:
             self._event_id = known
         self._has_ended = event.get("event_type") == INTERACTION_COMPLETED
         if not self._has_ended:
             self._check_deadline()
+        return isinstance(interaction, dict)
 
     def _delay(self) -> float:
         """Return the seconds until the next read.
@@ -261,6 +283,12 @@ class BackgroundRun:
     async def _acancel(self, sending: dict[str, Any]) -> None:
         with suppress(GeminiToolsError, asyncio.CancelledError):
             await asyncio.shield(self._client.asend(**self._cancelling(sending)))
+
+    def _read(self, sending: dict[str, Any]) -> gemini.JsonObject:
+        return self._retries.call(partial(self._client.send, **self._reading(sending)))
+
+    async def _aread(self, sending: dict[str, Any]) -> gemini.JsonObject:
+        return await self._retries.acall(partial(self._client.asend, **self._reading(sending)))
 
     def _streaming(self, sending: dict[str, Any]) -> dict[str, Any]:
         """Return the request that starts the stream, or the one that resumes it."""

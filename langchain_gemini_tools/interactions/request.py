@@ -94,7 +94,7 @@ class InteractionRequest(RenderedRequest):
 
     def event_decoder(self) -> Callable[[gemini.JsonObject], list[gemini.Response]]:
         """Return what turns the events of one stream into those that the parser reads."""
-        if self.is_background and not self._options.is_stream:
+        if self.is_background and (self.interaction_id or not self._options.is_stream):
             return lambda response: [self.decode(response)]
         return EventDecoder(self.history_sum)
 
@@ -102,6 +102,11 @@ class InteractionRequest(RenderedRequest):
     def is_background(self) -> bool:
         """Whether the interaction has to be read again until it has ended."""
         return self._options.background
+
+    @property
+    def interaction_id(self) -> str | None:
+        """The interaction that is read instead of starting one."""
+        return self._options.interaction_id
 
     @property
     def background_timeout_seconds(self) -> float | None:
@@ -139,7 +144,9 @@ class InteractionRequest(RenderedRequest):
         How the API says so is not known. A 404 is taken for it, and a 400 that names it.
         """
         is_missing = isinstance(failure, GeminiNotFoundError) or "interaction" in str(failure)
-        return self.render_whole() if self.render_whole and is_missing else None
+        if self.render_whole is None or self.interaction_id or not is_missing:
+            return None
+        return self.render_whole()
 
 
 def render_interaction(

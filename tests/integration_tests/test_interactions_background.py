@@ -7,12 +7,15 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import (
     GeminiConnectionError,
     GeminiInvalidRequestError,
+    GeminiNotFoundError,
     GeminiTimeoutError,
     InvalidOptionError,
     TruncatedStreamError,
@@ -147,7 +150,7 @@ async def test_a_stream_without_event_ids_fails_with_what_had_arrived(
     assert len(gemini.requests) == 1
     assert failure.value.partial
     assert "It is sunny in Oslo.".startswith(failure.value.partial.text)
-    assert "model.client.interactions.get(id='v1_" in str(failure.value.__notes__)
+    assert "The option interaction_id='v1_" in str(failure.value.__notes__)
 
 
 @rotated(way=STREAMS)
@@ -161,6 +164,67 @@ async def test_a_stream_that_the_api_does_not_resume_fails(way: str, gemini: Fak
     assert "It is sunny in Oslo.".startswith(failure.value.partial.text)
     [refusal] = gemini.refusals
     assert str(refusal) == "last_event_id is the id of an event of this interaction"
+
+
+def lose_interaction(gemini: FakeGemini) -> str:
+    """Start an interaction, lose its stream, and return its id as the error has it."""
+    gemini.reply("It is sunny in Oslo.", fault=with_event_id(2, b""))
+    with pytest.raises(TruncatedStreamError) as failure:
+        list(new_model().stream(QUESTION))
+    gemini.requests.clear()
+    found = re.search(r"interaction_id='(\w+)'", str(failure.value.__notes__[-1]))
+    assert found
+    return found[1]
+
+
+@rotated(way=WAYS)
+async def test_an_interaction_is_read_by_its_id(way: str, gemini: FakeGemini) -> None:
+    name = await asyncio.to_thread(lose_interaction, gemini)
+    message = await ask(new_model(background=False), way, interaction_id=name)
+    assert methods(gemini) == [f"GET {name}", f"GET {name}"]
+    assert message.text == "It is sunny in Oslo."
+    assert message.response_metadata["interaction_id"] == name
+    gemini.reply("Still sunny.")
+    model = new_model(background=False, use_previous_interaction=True)
+    await model.ainvoke([HumanMessage(QUESTION), message, HumanMessage("And now?")])
+    assert gemini.requests[-1].body["previous_interaction_id"] == name
+    assert len(gemini.requests[-1].steps) == 1
+
+
+@rotated(way=WAYS)
+async def test_an_interaction_that_is_not_there_is_not_started(
+    way: str, gemini: FakeGemini
+) -> None:
+    with pytest.raises(GeminiNotFoundError):
+        await ask(new_model(), way, interaction_id="v1_other")
+    assert methods(gemini) == ["GET v1_other"]
+
+
+class Progress(BaseCallbackHandler):
+    """Collects what is reported about interactions."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_custom_event(self, name: str, data: Any, **_: Any) -> None:
+        self.seen.append((name, data["interaction_id"], data["status"]))
+
+
+@rotated(way=WAYS)
+async def test_callbacks_see_the_status_of_an_interaction(way: str, gemini: FakeGemini) -> None:
+    progress = Progress()
+
+    async def run(_: str) -> Any:
+        return await ask(new_model(), way)
+
+    if "stream" in way:  # langchain-core gives streams no run manager, so a parent is needed
+        message = await RunnableLambda(run).ainvoke("", {"callbacks": [progress]})
+    else:
+        message = await ask(new_model(callbacks=[progress]), way)
+    name = message.response_metadata["interaction_id"]
+    statuses = ["in_progress", *([] if "stream" in way else ["in_progress"]), "completed"]
+    assert progress.seen == [("gemini_interaction", name, status) for status in statuses]
+    assert gemini.refusals == []
 
 
 @rotated(way=WAYS)
@@ -221,6 +285,12 @@ def test_what_cannot_run_in_the_background_is_rejected(gemini: FakeGemini) -> No
         new_model(api="generate_content").invoke("Hello")
     with pytest.raises(InvalidOptionError, match="An agent does not have temperature"):
         new_model(model=AGENT, agent=True, temperature=0.1).invoke("Hello")
+    with pytest.raises(InvalidOptionError, match="interaction_id='v1_a' needs interactions that"):
+        new_model(background=False, store=False).invoke("Hello", interaction_id="v1_a")
+    with pytest.raises(InvalidOptionError, match="interaction_id needs api='interactions'"):
+        new_model(api="generate_content", background=False).invoke("Hello", interaction_id="v1_a")
+    with pytest.raises(InvalidOptionError, match="is not the id of an interaction"):
+        new_model().invoke("Hello", interaction_id="v1/../models")
     assert gemini.requests == []
     with pytest.raises(GeminiInvalidRequestError, match="does not support background"):
         new_model(model="gemini-2.5-flash").invoke("Hello")
