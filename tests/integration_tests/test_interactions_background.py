@@ -25,6 +25,7 @@ from langchain_gemini_tools.testing.fake.faults import (
     cut_before_headers,
     cut_connection,
     error_in_stream,
+    stall,
 )
 from tests.integration_tests.invoking import QUESTION, ask
 from tests.rotation import STREAMS, WAYS, rotated
@@ -117,6 +118,7 @@ CUTS: dict[str, tuple[Any, str]] = {
     "inside of the text": (cut_connection(after=8), "e8"),
     "without a word": (ended_after(8), "e8"),
     "by an error": (error_in_stream(after=9), "e9"),
+    "by silence": (stall(30, after=8), "e8"),
     "before the end": (ended_after(11), "e11"),
 }
 
@@ -128,7 +130,7 @@ async def test_a_stream_that_is_cut_is_resumed_after_its_last_event(
     fault, last = cut
     gemini.reply("It is sunny in Oslo.", chunks=4, fault=fault)
     seen: list[Any] = []
-    message = await ask(new_model(max_retries=1), way, seen)
+    message = await ask(new_model(max_retries=1, timeout=0.5), way, seen)
     name = message.response_metadata["interaction_id"]
     _, resumed = gemini.requests
     assert (resumed.method, resumed.path) == ("GET", f"/v1beta/interactions/{name}")
@@ -276,6 +278,31 @@ async def test_a_cancelled_caller_cancels_the_interaction(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert methods(gemini) == ["POST interactions", "POST cancel"]
+
+
+async def test_a_cancelled_reader_of_a_stream_cancels_the_interaction(gemini: FakeGemini) -> None:
+    gemini.reply("It is sunny in Oslo.", chunks=4, fault=stall(30, after=8))
+    has_begun = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in new_model().astream("Hello"):
+            has_begun.set()
+
+    task = asyncio.create_task(read())
+    await has_begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert methods(gemini) == ["POST interactions", "POST cancel"]
+
+
+@rotated(way=WAYS)
+async def test_a_read_by_id_that_fails_is_retried(way: str, gemini: FakeGemini) -> None:
+    name = await asyncio.to_thread(lose_interaction, gemini)
+    gemini.fail(503)
+    message = await ask(new_model(), way, interaction_id=name)
+    assert message.text == "It is sunny in Oslo."
+    assert methods(gemini) == [f"GET {name}"] * 3
 
 
 def test_what_cannot_run_in_the_background_is_rejected(gemini: FakeGemini) -> None:
