@@ -242,7 +242,7 @@ class BackgroundRun:
             self._is_running(interaction)
         if isinstance(known := event.get("event_id"), str) and known and self._name:
             self._event_id = known
-        self._has_ended = event.get("event_type") == INTERACTION_COMPLETED
+        self._has_ended |= event.get("event_type") == INTERACTION_COMPLETED
         if not self._has_ended:
             self._check_deadline()
         return isinstance(interaction, dict)

@@ -102,6 +102,15 @@ def ended_after(count: int) -> Any:
     return lambda outgoing: outgoing.with_steps(*outgoing.steps[:count])
 
 
+@rotated(way=STREAMS)
+async def test_events_after_the_end_do_not_resume_a_stream(way: str, gemini: FakeGemini) -> None:
+    late = b'data: {"event_type": "interaction.weather"}\n\n'
+    insert = lambda outgoing: outgoing.with_steps(*outgoing.steps[:-1], late)  # noqa: E731
+    gemini.reply("Hello", fault=insert)
+    assert (await ask(new_model(), way)).text == "Hello"
+    assert len(gemini.requests) == 1
+
+
 def with_event_id(count: int, field: bytes) -> Any:
     """Return a fault: events have this id, and end after some of them."""
 
