@@ -1,8 +1,10 @@
-"""Start an interaction in the background, and read it until it has ended.
+"""Start an interaction in the background, or find it by its id, and read it until it has ended.
 
 - A start whose reply was lost is not repeated: the interaction may run. A start that the API
   rejected is retried as usual. So is each read.
 - The time between two reads grows from 1 to 30 seconds.
+- A stream that is cut is resumed after the last event that had an id. Without one, it fails.
+- The id and the status are reported after the start and each read.
 - After `background_timeout`, or if the caller is cancelled or interrupted, the interaction is
   cancelled. After any other error it goes on; its id is in a note of the error.
 
@@ -14,9 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from langchain_core.exceptions import ModelError, ModelTimeoutError
 
 from langchain_gemini_tools.errors import (
     GeminiAPIError,
@@ -24,10 +29,14 @@ from langchain_gemini_tools.errors import (
     GeminiServerError,
     GeminiTimeoutError,
     GeminiToolsError,
+    TruncatedStreamError,
+    UnreadableResponseError,
 )
+from langchain_gemini_tools.facts.finish_reasons import INTERACTION_COMPLETED
+from langchain_gemini_tools.wire.metadata import truncated_stream_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, Generator, Iterator
 
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.retry import RetryPolicy
@@ -36,7 +45,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MAY_HAVE_STARTED = (GeminiConnectionError, GeminiServerError, GeminiTimeoutError)
+_MAY_HAVE_STARTED = (
+    GeminiConnectionError,
+    GeminiServerError,
+    GeminiTimeoutError,
+    TruncatedStreamError,
+    UnreadableResponseError,
+)
 
 
 class BackgroundRun:
@@ -54,14 +69,19 @@ class BackgroundRun:
         self._request = request
         self._client = client
         self._retries = retries
-        self._name: str | None = None
+        self._name = request.interaction_id
         self._reads = 0
+        """Reads, or in a stream attempts to resume it, since the last event."""
+        self._status: dict[str, Any] = {}
+        """What is reported: the id and the status."""
+        self._event_id: str | None = None
+        self._has_ended = False
         self._is_overdue = False
         timeout = request.background_timeout_seconds
         self._deadline = None if timeout is None else time.monotonic() + timeout
 
     def run(self, sending: dict[str, Any]) -> gemini.JsonObject:
-        """Start the interaction and return it when it has ended.
+        """Start the interaction, if it has not been started, and return it when it has ended.
 
         Args:
             sending: The arguments of the client's `send`.
@@ -70,67 +90,165 @@ class BackgroundRun:
             GeminiTimeoutError: It did not end in time, and was cancelled.
             GeminiAPIError: It could not be started or read.
         """
-        with self._starting():
-            response = self._client.send(**sending)
         try:
-            with self._naming_interaction():
+            with self._finalizing_errors():
+                is_new = self._name is None
+                response = self._client.send(**sending) if is_new else self._read(sending)
                 while self._is_running(response):
+                    self._retries.report_status(self._status)
                     self._retries.sleep(self._delay())
-                    read = partial(self._client.send, **self._reading(sending))
-                    response = self._retries.call(read)
+                    response = self._read(sending)
+                self._retries.report_status(self._status)
         except (GeminiTimeoutError, KeyboardInterrupt) as error:
             if self._cancels_after(error):
-                with suppress(GeminiToolsError):
-                    self._client.send(**self._cancelling(sending))
+                self._cancel(sending)
             raise
         return response
 
     async def arun(self, sending: dict[str, Any]) -> gemini.JsonObject:
         """Run as `run` does, on the running event loop."""
-        with self._starting():
-            response = await self._client.asend(**sending)
         try:
-            with self._naming_interaction():
+            with self._finalizing_errors():
+                is_new = self._name is None
+                sent = self._client.asend(**sending) if is_new else self._aread(sending)
+                response = await sent
                 while self._is_running(response):
+                    await self._retries.areport_status(self._status)
                     await self._retries.asleep(self._delay())
-                    read = partial(self._client.asend, **self._reading(sending))
-                    response = await self._retries.acall(read)
+                    response = await self._aread(sending)
+                await self._retries.areport_status(self._status)
         except (GeminiTimeoutError, asyncio.CancelledError, KeyboardInterrupt) as error:
             if self._cancels_after(error):
-                with suppress(GeminiToolsError, asyncio.CancelledError):
-                    await asyncio.shield(self._client.asend(**self._cancelling(sending)))
+                await self._acancel(sending)
             raise
         return response
 
-    @contextmanager
-    def _starting(self) -> Iterator[None]:
-        try:
-            yield
-        except _MAY_HAVE_STARTED as error:
-            error.is_retryable = False
-            error.add_note("It is not known whether the interaction has started: not repeated.")
-            raise
+    def stream(self, sending: dict[str, Any]) -> Generator[gemini.JsonObject]:
+        """Start the interaction and yield its events. A stream that is cut is resumed.
+
+        One that has been started is yielded as a whole.
+
+        Args:
+            sending: The arguments of the client's `stream`.
+
+        Raises:
+            GeminiTimeoutError: It did not end in time, and was cancelled.
+            GeminiAPIError: It could not be started, or its stream not be resumed.
+            TruncatedStreamError: The stream was cut, and its events have no ids.
+        """
+        if self._name is not None:
+            yield self.run(sending)
+            return
+        event: Any = None
+        while not self._has_ended:
+            try:
+                if self._event_id is not None:
+                    self._retries.sleep(self._delay())
+                with closing(self._client.stream(**self._streaming(sending))) as events:
+                    for event in events:
+                        if self._receive(event):
+                            self._retries.report_status(self._status)
+                        yield event
+                self._check_end()
+            except (ModelError, KeyboardInterrupt) as error:
+                if self._cancels_after(error):
+                    self._cancel(sending)
+                if not self._resumes_after(error):
+                    raise
+            finally:
+                event = None  # tracebacks would show it
+
+    async def astream(self, sending: dict[str, Any]) -> AsyncGenerator[gemini.JsonObject]:
+        """Stream as `stream` does, on the running event loop."""
+        if self._name is not None:
+            yield await self.arun(sending)
+            return
+        event: Any = None
+        while not self._has_ended:
+            try:
+                if self._event_id is not None:
+                    await self._retries.asleep(self._delay())
+                async with aclosing(self._client.astream(**self._streaming(sending))) as events:
+                    async for event in events:
+                        if self._receive(event):
+                            await self._retries.areport_status(self._status)
+                        yield event
+                self._check_end()
+            except (ModelError, asyncio.CancelledError, KeyboardInterrupt) as error:
+                if self._cancels_after(error):
+                    await self._acancel(sending)
+                if not self._resumes_after(error):
+                    raise
+            finally:
+                event = None
+
+    # Errors
 
     @contextmanager
-    def _naming_interaction(self) -> Iterator[None]:
+    def _finalizing_errors(self) -> Iterator[None]:
         try:
             yield
-        except GeminiAPIError as error:
-            error.is_retryable = False  # another start would be another interaction
-            error.interaction_id = self._name
-            error.add_note(f"model.client.interactions.get(id={self._name!r}) reads its result.")
+        except ModelError as error:
+            self._finalize(error)
             raise
+
+    def _finalize(self, error: ModelError) -> None:
+        """Prevent that an error leads to a second interaction, and say how to find the first."""
+        if self._name is not None:
+            error.is_retryable = False
+            if isinstance(error, GeminiAPIError):
+                error.interaction_id = self._name
+            error.add_note(f"The option interaction_id={self._name!r} reads its result.")
+        elif isinstance(error, _MAY_HAVE_STARTED):
+            error.is_retryable = False
+            error.add_note("It is not known whether the interaction has started: not repeated.")
+
+    def _resumes_after(self, error: BaseException) -> bool:
+        """Decide whether a stream that failed is resumed."""
+        if not isinstance(error, ModelError):
+            return False
+        is_late = isinstance(error, ModelTimeoutError)  # of one wait: `_delay` has the last word
+        can_help = is_late or (error.is_retryable and self._reads <= self._retries.max_retries)
+        if self._event_id is None or self._is_overdue or not can_help:
+            self._finalize(error)
+            return False
+        logger.warning("Interaction %s: the stream is resumed: %s", self._name, str(error))
+        return True
+
+    def _check_end(self) -> None:
+        if not self._has_ended:
+            raise truncated_stream_error()
+
+    def _cancels_after(self, error: BaseException) -> bool:
+        """Whether the caller has given up, in contrast to a request that failed."""
+        is_given_up = self._is_overdue or not isinstance(error, ModelError)
+        return is_given_up and self._name is not None
+
+    # State
 
     def _is_running(self, response: gemini.JsonObject) -> bool:
         name = self._request.running_interaction(response)
         if name is not None:
             self._name = name
             logger.info("Interaction %s is %s.", name, response.get("status"))
+        self._status = {
+            "interaction_id": response.get("id"),
+            "status": response.get("status"),
+        }
         return name is not None
 
-    def _cancels_after(self, error: BaseException) -> bool:
-        """Whether the caller has given up, in contrast to one read that took too long."""
-        return self._is_overdue or not isinstance(error, GeminiTimeoutError)
+    def _receive(self, event: gemini.JsonObject) -> bool:
+        """Take from an event what is needed to resume after it; whether it has the status."""
+        self._reads = 0
+        interaction = event.get("interaction")
+        if isinstance(interaction, dict):
+            self._is_running(interaction)
+        if isinstance(known := event.get("event_id"), str) and known and self._name:
+            self._event_id = known
+        self._has_ended |= event.get("event_type") == INTERACTION_COMPLETED
+        if not self._has_ended:
+            self._check_deadline()
+        return isinstance(interaction, dict)
 
     def _delay(self) -> float:
         """Return the seconds until the next read.
@@ -140,15 +258,48 @@ class BackgroundRun:
         """
         self._reads += 1
         delay = self._retries.poll_delay(self._reads)
+        left = self._check_deadline()
+        return delay if left is None else min(delay, left)
+
+    def _check_deadline(self) -> float | None:
+        """Return the seconds that are left; `None` without a limit.
+
+        Raises:
+            GeminiTimeoutError: The time is used up.
+        """
         if self._deadline is None:
-            return delay
+            return None
         if (left := self._deadline - time.monotonic()) <= 0:
             self._is_overdue = True
             raise GeminiTimeoutError(
                 f"The interaction {self._name} did not end within background_timeout "
                 f"({self._request.background_timeout_seconds:g} s) and is cancelled."
             )
-        return min(delay, left)
+        return left
+
+    # Requests
+
+    def _cancel(self, sending: dict[str, Any]) -> None:
+        with suppress(GeminiToolsError):
+            self._client.send(**self._cancelling(sending))
+
+    async def _acancel(self, sending: dict[str, Any]) -> None:
+        with suppress(GeminiToolsError, asyncio.CancelledError):
+            await asyncio.shield(self._client.asend(**self._cancelling(sending)))
+
+    def _read(self, sending: dict[str, Any]) -> gemini.JsonObject:
+        return self._retries.call(partial(self._client.send, **self._reading(sending)))
+
+    async def _aread(self, sending: dict[str, Any]) -> gemini.JsonObject:
+        return await self._retries.acall(partial(self._client.asend, **self._reading(sending)))
+
+    def _streaming(self, sending: dict[str, Any]) -> dict[str, Any]:
+        """Return the request that starts the stream, or the one that resumes it."""
+        if self._event_id is None:
+            return sending
+        query = urlencode({"stream": "true", "last_event_id": self._event_id})
+        reading = self._reading(sending)
+        return {**reading, "path": f"{reading['path']}?{query}"}
 
     def _reading(self, sending: dict[str, Any]) -> dict[str, Any]:
         path = f"{sending['path']}/{self._name}"

@@ -54,8 +54,10 @@ from langchain_gemini_tools.prompted.written_calls import WrittenCalls
 from langchain_gemini_tools.retry import (
     RetryPolicy,
     areport_retry,
+    areport_status,
     areport_to_parent_run,
     report_retry,
+    report_status,
     report_to_parent_run,
 )
 from langchain_gemini_tools.wire.generation import ignored_options, plain
@@ -96,6 +98,7 @@ _ON_GENERATE_CONTENT = {
     "use_previous_interaction": False,
     "background": False,
     "agent": False,
+    "interaction_id": None,
 }
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
@@ -835,6 +838,7 @@ def _retry_policy(
         invocation.max_retries,
         invocation.max_retry_delay_seconds,
         on_retry=report,
+        on_status=partial(report_status, run_manager),
         model=invocation.model,
     )
 
@@ -847,5 +851,6 @@ def _async_retry_policy(
         invocation.max_retries,
         invocation.max_retry_delay_seconds,
         aon_retry=report,
+        aon_status=partial(areport_status, run_manager),
         model=invocation.model,
     )

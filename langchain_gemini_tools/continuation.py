@@ -196,18 +196,14 @@ class LongResponse:
         yield from hop.leftovers(is_continued=self._token is not None)
 
     def _events(self) -> Generator[gemini.JsonObject]:
-        """Return the events of a stream, or a response in the background as the only one."""
-        if not self._request.is_background:
-            return self._client.stream(**self._sending(), total_seconds=self._total_seconds)
-        return (self._send(sending) for sending in [self._sending()])
+        if self._request.is_background:
+            return self._background().stream(self._sending())
+        return self._client.stream(**self._sending(), total_seconds=self._total_seconds)
 
     def _aevents(self) -> AsyncGenerator[gemini.JsonObject]:
-        if not self._request.is_background:
-            return self._client.astream(**self._sending(), total_seconds=self._total_seconds)
-        return self._only_event()
-
-    async def _only_event(self) -> AsyncGenerator[gemini.JsonObject]:
-        yield await self._asend(self._sending())
+        if self._request.is_background:
+            return self._background().astream(self._sending())
+        return self._client.astream(**self._sending(), total_seconds=self._total_seconds)
 
     async def astream(self) -> AsyncGenerator[ChatGenerationChunk]:
         """Stream as `stream` does, on the running event loop."""

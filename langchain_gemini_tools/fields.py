@@ -130,7 +130,7 @@ class GeminiFields(_ChatModel):
     background: Annotated[bool, CALL] = Field(
         default=False,
         description="Interactions API: start the interaction, and read it until it has ended, so "
-        "that it may take longer than a connection. Implies `store`. A stream has one piece.",
+        "that it may take longer than a connection. Implies `store`. A cut stream is resumed.",
     )
     background_timeout: Annotated[float | None, CALL] = Field(
         default=3600.0,

@@ -7,6 +7,7 @@ What the options mean on the wire is decided in `wire/`.
 
 from __future__ import annotations
 
+import re
 import warnings
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -50,6 +51,7 @@ _CALL_ONLY = frozenset(
         "tool_choice",
         "tool_config",
         "continuation_token",
+        "interaction_id",
         "response_format",
         "generation_config",
         "additional_headers",
@@ -140,7 +142,8 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     max_retries = fields.max_retries if retries is None else retries
     # The rest of a response may be empty, and its token is valid for the same request only.
     continues = given.get("continuation_token")
-    retries_with_feedback = on_malformed == "retry" and max_retries > 0 and not continues
+    is_read_again = continues or given.get("interaction_id")
+    retries_with_feedback = on_malformed == "retry" and max_retries > 0 and not is_read_again
     fetches = given["fetch_urls"]
     return Invocation(
         model=model,
@@ -181,14 +184,17 @@ def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, A
     )
 
 
-_STORING = ("use_previous_interaction", "background", "agent")
+_STORING = ("use_previous_interaction", "background", "agent", "interaction_id")
 """Options that work only with interactions that the API keeps."""
+
+_INTERACTION_ID = re.compile(r"[\w.~=-]+", re.ASCII)
+"""What may stand in a path as it is."""
 
 
 def _resolve_interaction(given: Mapping[str, Any]) -> InteractionOptions | None:
     """Return the options of the Interactions API; `None` if the call does not use it."""
     store = given["store"]
-    storing = [name for name in _STORING if given[name]]
+    storing = [name for name in _STORING if given.get(name)]
     if given["api"] != "interactions":
         if store is not None or storing:
             name = [*storing, "store"][0]
@@ -196,14 +202,21 @@ def _resolve_interaction(given: Mapping[str, Any]) -> InteractionOptions | None:
         return None
     if storing and store is False:
         raise InvalidOptionError(
-            f"{storing[0]}=True needs interactions that are kept, but store is False. Omit one of "
-            "them."
+            f"{storing[0]}={given[storing[0]]!r} needs interactions that are kept, but store is "
+            "False. Omit one of them."
+        )
+    known = given.get("interaction_id")
+    if known is not None and not (isinstance(known, str) and _INTERACTION_ID.fullmatch(known)):
+        raise InvalidOptionError(
+            f"interaction_id={known!r} is not the id of an interaction. Use the one in the log, in "
+            "the note of an error, or in response_metadata['interaction_id']."
         )
     return InteractionOptions(
         store=bool(store or storing),
         uses_previous=given["use_previous_interaction"],
         is_agent=given["agent"],
-        background=given["background"] or given["agent"],
+        background=bool(given["background"] or given["agent"] or known),
+        interaction_id=known,
         background_timeout_seconds=given["background_timeout"],
     )
 

@@ -1,4 +1,4 @@
-"""When a failed request is repeated, and how retries are reported to LangChain's callbacks.
+"""When a failed request is repeated, and what is reported to LangChain's callbacks meanwhile.
 
 Errors know whether the same request may succeed later (`is_retryable`); this module knows no status
 codes.
@@ -99,6 +99,9 @@ class RetryPolicy:
     """Called before each delay with the number of the retry, the error and the delay in seconds."""
     aon_retry: Callable[[int, Exception, float], Awaitable[object]] | None = None
     """The same for `acall` and `aopen_stream`; awaited on their event loop."""
+    on_status: Callable[[dict[str, Any]], object] | None = None
+    """Called with the id and the status of an interaction in the background."""
+    aon_status: Callable[[dict[str, Any]], Awaitable[object]] | None = None
     sleep: Callable[[float], object] = time.sleep
     asleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
@@ -199,6 +202,16 @@ class RetryPolicy:
         if self.aon_retry is not None:
             await self.aon_retry(attempt, error, delay)
 
+    def report_status(self, status: dict[str, Any]) -> None:
+        """Call `on_status`, if there is one."""
+        if self.on_status is not None:
+            self.on_status(status)
+
+    async def areport_status(self, status: dict[str, Any]) -> None:
+        """Await `aon_status`, if there is one."""
+        if self.aon_status is not None:
+            await self.aon_status(status)
+
 
 def _is_replayed(error: ModelError) -> bool:
     """Whether the response comes from a cassette, which marks it: there, waiting is pointless."""
@@ -256,6 +269,43 @@ async def areport_to_parent_run(attempt: int, error: Exception, delay: float) ->
 
 def _retry_event(attempt: int, error: Exception, delay: float) -> dict[str, Any]:
     return {"attempt": attempt, "delay_seconds": delay, "error": str(error)}
+
+
+STATUS_EVENT = "gemini_interaction"
+"""Name of the custom event that reports an interaction in the background."""
+
+
+def report_status(run_manager: CallbackManagerForLLMRun | None, status: dict[str, Any]) -> None:
+    """Report the status of an interaction as a custom event of the model's run.
+
+    A stream has no run manager: there it is an event of the parent run, if there is one.
+    """
+    from langchain_core.callbacks import CallbackManager, dispatch_custom_event
+
+    if run_manager is None:
+        with contextlib.suppress(RuntimeError):  # without a parent run
+            dispatch_custom_event(STATUS_EVENT, status)
+        return
+    manager = CallbackManager(
+        run_manager.handlers, tags=run_manager.tags, metadata=run_manager.metadata
+    )
+    manager.on_custom_event(STATUS_EVENT, status, run_id=run_manager.run_id)
+
+
+async def areport_status(
+    run_manager: AsyncCallbackManagerForLLMRun | None, status: dict[str, Any]
+) -> None:
+    """Report as `report_status` does, on the running loop."""
+    from langchain_core.callbacks import AsyncCallbackManager, adispatch_custom_event
+
+    if run_manager is None:
+        with contextlib.suppress(RuntimeError):  # without a parent run
+            await adispatch_custom_event(STATUS_EVENT, status)
+        return
+    manager = AsyncCallbackManager(
+        run_manager.handlers, tags=run_manager.tags, metadata=run_manager.metadata
+    )
+    await manager.on_custom_event(STATUS_EVENT, status, run_id=run_manager.run_id)
 
 
 def _start(items: Iterator[Result]) -> tuple[Iterator[Result], list[Result]]:

@@ -198,6 +198,15 @@ def measuring(emulator: Emulator) -> None:
         emulator.reply(capital)
 
 
+def interactions_api(emulator: Emulator) -> None:
+    for _ in range(2):  # without state, and with it
+        emulator.reply(calls=[("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Rome"})])
+        emulator.reply("It is warmer in Rome: 17 °C and sun, against -3 °C and snow in Oslo.")
+    emulator.reply("A warm coat, a hat and boots.")
+    emulator.reply("Oslo has snow for months; in Rome it rains, and rarely freezes.")
+    emulator.reply("Oslo is mild and light until late; Rome is hot and dry.", chunks=4)
+
+
 SCRIPTS: dict[str, Callable[[Emulator], None]] = {
     "01_first_agent": first_agent,
     "02_tool_choice_and_structured_output": tool_choice_and_structured_output,
@@ -210,6 +219,7 @@ SCRIPTS: dict[str, Callable[[Emulator], None]] = {
     "09_models_without_function_calling": models_without_function_calling,
     "11_testing_with_cassettes": testing_with_cassettes,
     "12_measuring": measuring,
+    "13_interactions_api": interactions_api,
 }
 
 

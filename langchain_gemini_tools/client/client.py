@@ -141,6 +141,7 @@ class GeminiClient:
         total_seconds: float | None = None,
         headers: PrivateHeaders | None = None,
         path: str | None = None,
+        method: str = "POST",
     ) -> Generator[JsonObject]:
         """POST `:streamGenerateContent` and yield the responses as they arrive.
 
@@ -152,12 +153,16 @@ class GeminiClient:
             timeout_seconds: For connecting, and for each wait between two events.
             total_seconds: For all waits together.
             headers: Added to those of the settings, or replacing them.
-            path: Where to POST instead, such as `interactions`, beside the collection of models.
+            path: Where to POST instead, such as `interactions`, beside the collection of models. It
+                may have a query.
+            method: Another method of HTTP, for such a path.
         """
         with self._mapping_errors(timeout_seconds, total_seconds):
             opened = self._open()
             timer = StreamTimer(timeout_seconds, total_seconds)
-            pending = PendingRequest(body, timeout_seconds, timer=timer, headers=headers, path=path)
+            pending = PendingRequest(
+                body, timeout_seconds, timer=timer, headers=headers, path=path, method=method
+            )
             opened.send(pending, model, is_stream=True)
             timer.response_started()
             yield from read_stream(pending.response, timer)
@@ -191,12 +196,15 @@ class GeminiClient:
         total_seconds: float | None = None,
         headers: PrivateHeaders | None = None,
         path: str | None = None,
+        method: str = "POST",
     ) -> AsyncGenerator[JsonObject]:
         """Stream as `stream` does, on the running event loop."""
         with self._mapping_errors(timeout_seconds, total_seconds):
             opened = await self._aopen()
             timer = StreamTimer(timeout_seconds, total_seconds)
-            pending = PendingRequest(body, timeout_seconds, timer=timer, headers=headers, path=path)
+            pending = PendingRequest(
+                body, timeout_seconds, timer=timer, headers=headers, path=path, method=method
+            )
             async with asyncio.timeout(timer.shorter_seconds):
                 await opened.asend(pending, model, is_stream=True)
             timer.response_started()

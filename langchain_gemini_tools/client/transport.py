@@ -22,6 +22,7 @@ import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Self
+from urllib.parse import parse_qsl
 
 from langchain_gemini_tools.client.network import TimeLimit
 from langchain_gemini_tools.client.pool import LIBRARIES, HttpPool
@@ -202,7 +203,8 @@ def _beside_models(url: httpx.URL, path: str) -> httpx.URL:
     start, count = _MODEL_METHOD.subn("", url.path)
     if not count:
         raise GeminiToolsError(f"google-genai sends requests to {url.path!r}, not to a model.")
-    return url.copy_with(path=f"{start}/{path}")
+    place, _, query = path.partition("?")
+    return url.copy_with(path=f"{start}/{place}").copy_merge_params(dict(parse_qsl(query)))
 
 
 def _phase_timeouts(seconds: float | None) -> JsonObject:

@@ -33,6 +33,8 @@ REQUIRES_CONTINUATION = "requires_continuation"
 """The same of the Interactions API."""
 RUNNING = ("queued", "in_progress")
 """Statuses of an interaction that has not ended."""
+INTERACTION_COMPLETED = "interaction.completed"
+"""The event that ends the stream of an interaction, whatever its status is."""
 
 Vendor = Literal["gemini", "other"]
 

@@ -98,7 +98,7 @@ class InteractionRequest(RenderedRequest):
 
     def event_decoder(self) -> Callable[[gemini.JsonObject], list[gemini.Response]]:
         """Return what turns the events of one stream into those that the parser reads."""
-        if self.is_background:
+        if self.is_background and (self.interaction_id or not self._options.is_stream):
             return lambda response: [self.decode(response)]
         return EventDecoder(self.history_sum)
 
@@ -106,6 +106,11 @@ class InteractionRequest(RenderedRequest):
     def is_background(self) -> bool:
         """Whether the interaction has to be read again until it has ended."""
         return self._options.background
+
+    @property
+    def interaction_id(self) -> str | None:
+        """The interaction that is read instead of starting one."""
+        return self._options.interaction_id
 
     @property
     def background_timeout_seconds(self) -> float | None:
@@ -159,7 +164,9 @@ class InteractionRequest(RenderedRequest):
         if failure.interaction_id:
             return None
         is_missing = isinstance(failure, GeminiNotFoundError) or "interaction" in str(failure)
-        return self.render_whole() if self.render_whole and is_missing else None
+        if self.render_whole is None or self.interaction_id or not is_missing:
+            return None
+        return self.render_whole()
 
 
 def render_interaction(
@@ -273,7 +280,7 @@ def _render_body(fields: Mapping[str, Any], invocation: Invocation) -> dict[str,
         sent = continue_body(sent, token)
     sent |= {"store": options.store}
     if options.background:
-        return {**sent, "background": True}
+        sent |= {"background": True}
     return {**sent, "stream": True} if options.is_stream else sent
 
 

@@ -12,7 +12,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
-from langchain_gemini_tools.facts.finish_reasons import CONTINUATION, REQUIRES_CONTINUATION
+from langchain_gemini_tools.facts.finish_reasons import (
+    CONTINUATION,
+    INTERACTION_COMPLETED,
+    REQUIRES_CONTINUATION,
+)
 from langchain_gemini_tools.interactions.content import parse_content
 from langchain_gemini_tools.interactions.history import HISTORY_SUM, INTERACTION_ID
 from langchain_gemini_tools.wire.hops import TOKEN
@@ -40,7 +44,6 @@ _DETAILS = {
     "tool_use_tokens_by_modality": "toolUsePromptTokensDetails",
 }
 _COPIED = {"service_tier": "serviceTier", "created": "createTime", "agent": "agent"}
-_END = "interaction.completed"
 _SENT_STEPS = ("user_input", "function_result")
 """Steps of the caller, which `GET` returns as well (documented)."""
 
@@ -282,7 +285,7 @@ class EventDecoder:
         interaction = event.get("interaction")
         if self._has_ended:
             return []
-        if kind == _END and isinstance(interaction, dict):
+        if kind == INTERACTION_COMPLETED and isinstance(interaction, dict):
             self._has_ended = True
             steps = [self._steps[index].whole() for index in sorted(self._steps)]
             return [_response(interaction, steps, [], self._history_sum)]

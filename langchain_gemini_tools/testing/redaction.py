@@ -144,7 +144,7 @@ def _long_enough(values: Iterable[str]) -> set[str]:
 # Addresses.
 
 GEMINI_PATH = re.compile(
-    r"/v\d\w*/(?:projects/[^/]+/locations/|publishers/google/|cachedContents\b"
+    r"/v\d\w*/(?:projects/[^/]+/locations/|publishers/google/|cachedContents\b|interactions(?:/|$)"
     r"|(?:models|tunedModels)/[^/]+:(?:[a-z]+[A-Z]|predict))"
 )
 """Paths that only Gemini has. Other APIs have `/v1/models` and `/v4/projects/7`, too."""

@@ -70,6 +70,8 @@ class InteractionOptions:
     """The name is that of an agent."""
     background: bool = False
     """Start it, and read it until it has ended."""
+    interaction_id: str | None = None
+    """Read this one, which has been started, instead of starting one."""
     background_timeout_seconds: float | None = None
 
 

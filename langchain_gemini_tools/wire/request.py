@@ -122,6 +122,11 @@ class RenderedRequest:
         return False
 
     @property
+    def interaction_id(self) -> str | None:
+        """The response in the background that is read instead of starting one."""
+        return None
+
+    @property
     def background_timeout_seconds(self) -> float | None:
         """How long a response in the background may take."""
         return None

@@ -654,15 +654,16 @@ def test_a_rejected_request_keeps_the_words_of_the_api(
     assert "does not have sky" in str(refusal)
 
 
-def test_cassettes_record_and_replay_it(
-    chat: ChatGemini, emulator: Emulator, tmp_path: Path
+def test_cassettes_record_and_replay_it_on_another_host(
+    make_model: MakeModel, emulator: Emulator, tmp_path: Path
 ) -> None:
-    def run() -> list[str]:
+    def run(chat: ChatGemini) -> list[str]:
         with cassette(tmp_path / "interactions.yaml", record_mode="once"):
             streamed = "".join(str(chunk.text) for chunk in chat.stream("Hello you"))
             return [str(chat.invoke("Hello").text), streamed]
 
-    recorded = run()
+    recorded = run(make_model(api="interactions"))
     count = len(emulator.requests)
-    assert run() == recorded
+    elsewhere = make_model(api="interactions", base_url="https://generativelanguage.googleapis.com")
+    assert run(elsewhere) == recorded
     assert len(emulator.requests) == count == 2

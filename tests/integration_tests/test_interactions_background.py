@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import (
@@ -16,12 +19,18 @@ from langchain_gemini_tools.errors import (
     GeminiNotFoundError,
     GeminiTimeoutError,
     InvalidOptionError,
+    TruncatedStreamError,
     UnreadableResponseError,
 )
 from langchain_gemini_tools.testing import FakeGemini
-from langchain_gemini_tools.testing.fake.faults import cut_before_headers
+from langchain_gemini_tools.testing.fake.faults import (
+    cut_before_headers,
+    cut_connection,
+    error_in_stream,
+    stall,
+)
 from tests.integration_tests.invoking import QUESTION, ask
-from tests.rotation import WAYS, rotated
+from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +58,7 @@ def methods(gemini: FakeGemini) -> list[str]:
     return [f"{request.method} {request.path.rpartition('/')[2]}" for request in gemini.requests]
 
 
-@rotated(way=WAYS)
+@rotated(way=["invoke", "ainvoke"])
 async def test_an_interaction_is_started_and_read_until_it_has_ended(
     way: str, gemini: FakeGemini, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,11 +79,173 @@ async def test_an_interaction_is_started_and_read_until_it_has_ended(
     assert caplog.text.count("background lets Google keep") == 1
 
 
+@rotated(way=STREAMS)
+async def test_events_of_an_interaction_in_the_background_are_streamed(
+    way: str, gemini: FakeGemini
+) -> None:
+    gemini.reply("It is sunny in Oslo.", chunks=4)
+    seen: list[Any] = []
+    message = await ask(new_model(), way, seen)
+    [request] = gemini.requests
+    assert request.body == {
+        "model": "gemini-3.5-flash",
+        "input": ASKED,
+        "store": True,
+        "background": True,
+        "stream": True,
+    }
+    assert message.text == "It is sunny in Oslo."
+    assert len([chunk for chunk in seen if chunk.text]) == 4
+    assert message.response_metadata["finish_reason"] == "completed"
+
+
+def ended_after(count: int) -> Any:
+    """Return a fault: the stream ends after some events, as if that were all."""
+    return lambda outgoing: outgoing.with_steps(*outgoing.steps[:count])
+
+
+@rotated(way=STREAMS)
+async def test_events_after_the_end_do_not_resume_a_stream(way: str, gemini: FakeGemini) -> None:
+    late = b'data: {"event_type": "interaction.weather"}\n\n'
+    insert = lambda outgoing: outgoing.with_steps(*outgoing.steps[:-1], late)  # noqa: E731
+    gemini.reply("Hello", fault=insert)
+    assert (await ask(new_model(), way)).text == "Hello"
+    assert len(gemini.requests) == 1
+
+
+def with_event_id(count: int, field: bytes) -> Any:
+    """Return a fault: events have this id, and end after some of them."""
+
+    def fault(outgoing: Any) -> Any:
+        events = outgoing.steps[:count]
+        return outgoing.with_steps(*(re.sub(rb', "event_id": "e\d+"', field, e) for e in events))
+
+    return fault
+
+
+# The events of this answer: created, status, a thought in e3 to e5, then the text in e6 to e11.
+CUTS: dict[str, tuple[Any, str]] = {
+    "before a step": (cut_connection(after=2), "e2"),
+    "inside of the text": (cut_connection(after=8), "e8"),
+    "without a word": (ended_after(8), "e8"),
+    "by an error": (error_in_stream(after=9), "e9"),
+    "by silence": (stall(30, after=8), "e8"),
+    "before the end": (ended_after(11), "e11"),
+}
+
+
+@rotated(cut=CUTS, way=STREAMS)
+async def test_a_stream_that_is_cut_is_resumed_after_its_last_event(
+    cut: tuple[Any, str], way: str, gemini: FakeGemini, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault, last = cut
+    gemini.reply("It is sunny in Oslo.", chunks=4, fault=fault)
+    seen: list[Any] = []
+    message = await ask(new_model(max_retries=1, timeout=0.5), way, seen)
+    name = message.response_metadata["interaction_id"]
+    _, resumed = gemini.requests
+    assert (resumed.method, resumed.path) == ("GET", f"/v1beta/interactions/{name}")
+    assert (resumed.query["stream"], resumed.query["last_event_id"]) == ("true", last)
+    assert message.text == "It is sunny in Oslo."
+    assert len([chunk for chunk in seen if chunk.text]) == 4
+    assert message.response_metadata["finish_reason"] == "completed"
+    assert message.usage_metadata["total_tokens"] > 0
+    assert f"Interaction {name}: the stream is resumed" in caplog.text
+
+
+@rotated(way=STREAMS)
+async def test_a_stream_without_event_ids_fails_with_what_had_arrived(
+    way: str, gemini: FakeGemini
+) -> None:
+    gemini.reply("It is sunny in Oslo.", chunks=4, fault=with_event_id(8, b""))
+    with pytest.raises(TruncatedStreamError) as failure:
+        await ask(new_model(), way)
+    assert len(gemini.requests) == 1
+    assert failure.value.partial
+    assert "It is sunny in Oslo.".startswith(failure.value.partial.text)
+    assert "The option interaction_id='v1_" in str(failure.value.__notes__)
+
+
+@rotated(way=STREAMS)
+async def test_a_stream_that_the_api_does_not_resume_fails(way: str, gemini: FakeGemini) -> None:
+    unknown = with_event_id(8, b', "event_id": "x"')
+    gemini.reply("It is sunny in Oslo.", chunks=4, fault=unknown)
+    with pytest.raises(GeminiInvalidRequestError) as failure:
+        await ask(new_model(), way)
+    assert len(gemini.requests) == 2
+    assert failure.value.partial
+    assert "It is sunny in Oslo.".startswith(failure.value.partial.text)
+    [refusal] = gemini.refusals
+    assert str(refusal) == "last_event_id is the id of an event of this interaction"
+
+
+def lose_interaction(gemini: FakeGemini) -> str:
+    """Start an interaction, lose its stream, and return its id as the error has it."""
+    gemini.reply("It is sunny in Oslo.", fault=with_event_id(2, b""))
+    with pytest.raises(TruncatedStreamError) as failure:
+        list(new_model().stream(QUESTION))
+    gemini.requests.clear()
+    found = re.search(r"interaction_id='(\w+)'", str(failure.value.__notes__[-1]))
+    assert found
+    return found[1]
+
+
+@rotated(way=WAYS)
+async def test_an_interaction_is_read_by_its_id(way: str, gemini: FakeGemini) -> None:
+    name = await asyncio.to_thread(lose_interaction, gemini)
+    message = await ask(new_model(background=False), way, interaction_id=name)
+    assert methods(gemini) == [f"GET {name}", f"GET {name}"]
+    assert message.text == "It is sunny in Oslo."
+    assert message.response_metadata["interaction_id"] == name
+    gemini.reply("Still sunny.")
+    model = new_model(background=False, use_previous_interaction=True)
+    await model.ainvoke([HumanMessage(QUESTION), message, HumanMessage("And now?")])
+    assert gemini.requests[-1].body["previous_interaction_id"] == name
+    assert len(gemini.requests[-1].steps) == 1
+
+
+@rotated(way=WAYS)
+async def test_an_interaction_that_is_not_there_is_not_started(
+    way: str, gemini: FakeGemini
+) -> None:
+    with pytest.raises(GeminiNotFoundError):
+        await ask(new_model(), way, interaction_id="v1_other")
+    assert methods(gemini) == ["GET v1_other"]
+
+
+class Progress(BaseCallbackHandler):
+    """Collects what is reported about interactions."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_custom_event(self, name: str, data: Any, **_: Any) -> None:
+        self.seen.append((name, data["interaction_id"], data["status"]))
+
+
+@rotated(way=WAYS)
+async def test_callbacks_see_the_status_of_an_interaction(way: str, gemini: FakeGemini) -> None:
+    progress = Progress()
+
+    async def run(_: str) -> Any:
+        return await ask(new_model(), way)
+
+    if "stream" in way:  # langchain-core gives streams no run manager, so a parent is needed
+        message = await RunnableLambda(run).ainvoke("", {"callbacks": [progress]})
+    else:
+        message = await ask(new_model(callbacks=[progress]), way)
+    name = message.response_metadata["interaction_id"]
+    statuses = ["in_progress", *([] if "stream" in way else ["in_progress"]), "completed"]
+    assert progress.seen == [("gemini_interaction", name, status) for status in statuses]
+    assert gemini.refusals == []
+
+
 @rotated(way=WAYS)
 async def test_an_agent_is_named_as_one(way: str, gemini: FakeGemini) -> None:
     message = await ask(new_model(model=AGENT, agent=True, background=False), way)
     body = gemini.requests[0].body
-    assert body == {"agent": AGENT, "input": ASKED, "store": True, "background": True}
+    expected = {"agent": AGENT, "input": ASKED, "store": True, "background": True}
+    assert body == expected | ({"stream": True} if "stream" in way else {})
     assert message.text
     assert message.response_metadata["agent"] == AGENT
 
@@ -145,6 +316,31 @@ async def test_a_cancelled_caller_cancels_the_interaction(
     assert methods(gemini) == ["POST interactions", "POST cancel"]
 
 
+async def test_a_cancelled_reader_of_a_stream_cancels_the_interaction(gemini: FakeGemini) -> None:
+    gemini.reply("It is sunny in Oslo.", chunks=4, fault=stall(30, after=8))
+    has_begun = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in new_model().astream("Hello"):
+            has_begun.set()
+
+    task = asyncio.create_task(read())
+    await has_begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert methods(gemini) == ["POST interactions", "POST cancel"]
+
+
+@rotated(way=WAYS)
+async def test_a_read_by_id_that_fails_is_retried(way: str, gemini: FakeGemini) -> None:
+    name = await asyncio.to_thread(lose_interaction, gemini)
+    gemini.fail(503)
+    message = await ask(new_model(), way, interaction_id=name)
+    assert message.text == "It is sunny in Oslo."
+    assert methods(gemini) == [f"GET {name}"] * 3
+
+
 def test_what_cannot_run_in_the_background_is_rejected(gemini: FakeGemini) -> None:
     with pytest.raises(InvalidOptionError, match="background=True needs interactions that are"):
         new_model(store=False).invoke("Hello")
@@ -152,6 +348,12 @@ def test_what_cannot_run_in_the_background_is_rejected(gemini: FakeGemini) -> No
         new_model(api="generate_content").invoke("Hello")
     with pytest.raises(InvalidOptionError, match="An agent does not have temperature"):
         new_model(model=AGENT, agent=True, temperature=0.1).invoke("Hello")
+    with pytest.raises(InvalidOptionError, match="interaction_id='v1_a' needs interactions that"):
+        new_model(background=False, store=False).invoke("Hello", interaction_id="v1_a")
+    with pytest.raises(InvalidOptionError, match="interaction_id needs api='interactions'"):
+        new_model(api="generate_content", background=False).invoke("Hello", interaction_id="v1_a")
+    with pytest.raises(InvalidOptionError, match="is not the id of an interaction"):
+        new_model().invoke("Hello", interaction_id="v1/../models")
     assert gemini.requests == []
     with pytest.raises(GeminiInvalidRequestError, match="does not support background"):
         new_model(model="gemini-2.5-flash").invoke("Hello")

@@ -160,3 +160,28 @@ def test_read_cancel_and_delete_work_through_the_sdk(chat: ChatGemini, emulator:
     with pytest.raises(Exception, match="not found"):
         interactions(chat).get(id=name)
     assert [request.method for request in emulator.requests] == ["POST", "GET", "DELETE", "GET"]
+
+
+def test_a_stream_is_resumed_by_the_same_request(chat: ChatGemini, emulator: Emulator) -> None:
+    emulator.reply(
+        "It is sunny in Oslo.",
+        chunks=4,
+        fault=lambda outgoing: outgoing.with_steps(*outgoing.steps[:8]),
+    )
+    ours = functools.reduce(operator.add, chat.stream("Weather?", background=True))
+    resumed = emulator.last
+    name = ours.response_metadata["interaction_id"]
+    events = interactions(chat).get(id=name, stream=True, last_event_id="e8")
+    theirs = "".join(
+        event.delta.text
+        for event in events
+        if event.event_type == "step.delta" and event.delta.type == "text"
+    )
+    assert ours.text == "It is sunny in Oslo."
+    assert theirs
+    assert ours.text.endswith(theirs)
+    assert emulator.last.method == resumed.method == "GET"
+    assert emulator.last.path.partition("/interactions")[2] == f"/{name}"
+    assert resumed.path.partition("/interactions")[2] == f"/{name}"
+    # `alt` comes with every stream of ours, and is recorded to do no harm.
+    assert {**emulator.last.query, "alt": "sse"} == resumed.query

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.answer import part_pieces, usage_counts
 from langchain_gemini_tools.testing.fake.ask import Ask
-from langchain_gemini_tools.testing.fake.outgoing import Outgoing, event_stream, whole
+from langchain_gemini_tools.testing.fake.outgoing import Outgoing, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +53,8 @@ class Stored:
     """The steps of the user."""
     later: JsonObject | None = None
     """What becomes of one that runs in the background: the second GET finds it."""
+    events: list[bytes] = field(default_factory=list)
+    """Of one that is streamed from the background: its events. The n-th has the id `e<n>`."""
     _reads: int = 0
 
     def read(self) -> JsonObject:
@@ -264,9 +266,16 @@ def write_interaction(
     }
 
 
-def write_events(interaction: JsonObject, ask: Ask, answer: Answer) -> Outgoing:
-    """The same as a stream, as recorded: steps one after the other, usage and status at the end."""
-    common = {key: interaction[key] for key in ("id", "object", "model")}
+def write_events(
+    interaction: JsonObject, ask: Ask, answer: Answer, *, has_ids: bool = False
+) -> list[bytes]:
+    """The same as a stream, as recorded: steps one after the other, usage and status at the end.
+
+    Documented: each event has an id in a stream from the background. No recorded event of another
+    stream has one.
+    """
+    keys = ("id", "object", "model", "agent")
+    common = {key: interaction[key] for key in keys if key in interaction}
     begun = {**common, "status": "in_progress"}
     named = {"interaction_id": common["id"], "status": "in_progress"}
     events: list[JsonObject] = [
@@ -277,8 +286,9 @@ def write_events(interaction: JsonObject, ask: Ask, answer: Answer) -> Outgoing:
         events += _step_events(step, index, ask, answer)
     ended = {key: value for key, value in interaction.items() if key != "steps"}
     events.append({"event_type": "interaction.completed", "interaction": ended})
-    done = b"event: done\ndata: [DONE]\n\n"
-    return event_stream([*map(_event_bytes, events), done])
+    if has_ids:
+        events = [{**event, "event_id": f"e{n}"} for n, event in enumerate(events, start=1)]
+    return [*map(_event_bytes, events), b"event: done\ndata: [DONE]\n\n"]
 
 
 def _event_bytes(event: JsonObject) -> bytes:

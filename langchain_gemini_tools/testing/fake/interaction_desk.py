@@ -1,4 +1,4 @@
-"""The requests of the Interactions API: create, read, cancel and delete.
+"""The requests of the Interactions API: create, read, resume, cancel and delete.
 
 What is stored stays until the server stops. Nobody recorded a GET, a cancel or a DELETE: they
 follow the SDK and Google's pages.
@@ -31,7 +31,7 @@ from langchain_gemini_tools.testing.fake.rules.interactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from langchain_gemini_tools.testing.fake.ask import Ask
     from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
@@ -59,6 +59,7 @@ class InteractionDesk:
     def serve(
         self,
         route: Route,
+        query: Mapping[str, str],
         raw: bytes,
         answer: Callable[[Ask], Reply],
         excuse: Callable[[Refusal], object] | None,
@@ -67,6 +68,7 @@ class InteractionDesk:
 
         Args:
             route: Where it goes.
+            query: What follows the path.
             raw: Its body.
             answer: Finds the next reply.
             excuse: Called with a refusal whose rule is inferred, instead of raising it.
@@ -83,7 +85,7 @@ class InteractionDesk:
                 known.body |= {"status": "cancelled"}
                 known.later = None
             return whole(200, known.body)
-        return whole(200, known.read())
+        return _read_stored(known, query)
 
     def _create(
         self,
@@ -150,9 +152,11 @@ class InteractionDesk:
             # Recorded: an agent's first reply has neither steps nor usage.
             running = {**interaction, "status": "in_progress"}
             stored.body = {k: v for k, v in running.items() if k not in {"steps", "usage"}}
-            outgoing = whole(200, stored.body)
+            stored.events = write_events(interaction, ask, said, has_ids=True)
+            streams = body.get("stream")
+            outgoing = event_stream(stored.events) if streams else whole(200, stored.body)
         elif body.get("stream"):
-            outgoing = write_events(interaction, ask, said)
+            outgoing = event_stream(write_events(interaction, ask, said))
         else:
             outgoing = whole(200, interaction)
         outgoing = outgoing.with_headers(**reply.headers)
@@ -171,6 +175,23 @@ class InteractionDesk:
             stored.body = interaction
             stored.steps = [*stored.steps, *interaction.get("steps", [])]
             self.stored[interaction["id"]] = stored
+
+
+def _read_stored(known: Stored, query: Mapping[str, str]) -> Outgoing:
+    """What GET returns: the interaction, or its events after one of them.
+
+    The parameters are the SDK's. By its words, a stream goes on "from the chunk after the event
+    marked by the event id". What the API says about an unknown id is not known.
+    """
+    last = query.get("last_event_id")
+    if query.get("stream") != "true":
+        if last is not None:
+            raise invalid("last_event_id needs stream=true", evidence="documented")
+        return whole(200, known.read())
+    ids = [f"e{n}" for n in range(1, len(known.events))]
+    if not known.events or last not in (None, *ids):
+        raise invalid("last_event_id is the id of an event of this interaction")
+    return event_stream(known.events[ids.index(last) + 1 if last else 0 :])
 
 
 def _read(raw: bytes) -> JsonObject:

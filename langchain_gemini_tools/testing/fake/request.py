@@ -49,7 +49,8 @@ class Request:
     def is_stream(self) -> bool:
         """Whether the response is streamed."""
         if self.is_interaction:
-            return bool(isinstance(self.body, dict) and self.body.get("stream"))
+            asked = isinstance(self.body, dict) and self.body.get("stream")
+            return bool(asked) or self.query.get("stream") == "true"
         return self.path.endswith(":streamGenerateContent")
 
     @property

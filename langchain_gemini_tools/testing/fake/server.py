@@ -388,7 +388,11 @@ class Emulator(PlannedFaults):
             return reply
 
         excuse = None if self.strict else self._excuse
-        outgoing = self._desk.serve(route, request.raw, answer, excuse)
+        is_create = route.method == "createInteraction"
+        if pending and pending.instead and pending.instead.fault and not is_create:
+            # Such a request has no reply to replace, and must not change what is stored.
+            return pending.instead.fault(whole(200, {}))
+        outgoing = self._desk.serve(route, request.query, request.raw, answer, excuse)
         return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
