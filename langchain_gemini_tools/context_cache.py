@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
 from langchain_gemini_tools.chat_model import ChatGemini  # noqa: TC001
 from langchain_gemini_tools.errors import InvalidOptionError
@@ -68,10 +68,12 @@ def cache_of(
     options["cached_content"] = None
     _check_support(model, options)
     others = [message for message in messages if not isinstance(message, SystemMessage)]
-    # A request needs a user's turn; of this one only the other fields are used.
-    request = model.preview([*messages] if others else [*messages, HumanMessage("-")], **options)
+    # A request ends with the user's turn; a cache need not.
+    ends_with_user = bool(others) and not isinstance(others[-1], AIMessage)
+    end = [] if ends_with_user else [HumanMessage("-")]
+    request = model.preview([*messages, *end], **options)
     if name is None:
-        name = _create(model, request, settings, has_contents=bool(others))
+        name = _create(model, request, settings, without_last=bool(end))
     invocation = request.invocation
     return CacheContents(
         name=name,
@@ -97,12 +99,12 @@ def _check_support(model: ChatGemini, options: Mapping[str, Any]) -> None:
 
 
 def _create(
-    model: ChatGemini, request: RenderedRequest, settings: Mapping[str, Any], *, has_contents: bool
+    model: ChatGemini, request: RenderedRequest, settings: Mapping[str, Any], *, without_last: bool
 ) -> str:
     body: dict[str, Any] = {**request.body}
     contents = {
         "system_instruction": body.get("systemInstruction"),
-        "contents": body["contents"] if has_contents else None,
+        "contents": body["contents"][:-1] if without_last else body["contents"],
         "tools": body.get("tools"),
         "tool_config": body.get("toolConfig"),
     }

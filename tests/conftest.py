@@ -69,7 +69,7 @@ def make_model(emulator: Emulator) -> Iterator[MakeModel]:
 
     def make(**overrides: Any) -> ChatGemini:
         settings: dict[str, Any] = {
-            "model": "gemini-3-flash-preview",
+            "model": "gemini-3.8-flash",
             "api_key": API_KEY,
             "base_url": emulator.url,
             "max_retries": 0,

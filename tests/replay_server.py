@@ -75,7 +75,7 @@ class Replay:
     def __init__(self) -> None:
         self.server = ReplayServer()
         self._messages: dict[str, AIMessage] = {}
-        settings: dict[str, Any] = {"model": "gemini-3-flash-preview", "api_key": "key"}
+        settings: dict[str, Any] = {"model": "gemini-3.8-flash", "api_key": "key"}
         settings |= {"base_url": self.server.url, "max_retries": 0}
         self._models = {
             "gemini": ChatGemini(**settings),

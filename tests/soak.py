@@ -86,7 +86,7 @@ class Service:
         self._dice = random.Random(7)
 
     def new_model(self, **settings: Any) -> ChatGemini:
-        named: dict[str, Any] = {"model": "gemini-3-flash-preview", "api_key": API_KEY}
+        named: dict[str, Any] = {"model": "gemini-3.8-flash", "api_key": API_KEY}
         return ChatGemini(**named | {"base_url": self.emulator.url, "max_retries": 2} | settings)
 
     async def work(self, calls: int) -> int:

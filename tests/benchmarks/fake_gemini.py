@@ -19,7 +19,7 @@ from langchain_gemini_tools.testing import FakeGemini
 _RESULT = Path(__file__).parent / "results" / "fake_gemini.json"
 _BODY = json.dumps({"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}).encode()
 _HEAD = (
-    "POST /v1beta/models/gemini-3-flash-preview:generateContent HTTP/1.1\r\n"
+    "POST /v1beta/models/gemini-3.8-flash:generateContent HTTP/1.1\r\n"
     "host: localhost\r\nx-goog-api-key: fake\r\ncontent-type: application/json\r\n"
     f"content-length: {len(_BODY)}\r\n\r\n"
 ).encode()

@@ -28,7 +28,7 @@ def _cpu_seconds(path: Path, count: int) -> float:
     inputs = _questions(count)
     with FakeGemini() as gemini:
         gemini.batches.polls_until_done = 1
-        model = ChatGemini(model="gemini-3-flash-preview")
+        model = ChatGemini(model="gemini-3.8-flash")
         start = time.thread_time()
         job = model.batch_job(inputs, path=path / str(count))
         found = sum(1 for _ in job.results())
@@ -59,7 +59,7 @@ import sys, tempfile
 from pathlib import Path
 from langchain_gemini_tools import ChatGemini
 count = int(sys.argv[1])
-model = ChatGemini(model="gemini-3-flash-preview")
+model = ChatGemini(model="gemini-3.8-flash")
 with tempfile.TemporaryDirectory() as path:
     job = model.batch_job((f"What is {n} + {n}?" for n in range(count)), path=path)
     assert sum(1 for _ in job.results()) == count

@@ -30,7 +30,7 @@ def get_weather(city: str) -> str:
 def request_sizes(**options: Any) -> list[int]:
     """Return the size of each request of one thread, in bytes."""
     with FakeGemini() as gemini:
-        model = ChatGemini(model="gemini-3-flash-preview", **options).bind_tools([get_weather])
+        model = ChatGemini(model="gemini-3.8-flash", **options).bind_tools([get_weather])
         history: list[Any] = [HumanMessage("Weather in 200 cities, one after the other?")]
         for number in range(TURNS):
             gemini.reply(calls=[("get_weather", {"city": f"City {number:03d}"})])

@@ -30,7 +30,7 @@ def test_a_thousand_copies_use_one_connection_at_about_the_cost_of_one_model(
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
     with Emulator() as emulator:
-        chat = ChatGemini(model="gemini-3-flash-preview", base_url=emulator.url)
+        chat = ChatGemini(model="gemini-3.8-flash", base_url=emulator.url)
         pickled = pickle.dumps(chat)
         chat.invoke("Hello?")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeModel
 
 
-@pytest.fixture(params=["gemini-3-flash-preview", "gemini-2.5-flash"])
+@pytest.fixture(params=["gemini-3.8-flash", "gemini-2.5-flash"])
 def play(
     request: pytest.FixtureRequest, emulator: Emulator, make_model: MakeModel
 ) -> Iterator[Play]:

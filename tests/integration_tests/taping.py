@@ -14,7 +14,7 @@ FILE = Path("cassettes/weather.yaml")
 
 def gemini(**fields: Any) -> ChatGemini:
     """A model without key and address."""
-    return ChatGemini(**{"model": "gemini-3-flash-preview", **fields})
+    return ChatGemini(**{"model": "gemini-3.8-flash", **fields})
 
 
 def interactions() -> list[Any]:

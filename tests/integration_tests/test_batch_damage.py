@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +39,10 @@ def make_model(make_model: MakeModel) -> Any:
 def test_another_model_does_not_take_over_a_folder(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
-    make_model(model="gemini-3-flash-preview").batch_job(questions(FEW), path=tmp_path)
+    make_model(model="gemini-3.8-flash").batch_job(questions(FEW), path=tmp_path)
     other = make_model(model="gemini-2.5-flash")
     for inputs in (questions(FEW), None):
-        with pytest.raises(errors.InvalidOptionError, match="gemini-3-flash-preview"):
+        with pytest.raises(errors.InvalidOptionError, match=re.escape("gemini-3.8-flash")):
             other.batch_job(inputs, path=tmp_path)
     assert emulator.batches.created == 1
 

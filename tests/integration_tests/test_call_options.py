@@ -181,7 +181,7 @@ def test_a_builtin_tool_that_is_not_known_is_sent_with_one_warning(
     assert bound.preview("Hi").body["tools"] == [{"starSearch": {"starName": "Vega"}}]
     [record] = caplog.records
     assert record.getMessage() == (
-        "gemini-3-flash-preview: Tool 'star_search': this version does not know the built-in tool, "
+        "gemini-3.8-flash: Tool 'star_search': this version does not know the built-in tool, "
         "and sends it as it is."
     )
 

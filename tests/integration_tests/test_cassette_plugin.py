@@ -24,7 +24,7 @@ TEST = """
 
     @pytest.mark.vcr
     def test_weather():
-        answer = ChatGemini(model="gemini-3-flash-preview").invoke("Hello")
+        answer = ChatGemini(model="gemini-3.8-flash").invoke("Hello")
         assert answer.text == "Hello! How can I help you today? You said: Hello."
 """
 
@@ -38,7 +38,7 @@ def everything_is_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
     importlib.import_module("pytest_recording._vcr")
     path = tmp_path_factory.mktemp("loading") / "hello.yaml"
     with Emulator() as emulator, cassette(path, record_mode="all"):
-        model = ChatGemini(model="gemini-3-flash-preview", api_key=API_KEY, base_url=emulator.url)
+        model = ChatGemini(model="gemini-3.8-flash", api_key=API_KEY, base_url=emulator.url)
         model.invoke("Hello")
         asyncio.run(model.ainvoke("Hello"))
         model.close()
@@ -138,7 +138,7 @@ def test_async_tests_and_classes_work_alike(
             @pytest.mark.asyncio
             @pytest.mark.parametrize("name", ["Ann", "Ben"])
             async def test_hello(self, name):
-                model = ChatGemini(model="gemini-3-flash-preview")
+                model = ChatGemini(model="gemini-3.8-flash")
                 chunks = [chunk async for chunk in model.astream(f"I am {name}")]
                 assert name in "".join(chunk.text for chunk in chunks)
         """
@@ -232,7 +232,7 @@ def test_cassettes_opened_by_hand_follow_the_option(
 
         def test_weather():
             with cassette("by_hand"):
-                ChatGemini(model="gemini-3-flash-preview").invoke("Hello")
+                ChatGemini(model="gemini-3.8-flash").invoke("Hello")
         """
     )
     run(project).assert_outcomes(failed=1)  # although there is a key
@@ -309,8 +309,7 @@ def test_what_no_test_asks_for_is_known_to_the_audit(
             {}
     """
     hello, goodbye = (
-        f'ChatGemini(model="gemini-3-flash-preview").invoke("{word}")'
-        for word in ("Hello", "Goodbye")
+        f'ChatGemini(model="gemini-3.8-flash").invoke("{word}")' for word in ("Hello", "Goodbye")
     )
     imports = "    from langchain_gemini_tools.testing import cassette\n"
     project.makepyfile(test_agent=imports + TEST + by_hand.format(f"{hello}, {goodbye}"))

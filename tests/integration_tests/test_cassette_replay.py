@@ -93,15 +93,15 @@ async def test_another_question_is_not_answered_and_it_says_what_differs(
     way: str, model: ChatGemini, caplog: pytest.LogCaptureFixture
 ) -> None:
     with cassette("weather", record_mode="all"):
-        await ask(model.bind(temperature=0.5), way)
+        await ask(model.bind(seed=5), way)
     with cassette("weather"), pytest.raises(StaleCassetteError) as caught:
-        await ask(gemini().bind(temperature=0.7, stop=["x"]), way)
+        await ask(gemini().bind(seed=7, stop=["x"]), way)
     method = "streamGenerateContent" if way in {"stream", "astream"} else "generateContent"
     assert str(caught.value) == (
         "The cassette cassettes/weather.yaml has no response to POST "
-        f"/v1beta/models/gemini-3-flash-preview:{method}.\n"
+        f"/v1beta/models/gemini-3.8-flash:{method}.\n"
         "The nearest recorded request (number 1 of 1) differs:\n"
-        "  body.generationConfig.temperature: recorded 0.5, now 0.7\n"
+        "  body.generationConfig.seed: recorded 5, now 7\n"
         '  body.generationConfig.stopSequences: not recorded, now ["x"]\n'
         "To record it, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all "
         "(pytest: --record-mode=all)."
@@ -112,7 +112,7 @@ async def test_another_question_is_not_answered_and_it_says_what_differs(
 
 def test_the_nearest_of_several_requests_is_the_one_that_is_compared(model: ChatGemini) -> None:
     with cassette("weather", record_mode="all"):
-        model.invoke("Hello", stop=["a", "b"], temperature=0.1)
+        model.invoke("Hello", stop=["a", "b"], seed=1)
         model.invoke("Good evening")
         model.get_num_tokens("Good evening")
     with cassette("weather"), pytest.raises(StaleCassetteError) as caught:
@@ -127,7 +127,7 @@ def test_without_a_cassette_it_says_how_to_record_one() -> None:
     with cassette("weather"), pytest.raises(StaleCassetteError) as caught:
         gemini().invoke(QUESTION)
     assert str(caught.value) == (
-        "POST /v1beta/models/gemini-3-flash-preview:generateContent cannot be replayed: the "
+        "POST /v1beta/models/gemini-3.8-flash:generateContent cannot be replayed: the "
         "cassette cassettes/weather.yaml does not exist, and this run does not record. To "
         "record it, set GOOGLE_API_KEY and run with GEMINI_RECORD_MODE=all (pytest: "
         "--record-mode=all)."

@@ -215,7 +215,7 @@ def test_a_recording_that_is_killed_leaves_the_old_file_whole(
         "from langchain_gemini_tools import ChatGemini\n"
         "from langchain_gemini_tools.testing import cassette\n"
         "with cassette('weather', record_mode='all'):\n"
-        "    ChatGemini(model='gemini-3-flash-preview').invoke('Good evening')\n"
+        "    ChatGemini(model='gemini-3.8-flash').invoke('Good evening')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     environment = {**os.environ, "GOOGLE_API_KEY": API_KEY, "GOOGLE_GEMINI_BASE_URL": emulator.url}

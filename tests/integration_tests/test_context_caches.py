@@ -50,7 +50,7 @@ def _sent(emulator: Emulator) -> Any:
 def test_what_a_cache_contains_is_sent_once(emulator: Emulator, cached: ChatGemini) -> None:
     created = emulator.requests[0]
     assert (created.method, created.path) == ("POST", "/v1beta/cachedContents")
-    assert created.body["model"] == "models/gemini-3-flash-preview"
+    assert created.body["model"] == "models/gemini-3.8-flash"
     assert created.body["ttl"] == "300s"
     assert created.body["systemInstruction"]["parts"] == [{"text": HANDBOOK}]
     assert created.body["tools"][0]["functionDeclarations"][0]["name"] == "get_weather"
@@ -258,25 +258,25 @@ def test_a_small_cache_is_an_error_of_the_api(make_model: MakeModel) -> None:
     [
         ("gemini-4-argon", {"system": HANDBOOK}, "has no context caches"),
         ("gemma-3-27b-it", {"system": HANDBOOK}, "has no context caches"),
-        ("gemini-3-flash-preview", {}, "needs messages, a system text or tools"),
+        ("gemini-3.8-flash", {}, "needs messages, a system text or tools"),
         (
-            "gemini-3-flash-preview",
+            "gemini-3.8-flash",
             {"system": HANDBOOK, "ttl": 5, "expire_time": datetime(2030, 1, 1, tzinfo=UTC)},
             "cannot be combined",
         ),
         (
-            "gemini-3-flash-preview",
+            "gemini-3.8-flash",
             {"system": HANDBOOK, "expire_time": "2030-01-01T00:00:00"},
             "needs a time zone",
         ),
         (
-            "gemini-3-flash-preview",
+            "gemini-3.8-flash",
             {"system": HANDBOOK, "expire_time": "tomorrow"},
             "not a time of ISO 8601: 'tomorrow'",
         ),
-        ("gemini-3-flash-preview", {"system": HANDBOOK, "ttl": -5}, "ttl must be seconds"),
-        ("gemini-3-flash-preview", {"system": HANDBOOK, "ttl": "an hour"}, "ttl must be seconds"),
-        ("gemini-3-flash-preview", {"system": HANDBOOK, "ttl": float("nan")}, "must be seconds"),
+        ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": -5}, "ttl must be seconds"),
+        ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": "an hour"}, "ttl must be seconds"),
+        ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": float("nan")}, "must be seconds"),
     ],
 )
 def test_what_cannot_be_cached_is_rejected_before_sending(

@@ -300,7 +300,7 @@ def test_the_settings_of_middleware_reach_the_call(play: Play) -> None:
     def force(asked: ModelRequest, handler: Any) -> Any:
         is_first = isinstance(asked.messages[-1], HumanMessage)
         choice: Any = {"tool_choice": "get_weather"} if is_first else {}
-        return handler(asked.override(model_settings={"temperature": 0.5}, **choice))
+        return handler(asked.override(model_settings={"seed": 5}, **choice))
 
     play.calls(("get_weather", OSLO))
     play.says("Sunny.")
@@ -310,7 +310,7 @@ def test_the_settings_of_middleware_reach_the_call(play: Play) -> None:
     assert play.sent[0] == request(
         user("Weather in Oslo?"),
         toolConfig={"functionCallingConfig": forced},
-        generationConfig={"temperature": 0.5},
+        generationConfig={"seed": 5},
     )
     assert play.sent[1].keys() == {"contents", "tools", "generationConfig"}
 

@@ -62,7 +62,7 @@ async def test_callbacks_receive_how_a_response_ended(
     [generation] = results.generations
     assert generation.generation_info == {
         "finish_reason": "STOP",
-        "model_name": "gemini-3-flash-preview",
+        "model_name": "gemini-3.8-flash",
         "safety_ratings": [{"category": "HARM_CATEGORY_HARASSMENT", "probability_score": 0.1}],
         "grounding_metadata": message.response_metadata["grounding_metadata"],
     }
@@ -270,9 +270,9 @@ async def test_an_error_of_the_api_names_the_model(
     emulator.reply(status=503, body=body)
     with pytest.raises(GeminiServerError) as caught:
         await ask(make_model(), way)
-    assert caught.value.model == "gemini-3-flash-preview"
+    assert caught.value.model == "gemini-3.8-flash"
     assert str(caught.value) == (
-        "Error calling model 'gemini-3-flash-preview' (UNAVAILABLE): 503 UNAVAILABLE: Overloaded."
+        "Error calling model 'gemini-3.8-flash' (UNAVAILABLE): 503 UNAVAILABLE: Overloaded."
     )
 
 

@@ -19,7 +19,7 @@ from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY, Emulator,
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.script import Fault
 
-MODEL = "gemini-3-flash-preview"
+MODEL = "gemini-3.8-flash"
 PATH = f"/v1/models/{MODEL}:generateContent"
 STREAM_PATH = f"/v1/models/{MODEL}:streamGenerateContent?alt=sse"
 TEXT = "Sunny in Tromsø."

@@ -178,7 +178,7 @@ QUESTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("backend", ["gemini", "vertex"])
-@pytest.mark.parametrize("name", ["gemini-2.5-flash", "gemini-3-flash-preview"])
+@pytest.mark.parametrize("name", ["gemini-2.5-flash", "gemini-3.8-flash"])
 def test_the_emulator_says_nothing_that_gemini_never_said(
     name: str, backend: Backend, is_stream: bool
 ) -> None:

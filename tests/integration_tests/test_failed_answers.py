@@ -214,7 +214,7 @@ class RetriesOfStreams(BaseCallbackHandler):
 RETRY = {
     "attempt": 1,
     "delay_seconds": 0.0,
-    "error": "Error calling model 'gemini-3-flash-preview' (UNAVAILABLE): 503 UNAVAILABLE: "
+    "error": "Error calling model 'gemini-3.8-flash' (UNAVAILABLE): 503 UNAVAILABLE: "
     "The model is overloaded. Please try again later.",
 }
 

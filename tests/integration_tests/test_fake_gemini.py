@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AIMessageChunk
 
-MODEL = "gemini-3-flash-preview"
+MODEL = "gemini-3.8-flash"
 
 
 def get_weather(city: str) -> str:

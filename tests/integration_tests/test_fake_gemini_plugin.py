@@ -14,7 +14,7 @@ TEST = """
     from langchain_gemini_tools.testing import FakeGemini
 
     def new_model():
-        return ChatGemini(model="gemini-3-flash-preview")
+        return ChatGemini(model="gemini-3.8-flash")
 
     def test_my_agent(fake_gemini: FakeGemini) -> None:
         fake_gemini.fail(429, times=2)
@@ -92,7 +92,7 @@ def test_a_marked_test_replays_what_was_recorded_with_the_fixture(project: pytes
         @pytest.mark.vcr
         def test_weather(fake_gemini):
             fake_gemini.reply("Sunny.")
-            assert ChatGemini(model="gemini-3-flash-preview").invoke("Weather?").text == "Sunny."
+            assert ChatGemini(model="gemini-3.8-flash").invoke("Weather?").text == "Sunny."
     """)
     recorded = project.runpytest_subprocess(*PLUGINS, "--record-mode=once")
     recorded.assert_outcomes(passed=1)

@@ -89,7 +89,7 @@ async def test_every_way_sends_the_same_and_returns_the_same(
     bound = chat.bind_tools([get_weather])
     message = await ask(bound, way)
     expected = {
-        "model": "gemini-3-flash-preview",
+        "model": "gemini-3.8-flash",
         "input": [QUESTION],
         "tools": [
             {

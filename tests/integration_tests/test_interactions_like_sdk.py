@@ -59,8 +59,6 @@ CALLS: dict[str, tuple[Json, list[Any], Json]] = {
             "input": [said("Hello")],
             "system_instruction": "Be brief.",
             "generation_config": {
-                "temperature": 0.5,
-                "top_p": 0.9,
                 "max_output_tokens": 100,
                 "stop_sequences": ["END"],
                 "seed": 7,
@@ -70,8 +68,6 @@ CALLS: dict[str, tuple[Json, list[Any], Json]] = {
         },
         [SystemMessage("Be brief."), HumanMessage("Hello")],
         {
-            "temperature": 0.5,
-            "top_p": 0.9,
             "max_output_tokens": 100,
             "stop": ["END"],
             "seed": 7,
@@ -108,7 +104,7 @@ CALLS: dict[str, tuple[Json, list[Any], Json]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_the_same_call_sends_the_same(name: str, chat: ChatGemini, emulator: Emulator) -> None:
     arguments, messages, options = CALLS[name]
-    interactions(chat).create(model="gemini-3-flash-preview", store=False, **arguments)
+    interactions(chat).create(model="gemini-3.8-flash", store=False, **arguments)
     theirs = emulator.last.body
     chat.invoke(messages, **options)
     ours = emulator.last.body
@@ -124,7 +120,7 @@ def test_a_resend_through_the_sdk_is_the_same(chat: ChatGemini, emulator: Emulat
     chat.invoke([HumanMessage("7 + 11?"), message, *results], tools=[ADD])
     ours = emulator.last.body
     interactions(chat).create(
-        model="gemini-3-flash-preview", store=False, input=ours["input"], tools=[ADD]
+        model="gemini-3.8-flash", store=False, input=ours["input"], tools=[ADD]
     )
     theirs = emulator.last.body
     assert {k: v for k, v in theirs.items() if k not in ADDED_BY_THE_SDK} == ours
@@ -135,7 +131,7 @@ def test_the_same_stream_reads_the_same(chat: ChatGemini, emulator: Emulator) ->
     for _ in range(2):
         emulator.reply("Let me add.", calls=[("add", {"x": 7, "y": 11})], thoughts="Hm.")
     stream = interactions(chat).create(
-        model="gemini-3-flash-preview", store=False, input="7 + 11?", tools=[ADD], stream=True
+        model="gemini-3.8-flash", store=False, input="7 + 11?", tools=[ADD], stream=True
     )
     events = [event.model_dump() for event in stream]
     deltas = [event["delta"] for event in events if event["event_type"] == "step.delta"]

@@ -26,7 +26,7 @@ JsonObject = dict[str, Any]
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 each_model_and_transport = pytest.mark.parametrize(
     ("play", "transport"),
-    [("gemini-3-flash-preview", "stdio"), ("gemini-2.5-flash", "http")],
+    [("gemini-3.8-flash", "stdio"), ("gemini-2.5-flash", "http")],
     indirect=["play"],
 )
 
@@ -82,7 +82,7 @@ async def test_each_kind_of_result_reaches_the_model_as_what_it_is(
 
 @pytest.mark.parametrize(
     ("play", "way"),
-    [("gemini-2.5-flash", "ainvoke"), ("gemini-3-flash-preview", "invoke")],
+    [("gemini-2.5-flash", "ainvoke"), ("gemini-3.8-flash", "invoke")],
     indirect=["play"],
 )
 async def test_the_loop_sends_the_model_the_same(play: Play, way: str) -> None:
@@ -103,7 +103,7 @@ async def test_the_loop_sends_the_model_the_same(play: Play, way: str) -> None:
 async def test_the_loop_goes_on_without_a_server_that_is_slow_and_dies(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
-    play = Play(emulator, make_model, "gemini-3-flash-preview")
+    play = Play(emulator, make_model, "gemini-3.8-flash")
     play.calls(("wait", {"seconds": 60}), ("say", {"text": "meanwhile"}))
     play.calls(("die", {}))
     play.calls(("say", {"text": "Still there?"}))
@@ -160,7 +160,7 @@ UNKNOWN_EFFECT = "Whether the call had an effect is not known."
 async def test_a_server_that_dies_is_reported_to_the_model_which_continues(
     emulator: Emulator, make_model: MakeModel, transport: Transport
 ) -> None:
-    play = Play(emulator, make_model, "gemini-3-flash-preview")
+    play = Play(emulator, make_model, "gemini-3.8-flash")
     play.calls(("die", {}))
     play.calls(("say", {"text": "Still there?"}))
     play.says("The server is gone.")
@@ -181,7 +181,7 @@ async def test_a_server_that_dies_is_reported_to_the_model_which_continues(
 async def test_a_slow_server_is_left_after_its_time_and_may_be_asked_again(
     emulator: Emulator, make_model: MakeModel
 ) -> None:
-    play = Play(emulator, make_model, "gemini-3-flash-preview")
+    play = Play(emulator, make_model, "gemini-3.8-flash")
     play.calls(("wait", {"seconds": 60}))
     play.calls(("say", {"text": "again"}))
     play.says("Done.")

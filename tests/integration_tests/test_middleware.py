@@ -181,7 +181,7 @@ async def test_tools_that_come_and_go_are_declared_as_they_are_bound(play: Play,
 @WAYS
 async def test_a_model_of_another_generation_takes_over_in_the_middle(play: Play, way: str) -> None:
     """What the first model signed is left out for the other; the calls keep their ids."""
-    other = "gemini-2.5-flash" if play.is_gemini_3 else "gemini-3-flash-preview"
+    other = "gemini-2.5-flash" if play.is_gemini_3 else "gemini-3.8-flash"
     play.calls(("get_weather", OSLO))
     error = {"code": 404, "message": f"models/{play.name} is not found.", "status": "NOT_FOUND"}
     play.emulator.reply(body={"error": error}, status=404)

@@ -183,7 +183,7 @@ def test_a_changed_copy_uses_its_own_settings(emulator: Emulator, make_model: Ma
         moved.close()
         assert [asked.model for asked in other.requests] == ["gemini-2.5-flash"]
     chat.invoke("Hello?")
-    assert [asked.model for asked in emulator.requests] == ["gemini-3-flash-preview"] * 2
+    assert [asked.model for asked in emulator.requests] == ["gemini-3.8-flash"] * 2
 
 
 def test_bound_tools_survive_copies_and_pickling(emulator: Emulator, make_model: MakeModel) -> None:

@@ -104,7 +104,7 @@ def test_an_agent_falls_back_to_an_older_model_in_the_middle_of_a_turn(
     agent: Any = create_agent(make_model(), tools=[get_weather], middleware=[fallback])
     state = agent.invoke({"messages": [HumanMessage("Weather?")]})
     assert state["messages"][-1].content == "Sunny."
-    names = ["gemini-3-flash-preview", "gemini-3-flash-preview", "gemini-2.5-flash"]
+    names = ["gemini-3.8-flash", "gemini-3.8-flash", "gemini-2.5-flash"]
     assert [asked.model for asked in emulator.requests] == names
     assert emulator.last.body == request(
         user("Weather?"),

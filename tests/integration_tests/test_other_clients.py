@@ -19,7 +19,7 @@ from langchain_gemini_tools.testing import FakeGemini, Request
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MODEL = "gemini-3-flash-preview"
+MODEL = "gemini-3.8-flash"
 NOT_INSTALLED = "not installed; `make test-clients` installs it"
 
 

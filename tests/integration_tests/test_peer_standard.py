@@ -44,7 +44,7 @@ class TestPeer(ChatModelIntegrationTests):
 
     @property
     def chat_model_params(self) -> dict[str, Any]:
-        return {"model": "gemini-3-flash-preview"}
+        return {"model": "gemini-3.8-flash"}
 
     @property
     def supports_json_mode(self) -> bool:

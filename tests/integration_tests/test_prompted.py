@@ -129,7 +129,7 @@ def test_the_profile_says_that_the_model_calls_tools(make_model: MakeModel) -> N
     seen = [
         (profile["tool_calling"], profile["tool_choice"], profile["structured_output"])
         for way in ("auto", "native", "prompted")
-        for name in (GEMMA, "gemini-3-flash-preview")
+        for name in (GEMMA, "gemini-3.8-flash")
         if (profile := make_model(model=name, tool_calling=way).profile)
     ]
     by_prompt, native, neither = (True, True, False), (True, True, True), (False, False, False)
@@ -643,7 +643,7 @@ async def test_json_streams_without_the_fence_around_it(
     assert JsonOutputParser().invoke(message) == {"city": "Oslo", "degrees": -3}
 
 
-@pytest.mark.parametrize("name", [GEMMA, "gemini-3-flash-preview"])
+@pytest.mark.parametrize("name", [GEMMA, "gemini-3.8-flash"])
 def test_json_output_with_prompted_tools_is_rejected(make_model: MakeModel, name: str) -> None:
     chat = make_model(model=name, tool_calling="prompted")
     with pytest.raises(InvalidOptionError, match=r"Prompted tools \(get_weather\) cannot be"):

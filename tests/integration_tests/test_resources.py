@@ -80,7 +80,7 @@ def held(emulator: Emulator) -> Iterator[Held]:
 
 def new_model(emulator: Emulator, **settings: Any) -> ChatGemini:
     """A model that only the test refers to."""
-    named = {"model": "gemini-3-flash-preview", "api_key": API_KEY, "base_url": emulator.url}
+    named = {"model": "gemini-3.8-flash", "api_key": API_KEY, "base_url": emulator.url}
     return ChatGemini(**named | {"max_retries": 0} | settings)
 
 

@@ -266,11 +266,11 @@ def test_all_tools_together_are_taken_in_both_forms(
 @pytest.mark.parametrize(
     ("model", "form", "field"),
     [
-        ("gemini-3-flash-preview", None, "parametersJsonSchema"),
+        ("gemini-3.8-flash", None, "parametersJsonSchema"),
         ("gemini-2.5-flash", None, "parametersJsonSchema"),
         ("gemini-1.5-pro", None, "parameters"),
         ("gemini-1.5-pro", "json_schema", "parametersJsonSchema"),
-        ("gemini-3-flash-preview", "openapi", "parameters"),
+        ("gemini-3.8-flash", "openapi", "parameters"),
     ],
 )
 def test_the_model_chooses_the_form_and_the_user_may_choose_another(

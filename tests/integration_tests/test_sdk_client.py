@@ -131,7 +131,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def model_of(stub: Stub, **options: Any) -> ChatGemini:
     options = {"api_key": KEY, "base_url": stub.url, **options}
-    return ChatGemini(model="gemini-3-flash-preview", **options)
+    return ChatGemini(model="gemini-3.8-flash", **options)
 
 
 def run(chat: ChatGemini, way: str, service: str, method: str, **arguments: Any) -> Any:
@@ -322,7 +322,7 @@ def test_version_and_address_are_the_models() -> None:
 
 @rotated(way=WAYS)
 def test_the_model_and_its_client_share_connections_and_calls(way: str, library: str) -> None:
-    generate = "POST /v1beta/models/gemini-3-flash-preview:generateContent"
+    generate = "POST /v1beta/models/gemini-3.8-flash:generateContent"
     part = {"content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": "STOP"}
     answers = {"GET /v1beta/files/abc": Answer(FILE), generate: Answer({"candidates": [part]})}
     with serving(answers) as stub:
@@ -373,7 +373,7 @@ def test_a_connection_that_fails_quotes_no_key(way: str, library: str) -> None:
         fail(request)
 
     chat = ChatGemini(
-        model="gemini-3-flash-preview",
+        model="gemini-3.8-flash",
         api_key=KEY,
         client_args={"transport": hx.MockTransport(fail)},
         async_client_args={"transport": hx.MockTransport(afail)},
@@ -389,7 +389,7 @@ def test_a_connection_that_fails_quotes_no_key(way: str, library: str) -> None:
 
 def test_a_client_without_a_key_is_an_error_of_ours() -> None:
     with pytest.raises(GeminiAuthenticationError, match="GOOGLE_API_KEY"):
-        ChatGemini(model="gemini-3-flash-preview").client  # noqa: B018
+        ChatGemini(model="gemini-3.8-flash").client  # noqa: B018
 
 
 # Redirects and cookies.
@@ -480,7 +480,7 @@ def test_the_timeout_is_the_models_unless_the_request_has_one(
         return respond(request)
 
     chat = ChatGemini(
-        model="gemini-3-flash-preview",
+        model="gemini-3.8-flash",
         api_key=KEY,
         client_args={"transport": hx.MockTransport(respond)},
         async_client_args={"transport": hx.MockTransport(arespond)},
@@ -505,7 +505,7 @@ def test_the_client_goes_on_after_the_model_was_closed() -> None:
 
 
 def test_copies_share_the_client_until_a_setting_differs() -> None:
-    chat = ChatGemini(model="gemini-3-flash-preview", api_key=KEY)
+    chat = ChatGemini(model="gemini-3.8-flash", api_key=KEY)
     client = chat.client
     assert chat.async_client is client.aio
     assert chat.model_copy(update={"temperature": 0.5}).client is client
@@ -516,9 +516,9 @@ def test_copies_share_the_client_until_a_setting_differs() -> None:
 def test_a_client_cannot_be_given() -> None:
     options: Json = {"client": genai.Client(api_key=KEY)}
     with pytest.raises(ValueError, match="no option 'client'"):
-        ChatGemini(model="gemini-3-flash-preview", **options)
+        ChatGemini(model="gemini-3.8-flash", **options)
     with pytest.raises(InvalidOptionError, match="no option 'client'"):
-        ChatGemini(model="gemini-3-flash-preview").invoke("Hello", client=1)
+        ChatGemini(model="gemini-3.8-flash").invoke("Hello", client=1)
 
 
 @pytest.mark.parametrize("coding", ["zstd", "gzip, gzip"])
@@ -529,4 +529,4 @@ def test_a_body_that_is_compressed_in_another_way_is_not_read(
     emulator.reply(fault=faults.packed(coding, b"x"))
     chat = make_model()
     with pytest.raises(UnreadableResponseError, match="was not requested"):
-        chat.client.models.generate_content(model="gemini-3-flash-preview", contents="Hi")
+        chat.client.models.generate_content(model="gemini-3.8-flash", contents="Hi")

@@ -384,7 +384,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_rejected_argument_is_reported_without_the_key_next_to_it(
     make: Any, given: dict[str, Any], words: str
 ) -> None:
-    settings = {"model": "gemini-3-flash-preview", "api_key": MY_KEY, **given}
+    settings = {"model": "gemini-3.8-flash", "api_key": MY_KEY, **given}
     settings = {name: value for name, value in settings.items() if value is not ...}
     with pytest.raises(ValidationError, match=re.escape(words)) as raised:
         make(**settings)
@@ -397,7 +397,7 @@ def test_a_rejected_argument_is_reported_without_the_key_next_to_it(
 
 def test_a_rejected_number_is_shown() -> None:
     with pytest.raises(ValidationError) as raised:
-        ChatGemini(model="gemini-3-flash-preview", temperature=7)
+        ChatGemini(model="gemini-3.8-flash", temperature=7)
     (received,) = raised.value.errors()
     assert (received["type"], received["loc"], received["input"]) == (
         "less_than_equal",
@@ -441,7 +441,7 @@ async def test_a_key_of_the_environment_with_an_invalid_character_is_rejected(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, odd: str
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", API_KEY + odd)
-    chat = ChatGemini(model="gemini-3-flash-preview", base_url=emulator.url)
+    chat = ChatGemini(model="gemini-3.8-flash", base_url=emulator.url)
     for way in WAYS:
         with pytest.raises(errors.InvalidOptionError, match="GOOGLE_API_KEY") as raised:
             await ask(chat, way)
@@ -484,7 +484,7 @@ def test_headers_that_were_bound_before_pickling_are_missed(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
-    chat = ChatGemini(model="gemini-3-flash-preview", base_url=emulator.url)
+    chat = ChatGemini(model="gemini-3.8-flash", base_url=emulator.url)
     twin = pickle.loads(pickle.dumps(chat.bind(additional_headers={"X-Tenant": TENANT})))
     with pytest.raises(
         errors.GeminiAuthenticationError, match=r"headers X-Tenant.*Bind them again"
@@ -661,7 +661,7 @@ def test_a_key_that_was_found_is_that_of_the_environment_where_a_pickle_is_loade
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "the key of the driver")
-    pickled = pickle.dumps(ChatGemini(model="gemini-3-flash-preview", base_url=emulator.url))
+    pickled = pickle.dumps(ChatGemini(model="gemini-3.8-flash", base_url=emulator.url))
     monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
     with pickle.loads(pickled) as twin:
         twin.invoke(QUESTION)
@@ -707,7 +707,7 @@ def test_a_copy_keeps_the_key(emulator: Emulator, make_model: MakeModel) -> None
 )
 def test_an_address_that_contains_a_credential_is_rejected_without_showing_it(address: Any) -> None:
     with pytest.raises(ValueError, match=r"additional_headers|api_key") as raised:
-        ChatGemini(model="gemini-3-flash-preview", base_url=address)
+        ChatGemini(model="gemini-3.8-flash", base_url=address)
     assert "a-key-of-my-own" not in f"{raised.value} {raised.value!r}"
 
 
@@ -716,7 +716,7 @@ def test_a_key_of_the_environment_is_not_in_a_pickle(
 ) -> None:
     """A pickle may be stored; the process that loads it has an environment of its own."""
     monkeypatch.setenv("GOOGLE_API_KEY", API_KEY)
-    chat = ChatGemini(model="gemini-3-flash-preview", base_url=emulator.url)
+    chat = ChatGemini(model="gemini-3.8-flash", base_url=emulator.url)
     chat.invoke(QUESTION)
     pickled = pickle.dumps(chat)
     search(CALLERS["developer"], pickled)

@@ -267,7 +267,7 @@ def test_vertex_ai_gets_server_parts_as_text_and_no_flag(
     question = HumanMessage("Search.")
     tools: list[Any] = [get_weather, {"google_search": {}}]
     found = make_model().bind_tools(tools).invoke([question])
-    vertex = ChatGemini(model="gemini-3-flash-preview", api_key=API_KEY, vertexai=True)
+    vertex = ChatGemini(model="gemini-3.8-flash", api_key=API_KEY, vertexai=True)
     preview = vertex.preview([question, found, HumanMessage("Go on.")], tools=tools)
     assert "toolConfig" not in preview.body
     kinds = [set(part) for part in preview.body["contents"][1]["parts"]]
@@ -322,9 +322,7 @@ SCREEN = {"type": "image", "base64": PNG, "mime_type": "image/png"}
 CLICK = ("click_at", {"x": 500, "y": 20})
 
 
-@pytest.mark.parametrize(
-    "name", ["gemini-3-flash-preview", "gemini-2.5-computer-use-preview-10-2025"]
-)
+@pytest.mark.parametrize("name", ["gemini-3.8-flash", "gemini-2.5-computer-use-preview-10-2025"])
 def test_computer_use_is_sent_and_its_calls_are_returned(
     emulator: Emulator, make_model: MakeModel, name: str
 ) -> None:

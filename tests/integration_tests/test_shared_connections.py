@@ -22,7 +22,7 @@ from tests.rotation import WAYS
 if TYPE_CHECKING:
     from tests.conftest import MakeModel
 
-MODEL = "gemini-3-flash-preview"
+MODEL = "gemini-3.8-flash"
 
 
 @pytest.fixture

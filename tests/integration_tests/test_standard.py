@@ -50,7 +50,7 @@ def local_assets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _Suite(ChatModelIntegrationTests):
-    model_name = "gemini-3-flash-preview"
+    model_name = "gemini-3.8-flash"
     other_model_name = "gemini-3-pro-preview"
 
     @pytest.fixture(autouse=True)

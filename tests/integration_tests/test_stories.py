@@ -42,7 +42,7 @@ from tests.properties import PROFILE, STORIES
 pytestmark = pytest.mark.filterwarnings("ignore:The function `load:Warning")
 
 GEMMA = "gemma-3-27b-it"
-MODELS = ["gemini-3-flash-preview", "gemini-2.5-flash", GEMMA]
+MODELS = ["gemini-3.8-flash", "gemini-2.5-flash", GEMMA]
 WAYS = st.sampled_from(["invoke", "ainvoke", "stream", "astream"])
 
 PASSING = {

@@ -63,7 +63,7 @@ def test_events_contain_the_same_calls(server: ReplayServer) -> None:
 
 def make_model(server: ReplayServer, version: str) -> ChatGemini:
     return ChatGemini(
-        model="gemini-3-flash-preview",
+        model="gemini-3.8-flash",
         api_key="key",
         base_url=server.url,
         max_retries=0,

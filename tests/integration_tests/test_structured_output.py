@@ -224,7 +224,7 @@ async def test_a_call_is_read_however_it_comes(
 )
 def test_a_schema_without_content_is_rejected(schema: Any, method: Any, reason: str) -> None:
     with pytest.raises(InvalidToolError, match=reason):
-        ChatGemini(model="gemini-3-flash-preview").with_structured_output(schema, method=method)
+        ChatGemini(model="gemini-3.8-flash").with_structured_output(schema, method=method)
 
 
 def test_the_other_name_of_a_schema_is_taken(make_model: MakeModel, emulator: Emulator) -> None:

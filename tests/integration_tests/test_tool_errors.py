@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
 
-CALLING = "Error calling model 'gemini-3-flash-preview' (INVALID_ARGUMENT): 400 INVALID_ARGUMENT: "
+CALLING = "Error calling model 'gemini-3.8-flash' (INVALID_ARGUMENT): 400 INVALID_ARGUMENT: "
 FIND = {
     "name": "find",
     "description": "Finds.",

@@ -110,7 +110,7 @@ async def test_an_agent_goes_on_also_through_a_checkpointer(
     assert emulator.requests[-1].body["contents"][-1]["parts"] == [{"text": "And now?"}]
     warnings = [record.getMessage() for record in caplog.records]
     explanation = f"Message 2: A file of this tool result was replaced by text: {problem}"
-    assert warnings == [f"gemini-3-flash-preview: {explanation}"]
+    assert warnings == [f"gemini-3.8-flash: {explanation}"]
     assert emulator.refusals == []
 
 

@@ -41,7 +41,7 @@ def get_weather(city: str) -> str:
 
 @pytest.mark.vcr
 def test_the_agent_asks_for_both_cities():
-    agent = create_agent(ChatGemini(model="gemini-3-flash-preview"), tools=[get_weather])
+    agent = create_agent(ChatGemini(model="gemini-3.8-flash"), tools=[get_weather])
     result = agent.invoke({"messages": "What is the weather in Oslo and Rome?"})
     tool_results = [message.text for message in result["messages"] if message.type == "tool"]
     assert tool_results == ["Sunny in Oslo", "Sunny in Rome"]
@@ -59,14 +59,14 @@ def test_my_agent(fake_gemini):
     fake_gemini.reply(calls=[("get_weather", {"city": "Oslo"})])
     fake_gemini.fail(429, times=2)
     fake_gemini.reply("It is sunny in Oslo.")
-    agent = create_agent(ChatGemini(model="gemini-3-flash-preview"), tools=[get_weather])
+    agent = create_agent(ChatGemini(model="gemini-3.8-flash"), tools=[get_weather])
     result = agent.invoke({"messages": "Weather in Oslo?"})
     assert result["messages"][-1].text == "It is sunny in Oslo."
     assert fake_gemini.requests[-1].function_responses == [("get_weather", "Sunny in Oslo")]
 
 
 def test_a_smoke_test_without_a_script(fake_gemini):
-    agent = create_agent(ChatGemini(model="gemini-3-flash-preview"), tools=[get_weather])
+    agent = create_agent(ChatGemini(model="gemini-3.8-flash"), tools=[get_weather])
     result = agent.invoke({"messages": "Weather in Oslo and Rome?"})
     assert [m.text for m in result["messages"] if m.type == "tool"] == [
         "Sunny in Oslo",

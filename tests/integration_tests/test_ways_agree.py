@@ -201,7 +201,7 @@ async def test_every_way_of_calling_gives_the_same_message(
             "output_token_details": {"reasoning": 3},
         },
         "finish_reason": "STOP",
-        "model_name": "gemini-3-flash-preview",
+        "model_name": "gemini-3.8-flash",
         "model_provider": "google_genai",
     }
     streamed = case.streamed if case.streamed and way not in _WHOLE else case.parts

@@ -128,7 +128,7 @@ async def test_without_tools_code_is_an_answer(
 
 def test_json_output_is_an_answer(emulator: Emulator, make_model: MakeModel) -> None:
     emulator.reply(WRITTEN["object"])
-    chat = make_model(model="gemini-3-flash-preview", response_mime_type="application/json")
+    chat = make_model(model="gemini-3.8-flash", response_mime_type="application/json")
     assert chat.bind_tools([get_weather]).invoke("Hi").text == WRITTEN["object"]
 
 

@@ -229,7 +229,7 @@ def test_the_sdk_is_not_loaded_before_the_first_call() -> None:
     loaded = _loaded_after(
         "from langchain_gemini_tools import ChatGemini\n"
         "def f(x: int) -> int:\n    'A function.'\n    return x\n"
-        "model = ChatGemini(model='gemini-3-flash-preview')\n"
+        "model = ChatGemini(model='gemini-3.8-flash')\n"
         "bound = model.bind_tools([f], tool_choice='f')\n"
         "model.preview('Hello', **bound.kwargs)"
     )
@@ -252,7 +252,7 @@ def test_the_model_loads_only_what_every_call_needs() -> None:
 def test_a_call_without_tools_loads_nothing_about_tools() -> None:
     loaded = _loaded_after(
         "from langchain_gemini_tools import ChatGemini\n"
-        "model = ChatGemini(model='gemini-3-flash-preview', temperature=0)\n"
+        "model = ChatGemini(model='gemini-3.8-flash', temperature=0)\n"
         "model.preview('Hello', response_format={'type': 'json_object'})"
     )
     assert not _rarely_needed(loaded)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
 
 PACKAGE = str(Path(langchain_gemini_tools.__file__).parent)
-MODEL = ChatGemini(model="gemini-3-flash-preview", api_key="not-used")
-CONTEXT = ResponseContext("gemini-3-flash-preview")
+MODEL = ChatGemini(model="gemini-3.8-flash", api_key="not-used")
+CONTEXT = ResponseContext("gemini-3.8-flash")
 
 
 def lines_run(function: Callable[[], object]) -> int:
@@ -311,7 +311,7 @@ def respond(request: Any) -> Any:
 )
 def test_options_are_resolved_once_per_invocation(use: Callable[..., object]) -> None:
     transport = {"transport": hx.MockTransport(respond)}
-    model = ChatGemini(model="gemini-3-flash-preview", api_key="not-used", client_args=transport)
+    model = ChatGemini(model="gemini-3.8-flash", api_key="not-used", client_args=transport)
     bound = model.bind_tools(tools(1), temperature=0.5)
     count = times_entered(lambda: use(bound))
     assert (count["resolve"], count["_join_levels"], count["canonical_options"]) == (1, 1, 1)

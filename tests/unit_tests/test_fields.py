@@ -94,13 +94,13 @@ def test_a_part_of_the_address_cannot_change_the_host(name: str, value: str) -> 
     """The location is written into the host that receives the credentials."""
     fields: dict[str, Any] = {name: value}
     with pytest.raises(ValidationError, match=name):
-        ChatGemini(model="gemini-3-flash-preview", **fields)
+        ChatGemini(model="gemini-3.8-flash", **fields)
 
 
 @pytest.mark.parametrize("project", ["my-project-1", "example.com:my-project", "123456789"])
 @pytest.mark.parametrize("location", ["global", "us-central1", "eu"])
 def test_every_form_of_a_project_and_a_location_is_accepted(project: str, location: str) -> None:
-    chat = ChatGemini(model="gemini-3-flash-preview", project=project, location=location)
+    chat = ChatGemini(model="gemini-3.8-flash", project=project, location=location)
     assert (chat.project, chat.location) == (project, location)
 
 
@@ -119,10 +119,10 @@ def body(model, **options):
     shown = model.preview("Hi", **options).body
     return {key: shown[key] for key in shown if key != "contents"}
 
-model = ChatGemini(model="gemini-3-flash-preview")
+model = ChatGemini(model="gemini-3.8-flash")
 assert body(model) == {}
-assert body(ChatGemini(model="gemini-3-flash-preview", **fields)) == sent
-assert body(ChatGemini(model="gemini-3-flash-preview", model_kwargs=fields)) == sent
+assert body(ChatGemini(model="gemini-3.8-flash", **fields)) == sent
+assert body(ChatGemini(model="gemini-3.8-flash", model_kwargs=fields)) == sent
 assert body(model.bind(**fields)) == sent
 assert body(model, **fields) == sent
 assert body(model, moon_phase="full", generation_config={"tideLevel": 3}) == sent
@@ -177,7 +177,7 @@ SDK_OBJECTS: dict[str, Any] = {
 
 
 def make(**arguments: Any) -> ChatGemini:
-    return ChatGemini(model="gemini-3-flash-preview", api_key="not-used", **arguments)
+    return ChatGemini(model="gemini-3.8-flash", api_key="not-used", **arguments)
 
 
 @pytest.mark.parametrize(("synonym", "field"), FIELDS_BY_SYNONYM.items())
@@ -198,7 +198,7 @@ def test_a_name_that_does_not_exist_cannot_be_read() -> None:
 def test_models_with_equal_fields_are_equal() -> None:
     assert make(**SDK_OBJECTS) == make(**SDK_OBJECTS)
     assert make(temperature=0.1) != make(temperature=0.2)
-    assert make() != "gemini-3-flash-preview"
+    assert make() != "gemini-3.8-flash"
 
 
 def test_types_of_the_sdk_are_stored_as_dicts() -> None:
@@ -238,7 +238,7 @@ def test_a_stored_model_keeps_the_time_limit_that_suits_it(
 
 def test_a_repr_has_no_secrets() -> None:
     chat = ChatGemini(
-        model="gemini-3-flash-preview",
+        model="gemini-3.8-flash",
         api_key="secret-1",
         additional_headers={"Authorization": "secret-2"},
         default_metadata=[("x-token", "secret-3")],
@@ -283,7 +283,7 @@ def test_an_unknown_argument_gets_its_real_replacement_or_no_hint(
     expected = f"ChatGemini has no option {argument!r}." + (f" {hint}" if hint else "")
     options: dict[str, Any] = {argument: True}
     with pytest.raises(ValueError, match=re.escape(f"{expected} [")):
-        ChatGemini(model="gemini-3-flash-preview", **options)
+        ChatGemini(model="gemini-3.8-flash", **options)
     if argument != "tools":
         with pytest.raises(InvalidOptionError, match=re.escape(expected) + "$"):
-            ChatGemini(model="gemini-3-flash-preview").preview("Hi", **options)
+            ChatGemini(model="gemini-3.8-flash").preview("Hi", **options)

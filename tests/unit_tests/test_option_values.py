@@ -14,7 +14,7 @@ from langchain_gemini_tools.media_fetch import FetchLimits
 
 Json = dict[str, Any]
 
-GEMINI_3 = "gemini-3-flash-preview"
+GEMINI_3 = "gemini-3.8-flash"
 
 WRONG = [
     ("timeout", "soon"),
@@ -64,8 +64,8 @@ WRONG = [
     ("model", "..\\files"),
 ]
 MODELS = [
-    "gemini-3-flash-preview",
-    "models/gemini-3-flash-preview",
+    "gemini-3.8-flash",
+    "models/gemini-3.8-flash",
     "tunedModels/my-model_1",
     "publishers/google/models/gemini-3.1-pro@001",
     "projects/p-1/locations/us-central1/endpoints/123",

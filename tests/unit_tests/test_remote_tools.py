@@ -240,7 +240,7 @@ def test_what_the_call_function_contains_is_not_shown() -> None:
     def call(name: str, args: JsonObject, token: str = "hunter2") -> None: ...
 
     tools = tools_from_specs([ADD], partial(call, token="hunter2"))
-    bound = ChatGemini(model="gemini-3-flash-preview", api_key="k").bind_tools(tools)
+    bound = ChatGemini(model="gemini-3.8-flash", api_key="k").bind_tools(tools)
     assert "hunter2" not in repr(tools) + str(tools[0].model_dump()) + repr(bound)
 
 

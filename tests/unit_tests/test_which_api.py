@@ -24,9 +24,9 @@ hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else
 FOUND = "key-of-the-environment"
 GIVEN = "key-that-was-given"
 TOKEN = "token-of-the-credentials"
-DEVELOPER = "/v1beta/models/gemini-3-flash-preview:generateContent"
-EXPRESS = "/v1beta1/publishers/google/models/gemini-3-flash-preview:generateContent"
-PROJECT = "/v1beta1/projects/p/locations/l/publishers/google/models/gemini-3-flash-preview"
+DEVELOPER = "/v1beta/models/gemini-3.8-flash:generateContent"
+EXPRESS = "/v1beta1/publishers/google/models/gemini-3.8-flash:generateContent"
+PROJECT = "/v1beta1/projects/p/locations/l/publishers/google/models/gemini-3.8-flash"
 PLACE: Json = {"project": "p", "location": "l"}
 USE_VERTEX = {"GOOGLE_GENAI_USE_VERTEXAI": "true"}
 ITS_PLACE = {"GOOGLE_CLOUD_PROJECT": "p", "GOOGLE_CLOUD_LOCATION": "l"}
@@ -47,7 +47,7 @@ class Answering:
     def __init__(self, **given: Any) -> None:
         self.sent: list[tuple[str, str | None, str | None]] = []
         self.model = ChatGemini(
-            model="gemini-3-flash-preview", max_retries=0, client_args=self.client_args, **given
+            model="gemini-3.8-flash", max_retries=0, client_args=self.client_args, **given
         )
 
     @property
@@ -159,7 +159,7 @@ def test_a_service_account_brings_its_project() -> None:
 
 def test_the_developer_apis_prefix_of_a_model_is_not_sent_to_vertex() -> None:
     asked = Answering(credentials=Credentials(), **PLACE)
-    asked.model.invoke("Hi", model="models/gemini-3-flash-preview")
+    asked.model.invoke("Hi", model="models/gemini-3.8-flash")
     assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")]
 
 
@@ -179,7 +179,7 @@ def test_a_pickled_model_of_a_project_stays_with_it(
     is_there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", FOUND)
-    chat = ChatGemini(model="gemini-3-flash-preview", credentials=Credentials(), **PLACE)
+    chat = ChatGemini(model="gemini-3.8-flash", credentials=Credentials(), **PLACE)
     pickled = pickle.dumps(chat)
     assert FOUND.encode() not in pickled
     if not is_there:
@@ -193,7 +193,7 @@ def test_a_pickled_model_of_a_project_stays_with_it(
 @pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
 def test_a_stored_model_of_a_project_stays_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", FOUND)
-    stored = dumpd(ChatGemini(model="gemini-3-flash-preview", vertexai=True, **PLACE))
+    stored = dumpd(ChatGemini(model="gemini-3.8-flash", vertexai=True, **PLACE))
     restored = load(
         stored,
         allowed_objects=[ChatGemini],

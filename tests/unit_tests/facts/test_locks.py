@@ -65,7 +65,7 @@ class Slow:
     __hash__ = None
 
 def model(credentials):
-    return ChatGemini(model="gemini-3-flash-preview", vertexai=True, project="p",
+    return ChatGemini(model="gemini-3.8-flash", vertexai=True, project="p",
                       location="global", credentials=credentials)
 
 chat, other = model(Slow()), model(Slow())

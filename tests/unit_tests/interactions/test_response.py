@@ -13,7 +13,7 @@ from langchain_gemini_tools.errors import GeminiToolsError, UnreadableResponseEr
 from langchain_gemini_tools.interactions.response import EventDecoder, decode_interaction
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 
-CONTEXT = ResponseContext("gemini-3-flash-preview")
+CONTEXT = ResponseContext("gemini-3.8-flash")
 _TYPES = "thought model_output function_call google_search_call code_execution_result text image"
 _DELTAS = "arguments_delta thought_summary thought_signature text_annotation_delta"
 _KEYS = "type text content summary signature arguments result id name annotations url start_index"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-MODEL = "gemini-3-flash-preview"
+MODEL = "gemini-3.8-flash"
 CONTEXT = ResponseContext(MODEL, {"search": "search", "weather": "weather"})
 ANSWER = "0d0e09b1"
 """How blocks and logs of the reply `r1` begin."""

@@ -19,7 +19,7 @@ from tests.rotation import rotated
 
 Json = dict[str, Any]
 
-MODEL = "gemini-3-flash-preview"
+MODEL = "gemini-3.8-flash"
 TOOL_FIELDS = sorted(types.Tool.model_fields.keys() - {"function_declarations"})
 SAMPLES: Json = {
     "mcp_servers": [{"name": "w", "streamable_http_transport": {"url": "https://w"}}],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.models import Backend
 
 GEMINI_2 = "gemini-2.5-flash"
-GEMINI_3 = "gemini-3-flash-preview"
+GEMINI_3 = "gemini-3.8-flash"
 CATCH_ALL = "Request contains an invalid argument."
 
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}

@@ -72,7 +72,7 @@ def test_a_deadline_under_ten_seconds_is_rejected() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "gemini-3-flash-preview",
+        "gemini-3.8-flash",
         "gemini-2.5-flash-lite-preview-06-17",
         "gemini-2.0-flash-001",
         "gemini-flash-latest",

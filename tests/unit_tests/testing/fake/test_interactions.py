@@ -26,7 +26,7 @@ RESULT: Json = {"type": "function_result", "call_id": "c", "name": "add", "resul
 
 
 def check(**body: Any) -> None:
-    whole = {"model": "gemini-3-flash-preview", "input": "Hello", **body}
+    whole = {"model": "gemini-3.8-flash", "input": "Hello", **body}
     check_fields(whole)
     model = find_model(str(whole["model"]), "v1beta")
     check_background(whole, model)

@@ -38,7 +38,7 @@ def parts_of(body: dict[str, Any]) -> list[dict[str, Any]]:
     return parts
 
 
-@pytest.mark.parametrize("model", [GEMINI_2, "gemini-3-flash-preview"])
+@pytest.mark.parametrize("model", [GEMINI_2, "gemini-3.8-flash"])
 @pytest.mark.parametrize(
     "parts",
     [

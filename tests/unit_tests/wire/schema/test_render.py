@@ -164,7 +164,7 @@ def test_check_tools_names_the_parameter_that_was_made_optional() -> None:
 
 # Parameters whose names the API does not accept
 
-GEMINI_3 = capabilities_of("gemini-3-flash-preview")
+GEMINI_3 = capabilities_of("gemini-3.8-flash")
 USER = {"user-id": TEXT, "email": TEXT, "on": {"type": "boolean"}}
 ID = render_parameter_name("user-id")
 

@@ -17,7 +17,7 @@ from langchain_gemini_tools.wire.tools.choice import (
 from langchain_gemini_tools.wire.tools.names import render_name
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
-GEMINI_3 = capabilities_of("gemini-3-flash-preview")
+GEMINI_3 = capabilities_of("gemini-3.8-flash")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
 GEMINI_2_0 = capabilities_of("gemini-2.0-flash")
 BOUND = bind_tools([{"name": "search"}, {"name": "Get weather"}])

@@ -373,7 +373,7 @@ def test_a_row_is_all_that_a_dialect_needs(monkeypatch: pytest.MonkeyPatch) -> N
         return hx.Response(200, json={"candidates": [candidate]})
 
     transport = {"transport": hx.MockTransport(respond)}
-    model = ChatGemini(model="gemini-3-flash-preview", api_key="unreal", client_args=transport)
+    model = ChatGemini(model="gemini-3.8-flash", api_key="unreal", client_args=transport)
     message = model.bind_tools([ACME_SKILL], tool_choice="get_weather").invoke("Weather in Oslo?")
     assert requests[0]["tools"] == [{"functionDeclarations": [declaration]}]
     assert [(call["name"], call["args"]) for call in message.tool_calls] == [
@@ -618,4 +618,4 @@ def test_a_new_row_is_all_that_a_builtin_tool_needs(monkeypatch: pytest.MonkeyPa
     with pytest.raises(InvalidToolError, match=r"exa_ai_search, moon_search.*mean 'moon_search'"):
         bind_tools([{"mooon_search": {}}])
     with pytest.raises(InvalidToolError, match="moon_search exists only on Vertex AI"):
-        ChatGemini(model="gemini-3-flash-preview").bind_tools([{"moon_search": {}}])
+        ChatGemini(model="gemini-3.8-flash").bind_tools([{"moon_search": {}}])

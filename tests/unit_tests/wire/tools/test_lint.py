@@ -18,7 +18,7 @@ from langchain_gemini_tools.wire.tools.lint import (
 )
 from langchain_gemini_tools.wire.tools.tool import bind_tools
 
-GEMINI_3 = capabilities_of("gemini-3-flash-preview")
+GEMINI_3 = capabilities_of("gemini-3.8-flash")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
 NODE = {
     "type": "object",
@@ -151,7 +151,7 @@ def test_what_may_be_ignored_depends_on_the_form_that_the_model_accepts() -> Non
     given = bind_tools([tool(code=code, tags=tags)])
     reported = {
         model: [item.message for item in find_problems(given, capabilities_of(model))]
-        for model in ("gemini-1.5-flash", "gemini-2.0-flash", "gemini-3-flash-preview")
+        for model in ("gemini-1.5-flash", "gemini-2.0-flash", "gemini-3.8-flash")
     }
     pattern, unique = (
         f"Gemini may ignore {keyword!r}; validate this argument yourself."
@@ -160,7 +160,7 @@ def test_what_may_be_ignored_depends_on_the_form_that_the_model_accepts() -> Non
     assert reported == {
         "gemini-1.5-flash": [unique],
         "gemini-2.0-flash": [pattern, unique],
-        "gemini-3-flash-preview": [pattern, unique],
+        "gemini-3.8-flash": [pattern, unique],
     }
 
 
@@ -168,12 +168,12 @@ def test_what_may_be_ignored_depends_on_the_chosen_form(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given = tool(code={"type": "string", "pattern": "^a"}, other={"not": {"type": "string"}})
-    model = ChatGemini(model="gemini-3-flash-preview")
+    model = ChatGemini(model="gemini-3.8-flash")
     with caplog.at_level(logging.WARNING):
         model.model_copy(update={"tool_schema": "openapi"}).bind_tools([given])
         model.bind_tools([given], tool_schema="openapi")
     assert {record.getMessage() for record in caplog.records} == {
-        "gemini-3-flash-preview: Tool 'find', parameter 'other': Gemini may ignore 'not'; validate "
+        "gemini-3.8-flash: Tool 'find', parameter 'other': Gemini may ignore 'not'; validate "
         "this argument yourself."
     }
 
@@ -441,7 +441,7 @@ def test_a_finding_reads_as_a_sentence(finding: Finding, words: str) -> None:
 def test_binding_raises_with_every_error() -> None:
     tools = [tool(e={"enum": []}), tool("deep", a=nested(40)), {"name": "odd name"}]
     with pytest.raises(InvalidToolError) as raised:
-        ChatGemini(model="gemini-3-flash-preview").bind_tools(tools)
+        ChatGemini(model="gemini-3.8-flash").bind_tools(tools)
     assert str(raised.value) == (
         "Tool 'find', parameter 'e': its enum is empty: no value is valid. "
         "Tool 'deep': its schema is 40 levels deep; Gemini rejects more than 32."
@@ -449,7 +449,7 @@ def test_binding_raises_with_every_error() -> None:
 
 
 def test_tools_of_a_call_are_rejected_before_they_are_sent() -> None:
-    model = ChatGemini(model="gemini-3-flash-preview")
+    model = ChatGemini(model="gemini-3.8-flash")
     with pytest.raises(InvalidToolError, match="Tool 'find', parameter 'e': its enum is empty"):
         model.preview("Hello", tools=[tool(e={"enum": []})])
 
@@ -457,21 +457,21 @@ def test_tools_of_a_call_are_rejected_before_they_are_sent() -> None:
 def test_a_warning_is_logged_once_however_often_the_tools_are_bound(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    model = ChatGemini(model="gemini-3-flash-preview")
+    model = ChatGemini(model="gemini-3.8-flash")
     given = [{"name": "now"}, tool(q={"type": "string", "pattern": "^a"})]
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             bound = model.bind_tools(given)
             model.preview("Hello", **bound.kwargs)
     assert [record.getMessage() for record in caplog.records] == [
-        "gemini-3-flash-preview: Tool 'now': it has no description, so the model has to guess what "
+        "gemini-3.8-flash: Tool 'now': it has no description, so the model has to guess what "
         "it does.",
-        "gemini-3-flash-preview: Tool 'find', parameter 'q': Gemini may ignore 'pattern'; validate "
+        "gemini-3.8-flash: Tool 'find', parameter 'q': Gemini may ignore 'pattern'; validate "
         "this argument yourself.",
     ]
 
 
 def test_the_tools_of_a_binding_are_not_bound_again() -> None:
-    binding = ChatGemini(model="gemini-3-flash-preview").bind_tools([tool()])
+    binding = ChatGemini(model="gemini-3.8-flash").bind_tools([tool()])
     [bound] = binding.kwargs["tools"]
     assert bind_tools([bound])[0] is bound

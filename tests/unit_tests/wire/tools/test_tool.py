@@ -24,7 +24,7 @@ from langchain_gemini_tools.wire.tools.tool import (
     render_tools,
 )
 
-GEMINI_3 = capabilities_of("gemini-3-flash-preview")
+GEMINI_3 = capabilities_of("gemini-3.8-flash")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"name": "get_weather", "description": "The weather.", "parameters": CITY}
