@@ -17,6 +17,7 @@ from langchain_gemini_tools.wire.cache import CACHED_FIELDS, CacheContents
 from langchain_gemini_tools.wire.invocation import ToolChoiceOption  # noqa: TC001
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.services import GeminiServices
     from langchain_gemini_tools.wire.request import RenderedRequest
 
 __all__ = ["create_context_cache"]
@@ -49,7 +50,7 @@ def create_context_cache(  # noqa: PLR0913 - as in langchain-google-genai
 
 
 def cache_of(
-    model: ChatGemini,
+    model: GeminiServices,
     messages: Sequence[BaseMessage],
     options: Mapping[str, Any],
     settings: Mapping[str, Any],
@@ -84,7 +85,7 @@ def cache_of(
     )
 
 
-def _check_support(model: ChatGemini, options: Mapping[str, Any]) -> None:
+def _check_support(model: GeminiServices, options: Mapping[str, Any]) -> None:
     invocation = resolve(model, None, options)
     if invocation.interaction:
         raise InvalidOptionError(
@@ -99,7 +100,11 @@ def _check_support(model: ChatGemini, options: Mapping[str, Any]) -> None:
 
 
 def _create(
-    model: ChatGemini, request: RenderedRequest, settings: Mapping[str, Any], *, without_last: bool
+    model: GeminiServices,
+    request: RenderedRequest,
+    settings: Mapping[str, Any],
+    *,
+    without_last: bool,
 ) -> str:
     body: dict[str, Any] = {**request.body}
     contents = {

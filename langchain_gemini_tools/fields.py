@@ -6,7 +6,6 @@ an option of the API that is sent as it is, add its field here and its type to `
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from langchain_core.language_models import BaseChatModel
@@ -23,12 +22,8 @@ from pydantic import (
 )
 
 from langchain_gemini_tools import __version__
-from langchain_gemini_tools.client import ClientSettings
 from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
-from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
-from langchain_gemini_tools.facts.credentials import (
-    environment_uses_vertexai,
-)
+from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.models import DEFAULT_TIMEOUT_SECONDS
 from langchain_gemini_tools.field_values import (
     BODY,
@@ -39,12 +34,10 @@ from langchain_gemini_tools.field_values import (
     OwnProfile,
     Place,
     as_dict,
-    as_json,
     as_secret,
     check_address,
     check_model_name,
     find_key,
-    has_credential,
     read_tier,
     reveal,
     unknown_option,
@@ -55,8 +48,6 @@ from langchain_gemini_tools.wire.invocation import FetchLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
 
     from langchain_gemini_tools.arguments import FieldSynonyms
 
@@ -80,8 +71,6 @@ _SHAPE_THE_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_
 
 _SDK_TYPES = ("thinking_config", "image_config", "speech_config", "safety_settings")
 """Fields that accept types of google-genai."""
-
-_PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 
 if TYPE_CHECKING:
 
@@ -397,11 +386,6 @@ class GeminiFields(_ChatModel):
         "if nothing is left of a blocked response, `BlockedError` is raised.",
     )
 
-    _left_out: tuple[str, ...] = PrivateAttr(default=())
-    """Fields that a pickle did not carry."""
-    _key_was_found: bool = PrivateAttr(default=False)
-    """Whether the key that a pickle did not carry came from the environment."""
-
     def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it
         if unnamed:
             name = cls.__name__
@@ -572,120 +556,6 @@ class GeminiFields(_ChatModel):
         # Credentials cannot be copied: a copy uses the same.
         shared = {id(self.credentials): self.credentials} if self.credentials is not None else {}
         return super().__deepcopy__({**(memo or {}), **shared})
-
-    # Pickles may be stored and read by others: no credential goes into one.
-
-    def __getstate__(self) -> dict[Any, Any]:
-        state = super().__getstate__()
-        fields = {**state["__dict__"], "google_api_key": self._key_in_use}
-        left_out = tuple(
-            name
-            for name, value in fields.items()
-            if has_credential(name, value) or (value is None and name in self._left_out)
-        )
-        fields = {name: value for name, value in fields.items() if name not in left_out}
-        if "credentials" in left_out:
-            fields["vertexai"] = self.uses_vertexai  # which the credentials decided
-        private = {**(state["__pydantic_private__"] or {}), "_gemini": None}
-        private["_left_out"] = left_out
-        if self.google_api_key:
-            private["_key_was_found"] = self._passed_key is None
-        return {**state, "__dict__": fields, "__pydantic_private__": private}
-
-    def __setstate__(self, state: dict[Any, Any]) -> None:
-        fields, private = type(self).model_fields, state["__pydantic_private__"]
-        found = {
-            name: fields[name].get_default(call_default_factory=True)
-            for name in private["_left_out"]
-        }
-        if "google_api_key" in found and not private["_key_was_found"]:
-            # The environment in which it is loaded may have the key of another account.
-            found["google_api_key"] = None
-        super().__setstate__({**state, "__dict__": {**found, **state["__dict__"]}})
-
-    def _check_unpickled(self) -> None:
-        """Require the credentials that a pickle did not carry.
-
-        Raises:
-            GeminiAuthenticationError: Fields that have to be set again.
-        """
-        # Without `credentials`, Vertex AI looks for them in the environment.
-        missing = [
-            name for name in self._left_out if getattr(self, name) is None and name != "credentials"
-        ]
-        if missing:
-            advice = "Pass them again"
-            if "google_api_key" in missing:
-                advice = (
-                    "Set GOOGLE_API_KEY, where the key was found, or pass them again"
-                    if self._key_was_found
-                    else "The key was passed to the model, so none is taken from the environment. "
-                    "Pass them again"
-                )
-            raise GeminiAuthenticationError(
-                f"This model was unpickled without {', '.join(missing)}: pickles carry no "
-                f'credentials. {advice}: model.model_copy(update={{"{missing[0]}": ...}}).'
-            )
-
-    def to_json(self) -> SerializedConstructor | SerializedNotImplemented:
-        """Return what `dumpd` stores, without a key that is found but not used."""
-        stored = super().to_json()
-        if stored["type"] != "constructor":
-            return stored
-        kwargs = {name: as_json(name, value) for name, value in stored["kwargs"].items()}
-        kwargs.pop("api_key", None)  # core adds the key under its alias as well
-        if "timeout" not in self.model_fields_set:
-            kwargs.pop("timeout", None)  # the model decides
-        if not self._key_in_use:
-            kwargs.pop("google_api_key", None)
-        return {**stored, "kwargs": kwargs}
-
-    # Which API
-
-    def _client_settings(self) -> ClientSettings:
-        base_url = self.base_url
-        if isinstance(base_url, dict):
-            base_url = base_url.get("api_endpoint") or base_url.get("base_url")
-        return ClientSettings(
-            api_key=self._key_in_use,
-            vertexai=True if self.uses_vertexai else self.vertexai,
-            # The SDK rejects them for the Developer API.
-            project=self.project if self.uses_vertexai else None,
-            location=self.location if self.uses_vertexai else None,
-            credentials=self.credentials,
-            base_url=base_url,
-            api_version=self.api_version,
-            headers=self._own_headers,
-            client_args=self.client_args or {},
-            async_client_args=self.async_client_args or {},
-            timeout_seconds=self.timeout,
-        )
-
-    @property
-    def _own_headers(self) -> dict[str, str]:
-        return {**dict(self.default_metadata or []), **(self.additional_headers or {})}
-
-    @property
-    def uses_vertexai(self) -> bool:
-        """Whether requests go to Vertex AI rather than to the Gemini Developer API."""
-        if self.vertexai is not None:
-            return self.vertexai
-        if (chosen := environment_uses_vertexai()) is not None:
-            return chosen
-        return bool(self.project or self.credentials)
-
-    @property
-    def _passed_key(self) -> SecretStr | None:
-        """The key, unless it was found in the environment."""
-        return None if isinstance(self.google_api_key, FoundKey) else self.google_api_key
-
-    @property
-    def _key_in_use(self) -> SecretStr | None:
-        """The key, unless it was found and Vertex AI has other credentials, as in the SDK."""
-        if not self.uses_vertexai or self._passed_key:
-            return self.google_api_key
-        has_place = self.project or self.location or self.credentials
-        return None if has_place or any(map(os.environ.get, _PLACES)) else self.google_api_key
 
 
 FIELDS_BY_SYNONYM = {

@@ -33,6 +33,7 @@ from langchain_gemini_tools.wire.tools.tool import bind_tools
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from langchain_gemini_tools.access import GeminiAccess
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
@@ -109,7 +110,7 @@ _ALTERNATIVES = _ALTERNATIVES_IN_A_LEVEL | {
 _JOINED = frozenset({*_ALTERNATIVES, *_CONFIGS})
 
 
-def resolve(fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, Any]) -> Invocation:
+def resolve(fields: GeminiAccess, stop: list[str] | None, kwargs: Mapping[str, Any]) -> Invocation:
     """Join all levels of options into one value.
 
     Args:
@@ -221,7 +222,7 @@ def _resolve_interaction(given: Mapping[str, Any]) -> InteractionOptions | None:
     )
 
 
-def resolve_profile(fields: GeminiFields) -> OwnProfile:
+def resolve_profile(fields: GeminiAccess) -> OwnProfile:
     """Return what agents read about the model before they choose how to use it."""
     every = spelled_as_fields(fields.model_kwargs)
     way = every.get("tool_calling", fields.tool_calling)
@@ -265,7 +266,7 @@ _choose_once = lru_cache(maxsize=128)(resolve_tool_choice)
 
 
 def _join_levels(
-    fields: GeminiFields, stop: list[str] | None, kwargs: Mapping[str, Any]
+    fields: GeminiAccess, stop: list[str] | None, kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     options = {name: getattr(fields, name) for name in OPTION_FIELDS}
     if fields.timeout == DEFAULT_TIMEOUT_SECONDS and "timeout" not in fields.model_fields_set:
