@@ -3,7 +3,7 @@
 The names here are loaded on first use; the types of google-genai among them load the SDK. Other
 public names are in their modules: errors in `errors`, loop events and approval verdicts in
 `tool_loop`, `FetchLimits` in `media_fetch`, `TOOL_PROMPT` in `prompted`, `ToolReport` in
-`tool_report`, `BatchJob` in `batch`, `GeminiBinding` in `binding`, `StructuredOutput` in
+`tools`, `BatchJob` in `batch`, `GeminiBinding` in `binding`, `StructuredOutput` in
 `structured_output`, the request of `preview` in `wire.request`, and arguments for subclasses in
 `arguments`.
 """
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     )
     from langchain_gemini_tools.context_cache import create_context_cache
     from langchain_gemini_tools.display import BatchProgress, RunClock, trace
-    from langchain_gemini_tools.remote_tools import mcp_interceptor, tools_from_specs
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
-    from langchain_gemini_tools.tool_report import check_tools
+    from langchain_gemini_tools.tools import check_tools, mcp_interceptor, tools_from_specs
 
 __version__ = "0.1.0"
 
@@ -59,10 +58,10 @@ _MODULES = {
     "MediaResolution": "client.sdk_types",
     "Modality": "client.sdk_types",
     "RunClock": "display",
-    "check_tools": "tool_report",
+    "check_tools": "tools",
     "create_context_cache": "context_cache",
-    "mcp_interceptor": "remote_tools",
-    "tools_from_specs": "remote_tools",
+    "mcp_interceptor": "tools",
+    "tools_from_specs": "tools",
     "ToolLoopResult": "tool_loop",
     "ToolLoop": "tool_loop",
     "trace": "display",

@@ -16,12 +16,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
 from langchain_gemini_tools.facts.credentials import REDACTED, PrivateHeaders
+from langchain_gemini_tools.facts.json_values import camel, snake
 from langchain_gemini_tools.facts.models import (
     DEFAULT_TIMEOUT_SECONDS,
     capabilities_of,
     profile_of,
 )
-from langchain_gemini_tools.facts.spelling import camel, snake
 from langchain_gemini_tools.field_values import Option, OwnProfile, unknown_option
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from langchain_gemini_tools.wire.backends import check_tools

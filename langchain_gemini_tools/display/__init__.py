@@ -5,16 +5,15 @@ progress bars and costs; without it the output is plain text without costs.
 
 - `viewer`: `trace` and its result. Start reading here
 - `run`: messages -> turns, tool calls and results; `outline`: these -> the tree that is shown
-- `tree`: the tree as plain text, for a terminal, and for mermaid; `page`: as HTML
+- `tree`: the tree as plain text, for a terminal, and for mermaid; `viewer` writes HTML
 - `safe_text`: untrusted text -> text that is safe to show; `cost`: prices
-- `clock`: `RunClock`; `progress`: `BatchProgress`
+- `callbacks`: `RunClock` and `BatchProgress`
 
 The other names are the types of what these return, for annotations.
 """
 
-from langchain_gemini_tools.display.clock import RunClock, Span
+from langchain_gemini_tools.display.callbacks import BatchCounts, BatchProgress, RunClock, Span
 from langchain_gemini_tools.display.cost import Cost
-from langchain_gemini_tools.display.progress import BatchCounts, BatchProgress
 from langchain_gemini_tools.display.run import (
     TracedBlock,
     TracedMessage,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AIMessage
 
-    from langchain_gemini_tools.display.clock import Span
+    from langchain_gemini_tools.display.callbacks import Span
     from langchain_gemini_tools.display.cost import Cost
     from langchain_gemini_tools.display.run import TracedBlock
 

@@ -20,7 +20,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import add_ai_message_chunks
 
-from langchain_gemini_tools.display.clock import RunClock, Span
+from langchain_gemini_tools.display.callbacks import RunClock, Span
 from langchain_gemini_tools.display.cost import Cost, find_cost, sum_costs
 from langchain_gemini_tools.display.safe_text import render_arguments, render_value
 from langchain_gemini_tools.facts.blocks import (

@@ -2,6 +2,9 @@
 
 `dump_json` defines how each value is encoded. `encode_json` gives the same result in a twentieth
 of the time for values that are plain JSON already, and leaves the others to `dump_json`.
+
+`camel` and `snake` spell names as the API does (`googleSearch`) and as Python does
+(`google_search`).
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -345,3 +348,23 @@ def replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_UNDERSCORE = re.compile(r"(?<=[A-Za-z0-9])_+([A-Za-z0-9])")
+
+
+@lru_cache(maxsize=1024)
+def camel(name: str) -> str:
+    """Spell a name as the API does.
+
+    A letter after an underscore becomes upper case; every other letter stays as it is, so that
+    `some_URL` becomes `someURL` and a name in camelCase is returned unchanged.
+    """
+    return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
+
+
+@lru_cache(maxsize=1024)
+def snake(name: str) -> str:
+    """Spell a name as Python does. A run of capitals is one word: `retrieved_url`."""
+    return _WORD_START.sub("_", name).lower()

@@ -18,8 +18,7 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.finish_reasons import RUNNING
-from langchain_gemini_tools.facts.json_values import LARGE, encode_json
-from langchain_gemini_tools.facts.spelling import snake
+from langchain_gemini_tools.facts.json_values import LARGE, encode_json, snake
 from langchain_gemini_tools.interactions.history import KeptHistory, find_kept, sum_of
 from langchain_gemini_tools.interactions.response import (
     EventDecoder,

@@ -2,17 +2,16 @@
 
 fake_gemini.py `FakeGemini`, a strict Gemini on this machine. Start reading here
 fake/          its server: HTTP, scripts, faults, and what Gemini refuses
-serve.py       `python -m langchain_gemini_tools.testing serve`
 
 cassettes.py   `cassette(...)` records responses and replays them. Start reading here
 plugin.py      the pytest plugin: the fixture `fake_gemini`, and `@pytest.mark.vcr` for Gemini
-loopback.py    connections to the fake while a plugin blocks the network
 session.py     opening a cassette, and saving it without credentials
 tape.py        vcrpy's cassette, adapted to Gemini
 matching.py    whether a request is the recorded one, and what differs
 files.py       the YAML of a cassette, and its readable form of bodies
 redaction.py   what must not be in a file
-audit.py       `python -m langchain_gemini_tools.testing audit PATH...`
+audit.py       secrets, unused responses and the origin of cassettes
+__main__.py    `python -m langchain_gemini_tools.testing serve`, or `audit PATH...`
 
 Cassettes and the plugin need `pip install "langchain-gemini-tools[testing]"`; those packages are
 loaded on first use. `FakeGemini` needs nothing more.

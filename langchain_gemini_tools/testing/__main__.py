@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+
+    from langchain_gemini_tools.testing.fake.script import Reply
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,8 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_serve(commands)
     given = parser.parse_args(arguments)
     if given.command == "serve":
-        from langchain_gemini_tools.testing.serve import serve
-
         return serve(given)
     if given.usage and not given.usage.is_file():
         parser.error(f"--usage: the file {given.usage} does not exist")
@@ -63,6 +66,51 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--rules", action="store_true", help="list what is refused, and how we know it; then exit"
     )
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Serve until SIGINT or SIGTERM; return the exit code."""
+    from langchain_gemini_tools.testing.fake_gemini import FakeGemini, environment_for
+
+    if arguments.rules:
+        from langchain_gemini_tools.testing.fake.rules.listing import list_rules, render_rules
+
+        _print(render_rules(list_rules()))
+        return 0
+    gemini = FakeGemini(
+        strict=not arguments.lenient,
+        allow_unused=True,
+        set_environment=False,
+        port=arguments.port,
+    )
+    if arguments.replies:
+        gemini.script(*_read_replies(arguments.replies))
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    gemini.start()
+    _print(f"FakeGemini listens at {gemini.url}. Set these variables for its clients:\n")
+    for name, value in environment_for(gemini.url).items():
+        _print(f"export {name}={value}" if value is not None else f"unset {name}")
+    _print("\nCtrl-C stops it.")
+    stopped.wait()
+    gemini.stop(check=False)
+    _print(f"\n{len(gemini.requests)} requests, {len(gemini.refusals)} refused.")
+    for refusal in gemini.refusals:
+        _print(f"  {refusal.code}: {refusal.why or refusal.message}")
+    return 0
+
+
+def _read_replies(path: Path) -> list[Reply]:
+    from langchain_gemini_tools.testing.fake.script import Reply
+
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [Reply(**json.loads(line)) for line in lines if line.strip()]
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

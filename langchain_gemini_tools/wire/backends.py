@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
-from langchain_gemini_tools.facts.spelling import camel, snake
+from langchain_gemini_tools.facts.json_values import camel, snake
 from langchain_gemini_tools.wire.tools.dialects import builtin_tool
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.facts.json_values import camel
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.facts.models import Capabilities

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.facts.blocks import Block, extras_of
-from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.facts.json_values import camel
 from langchain_gemini_tools.wire.generation import plain
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.finish_reasons import lookup
+from langchain_gemini_tools.facts.json_values import snake
 from langchain_gemini_tools.facts.models import reads_signatures_of
-from langchain_gemini_tools.facts.spelling import snake
 from langchain_gemini_tools.wire.hops import (
     ENDS_OF_A_HOP,
     MAX_COUNT,

@@ -18,8 +18,7 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
 )
 from langchain_gemini_tools.facts.finish_reasons import UNEXPECTED_TOOL_CALL
-from langchain_gemini_tools.facts.json_values import LARGE, encode_json
-from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.facts.json_values import LARGE, camel, encode_json
 from langchain_gemini_tools.wire.backends import check_options
 from langchain_gemini_tools.wire.body import ContentsWriter, encode_body
 from langchain_gemini_tools.wire.cache import cut_cached_messages, leave_out_cached

@@ -9,7 +9,7 @@ from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools import ChatGemini, check_tools
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.tool_report import Finding
+from langchain_gemini_tools.tools import Finding
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
 WEATHER = {"name": "get_weather", "description": "The weather.", "parameters": CITY}

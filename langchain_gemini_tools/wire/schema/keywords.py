@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from langchain_gemini_tools.facts.spelling import snake
+from langchain_gemini_tools.facts.json_values import snake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
-from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.facts.json_values import camel
 from langchain_gemini_tools.wire import shapes as gemini
 from langchain_gemini_tools.wire.tools.dialects import camel_keys
 from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name, render_name

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.facts.spelling import camel, snake
+from langchain_gemini_tools.facts.json_values import camel, snake
 
 
 @dataclass(frozen=True)

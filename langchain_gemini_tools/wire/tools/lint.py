@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.facts.spelling import snake
+from langchain_gemini_tools.facts.json_values import snake
 from langchain_gemini_tools.wire.schema.keywords import Keyword, keywords_in
 from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.schema.render import loosen_loops, parameter_names

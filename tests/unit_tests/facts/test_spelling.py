@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_gemini_tools.facts.spelling import camel, snake
+from langchain_gemini_tools.facts.json_values import camel, snake
 
 
 @pytest.mark.parametrize(
