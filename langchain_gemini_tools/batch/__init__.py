@@ -1,16 +1,17 @@
 """Batch jobs: many requests at half the price, answered within a day.
 
 job.py       BatchJob: submit, poll, wait, results, cancel, delete. Start reading here
-service.py   the API's operations: create without creating twice, poll, download
+inputs.py    inputs -> requests in the folder, and their comparison when a job goes on
+worker.py    creates the jobs, collects their results, and sends what has to follow
+service.py   the API's operations: create without creating twice, poll, upload, download
 folder.py    what is kept on disk: the requests, the jobs, the results
 items.py     the responses to one input -> its result, or the request that follows
-callbacks.py each item as a run of LangChain's callbacks
-schema.py    the form in which a batch is sent a response schema
 
 A job's folder is its only state. Everything in it is written to a temporary file first and then
 renamed, so a process that is killed leaves the old state or the new one.
 """
 
-from langchain_gemini_tools.batch.job import BatchJob, BatchSource, BatchStatus
+from langchain_gemini_tools.batch.inputs import BatchSource
+from langchain_gemini_tools.batch.job import BatchJob, BatchStatus
 
 __all__ = ["BatchJob", "BatchSource", "BatchStatus"]

@@ -85,6 +85,15 @@ class Manifest:
         return replace(self, parts=tuple(parts))
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How much the service accepts in one job."""
+
+    max_requests: int
+    max_bytes: int
+    """Of the file with the requests."""
+
+
 class Folder:
     """The files of one batch job."""
 
@@ -114,6 +123,16 @@ class Folder:
                 "or read the jobs by name into another path: "
                 "model.batch_job(name=..., path=...)."
             ) from error
+
+    def require(self) -> Manifest:
+        """Return the state.
+
+        Raises:
+            InvalidOptionError: Nothing has been prepared here.
+        """
+        if (manifest := self.load()) is None:
+            raise InvalidOptionError(f"There is no batch job at {self.path}. Pass its inputs.")
+        return manifest
 
     def save(self, manifest: Manifest) -> None:
         """Replace the state."""
@@ -150,19 +169,17 @@ class Folder:
         self,
         lines: Iterable[tuple[int, bytes]],
         start: int,
+        limits: Limits,
         *,
         is_range: bool,
-        max_bytes: int,
-        max_count: int,
     ) -> list[Part]:
         """Write requests to the files of as many parts as the limits of the service require.
 
         Args:
             lines: The numbers of inputs and the bodies of their requests.
             start: The number of the first part.
+            limits: How much one part may have.
             is_range: Whether the numbers follow each other.
-            max_bytes: The limit of a file.
-            max_count: The limit of requests in a job.
         """
         parts: list[Part] = []
         pending = iter(lines)
@@ -173,7 +190,8 @@ class Folder:
             with self.replacing(self.requests_path(number).name) as file:
                 while item is not None:
                     line = render_line(*item)
-                    if count and (size + len(line) > max_bytes or count >= max_count):
+                    is_full = size + len(line) > limits.max_bytes or count >= limits.max_requests
+                    if count and is_full:
                         break
                     file.write(line)
                     size, count = size + len(line), count + 1

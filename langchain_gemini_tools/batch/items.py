@@ -2,7 +2,7 @@
 
 An input may take several jobs: a failed item is sent again, a long response is continued, and a
 malformed one is sent once more with feedback. All of it follows from the responses so far, so
-nothing but them is stored.
+nothing but them is stored. `Outcomes` finds the responses in the folder, `Evaluator` reads them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.batch.folder import RequestReader, ResultReader
+from langchain_gemini_tools.batch.service import SUCCESSFUL_STATES
 from langchain_gemini_tools.errors import (
     FEEDBACK_ERRORS,
     BatchJobError,
@@ -21,10 +23,11 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.wire.hops import find_next_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from langchain_core.outputs import ChatResult
 
+    from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.wire.request import RenderedRequest
 
@@ -175,3 +178,69 @@ def _error_in(
     if code == _CANCELLED:
         error.is_retryable = True
     return error
+
+
+class Outcomes:
+    """What has become of the inputs of a folder.
+
+    Args:
+        folder: The state of the job.
+        evaluator: Reads the responses.
+    """
+
+    def __init__(self, folder: Folder, evaluator: Evaluator) -> None:
+        self._folder = folder
+        self._evaluator = evaluator
+        self._readers: dict[int, ResultReader] = {}
+        self._requests: RequestReader | None = None
+
+    def of(self, manifest: Manifest, indexes: Iterable[int]) -> Iterator[tuple[int, Outcome]]:
+        """Iterate over inputs with their outcomes, without those that a job is still to answer."""
+        later = self._later_parts(manifest)
+        for index in indexes:
+            numbers = [_first_part(manifest, index), *later.get(index, ())]
+            parts = [manifest.parts[number] for number in numbers]
+            if all(part.is_collected for part in parts):
+                yield index, self._evaluate(manifest, parts, index)
+
+    def first_request(self, manifest: Manifest, index: int) -> bytes:
+        """Return the body of the first request for an input."""
+        if self._requests is None:
+            self._requests = RequestReader(self._folder, manifest.parts)
+        return self._requests.read(index)
+
+    def reader(self, part: Part) -> ResultReader:
+        """Return the results of a part that has been collected."""
+        if part.number not in self._readers:
+            self._readers[part.number] = ResultReader(self._folder, part)
+        return self._readers[part.number]
+
+    def _later_parts(self, manifest: Manifest) -> dict[int, list[int]]:
+        """Return the parts beyond the first ones that send an input again, by its number."""
+        later: dict[int, list[int]] = {}
+        for part in manifest.parts:
+            if part.first is None and not part.is_foreign:
+                for index, _ in self._folder.read_requests(part.number):
+                    later.setdefault(index, []).append(part.number)
+        return later
+
+    def _evaluate(self, manifest: Manifest, parts: list[Part], index: int) -> Outcome:
+        lines = [self.reader(part).read(index) or _missing(part) for part in parts]
+        is_known = not parts[0].is_foreign
+        body = (lambda: self.first_request(manifest, index)) if is_known else None
+        return self._evaluator.evaluate(lines, body)
+
+
+def _first_part(manifest: Manifest, index: int) -> int:
+    for part in manifest.parts:
+        if part.is_foreign or (
+            part.first is not None and part.first <= index < part.first + part.count
+        ):
+            return part.number
+    raise LookupError(index)
+
+
+def _missing(part: Part) -> Missing:
+    # A successful job that leaves out an item is asked for it again, like an expired one.
+    is_resent = part.state in SUCCESSFUL_STATES | {"EXPIRED"}
+    return Missing(part.state, part.error, is_resent=is_resent)

@@ -3,85 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import logging
+import json
 import os
 import tempfile
 import time
-import uuid
-from collections import Counter
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from langchain_gemini_tools.batch.callbacks import report_item
-from langchain_gemini_tools.batch.folder import (
-    Folder,
-    Manifest,
-    Part,
-    RequestReader,
-    ResultReader,
-)
-from langchain_gemini_tools.batch.items import Evaluator, Missing
-from langchain_gemini_tools.batch.schema import schema_rewriter
-from langchain_gemini_tools.batch.service import (
-    SUCCESSFUL_STATES,
-    BatchService,
-    JobReport,
-    render_batch,
-)
-from langchain_gemini_tools.errors import (
-    BatchJobError,
-    GeminiAPIError,
-    GeminiNotFoundError,
-    GeminiPermissionError,
-    GeminiRateLimitError,
-    GeminiTimeoutError,
-    InvalidOptionError,
-)
+from langchain_core.callbacks import CallbackManager
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.outputs import LLMResult
+
+from langchain_gemini_tools.batch.folder import Folder
+from langchain_gemini_tools.batch.inputs import adopt_job, preview_requests, write_inputs
+from langchain_gemini_tools.batch.items import Evaluator, Outcomes
+from langchain_gemini_tools.batch.service import DeveloperService
+from langchain_gemini_tools.batch.worker import Worker
+from langchain_gemini_tools.errors import BatchJobError, GeminiTimeoutError
 from langchain_gemini_tools.facts.credentials import RETRY_DELAYS_VARIABLE
-from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
-    from langchain_core.messages import AIMessage
     from langchain_core.runnables import RunnableConfig
 
+    from langchain_gemini_tools.batch.folder import Manifest
+    from langchain_gemini_tools.batch.inputs import BatchSource
     from langchain_gemini_tools.batch.items import Outcome
-    from langchain_gemini_tools.client import GeminiClient
-    from langchain_gemini_tools.retry import RetryPolicy
-    from langchain_gemini_tools.wire.request import RenderedRequest
 
 Result = TypeVar("Result")
-
-logger = logging.getLogger(__name__)
-
-MAX_FILE_BYTES = 1_900_000_000
-"""Documented: an input file may have 2 GB."""
-MAX_REQUESTS = 200_000
-"""Documented for Vertex AI. A smaller job also loses less when it expires."""
-MAX_INLINE_REQUESTS = 20
-MAX_INLINE_BYTES = 1_000_000
-"""More is sent as a file. 20 MB are documented, but all results come back in one response, twice,
-and a job with 1.2 GB of results is reported to be unreadable."""
-_MAX_UNREADABLE = 20
-"""After so many polls, about eight minutes, results that cannot be read are an error."""
-_UPLOAD_SECONDS = 40 * 3600.0
-"""How long an uploaded file is used; the API deletes it after 48 hours."""
-
-
-@dataclass(frozen=True)
-class BatchSource:
-    """A model with its options: what renders inputs and reads results."""
-
-    template: RenderedRequest
-    """A request with the options of the job."""
-    render: Callable[[Any], RenderedRequest]
-    client: GeminiClient
-    retries: RetryPolicy
-    finish: Callable[[AIMessage], Any] = lambda message: message
-    """Turns a message into a result, such as a parsed object."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +50,21 @@ class BatchStatus:
         failed = f" · {self.failed:,} failed" if self.failed else ""
         state = "done" if self.is_done else ", ".join(dict.fromkeys(self.states.values()))
         return f"{self.succeeded:,}/{self.total:,}{failed} · {state or 'not sent'}"
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> BatchStatus:
+        """Return what the state of a folder says."""
+        parts = manifest.parts
+        failed = sum(part.counts.get("failed", 0) for part in parts)
+        # What failed in one job is sent again in a later one.
+        resent = sum(part.count for part in parts if part.first is None and not part.is_foreign)
+        return cls(
+            total=manifest.count or sum(part.counts.get("request", 0) for part in parts),
+            succeeded=sum(part.counts.get("successful", 0) for part in parts),
+            failed=max(failed - resent, 0),
+            states={part.job or f"part {part.number}": part.state for part in parts},
+            is_done=all(part.is_collected for part in parts),
+        )
 
 
 class BatchJob(Generic[Result]):
@@ -127,19 +92,15 @@ class BatchJob(Generic[Result]):
         self._source = source
         self._temporary = None if path is not None else tempfile.TemporaryDirectory()
         self._folder = Folder(self._temporary.name if self._temporary else path or "")
-        self._webhooks = webhooks
         self._config = config
-        self._service = BatchService(source.client, source.template, source.retries)
-        self._evaluator = Evaluator(source.template, source.client)
-        self._readers: dict[int, ResultReader] = {}
-        self._unreadable: Counter[int] = Counter()
-        """How often the results of a part could not be read, by its number."""
-        self._requests: RequestReader | None = None
+        self._service = DeveloperService(source.client, source.template, source.retries)
+        self._outcomes = Outcomes(self._folder, Evaluator(source.template, source.client))
+        self._worker = Worker(self._folder, self._service, self._outcomes, webhooks)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(path={str(self._folder.path)!r}, names={self.names!r})"
 
-    # Preparing
+    # Preparing and sending
 
     def prepare(self, inputs: Iterable[Any] | None) -> None:
         """Write the requests to the folder, or compare them with those that are there.
@@ -150,16 +111,7 @@ class BatchJob(Generic[Result]):
         Raises:
             InvalidInputError: An input cannot be sent, or differs from the one in the folder.
         """
-        rewrite = schema_rewriter(self._source.template)
-        with self._folder.lock():
-            manifest = self._folder.load()
-            self._check_model(manifest)
-            if inputs is None:
-                self._require(manifest)
-            elif manifest is None:
-                self._write(self._render(inputs, rewrite))
-            else:
-                self._compare(manifest, self._render(inputs, rewrite))
+        write_inputs(self._folder, self._service, self._source, inputs)
 
     def adopt(self, name: str) -> None:
         """Use a job of the service that was created elsewhere.
@@ -167,83 +119,7 @@ class BatchJob(Generic[Result]):
         Args:
             name: `batches/...`.
         """
-        with self._folder.lock():
-            if (manifest := self._folder.load()) is None:
-                part = Part(0, 0, job=name, state="PENDING", is_intended=True, is_foreign=True)
-                model = self._source.template.invocation.model
-                self._folder.save(Manifest(uuid.uuid4().hex, model, 0, "", parts=(part,)))
-            elif name not in [part.job for part in manifest.parts]:
-                raise InvalidOptionError(
-                    f"{self._folder.path} belongs to other jobs than {name}. Use another path."
-                )
-
-    def _check_model(self, manifest: Manifest | None) -> None:
-        """Reject another model: the requests, which are compared, do not name it."""
-        model = self._source.template.invocation.model
-        if manifest and not manifest.parts[0].is_foreign and manifest.model != model:
-            raise InvalidOptionError(
-                f"The batch job at {self._folder.path} is one of {manifest.model}, not of {model}. "
-                "Use another path for another job."
-            )
-
-    def _require(self, manifest: Manifest | None) -> Manifest:
-        if manifest is None:
-            raise InvalidOptionError(
-                f"There is no batch job at {self._folder.path}. Pass its inputs."
-            )
-        return manifest
-
-    def _render(
-        self, inputs: Iterable[Any], rewrite: Callable[[bytes], bytes]
-    ) -> Iterator[tuple[int, bytes]]:
-        for index, each in enumerate(inputs):
-            try:
-                body = self._source.render(each).encoded
-            except Exception as error:
-                error.add_note(f"This is input {index} of the batch job. Nothing was sent.")
-                raise
-            yield index, rewrite(body)
-
-    def _write(self, lines: Iterable[tuple[int, bytes]]) -> None:
-        digest, count = hashlib.sha256(), 0
-
-        def seen() -> Iterator[tuple[int, bytes]]:
-            nonlocal count
-            for index, body in lines:
-                digest.update(body)
-                count += 1
-                yield index, body
-
-        parts = self._folder.write_requests(
-            seen(), 0, is_range=True, max_bytes=MAX_FILE_BYTES, max_count=MAX_REQUESTS
-        )
-        if not parts:
-            raise InvalidOptionError("The batch job has no inputs.")
-        model = self._source.template.invocation.model
-        run = uuid.uuid4().hex
-        self._folder.save(Manifest(run, model, count, digest.hexdigest(), parts=tuple(parts)))
-
-    def _compare(self, manifest: Manifest, lines: Iterator[tuple[int, bytes]]) -> None:
-        stored = (
-            line
-            for part in manifest.parts
-            if part.first is not None
-            for line in self._folder.read_requests(part.number)
-        )
-        count = 0
-        # The stored lines first: `zip` would drop an input that has none.
-        for before, line in zip(stored, lines, strict=False):
-            count += 1
-            if line != before:
-                raise InvalidOptionError(self._difference(f"Input {line[0]} differs from"))
-        if count < manifest.count or next(lines, None) is not None:
-            raise InvalidOptionError(self._difference("The number of inputs differs from that in"))
-
-    def _difference(self, what: str) -> str:
-        return (
-            f"{what} the batch job at {self._folder.path}, which has been prepared already: the "
-            "messages, the tools or the options are others. Use another path for another job."
-        )
+        adopt_job(self._folder, self._source, name)
 
     def preview(self, count: int = 3) -> list[dict[str, Any]]:
         """Return the first lines that are sent: `{"key": ..., "request": ...}`.
@@ -251,18 +127,7 @@ class BatchJob(Generic[Result]):
         Args:
             count: How many.
         """
-        import json
-
-        manifest = self._require(self._folder.load())
-        lines = (
-            {"key": str(index), "request": json.loads(body)}
-            for part in manifest.parts
-            if part.first is not None
-            for index, body in self._folder.read_requests(part.number)
-        )
-        return [line for _, line in zip(range(count), lines, strict=False)]
-
-    # Sending and collecting
+        return preview_requests(self._folder, count)
 
     @property
     def names(self) -> list[str]:
@@ -276,62 +141,7 @@ class BatchJob(Generic[Result]):
         If the API refuses one because too many tokens are enqueued (429), it is created by a later
         `poll`, as long as another job is running.
         """
-        with self._folder.lock():
-            manifest = self._require(self._folder.load())
-            for part in manifest.parts:
-                if part.job is None and not part.is_collected:
-                    manifest = self._submit(manifest, part)
-
-    def _submit(self, manifest: Manifest, part: Part) -> Manifest:
-        display_name = f"{manifest.run}-{part.number}"
-        if manifest.is_cancelled:
-            return self._give_up(manifest, part, display_name)
-        self._folder.check_requests(part)
-        is_inline = part.count <= MAX_INLINE_REQUESTS and part.size <= MAX_INLINE_BYTES
-        if not is_inline and time.time() - part.uploaded_at > _UPLOAD_SECONDS:
-            path = self._folder.requests_path(part.number)
-            file = self._service.upload(path, f"{display_name}.jsonl")
-            part = replace(part, file=file, uploaded_at=time.time())
-            manifest = self._save_part(manifest, part)
-        source = self._inline(part) if is_inline else encode_json({"fileName": part.file})
-        body = render_batch(source, display_name, self._webhooks)
-        may_exist = part.is_intended
-        part = replace(part, is_intended=True)
-        manifest = self._save_part(manifest, part)
-        try:
-            report = self._service.create(body, display_name, may_exist=may_exist)
-        except GeminiRateLimitError as error:
-            if not any(other.job and not other.is_collected for other in manifest.parts):
-                error.add_note(
-                    "For batch jobs, the limit counts the tokens of all jobs that have not ended. "
-                    "The requests are stored: make the same call again later."
-                )
-                raise
-            logger.warning("A batch job waits until others have ended: %s", str(error))
-            return manifest
-        return self._save_part(manifest, _reported(part, report))
-
-    def _give_up(self, manifest: Manifest, part: Part, display_name: str) -> Manifest:
-        """Cancel a job whose creation may have been lost; end a part that has no job."""
-        if part.is_intended and (found := self._service.find(display_name)):
-            manifest = self._save_part(manifest, _reported(part, found))
-            self._service.cancel(found.name)
-            return manifest
-        with self._folder.replacing(self._folder.results_path(part.number).name):
-            pass  # no results
-        return self._save_part(manifest, replace(part, state="CANCELLED", is_collected=True))
-
-    def _inline(self, part: Part) -> bytes:
-        lines = b",".join(
-            b'{"request":%b,"metadata":{"key":"%d"}}' % (body, index)
-            for index, body in self._folder.read_requests(part.number)
-        )
-        return b'{"requests":{"requests":[%b]}}' % lines
-
-    def _save_part(self, manifest: Manifest, part: Part) -> Manifest:
-        manifest = manifest.with_part(part)
-        self._folder.save(manifest)
-        return manifest
+        self._worker.submit()
 
     def poll(self) -> BatchStatus:
         """Ask the service once, collect what has finished, and send what has to follow.
@@ -339,133 +149,43 @@ class BatchJob(Generic[Result]):
         Failed items that can be sent again, responses that are not complete, and inputs of expired
         jobs go into a further job.
         """
-        gone: GeminiNotFoundError | None = None
-        with self._folder.lock():
-            manifest = self._require(self._folder.load())
-            for number in range(len(manifest.parts)):
-                part = manifest.parts[number]
-                if part.is_collected:
-                    continue
-                if part.job is None:
-                    manifest = self._submit(manifest, part)
-                    continue
-                try:
-                    report = self._service.get(part.job)
-                except GeminiNotFoundError as error:
-                    error.add_note(f"The API has no {part.job}. Was it deleted, or is the key new?")
-                    gone = error
-                    continue  # the other jobs have results
-                manifest = self._save_part(manifest, _reported(part, report))
-                if report.is_final:
-                    manifest = self._collect(manifest, manifest.parts[number], report)
-        if gone:
-            raise gone
-        return self._status(manifest)
-
-    def _collect(self, manifest: Manifest, part: Part, report: JobReport) -> Manifest:
-        """Store the results of a job, and prepare the requests that follow from them."""
-        with self._folder.replacing(self._folder.results_path(part.number).name) as file:
-            if report.output_file:
-                try:
-                    self._service.download(report.output_file, file)
-                except (GeminiNotFoundError, GeminiPermissionError) as error:
-                    # A job can be SUCCEEDED before its results are readable.
-                    self._count_unreadable(part, error)
-                    return manifest
-            else:
-                file.writelines(encode_json(item) + b"\n" for item in report.inline or ())
-        part = replace(part, is_collected=True)
-        if part.is_foreign:
-            reader = self._readers[part.number] = ResultReader(self._folder, part)
-            manifest = replace(manifest, count=reader.foreign_count)
-        manifest = manifest.with_part(part)
-        follow_ups = self._folder.write_requests(
-            self._follow_ups(manifest, part),
-            len(manifest.parts),
-            is_range=False,
-            max_bytes=MAX_FILE_BYTES,
-            max_count=MAX_REQUESTS,
-        )
-        manifest = replace(manifest, parts=(*manifest.parts, *follow_ups))
-        self._folder.save(manifest)
-        for following in follow_ups:
-            manifest = self._submit(manifest, following)
-        return manifest
-
-    def _count_unreadable(self, part: Part, error: GeminiAPIError) -> None:
-        self._unreadable[part.number] += 1
-        if self._unreadable[part.number] >= _MAX_UNREADABLE:
-            self._unreadable[part.number] = 0
-            error.add_note(
-                f"The results of {part.job} cannot be read: the API may have deleted them. Make "
-                "the same call again later. Use another path to send the inputs again."
-            )
-            raise error
-        logger.warning("The results of %s cannot be read yet: %s", part.job, str(error))
-
-    def _follow_ups(self, manifest: Manifest, part: Part) -> Iterator[tuple[int, bytes]]:
-        if manifest.is_cancelled or part.is_foreign:
-            return
-        attempts = self._attempts(manifest)
-        for index in self._inputs_of(part):
-            outcome = self._evaluate(manifest, attempts, index)
-            if outcome and outcome.next_body:
-                yield index, outcome.next_body
-
-    def _inputs_of(self, part: Part) -> Iterable[int]:
-        if part.first is not None:
-            return range(part.first, part.first + part.count)
-        return [index for index, _ in self._folder.read_requests(part.number)]
-
-    def _attempts(self, manifest: Manifest) -> dict[int, list[int]]:
-        """Return the parts beyond the first ones that send an input again, by its number."""
-        later: dict[int, list[int]] = {}
-        for part in manifest.parts:
-            if part.first is None and not part.is_foreign:
-                for index, _ in self._folder.read_requests(part.number):
-                    later.setdefault(index, []).append(part.number)
-        return later
-
-    def _evaluate(
-        self, manifest: Manifest, later: Mapping[int, list[int]], index: int
-    ) -> Outcome | None:
-        """Return what has become of an input; None while a job with it is under way."""
-        numbers = [_part_of(manifest, index), *later.get(index, ())]
-        parts = [manifest.parts[number] for number in numbers]
-        if not all(part.is_collected for part in parts):
-            return None
-        lines = [self._reader(part).read(index) or _missing(part) for part in parts]
-        known = None if parts[0].is_foreign else self._request_reader(manifest)
-        body = (lambda: known.read(index)) if known else None
-        return self._evaluator.evaluate(lines, body)
-
-    def _reader(self, part: Part) -> ResultReader:
-        if part.number not in self._readers:
-            self._readers[part.number] = ResultReader(self._folder, part)
-        return self._readers[part.number]
-
-    def _request_reader(self, manifest: Manifest) -> RequestReader:
-        if self._requests is None:
-            self._requests = RequestReader(self._folder, manifest.parts)
-        return self._requests
-
-    def _status(self, manifest: Manifest) -> BatchStatus:
-        parts = manifest.parts
-        failed = sum(part.counts.get("failed", 0) for part in parts)
-        # What failed in one job is sent again in a later one.
-        resent = sum(part.count for part in parts if part.first is None and not part.is_foreign)
-        return BatchStatus(
-            total=manifest.count or sum(part.counts.get("request", 0) for part in parts),
-            succeeded=sum(part.counts.get("successful", 0) for part in parts),
-            failed=max(failed - resent, 0),
-            states={part.job or f"part {part.number}": part.state for part in parts},
-            is_done=all(part.is_collected for part in parts),
-        )
+        return BatchStatus.of(self._worker.poll())
 
     @property
     def status(self) -> BatchStatus:
         """What was known after the last `poll`."""
-        return self._status(self._require(self._folder.load()))
+        return BatchStatus.of(self._folder.require())
+
+    def cancel(self) -> None:
+        """Cancel the jobs. What they have finished is kept; `resend` sends the rest again."""
+        self._worker.cancel()
+
+    def resend(self) -> None:
+        """Send the inputs that have no result again, such as those of a cancelled job."""
+        self._worker.resend()
+
+    def delete(self) -> None:
+        """Delete the jobs and the uploaded requests at the service. The folder stays.
+
+        What the service does not have any more is skipped.
+        """
+        self._worker.delete()
+
+    async def asubmit(self) -> None:
+        """Submit as `submit` does, without blocking the event loop."""
+        await asyncio.to_thread(self.submit)
+
+    async def apoll(self) -> BatchStatus:
+        """Poll as `poll` does, without blocking the event loop."""
+        return await asyncio.to_thread(self.poll)
+
+    async def acancel(self) -> None:
+        """Cancel as `cancel` does, without blocking the event loop."""
+        await asyncio.to_thread(self.cancel)
+
+    async def adelete(self) -> None:
+        """Delete as `delete` does, without blocking the event loop."""
+        await asyncio.to_thread(self.delete)
 
     # Waiting
 
@@ -547,28 +267,18 @@ class BatchJob(Generic[Result]):
                 yield item
 
     def _results(self) -> Iterator[tuple[int, Any]]:
-        manifest = self._require(self._folder.load())
-        self._check_foreign(manifest)
-        later = self._attempts(manifest)
+        manifest = self._folder.require()
+        _check_foreign(manifest)
         is_done = all(part.is_collected for part in manifest.parts)
-        for index in range(manifest.count):
-            outcome = self._evaluate(manifest, later, index)
-            if outcome is None or (outcome.next_body and not is_done):
-                continue
-            yield index, self._finish(manifest, index, outcome)
-
-    def _check_foreign(self, manifest: Manifest) -> None:
-        """Raise if a job that was created elsewhere has ended without any result."""
-        part = manifest.parts[0]
-        if part.is_foreign and part.is_collected and not manifest.count:
-            reason = f": {part.error.get('message')}" if part.error else ""
-            raise BatchJobError(f"{part.job} ended as {part.state} without results{reason}.")
+        for index, outcome in self._outcomes.of(manifest, range(manifest.count)):
+            if is_done or not outcome.next_body:
+                yield index, self._finish(manifest, index, outcome)
 
     def _finish(self, manifest: Manifest, index: int, outcome: Outcome) -> Any:
         if self._config and self._config.get("callbacks"):
-            reader = None if manifest.parts[0].is_foreign else self._request_reader(manifest)
-            body = reader.read(index) if reader else b"{}"
-            report_item(self._config, body, outcome, self._source.template.invocation.model)
+            is_known = not manifest.parts[0].is_foreign
+            body = self._outcomes.first_request(manifest, index) if is_known else b"{}"
+            _report_item(self._config, body, outcome, self._source.model)
         if outcome.result is None:
             return outcome.error
         message = outcome.result.generations[0].message
@@ -577,102 +287,13 @@ class BatchJob(Generic[Result]):
         except Exception as error:  # noqa: BLE001 - any error of a user's validator
             return error
 
-    # The rest
 
-    def cancel(self) -> None:
-        """Cancel the jobs. What they have finished is kept; `resend` sends the rest again."""
-        with self._folder.lock():
-            manifest = replace(self._require(self._folder.load()), is_cancelled=True)
-            self._folder.save(manifest)
-            for part in manifest.parts:
-                if part.job and not part.is_collected:
-                    self._service.cancel(part.job)
-                elif not part.is_collected:
-                    manifest = self._submit(manifest, part)
-
-    def resend(self) -> None:
-        """Send the inputs that have no result again, such as those of a cancelled job."""
-        with self._folder.lock():
-            manifest = replace(self._require(self._folder.load()), is_cancelled=False)
-            if manifest.parts[0].is_foreign:
-                raise InvalidOptionError(
-                    f"{manifest.parts[0].job} was created elsewhere, so its requests are not known "
-                    "here. Send the inputs as a job of their own."
-                )
-            later, reader = self._attempts(manifest), self._request_reader(manifest)
-            lines = (
-                (index, outcome.next_body or reader.read(index))
-                for index in range(manifest.count)
-                if (outcome := self._evaluate(manifest, later, index)) and outcome.error
-            )
-            parts = self._folder.write_requests(
-                lines,
-                len(manifest.parts),
-                is_range=False,
-                max_bytes=MAX_FILE_BYTES,
-                max_count=MAX_REQUESTS,
-            )
-            manifest = replace(manifest, parts=(*manifest.parts, *parts))
-            self._folder.save(manifest)
-            for part in parts:
-                manifest = self._submit(manifest, part)
-
-    def delete(self) -> None:
-        """Delete the jobs and the uploaded requests at the service. The folder stays.
-
-        What the service does not have any more is skipped.
-        """
-        manifest = self._require(self._folder.load())
-        for part in manifest.parts:
-            if part.job:
-                with suppress(GeminiNotFoundError):
-                    self._service.delete(part.job)
-            if part.file:
-                # Of a file that does not exist, the API says that access is denied (reported).
-                with suppress(GeminiNotFoundError, GeminiPermissionError):
-                    self._service.delete_file(part.file)
-
-    async def asubmit(self) -> None:
-        """Submit as `submit` does, without blocking the event loop."""
-        await asyncio.to_thread(self.submit)
-
-    async def apoll(self) -> BatchStatus:
-        """Poll as `poll` does, without blocking the event loop."""
-        return await asyncio.to_thread(self.poll)
-
-    async def acancel(self) -> None:
-        """Cancel as `cancel` does, without blocking the event loop."""
-        await asyncio.to_thread(self.cancel)
-
-    async def adelete(self) -> None:
-        """Delete as `delete` does, without blocking the event loop."""
-        await asyncio.to_thread(self.delete)
-
-
-def _reported(part: Part, report: JobReport) -> Part:
-    return replace(
-        part,
-        job=report.name,
-        state=report.state,
-        counts=dict(report.counts),
-        error=report.error,
-    )
-
-
-def _part_of(manifest: Manifest, index: int) -> int:
-    """Return the number of the first part with an input."""
-    for part in manifest.parts:
-        if part.is_foreign or (
-            part.first is not None and part.first <= index < part.first + part.count
-        ):
-            return part.number
-    raise LookupError(index)
-
-
-def _missing(part: Part) -> Missing:
-    # A successful job that leaves out an item is asked for it again, like an expired one.
-    is_resent = part.state in SUCCESSFUL_STATES | {"EXPIRED"}
-    return Missing(part.state, part.error, is_resent=is_resent)
+def _check_foreign(manifest: Manifest) -> None:
+    """Raise if a job that was created elsewhere has ended without any result."""
+    part = manifest.parts[0]
+    if part.is_foreign and part.is_collected and not manifest.count:
+        reason = f": {part.error.get('message')}" if part.error else ""
+        raise BatchJobError(f"{part.job} ended as {part.state} without results{reason}.")
 
 
 def _take(items: Iterator[Any], count: int) -> list[Any]:
@@ -687,3 +308,40 @@ def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:
     while end is None or time.monotonic() < end:
         yield 0.0 if is_off else pause
         pause = min(pause * 1.5, longest)
+
+
+def _report_item(config: RunnableConfig, body: bytes, outcome: Outcome, model: str) -> None:
+    """Report one item to LangChain's callbacks, as a run that starts and ends now.
+
+    Args:
+        config: Its callbacks, tags and metadata.
+        body: The request, from which the texts of the conversation are shown.
+        outcome: What has become of it.
+        model: The name of the model.
+    """
+    manager = CallbackManager.configure(
+        config.get("callbacks"),
+        inheritable_tags=config.get("tags"),
+        inheritable_metadata=config.get("metadata"),
+    )
+    shown = {"name": "ChatGemini"}
+    (run,) = manager.on_chat_model_start(
+        shown, [_messages_in(json.loads(body))], invocation_params={"model": model}
+    )
+    if outcome.result is not None:
+        run.on_llm_end(LLMResult(generations=[[*outcome.result.generations]]))
+    elif outcome.error is not None:
+        run.on_llm_error(outcome.error)
+
+
+def _messages_in(body: dict[str, Any]) -> list[BaseMessage]:
+    system = _text(body.get("systemInstruction") or {})
+    messages: list[BaseMessage] = [SystemMessage(system)] if system else []
+    for content in body.get("contents") or ():
+        kind = AIMessage if content.get("role") == "model" else HumanMessage
+        messages.append(kind(_text(content)))
+    return messages
+
+
+def _text(content: dict[str, Any]) -> str:
+    return "".join(part.get("text") or "" for part in content.get("parts") or ())

@@ -1,22 +1,32 @@
 """The API's operations on batch jobs, read from the server's own JSON.
 
 The SDK's types drop the counts and the error of a job, and never call a partly successful one done.
+`BatchService` is what both backends share; `DeveloperService` is the Gemini Developer API.
 """
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import GeminiRateLimitError, UnreadableResponseError
+from langchain_gemini_tools.batch.folder import Limits
+from langchain_gemini_tools.errors import (
+    GeminiNotFoundError,
+    GeminiPermissionError,
+    GeminiRateLimitError,
+    UnreadableResponseError,
+)
 from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
     from typing import BinaryIO
 
+    from langchain_gemini_tools.batch.folder import Folder, Part
     from langchain_gemini_tools.client import GeminiClient, SdkClient
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
@@ -26,7 +36,11 @@ if TYPE_CHECKING:
 SUCCESSFUL_STATES = frozenset({"SUCCEEDED", "PARTIALLY_SUCCEEDED"})
 FINAL_STATES = SUCCESSFUL_STATES | {"FAILED", "CANCELLED", "EXPIRED"}
 _PAGE_SIZE = 100
-_JSONL = "application/jsonl"
+_MAX_INLINE = Limits(max_requests=20, max_bytes=1_000_000)
+"""More is sent as a file. 20 MB are documented, but all results come back in one response, twice,
+and a job with 1.2 GB of results is reported to be unreadable."""
+_UPLOAD_SECONDS = 40 * 3600.0
+"""How long an uploaded file is used; the API deletes it after 48 hours."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +53,8 @@ class JobReport:
     display_name: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     """`request`, `successful`, `failed` and `pending`, as far as the API counts them."""
-    output_file: str | None = None
+    output: str | None = None
+    """Where the results are: the name of a file."""
     inline: list[JsonObject] | None = field(default=None, repr=False)
     error: JsonObject | None = None
 
@@ -49,40 +64,24 @@ class JobReport:
 
         A job can be SUCCEEDED before it names its results.
         """
-        has_results = self.output_file is not None or self.inline is not None
+        has_results = self.output is not None or self.inline is not None
         return self.state in FINAL_STATES and (has_results or self.state not in SUCCESSFUL_STATES)
 
 
-def parse_job(operation: JsonObject) -> JobReport:
-    """Read the long-running operation that stands for a job."""
-    metadata = _object(operation.get("metadata"))
-    name = operation.get("name") or metadata.get("name")
-    if not isinstance(name, str):
-        raise UnreadableResponseError("The API returned a batch job without a name.")
-    output = _object(operation.get("response")) or _object(metadata.get("output"))
-    inline = _object(output.get("inlinedResponses")).get("inlinedResponses")
-    stats = _object(metadata.get("batchStats"))
-    return JobReport(
-        name=name,
-        state=str(metadata.get("state") or "").rpartition("STATE_")[2],
-        display_name=metadata.get("displayName"),
-        counts={
-            key.removesuffix("RequestCount").removesuffix("Count"): int(count)
-            for key, count in stats.items()
-            if str(count).isdecimal()
-        },
-        output_file=output.get("responsesFile"),
-        inline=inline if isinstance(inline, list) else None,
-        error=_object(operation.get("error")) or None,
-    )
-
-
-def _object(value: Any) -> JsonObject:
+def as_object(value: Any) -> JsonObject:
+    """Return a JSON object of the API; an empty one in place of anything else."""
     return value if isinstance(value, dict) else {}
 
 
-class BatchService:
+def parse_state(state: Any) -> str:
+    """Return a state without its prefix, `BATCH_STATE_` or `JOB_STATE_`."""
+    return str(state or "").rpartition("STATE_")[2]
+
+
+class BatchService(ABC):
     """The operations, with the credentials, the timeout and the retries of a model."""
+
+    limits: Limits
 
     def __init__(
         self, client: GeminiClient, template: RenderedRequest, retries: RetryPolicy
@@ -95,6 +94,48 @@ class BatchService:
             "timeout_seconds": invocation.timeout_seconds,
             "headers": invocation.headers,
         }
+
+    # What differs between the backends
+
+    @abstractmethod
+    def upload(self, folder: Folder, part: Part, display_name: str) -> Part:
+        """Put the requests of a part where the service reads them, and return the part with it."""
+
+    @abstractmethod
+    def render(
+        self, folder: Folder, part: Part, display_name: str, webhooks: Mapping[str, Any] | None
+    ) -> bytes:
+        """Render the request that creates the job of a part."""
+
+    @abstractmethod
+    def write_results(self, report: JobReport, target: BinaryIO) -> None:
+        """Write the results of a job that has ended as lines with keys.
+
+        Raises:
+            GeminiNotFoundError, GeminiPermissionError: They cannot be read, perhaps not yet.
+        """
+
+    @abstractmethod
+    def delete_files(self, part: Part) -> None:
+        """Delete the files of a part at the service, as far as they are there."""
+
+    @abstractmethod
+    def _create(self, sdk: SdkClient) -> object:
+        """Let the SDK write the address and the headers of a creation."""
+
+    @abstractmethod
+    def _list(self, sdk: SdkClient, display_name: str, token: str | None) -> object:
+        """Let the SDK ask for one page of the jobs that may have the name."""
+
+    @abstractmethod
+    def _jobs_in(self, page: JsonObject) -> list[JsonObject]:
+        """Return the jobs on a page of the list."""
+
+    @abstractmethod
+    def _parse_job(self, job: JsonObject) -> JobReport:
+        """Read what the API says about a job."""
+
+    # What they share
 
     def create(self, batch: bytes, display_name: str, *, may_exist: bool) -> JobReport:
         """Create a job, unless it exists already.
@@ -122,9 +163,6 @@ class BatchService:
 
         return self._retries.call(attempt)
 
-    def _create(self, sdk: SdkClient) -> object:
-        return sdk.batches.create(model=self._model, src="files/replaced")  # by our body
-
     def find(self, display_name: str) -> JobReport | None:
         """Return the job with a name of ours; None if the API lists none."""
         return self._retries.call(partial(self._find, display_name))
@@ -132,9 +170,9 @@ class BatchService:
     def _find(self, display_name: str) -> JobReport | None:
         token: str | None = None
         while True:
-            page = self._send(partial(_list, token=token))
-            for operation in page.get("operations") or ():
-                job = self._parse(operation)
+            page = self._send(partial(self._list, display_name=display_name, token=token))
+            for listed in self._jobs_in(page):
+                job = self._parse(listed)
                 if job.display_name == display_name:
                     return job
             token = page.get("nextPageToken")
@@ -150,32 +188,11 @@ class BatchService:
         self._call(lambda sdk: sdk.batches.cancel(name=name))
 
     def delete(self, name: str) -> None:
-        """Delete a job, and what it has returned."""
+        """Delete a job."""
         self._call(lambda sdk: sdk.batches.delete(name=name))
 
-    def delete_file(self, name: str) -> None:
-        """Delete an uploaded file."""
-        self._call(lambda sdk: sdk.files.delete(name=name))
-
-    def upload(self, path: Path, display_name: str) -> str:
-        """Upload requests, and return the name of the file."""
-        upload = partial(
-            self._client.upload, str(path), display_name=display_name, mime_type=_JSONL
-        )
-        return self._retries.call(upload)
-
-    def download(self, name: str, target: BinaryIO) -> None:
-        """Download results; after a failure, from their beginning."""
-
-        def attempt() -> None:
-            target.seek(0)
-            target.truncate()
-            self._client.download(name, target.write, **self._options)
-
-        self._retries.call(attempt)
-
-    def _parse(self, operation: JsonObject) -> JobReport:
-        report = parse_job(operation)
+    def _parse(self, job: JsonObject) -> JobReport:
+        report = self._parse_job(job)
         return (
             replace(report, error=self._client.redacted(report.error)) if report.error else report
         )
@@ -187,18 +204,98 @@ class BatchService:
         return self._client.call_sdk(call, body, **self._options)
 
 
-def _list(sdk: SdkClient, token: str | None) -> object:
-    return sdk.batches.list(config={"page_size": _PAGE_SIZE, "page_token": token})
+class DeveloperService(BatchService):
+    """Batch jobs of the Gemini Developer API: requests inline or in an uploaded file."""
+
+    limits = Limits(max_requests=200_000, max_bytes=1_900_000_000)
+    """2 GB are documented for a file. A job with fewer requests loses less when it expires."""
+
+    def upload(self, folder: Folder, part: Part, display_name: str) -> Part:
+        """Upload the requests, unless they are sent inline or have just been uploaded."""
+        if _is_inline(part) or time.time() - part.uploaded_at <= _UPLOAD_SECONDS:
+            return part
+        upload = partial(
+            self._client.upload,
+            str(folder.requests_path(part.number)),
+            display_name=f"{display_name}.jsonl",
+            mime_type="application/jsonl",
+        )
+        return replace(part, file=self._retries.call(upload), uploaded_at=time.time())
+
+    def render(
+        self, folder: Folder, part: Part, display_name: str, webhooks: Mapping[str, Any] | None
+    ) -> bytes:
+        """Render `{"batch": {...}}`, with the requests or the name of their file."""
+        fields = {"displayName": display_name}
+        more = {"webhookConfig": webhooks} if webhooks else {}
+        if _is_inline(part):
+            lines = b",".join(
+                b'{"request":%b,"metadata":{"key":"%d"}}' % (body, index)
+                for index, body in folder.read_requests(part.number)
+            )
+            source = b'{"requests":{"requests":[%b]}}' % lines
+        else:
+            source = encode_json({"fileName": part.file})
+        return b'{"batch":%b,"inputConfig":%b}}' % (encode_json({**fields, **more})[:-1], source)
+
+    def write_results(self, report: JobReport, target: BinaryIO) -> None:
+        """Download results, after a failure from their beginning; or write those in the report."""
+        if report.output is None:
+            target.writelines(encode_json(item) + b"\n" for item in report.inline or ())
+            return
+        name = report.output
+
+        def attempt() -> None:
+            target.seek(0)
+            target.truncate()
+            self._client.download(name, target.write, **self._options)
+
+        self._retries.call(attempt)
+
+    def delete_files(self, part: Part) -> None:
+        """Delete the uploaded requests. The API deletes the results with the job."""
+        if part.file:
+            delete = partial(_delete_file, name=part.file)
+            # Of a file that does not exist, the API says that access is denied (reported).
+            with suppress(GeminiNotFoundError, GeminiPermissionError):
+                self._call(delete)
+
+    def _create(self, sdk: SdkClient) -> object:
+        return sdk.batches.create(model=self._model, src="files/replaced")  # by our body
+
+    def _list(self, sdk: SdkClient, display_name: str, token: str | None) -> object:  # noqa: ARG002
+        return sdk.batches.list(config={"page_size": _PAGE_SIZE, "page_token": token})
+
+    def _jobs_in(self, page: JsonObject) -> list[JsonObject]:
+        return page.get("operations") or []
+
+    def _parse_job(self, job: JsonObject) -> JobReport:
+        """Read the long-running operation that stands for a job."""
+        metadata = as_object(job.get("metadata"))
+        name = job.get("name") or metadata.get("name")
+        if not isinstance(name, str):
+            raise UnreadableResponseError("The API returned a batch job without a name.")
+        output = as_object(job.get("response")) or as_object(metadata.get("output"))
+        inline = as_object(output.get("inlinedResponses")).get("inlinedResponses")
+        stats = as_object(metadata.get("batchStats"))
+        return JobReport(
+            name=name,
+            state=parse_state(metadata.get("state")),
+            display_name=metadata.get("displayName"),
+            counts={
+                key.removesuffix("RequestCount").removesuffix("Count"): int(count)
+                for key, count in stats.items()
+                if str(count).isdecimal()
+            },
+            output=output.get("responsesFile"),
+            inline=inline if isinstance(inline, list) else None,
+            error=as_object(job.get("error")) or None,
+        )
 
 
-def render_batch(source: bytes, display_name: str, webhooks: Mapping[str, Any] | None) -> bytes:
-    """Render the request that creates a job.
+def _is_inline(part: Part) -> bool:
+    return part.count <= _MAX_INLINE.max_requests and part.size <= _MAX_INLINE.max_bytes
 
-    Args:
-        source: The JSON of its `inputConfig`.
-        display_name: Its name.
-        webhooks: The `webhookConfig` of the API.
-    """
-    fields = {"displayName": display_name}
-    more = {"webhookConfig": webhooks} if webhooks else {}
-    return b'{"batch":%b,"inputConfig":%b}}' % (encode_json({**fields, **more})[:-1], source)
+
+def _delete_file(sdk: SdkClient, name: str) -> object:
+    return sdk.files.delete(name=name)

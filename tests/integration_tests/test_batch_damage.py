@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools import errors
-from langchain_gemini_tools.batch import job
+from langchain_gemini_tools.batch.folder import Limits
+from langchain_gemini_tools.batch.service import DeveloperService
 from tests.integration_tests.test_batch_jobs import (
     FEW,
     MANY,
@@ -181,7 +182,7 @@ def test_the_error_of_an_item_shows_no_key(
 def test_a_deleted_job_does_not_hide_the_results_of_the_others(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "MAX_REQUESTS", 20)
+    monkeypatch.setattr(DeveloperService, "limits", Limits(20, 10**9))
     made = make_model().batch_job(questions(MANY), path=tmp_path)
     make_model().client.batches.delete(name=made.names[0])
     for _ in range(2):

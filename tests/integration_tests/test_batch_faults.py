@@ -10,7 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_gemini_tools import errors
-from langchain_gemini_tools.batch import job
+from langchain_gemini_tools.batch.folder import Limits
+from langchain_gemini_tools.batch.service import DeveloperService
 from tests.integration_tests.test_batch_jobs import (
     FEW,
     MANY,
@@ -119,7 +120,7 @@ def test_a_used_up_quota_says_to_call_again(
 def test_a_job_beyond_the_quota_waits_for_the_others(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "MAX_REQUESTS", 20)
+    monkeypatch.setattr(DeveloperService, "limits", Limits(20, 10**9))
     chat = make_model(max_retries=0)
     made = chat.batch_job(questions(MANY), path=tmp_path, submit=False)
     hook_calls = [0]
@@ -222,7 +223,7 @@ def test_a_job_that_failed_is_an_error_in_place_and_can_be_sent_again(
 def test_a_job_can_be_cancelled_and_the_rest_sent_again(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "MAX_REQUESTS", 20)
+    monkeypatch.setattr(DeveloperService, "limits", Limits(20, 10**9))
     made = make_model().batch_job(questions(MANY), path=tmp_path)
     second = emulator.batches.jobs[made.names[1]]
     second.states.extendleft(["RUNNING"] * 5)
@@ -309,7 +310,7 @@ def test_a_long_response_that_starts_over_has_no_text_twice(
 def test_a_job_can_be_deleted_again(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "MAX_REQUESTS", 25)
+    monkeypatch.setattr(DeveloperService, "limits", Limits(25, 10**9))
     made = make_model().batch_job(questions(2 * MANY), path=tmp_path)
     made.wait()
     make_model().client.batches.delete(name=made.names[0])

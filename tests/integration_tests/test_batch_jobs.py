@@ -14,12 +14,14 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel
 
 from langchain_gemini_tools import BatchProgress, ChatGemini, errors
-from langchain_gemini_tools.batch import BatchStatus, job
+from langchain_gemini_tools.batch.folder import Limits
+from langchain_gemini_tools.batch.service import DeveloperService
 from tests.integration_tests.play import get_weather
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from langchain_gemini_tools.batch import BatchStatus
     from langchain_gemini_tools.testing.fake import Emulator
     from tests.conftest import MakeModel
 
@@ -174,7 +176,7 @@ def test_an_input_that_cannot_be_sent_is_named_before_anything_is_sent(
 def test_a_job_is_split_at_the_limits_of_the_service(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "MAX_REQUESTS", 15)
+    monkeypatch.setattr(DeveloperService, "limits", Limits(15, 10**9))
     made = make_model().batch_job(questions(MANY), path=tmp_path)
     assert [len(each.items) for each in emulator.batches.jobs.values()] == [15, 15, 10]
     check_answers(made.results(), MANY)

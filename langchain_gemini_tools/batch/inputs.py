@@ -1,0 +1,209 @@
+"""Inputs -> the requests in the folder of a job, and their comparison when a job goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.batch.folder import Manifest, Part
+from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.json_values import encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from langchain_core.messages import AIMessage
+
+    from langchain_gemini_tools.batch.folder import Folder
+    from langchain_gemini_tools.batch.service import BatchService
+    from langchain_gemini_tools.client import GeminiClient
+    from langchain_gemini_tools.retry import RetryPolicy
+    from langchain_gemini_tools.wire.request import RenderedRequest
+
+    JsonObject = dict[str, Any]
+
+_JSON_SCHEMA, _SCHEMA = "responseJsonSchema", "responseSchema"
+
+
+@dataclass(frozen=True)
+class BatchSource:
+    """A model with its options: what renders inputs and reads results."""
+
+    template: RenderedRequest
+    """A request with the options of the job."""
+    render: Callable[[Any], RenderedRequest]
+    client: GeminiClient
+    retries: RetryPolicy
+    finish: Callable[[AIMessage], Any] = lambda message: message
+    """Turns a message into a result, such as a parsed object."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.template.invocation.model
+
+
+def write_inputs(
+    folder: Folder, service: BatchService, source: BatchSource, inputs: Iterable[Any] | None
+) -> None:
+    """Write the requests to the folder, or compare them with those that are there.
+
+    Args:
+        folder: The state of the job.
+        service: What the requests are sent to, with its limits.
+        source: Renders the inputs.
+        inputs: What `invoke` accepts, each; None goes on with the folder as it is.
+
+    Raises:
+        InvalidInputError: An input cannot be sent, or differs from the one in the folder.
+    """
+    rewrite = _schema_rewriter(source.template)
+    with folder.lock():
+        manifest = folder.load()
+        if manifest:
+            _check_model(folder, manifest, source.model)
+        if inputs is None:
+            folder.require()
+        elif manifest is None:
+            _write(folder, service, source.model, _render(source, inputs, rewrite))
+        else:
+            _compare(folder, manifest, _render(source, inputs, rewrite))
+
+
+def adopt_job(folder: Folder, source: BatchSource, name: str) -> None:
+    """Make the folder that of a job which was created elsewhere.
+
+    Args:
+        folder: The state of the job.
+        source: Reads its results.
+        name: The name of the job at the service.
+    """
+    with folder.lock():
+        if (manifest := folder.load()) is None:
+            part = Part(0, 0, job=name, state="PENDING", is_intended=True, is_foreign=True)
+            folder.save(Manifest(uuid.uuid4().hex, source.model, 0, "", parts=(part,)))
+        elif name not in [part.job for part in manifest.parts]:
+            raise InvalidOptionError(
+                f"{folder.path} belongs to other jobs than {name}. Use another path."
+            )
+
+
+def preview_requests(folder: Folder, count: int) -> list[JsonObject]:
+    """Return the first lines that are sent: `{"key": ..., "request": ...}`."""
+    lines = (
+        {"key": str(index), "request": json.loads(body)}
+        for index, body in _stored(folder, folder.require())
+    )
+    return [line for _, line in zip(range(count), lines, strict=False)]
+
+
+def _check_model(folder: Folder, manifest: Manifest, model: str) -> None:
+    """Reject another model: the requests, which are compared, do not name it."""
+    if not manifest.parts[0].is_foreign and manifest.model != model:
+        raise InvalidOptionError(
+            f"The batch job at {folder.path} is one of {manifest.model}, not of {model}. "
+            "Use another path for another job."
+        )
+
+
+def _render(
+    source: BatchSource, inputs: Iterable[Any], rewrite: Callable[[bytes], bytes]
+) -> Iterator[tuple[int, bytes]]:
+    for index, each in enumerate(inputs):
+        try:
+            body = source.render(each).encoded
+        except Exception as error:
+            error.add_note(f"This is input {index} of the batch job. Nothing was sent.")
+            raise
+        yield index, rewrite(body)
+
+
+def _write(
+    folder: Folder, service: BatchService, model: str, lines: Iterable[tuple[int, bytes]]
+) -> None:
+    digest, count = hashlib.sha256(), 0
+
+    def seen() -> Iterator[tuple[int, bytes]]:
+        nonlocal count
+        for index, body in lines:
+            digest.update(body)
+            count += 1
+            yield index, body
+
+    parts = folder.write_requests(seen(), 0, service.limits, is_range=True)
+    if not parts:
+        raise InvalidOptionError("The batch job has no inputs.")
+    folder.save(Manifest(uuid.uuid4().hex, model, count, digest.hexdigest(), parts=tuple(parts)))
+
+
+def _stored(folder: Folder, manifest: Manifest) -> Iterator[tuple[int, bytes]]:
+    for part in manifest.parts:
+        if part.first is not None:
+            yield from folder.read_requests(part.number)
+
+
+def _compare(folder: Folder, manifest: Manifest, lines: Iterator[tuple[int, bytes]]) -> None:
+    count = 0
+    # The stored lines first: `zip` would drop an input that has none.
+    for before, line in zip(_stored(folder, manifest), lines, strict=False):
+        count += 1
+        if line != before:
+            raise _difference(folder, f"Input {line[0]} differs from")
+    if count < manifest.count or next(lines, None) is not None:
+        raise _difference(folder, "The number of inputs differs from that in")
+
+
+def _difference(folder: Folder, what: str) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"{what} the batch job at {folder.path}, which has been prepared already: the messages, "
+        "the tools or the options are others. Use another path for another job."
+    )
+
+
+def _schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
+    """Return a function that replaces the response schema in the bodies of a job.
+
+    In batches, `responseJsonSchema` is reported to give degenerate JSON (0 of 502 responses were
+    right), where the older `responseSchema` works. So the schema is sent in that form, which has no
+    field for some keywords.
+
+    Raises:
+        InvalidOptionError: The other form cannot express the schema.
+    """
+    config: JsonObject = dict(template.body.get("generationConfig") or {})
+    schema = config.get(_JSON_SCHEMA)
+    if schema is None:
+        return lambda body: body
+    # Loads what is known about schemas, which most jobs never need.
+    from langchain_gemini_tools.wire.schema.openapi import (
+        find_keywords_without_field,
+        render_openapi_schema,
+    )
+
+    if lost := find_keywords_without_field(schema):
+        raise InvalidOptionError(
+            f"A batch job cannot use this response schema, because of {', '.join(lost)}: batches "
+            "need Gemini's Schema form, which has no field for it. Change the schema, or use "
+            "with_structured_output(..., method='function_calling')."
+        )
+    rendered = render_openapi_schema(schema)
+    before = b'"%b":%b' % (_JSON_SCHEMA.encode(), encode_json(schema))
+    after = b'"%b":%b' % (_SCHEMA.encode(), encode_json(rendered))
+
+    def rewrite(body: bytes) -> bytes:
+        # Text that a user wrote cannot match: quotes inside of strings are escaped.
+        if body.count(before) == 1:
+            return body.replace(before, after)
+        return _rewrite_decoded(body, rendered)
+
+    return rewrite
+
+
+def _rewrite_decoded(body: bytes, rendered: JsonObject) -> bytes:
+    decoded = json.loads(body)
+    config = {k: v for k, v in decoded["generationConfig"].items() if k != _JSON_SCHEMA}
+    decoded["generationConfig"] = {**config, _SCHEMA: rendered}
+    return encode_json(decoded, is_large=True)

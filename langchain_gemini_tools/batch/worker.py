@@ -1,0 +1,217 @@
+"""`Worker` moves a job's folder forward: it creates the jobs and collects their results."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.errors import (
+    GeminiAPIError,
+    GeminiNotFoundError,
+    GeminiPermissionError,
+    GeminiRateLimitError,
+    InvalidOptionError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
+    from langchain_gemini_tools.batch.items import Outcomes
+    from langchain_gemini_tools.batch.service import BatchService, JobReport
+
+logger = logging.getLogger(__name__)
+
+_MAX_UNREADABLE = 20
+"""After so many polls, about eight minutes, results that cannot be read are an error."""
+
+
+class Worker:
+    """Creates, polls and collects the jobs of a folder.
+
+    Each step is stored before the next one begins, and each method holds the folder's lock.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        service: BatchService,
+        outcomes: Outcomes,
+        webhooks: Mapping[str, Any] | None,
+    ) -> None:
+        self._folder = folder
+        self._service = service
+        self._outcomes = outcomes
+        self._webhooks = webhooks
+        self._unreadable: Counter[int] = Counter()
+        """How often the results of a part could not be read, by its number."""
+
+    def submit(self) -> None:
+        """Create the jobs that do not exist yet."""
+        with self._folder.lock():
+            manifest = self._folder.require()
+            for part in manifest.parts:
+                if part.job is None and not part.is_collected:
+                    manifest = self._submit(manifest, part)
+
+    def _submit(self, manifest: Manifest, part: Part) -> Manifest:
+        display_name = f"{manifest.run}-{part.number}"
+        if manifest.is_cancelled:
+            return self._give_up(manifest, part, display_name)
+        self._folder.check_requests(part)
+        uploaded = self._service.upload(self._folder, part, display_name)
+        if uploaded != part:
+            part = uploaded
+            manifest = self._save_part(manifest, part)
+        body = self._service.render(self._folder, part, display_name, self._webhooks)
+        may_exist = part.is_intended
+        part = replace(part, is_intended=True)
+        manifest = self._save_part(manifest, part)
+        try:
+            report = self._service.create(body, display_name, may_exist=may_exist)
+        except GeminiRateLimitError as error:
+            if not any(other.job and not other.is_collected for other in manifest.parts):
+                error.add_note(
+                    "For batch jobs, the limit counts the tokens of all jobs that have not ended. "
+                    "The requests are stored: make the same call again later."
+                )
+                raise
+            logger.warning("A batch job waits until others have ended: %s", str(error))
+            return manifest
+        return self._save_part(manifest, _reported(part, report))
+
+    def _give_up(self, manifest: Manifest, part: Part, display_name: str) -> Manifest:
+        """Cancel a job whose creation may have been lost; end a part that has no job."""
+        if part.is_intended and (found := self._service.find(display_name)):
+            manifest = self._save_part(manifest, _reported(part, found))
+            self._service.cancel(found.name)
+            return manifest
+        with self._folder.replacing(self._folder.results_path(part.number).name):
+            pass  # no results
+        return self._save_part(manifest, replace(part, state="CANCELLED", is_collected=True))
+
+    def _save_part(self, manifest: Manifest, part: Part) -> Manifest:
+        manifest = manifest.with_part(part)
+        self._folder.save(manifest)
+        return manifest
+
+    def poll(self) -> Manifest:
+        """Ask the service once, collect what has finished, and send what has to follow."""
+        gone: GeminiNotFoundError | None = None
+        with self._folder.lock():
+            manifest = self._folder.require()
+            for number in range(len(manifest.parts)):
+                part = manifest.parts[number]
+                if part.is_collected:
+                    continue
+                if part.job is None:
+                    manifest = self._submit(manifest, part)
+                    continue
+                try:
+                    report = self._service.get(part.job)
+                except GeminiNotFoundError as error:
+                    error.add_note(f"The API has no {part.job}. Was it deleted, or is the key new?")
+                    gone = error
+                    continue  # the other jobs have results
+                manifest = self._save_part(manifest, _reported(part, report))
+                if report.is_final:
+                    manifest = self._collect(manifest, manifest.parts[number], report)
+        if gone:
+            raise gone
+        return manifest
+
+    def _collect(self, manifest: Manifest, part: Part, report: JobReport) -> Manifest:
+        """Store the results of a job, and prepare the requests that follow from them."""
+        with self._folder.replacing(self._folder.results_path(part.number).name) as file:
+            try:
+                self._service.write_results(report, file)
+            except (GeminiNotFoundError, GeminiPermissionError) as error:
+                # A job can be SUCCEEDED before its results are readable.
+                self._count_unreadable(part, error)
+                return manifest
+        part = replace(part, is_collected=True)
+        if part.is_foreign:
+            manifest = replace(manifest, count=self._outcomes.reader(part).foreign_count)
+        manifest = manifest.with_part(part)
+        return self._send_again(manifest, self._follow_ups(manifest, part))
+
+    def _send_again(self, manifest: Manifest, lines: Iterable[tuple[int, bytes]]) -> Manifest:
+        """Store the manifest with further parts for these requests, and create their jobs."""
+        number = len(manifest.parts)
+        parts = self._folder.write_requests(lines, number, self._service.limits, is_range=False)
+        manifest = replace(manifest, parts=(*manifest.parts, *parts))
+        self._folder.save(manifest)
+        for part in parts:
+            manifest = self._submit(manifest, part)
+        return manifest
+
+    def _count_unreadable(self, part: Part, error: GeminiAPIError) -> None:
+        self._unreadable[part.number] += 1
+        if self._unreadable[part.number] >= _MAX_UNREADABLE:
+            self._unreadable[part.number] = 0
+            error.add_note(
+                f"The results of {part.job} cannot be read: the API may have deleted them. Make "
+                "the same call again later. Use another path to send the inputs again."
+            )
+            raise error
+        logger.warning("The results of %s cannot be read yet: %s", part.job, str(error))
+
+    def _follow_ups(self, manifest: Manifest, part: Part) -> Iterator[tuple[int, bytes]]:
+        if manifest.is_cancelled or part.is_foreign:
+            return
+        for index, outcome in self._outcomes.of(manifest, self._inputs_of(part)):
+            if outcome.next_body:
+                yield index, outcome.next_body
+
+    def _inputs_of(self, part: Part) -> Iterable[int]:
+        if part.first is not None:
+            return range(part.first, part.first + part.count)
+        return [index for index, _ in self._folder.read_requests(part.number)]
+
+    def cancel(self) -> None:
+        """Cancel the jobs."""
+        with self._folder.lock():
+            manifest = replace(self._folder.require(), is_cancelled=True)
+            self._folder.save(manifest)
+            for part in manifest.parts:
+                if part.job and not part.is_collected:
+                    self._service.cancel(part.job)
+                elif not part.is_collected:
+                    manifest = self._submit(manifest, part)
+
+    def resend(self) -> None:
+        """Send the inputs that have no result again."""
+        with self._folder.lock():
+            manifest = replace(self._folder.require(), is_cancelled=False)
+            if manifest.parts[0].is_foreign:
+                raise InvalidOptionError(
+                    f"{manifest.parts[0].job} was created elsewhere, so its requests are not known "
+                    "here. Send the inputs as a job of their own."
+                )
+            lines = (
+                (index, outcome.next_body or self._outcomes.first_request(manifest, index))
+                for index, outcome in self._outcomes.of(manifest, range(manifest.count))
+                if outcome.error
+            )
+            self._send_again(manifest, lines)
+
+    def delete(self) -> None:
+        """Delete the jobs and their files at the service, as far as they are there."""
+        for part in self._folder.require().parts:
+            if part.job:
+                with suppress(GeminiNotFoundError):
+                    self._service.delete(part.job)
+            self._service.delete_files(part)
+
+
+def _reported(part: Part, report: JobReport) -> Part:
+    return replace(
+        part,
+        job=report.name,
+        state=report.state,
+        counts=dict(report.counts),
+        error=report.error,
+    )
