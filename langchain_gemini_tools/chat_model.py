@@ -155,7 +155,12 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
     def _get_invocation_params(
         self, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        return super()._get_invocation_params(stop, **plain_tools(redact_headers(kwargs)))
+        shown = plain_tools(redact_headers(kwargs))
+        traced = self._get_ls_params(stop, **kwargs)
+        params = super()._get_invocation_params(traced.get("ls_stop"), **shown)
+        if (limit := traced.get("ls_max_tokens")) is not None:
+            params |= {"max_output_tokens": limit, "max_tokens": limit}  # tracers read the second
+        return params
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         """Return the key of LangChain's cache: the values of headers are in it as a digest."""

@@ -325,6 +325,24 @@ def test_tracers_and_caches_see_bound_tools_as_plain_dicts() -> None:
     assert len(api.sent) == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "stop", "limit"),
+    [({}, ["X"], 9), ({"stop": ["Y"], "max_tokens": 5}, ["Y"], 5)],
+    ids=["of the model", "of the call"],
+)
+def test_tracers_see_stop_sequences_and_the_limit_of_tokens(
+    options: Json, stop: list[str], limit: int
+) -> None:
+    """Langfuse, Traceloop and LangSmith's OpenTelemetry mode read `max_tokens` only."""
+    api, tracer = Api(GEMINI_2), Tracer()
+    chat = api.model.model_copy(update={"stop": ["X"], "max_output_tokens": 9})
+    chat.invoke("Hi", {"callbacks": [tracer]}, **options)
+    ((_, sent),) = api.sent
+    assert sent["generationConfig"] == {"stopSequences": stop, "maxOutputTokens": limit}
+    shown = tracer.params
+    assert (shown["stop"], shown["max_output_tokens"], shown["max_tokens"]) == (stop, limit, limit)
+
+
 @pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
 def test_a_binding_survives_serialisation() -> None:
     bound = ChatGemini(model=GEMINI_3, api_key="not-used").bind_tools([search], temperature=0.5)
