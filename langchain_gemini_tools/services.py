@@ -21,6 +21,7 @@ from pydantic import ConfigDict, PrivateAttr
 
 from langchain_gemini_tools.access import GeminiAccess
 from langchain_gemini_tools.batch import BatchJob, BatchSource
+from langchain_gemini_tools.batch.callbacks import TracedModel
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
 from langchain_gemini_tools.options import resolve, spelled_as_fields
@@ -286,11 +287,16 @@ class GeminiServices(GeminiAccess):
             raise InvalidOptionError(
                 "The batch service has no Interactions API. Use api='generate_content'."
             )
+        shown = {**kwargs}
+        shown.pop("ls_structured_output_format", None)  # as langchain-core does
         source = BatchSource(
             template=self._render([HumanMessage("template")], invocation),
             render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),
             client=self._client,
             retries=retry_policy(invocation, None),
+            traced=TracedModel(
+                self, self._get_invocation_params(**shown), {**self._get_ls_params(**shown)}
+            ),
             finish=finish,
         )
         job: BatchJob[Result] = BatchJob(source, path, webhooks=webhooks, config=config)

@@ -5,6 +5,7 @@ inputs.py    inputs -> requests in the folder, and their comparison when a job g
 worker.py    creates the jobs, collects their results, and sends what has to follow
 service.py   the API's operations: create without creating twice, poll, upload, download
 folder.py    what is kept on disk: the requests, the jobs, the results
+callbacks.py each item as a run of LangChain's callbacks
 items.py     the responses to one input -> its result, or the request that follows
 
 A job's folder is its only state. Everything in it is written to a temporary file first and then

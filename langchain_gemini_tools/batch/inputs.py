@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AIMessage
 
+    from langchain_gemini_tools.batch.callbacks import TracedModel
     from langchain_gemini_tools.batch.folder import Folder
     from langchain_gemini_tools.batch.service import BatchService
     from langchain_gemini_tools.client import GeminiClient
@@ -37,6 +38,7 @@ class BatchSource:
     render: Callable[[Any], RenderedRequest]
     client: GeminiClient
     retries: RetryPolicy
+    traced: TracedModel
     finish: Callable[[AIMessage], Any] = lambda message: message
     """Turns a message into a result, such as a parsed object."""
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from langchain_core.callbacks import CallbackManager
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.outputs import LLMResult
-
+from langchain_gemini_tools.batch.callbacks import ItemReporter
 from langchain_gemini_tools.batch.folder import Folder
 from langchain_gemini_tools.batch.inputs import adopt_job, preview_requests, write_inputs
 from langchain_gemini_tools.batch.items import Evaluator, Outcomes
@@ -270,15 +266,17 @@ class BatchJob(Generic[Result]):
         manifest = self._folder.require()
         _check_foreign(manifest)
         is_done = all(part.is_collected for part in manifest.parts)
+        is_foreign = manifest.parts[0].is_foreign
+        reporter = ItemReporter(self._source.traced, self._config)
         for index, outcome in self._outcomes.of(manifest, range(manifest.count)):
-            if is_done or not outcome.next_body:
-                yield index, self._finish(manifest, index, outcome)
+            if outcome.next_body and not is_done:
+                continue
+            if reporter.is_heard:
+                body = b"{}" if is_foreign else self._outcomes.first_request(manifest, index)
+                reporter.report(body, outcome)
+            yield index, self._finish(outcome)
 
-    def _finish(self, manifest: Manifest, index: int, outcome: Outcome) -> Any:
-        if self._config and self._config.get("callbacks"):
-            is_known = not manifest.parts[0].is_foreign
-            body = self._outcomes.first_request(manifest, index) if is_known else b"{}"
-            _report_item(self._config, body, outcome, self._source.model)
+    def _finish(self, outcome: Outcome) -> Any:
         if outcome.result is None:
             return outcome.error
         message = outcome.result.generations[0].message
@@ -308,40 +306,3 @@ def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:
     while end is None or time.monotonic() < end:
         yield 0.0 if is_off else pause
         pause = min(pause * 1.5, longest)
-
-
-def _report_item(config: RunnableConfig, body: bytes, outcome: Outcome, model: str) -> None:
-    """Report one item to LangChain's callbacks, as a run that starts and ends now.
-
-    Args:
-        config: Its callbacks, tags and metadata.
-        body: The request, from which the texts of the conversation are shown.
-        outcome: What has become of it.
-        model: The name of the model.
-    """
-    manager = CallbackManager.configure(
-        config.get("callbacks"),
-        inheritable_tags=config.get("tags"),
-        inheritable_metadata=config.get("metadata"),
-    )
-    shown = {"name": "ChatGemini"}
-    (run,) = manager.on_chat_model_start(
-        shown, [_messages_in(json.loads(body))], invocation_params={"model": model}
-    )
-    if outcome.result is not None:
-        run.on_llm_end(LLMResult(generations=[[*outcome.result.generations]]))
-    elif outcome.error is not None:
-        run.on_llm_error(outcome.error)
-
-
-def _messages_in(body: dict[str, Any]) -> list[BaseMessage]:
-    system = _text(body.get("systemInstruction") or {})
-    messages: list[BaseMessage] = [SystemMessage(system)] if system else []
-    for content in body.get("contents") or ():
-        kind = AIMessage if content.get("role") == "model" else HumanMessage
-        messages.append(kind(_text(content)))
-    return messages
-
-
-def _text(content: dict[str, Any]) -> str:
-    return "".join(part.get("text") or "" for part in content.get("parts") or ())

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
 from langchain_gemini_tools import BatchProgress, ChatGemini, errors
@@ -20,6 +20,8 @@ from tests.integration_tests.play import get_weather
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.batch import BatchStatus
     from langchain_gemini_tools.testing.fake import Emulator
@@ -198,9 +200,12 @@ class Seen(BaseCallbackHandler):
     def __init__(self) -> None:
         self.starts: list[str] = []
         self.ends: list[Any] = []
+        self.messages: list[Any] = []
+        self.details: dict[str, Any] = {}
 
-    def on_chat_model_start(self, serialized: Any, messages: Any, **_: Any) -> None:
+    def on_chat_model_start(self, serialized: Any, messages: Any, **details: Any) -> None:
         self.starts.append(messages[0][-1].text)
+        self.messages, self.details = messages[0], details
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
         self.ends.append(response.generations[0][0].message.usage_metadata["total_tokens"])
@@ -219,6 +224,69 @@ def test_callbacks_see_each_item(emulator: Emulator, make_model: MakeModel, tmp_
     assert seen.starts == questions(FEW)
     assert isinstance(seen.ends[0], int)
     assert issubclass(seen.ends[1], errors.GeminiInvalidRequestError)
+
+
+def test_callbacks_see_the_conversation_the_model_and_its_tools(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    bound = make_model(max_tokens=500).bind_tools([get_weather], additional_headers={"x-t": "no"})
+    asked = [SystemMessage("Be brief."), HumanMessage("How is the weather in Oslo?")]
+    called = bound.invoke(asked)
+    (call,) = called.tool_calls
+    history = [*asked, called, ToolMessage("Sunny.", tool_call_id=call["id"])]
+    seen = Seen()
+    config: RunnableConfig = {
+        "callbacks": [seen],
+        "run_name": "labels",
+        "tags": ["nightly"],
+        "metadata": {"team": "blue"},
+    }
+    list(bound.batch_job([history], path=tmp_path, config=config).results())
+    assert [(message.type, message.text) for message in seen.messages] == [
+        ("system", "Be brief."),
+        ("human", "How is the weather in Oslo?"),
+        ("ai", called.text),
+        ("tool", '{"output":"Sunny."}'),
+    ]
+    (shown,) = seen.messages[2].tool_calls
+    assert (shown["name"], shown["args"]) == (call["name"], call["args"])
+    assert seen.messages[3].tool_call_id == shown["id"]
+    assert (seen.details["name"], seen.details["tags"]) == ("labels", ["nightly"])
+    seen.details["metadata"].pop("lc_versions", None)  # of later versions of langchain-core
+    assert seen.details["metadata"] == {
+        "team": "blue",
+        "ls_provider": "google_genai",
+        "ls_model_name": "gemini-3.8-flash",
+        "ls_model_type": "chat",
+        "ls_max_tokens": 500,
+    }
+    params = seen.details["invocation_params"]
+    assert params["max_tokens"] == 500
+    assert params["tools"][0]["function"]["name"] == "get_weather"
+    assert params["additional_headers"] == {"x-t": "[redacted]"}
+
+
+def test_callbacks_see_items_of_a_structured_output(make_model: MakeModel, tmp_path: Path) -> None:
+    seen = Seen()
+    labels = make_model().with_structured_output(Person, method="json_schema")
+    list(labels.batch_job(["Fine."], path=tmp_path, config={"callbacks": [seen]}).results())
+    params = seen.details["invocation_params"]
+    assert set(params["response_schema"]["properties"]) == set(Person.model_fields)
+    assert "ls_structured_output_format" not in params
+    assert json.loads(json.dumps(params)) == params
+
+
+def test_callbacks_of_the_model_and_of_the_context_see_each_item(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    """As with `invoke`: tracers that are switched on for a whole program pass no config."""
+    seen = Seen()
+    job = make_model(callbacks=[seen]).batch_job(questions(FEW), path=tmp_path)
+    job.wait()
+    with get_usage_metadata_callback() as usage:
+        list(job.results())
+    assert seen.starts == questions(FEW)
+    assert usage.usage_metadata["gemini-3.8-flash"]["total_tokens"] == sum(seen.ends)
 
 
 async def test_everything_that_waits_has_an_async_version(
