@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.callbacks import CallbackManager
+from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -47,22 +49,27 @@ class ItemReporter:
     """
 
     def __init__(self, traced: TracedModel, config: RunnableConfig | None) -> None:
-        merged = ensure_config(config)
-        self._name = merged.get("run_name") or traced.model.get_name()
-        self._params = dict(traced.params)
-        self._manager = CallbackManager.configure(
-            merged.get("callbacks"),
-            traced.model.callbacks,
-            inheritable_tags=merged.get("tags"),
-            local_tags=traced.model.tags,
-            inheritable_metadata={**(merged.get("metadata") or {}), **traced.metadata},
-            local_metadata=traced.model.metadata,
+        self._traced = traced
+        self._config = ensure_config(config)
+        self.is_heard = bool(self._manager().handlers)
+        """Whether there are callbacks."""
+
+    def _manager(self) -> CallbackManager:
+        """Return a manager for one run: tracers write into its metadata."""
+        model, config = self._traced.model, self._config
+        return CallbackManager.configure(
+            config.get("callbacks"),
+            model.callbacks,
+            inheritable_tags=config.get("tags"),
+            local_tags=model.tags,
+            inheritable_metadata={**(config.get("metadata") or {}), **self._traced.metadata},
+            local_metadata=model.metadata,
         )
 
-    @property
-    def is_heard(self) -> bool:
-        """Whether there are callbacks."""
-        return bool(self._manager.handlers)
+    @cached_property
+    def _serialized(self) -> dict[str, Any]:
+        serialized: dict[str, Any] = dumpd(self._traced.model)
+        return serialized
 
     def report(self, body: bytes, outcome: Outcome) -> None:
         """Report one item as a run that starts and ends now.
@@ -71,11 +78,11 @@ class ItemReporter:
             body: The request, from which the texts and tool calls of the conversation are shown.
             outcome: What has become of it.
         """
-        (run,) = self._manager.on_chat_model_start(
-            {"name": self._name},
+        (run,) = self._manager().on_chat_model_start(
+            self._serialized,
             [_messages(json.loads(body))],
-            invocation_params=self._params,
-            name=self._name,
+            invocation_params=dict(self._traced.params),
+            name=self._config.get("run_name"),
         )
         if outcome.result is not None:
             run.on_llm_end(LLMResult(generations=[[*outcome.result.generations]]))

@@ -201,13 +201,17 @@ class Seen(BaseCallbackHandler):
         self.starts: list[str] = []
         self.ends: list[Any] = []
         self.messages: list[Any] = []
+        self.has_foreign_metadata: list[bool] = []
+        """Whether the metadata of a run begins with that of another one."""
         self.details: dict[str, Any] = {}
 
     def on_chat_model_start(self, serialized: Any, messages: Any, **details: Any) -> None:
         self.starts.append(messages[0][-1].text)
         self.messages, self.details = messages[0], details
+        self.has_foreign_metadata.append("usage" in details["metadata"])
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
+        self.details["metadata"]["usage"] = "as LangSmith's tracer writes it"
         self.ends.append(response.generations[0][0].message.usage_metadata["total_tokens"])
 
     def on_llm_error(self, error: BaseException, **_: Any) -> None:
@@ -224,6 +228,7 @@ def test_callbacks_see_each_item(emulator: Emulator, make_model: MakeModel, tmp_
     assert seen.starts == questions(FEW)
     assert isinstance(seen.ends[0], int)
     assert issubclass(seen.ends[1], errors.GeminiInvalidRequestError)
+    assert seen.has_foreign_metadata == [False] * FEW
 
 
 def test_callbacks_see_the_conversation_the_model_and_its_tools(
@@ -253,6 +258,7 @@ def test_callbacks_see_the_conversation_the_model_and_its_tools(
     assert seen.messages[3].tool_call_id == shown["id"]
     assert (seen.details["name"], seen.details["tags"]) == ("labels", ["nightly"])
     seen.details["metadata"].pop("lc_versions", None)  # of later versions of langchain-core
+    seen.details["metadata"].pop("usage")
     assert seen.details["metadata"] == {
         "team": "blue",
         "ls_provider": "google_genai",

@@ -333,7 +333,7 @@ def test_tracers_and_caches_see_bound_tools_as_plain_dicts() -> None:
 def test_tracers_see_stop_sequences_and_the_limit_of_tokens(
     options: Json, stop: list[str], limit: int
 ) -> None:
-    """Langfuse, Traceloop and LangSmith's OpenTelemetry mode read `max_tokens` only."""
+    """Langfuse and Traceloop read `max_tokens` only."""
     api, tracer = Api(GEMINI_2), Tracer()
     chat = api.model.model_copy(update={"stop": ["X"], "max_output_tokens": 9})
     chat.invoke("Hi", {"callbacks": [tracer]}, **options)
