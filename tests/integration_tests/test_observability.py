@@ -9,6 +9,10 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
+import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -17,7 +21,16 @@ from langchain.agents import create_agent
 
 from langchain_gemini_tools import ChatGemini, ToolLoop, errors
 from langchain_gemini_tools.testing import FakeGemini
-from tests.integration_tests.instruments import INSTRUMENTS, Instrument, Span
+from tests.documentation import DOCS, ROOT, blocks_of
+from tests.integration_tests.instruments import (
+    INSTRUMENTS,
+    NOT_INSTALLED,
+    Instrument,
+    LangSmith,
+    OpenTelemetry,
+    Sink,
+    Span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,6 +223,9 @@ def test_a_retry_is_one_span(gemini: FakeGemini, instrument: Instrument) -> None
     make_model(max_retries=3).invoke(QUESTION, config_of(instrument))
     assert len(gemini.requests) == 3
     assert instrument.spans() == [answered(instrument, text="It is sunny.")]
+    if isinstance(instrument, LangSmith):
+        (run,) = instrument.sink.runs().values()
+        assert [event["name"] for event in run["events"]] == ["start", "retry", "retry", "end"]
 
 
 def test_a_batch_job(gemini: FakeGemini, instrument: Instrument, tmp_path: Path) -> None:
@@ -237,3 +253,104 @@ def test_a_batch_job(gemini: FakeGemini, instrument: Instrument, tmp_path: Path)
     assert "400 INVALID_ARGUMENT: Not with [redacted]." in str(failure.error)
     assert failure == recordable(instrument, name=MODEL, max_tokens=500, error=failure.error)
     assert answer.trace != failure.trace
+
+
+def test_an_instrument_of_the_sdk_sees_an_empty_call(gemini: FakeGemini, tmp_path: Path) -> None:
+    """Why LangChain is to be instrumented: our body passes through the SDK's HTTP client."""
+    module = pytest.importorskip("openinference.instrumentation.google_genai", reason=NOT_INSTALLED)
+    instrumentor = module.GoogleGenAIInstrumentor()
+    recorder = OpenTelemetry(tmp_path)
+    with recorder:
+        instrumentor.instrument(tracer_provider=recorder.provider)
+        try:
+            gemini.fail(429)
+            model = make_model()
+            with pytest.raises(errors.GeminiRateLimitError):
+                model.invoke(QUESTION)
+        finally:
+            instrumentor.uninstrument()
+    (span,) = recorder.exporter.get_finished_spans()
+    assert span.status.status_code.name == "OK"
+    assert QUESTION not in recorder.everything()
+    assert not [name for name in span.attributes if "token_count" in name]
+
+
+# The documentation
+
+PAGE = DOCS / "how-to/observability.md"
+PREAMBLE = f"""
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.testing import FakeGemini
+
+gemini = FakeGemini().start()
+model = ChatGemini(model="{MODEL}")
+"""
+INVOKE = f"""
+model.invoke("{QUESTION}")
+from langchain_core.tracers.langchain import wait_for_all_tracers
+wait_for_all_tracers()
+gemini.stop()
+"""
+
+
+def programs() -> dict[str, str]:
+    """Return the programs of the page that need an instrument, by the package they begin with."""
+    blocks = [block.text for block in blocks_of(PAGE) if block.skip]
+    named = {block.replace("import", "from").split()[1].split(".")[0]: block for block in blocks}
+    (first, *_) = blocks
+    provider = first.partition("LangChainInstrumentor()")[0]
+    return named | {"opentelemetry": provider + named["opentelemetry"]}
+
+
+def variables() -> list[dict[str, str]]:
+    """Return the environment variables that the page sets, block by block."""
+    blocks = [block.text for block in blocks_of(PAGE) if block.language == "bash"]
+    return [dict(re.findall(r"^export (\w+)=(\S+)$", block, re.MULTILINE)) for block in blocks]
+
+
+def run_program(program: str, folder: Path, environment: dict[str, str]) -> None:
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", PREAMBLE + program + INVOKE]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    subprocess.run(
+        command, check=True, cwd=folder, env={**os.environ, "PYTHONPATH": path, **environment}
+    )
+
+
+def settings_for(package: str, sink: Sink, store: Path) -> dict[str, str]:
+    """Return the variables that the page names, and what keeps it on this machine."""
+    return {
+        "openinference": {"OTEL_EXPORTER_OTLP_ENDPOINT": sink.url},
+        "opentelemetry": {"OTEL_EXPORTER_OTLP_ENDPOINT": sink.url},
+        "langfuse": {
+            "LANGFUSE_BASE_URL": sink.url,
+            "LANGFUSE_PUBLIC_KEY": "not-used",
+            "LANGFUSE_SECRET_KEY": "not-used",
+        },
+        "mlflow": {"MLFLOW_TRACKING_URI": store.as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true"},
+    }[package]
+
+
+@pytest.mark.parametrize("package", ["openinference", "opentelemetry", "langfuse", "mlflow"])
+def test_a_program_of_the_page_switches_an_instrument_on(package: str, tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason=NOT_INSTALLED)
+    store = tmp_path / "store"
+    with Sink() as sink:
+        run_program(programs()[package], tmp_path / "empty", settings_for(package, sink, store))
+        sent = [body for _, body in sink.received]
+    stored = [path.read_bytes() for path in store.rglob("*") if path.is_file()]
+    assert any(MODEL.encode() in body for body in sent + stored)
+
+
+@pytest.mark.parametrize("mode", ["langsmith", "otel"])
+def test_the_variables_of_the_page_switch_langsmith_on(mode: str, tmp_path: Path) -> None:
+    plain, otel = variables()
+    if mode == "otel":
+        pytest.importorskip("opentelemetry.sdk", reason=NOT_INSTALLED)
+        plain = plain | otel
+    with Sink() as sink:
+        to_sink = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{sink.url}/v1/traces"}
+        environment = plain | to_sink | {"LANGSMITH_ENDPOINT": sink.url}
+        run_program("", tmp_path, environment)
+        types = {kind.partition(";")[0] for kind, body in sink.received if MODEL.encode() in body}
+    assert types == {"application/x-protobuf" if mode == "otel" else "multipart/form-data"}
