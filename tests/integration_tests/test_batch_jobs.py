@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
 from langchain_gemini_tools import BatchProgress, ChatGemini, errors
@@ -293,6 +295,18 @@ def test_callbacks_of_the_model_and_of_the_context_see_each_item(
         list(job.results())
     assert seen.starts == questions(FEW)
     assert usage.usage_metadata["gemini-3.8-flash"]["total_tokens"] == sum(seen.ends)
+
+
+def test_items_that_are_read_inside_a_run_are_its_children(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    seen = Seen()
+    job = make_model().batch_job(questions(FEW), path=tmp_path)
+    read: RunnableLambda[str, int] = RunnableLambda(lambda _: len(list(job.results())))
+    run_id = uuid.uuid4()
+    assert read.invoke("all", {"callbacks": [seen], "run_id": run_id}) == FEW
+    assert seen.starts == questions(FEW)
+    assert seen.details["parent_run_id"] == run_id
 
 
 async def test_everything_that_waits_has_an_async_version(

@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import html
 import json
+import logging
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -255,6 +257,22 @@ def test_a_batch_job(gemini: FakeGemini, instrument: Instrument, tmp_path: Path)
     assert answer.trace != failure.trace
 
 
+def test_a_batch_job_that_is_found_by_its_name(
+    gemini: FakeGemini, instrument: Instrument, tmp_path: Path
+) -> None:
+    """Its requests are not known here, so its runs have no input."""
+    model = make_model()
+    job = model.batch_job([QUESTION], path=tmp_path / "job")
+    config = config_of(instrument)
+    found = model.batch_job(name=job.names[0], config=config)
+    ((_, message),) = found.results()
+    assert not isinstance(message, Exception)
+    (span,) = instrument.spans()
+    assert (span.name, span.text, span.error) == (MODEL, message.text, None)
+    assert span.input_tokens
+    model.invoke(QUESTION, config)  # what the fixture looks for
+
+
 def test_an_instrument_of_the_sdk_sees_an_empty_call(gemini: FakeGemini, tmp_path: Path) -> None:
     """Why LangChain is to be instrumented: our body passes through the SDK's HTTP client."""
     module = pytest.importorskip("openinference.instrumentation.google_genai", reason=NOT_INSTALLED)
@@ -273,6 +291,22 @@ def test_an_instrument_of_the_sdk_sees_an_empty_call(gemini: FakeGemini, tmp_pat
     assert span.status.status_code.name == "OK"
     assert QUESTION not in recorder.everything()
     assert not [name for name in span.attributes if "token_count" in name]
+
+
+# Logging
+
+
+def test_hundreds_of_retries_are_not_hundreds_of_warnings(
+    gemini: FakeGemini, caplog: pytest.LogCaptureFixture
+) -> None:
+    gemini.fail(429, times=300)
+    model = make_model(max_retries=400)
+    model.batch([QUESTION] * 20, config={"max_concurrency": 4})
+    retries = [each for each in caplog.records if each.name == "langchain_gemini_tools.retry"]
+    levels = Counter(each.levelno for each in retries)
+    assert levels[logging.DEBUG] == 300
+    # The first one, unless another test has had it, and one more if a minute ends meanwhile.
+    assert levels[logging.WARNING] <= 2
 
 
 # The documentation
