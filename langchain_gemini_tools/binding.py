@@ -199,7 +199,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         Args:
             inputs: What `invoke` accepts, each.
             config: Callbacks, tags and metadata for the results, in addition to bound ones.
-            **arguments: `path`, `name`, `submit`, `webhooks`, and options of the call.
+            **arguments: `path`, `name`, `submit`, `webhooks`, `storage`, and options of the call.
         """
         model, options = self.unwrap(arguments)
         return model.batch_job(inputs, config=merge_configs(self.config, config), **options)

@@ -212,13 +212,15 @@ class GeminiServices(GeminiAccess):
         name: str | None = None,
         submit: bool = True,
         webhooks: Mapping[str, Any] | None = None,
+        storage: str | None = None,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> BatchJob[AIMessage]:
         """Send inputs through Gemini's batch service: half the price, an answer within a day.
 
         The folder at `path` is the state of the job. After a crash, the same call goes on where it
-        was, and nothing is sent twice. The Gemini Developer API only.
+        was, and nothing is sent twice. On Vertex AI, requests and results are also files in your
+        bucket, at `storage`; this needs the extra `vertex-batch`.
 
         Example:
             ```python
@@ -231,11 +233,13 @@ class GeminiServices(GeminiAccess):
             inputs: What `invoke` accepts, each; rendered one after the other. None goes on with
                 the job at `path`.
             path: The folder of the job. It is created, and has to stay until the end.
-            name: The name of a job at the service (`batches/...`) instead of inputs. Without
-                `path`, its results are stored in a temporary folder.
+            name: The name of a job at the service (`batches/...`, on Vertex AI
+                `projects/.../batchPredictionJobs/...`) instead of inputs. Without `path`, its
+                results are stored in a temporary folder.
             submit: Create the job now. Otherwise `job.preview()` shows the requests and
                 `job.submit()` sends them.
-            webhooks: The API's `webhookConfig`, such as `{"uris": [...]}`.
+            webhooks: The API's `webhookConfig`, such as `{"uris": [...]}`; not on Vertex AI.
+            storage: `gs://bucket/prefix` on Vertex AI. A job that exists remembers it.
             config: Callbacks, tags and metadata for the results.
             **kwargs: Options of the call.
 
@@ -249,6 +253,7 @@ class GeminiServices(GeminiAccess):
             name=name,
             submit=submit,
             webhooks=webhooks,
+            storage=storage,
             config=config,
             kwargs=kwargs,
             finish=lambda message: message,
@@ -268,6 +273,7 @@ class GeminiServices(GeminiAccess):
         name: str | None,
         submit: bool,
         webhooks: Mapping[str, Any] | None,
+        storage: str | None,
         config: RunnableConfig | None,
         kwargs: Mapping[str, Any],
         finish: Callable[[AIMessage], Result],
@@ -276,11 +282,6 @@ class GeminiServices(GeminiAccess):
         if not has_place:
             raise InvalidOptionError(
                 "A batch job needs inputs and a path, or the name of a job at the service."
-            )
-        if self.uses_vertexai:
-            raise InvalidOptionError(
-                "batch_job needs the Gemini Developer API. On Vertex AI, use "
-                "model.client.batches.create(model=..., src='gs://...')."
             )
         invocation = resolve(self, None, self._batch_options(kwargs))
         if invocation.interaction:
@@ -299,7 +300,9 @@ class GeminiServices(GeminiAccess):
             ),
             finish=finish,
         )
-        job: BatchJob[Result] = BatchJob(source, path, webhooks=webhooks, config=config)
+        job: BatchJob[Result] = BatchJob(
+            source, path, webhooks=webhooks, storage=storage, config=config
+        )
         if name is not None:
             job.adopt(name)
             return job

@@ -95,6 +95,7 @@ class StructuredOutput(RunnableSequence[LanguageModelInput, Parsed]):
         name: str | None = None,
         submit: bool = True,
         webhooks: Mapping[str, Any] | None = None,
+        storage: str | None = None,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> BatchJob[Parsed]:
@@ -110,6 +111,7 @@ class StructuredOutput(RunnableSequence[LanguageModelInput, Parsed]):
             name=name,
             submit=submit,
             webhooks=webhooks,
+            storage=storage,
             config=merge_configs(self.binding.config, config),
             kwargs=options,
             finish=self._parse_message,

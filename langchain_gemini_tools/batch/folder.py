@@ -76,7 +76,16 @@ class Manifest:
     digest: str
     """Of all requests."""
     is_cancelled: bool = False
+    storage: str | None = None
+    """The place of requests and results in a bucket, on Vertex AI."""
     parts: tuple[Part, ...] = ()
+
+    @property
+    def is_on_vertexai(self) -> bool:
+        """Whether the jobs are those of Vertex AI."""
+        return bool(self.storage) or any(
+            (part.job or "").startswith("projects/") for part in self.parts
+        )
 
     def with_part(self, part: Part) -> Manifest:
         """Return a copy in which this part replaces the one of the same number."""

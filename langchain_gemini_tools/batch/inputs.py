@@ -64,25 +64,28 @@ def write_inputs(
     """
     rewrite = _schema_rewriter(source.template)
     with folder.lock():
-        manifest = folder.load()
+        manifest = folder.load() if inputs is not None else folder.require()
+        service.check_folder(manifest, folder.path)
         if manifest:
             _check_model(folder, manifest, source.model)
         if inputs is None:
-            folder.require()
-        elif manifest is None:
+            return
+        if manifest is None:
             _write(folder, service, source.model, _render(source, inputs, rewrite))
         else:
             _compare(folder, manifest, _render(source, inputs, rewrite))
 
 
-def adopt_job(folder: Folder, source: BatchSource, name: str) -> None:
+def adopt_job(folder: Folder, service: BatchService, source: BatchSource, name: str) -> None:
     """Make the folder that of a job which was created elsewhere.
 
     Args:
         folder: The state of the job.
+        service: The one that has the job.
         source: Reads its results.
         name: The name of the job at the service.
     """
+    service.check_name(name)
     with folder.lock():
         if (manifest := folder.load()) is None:
             part = Part(0, 0, job=name, state="PENDING", is_intended=True, is_foreign=True)
@@ -93,10 +96,10 @@ def adopt_job(folder: Folder, source: BatchSource, name: str) -> None:
             )
 
 
-def preview_requests(folder: Folder, count: int) -> list[JsonObject]:
-    """Return the first lines that are sent: `{"key": ..., "request": ...}`."""
+def preview_requests(folder: Folder, service: BatchService, count: int) -> list[JsonObject]:
+    """Return the first lines that are sent."""
     lines = (
-        {"key": str(index), "request": json.loads(body)}
+        service.render_line(index, json.loads(body))
         for index, body in _stored(folder, folder.require())
     )
     return [line for _, line in zip(range(count), lines, strict=False)]
@@ -131,6 +134,7 @@ def _write(
     def seen() -> Iterator[tuple[int, bytes]]:
         nonlocal count
         for index, body in lines:
+            service.check_request(index, body)
             digest.update(body)
             count += 1
             yield index, body
@@ -138,7 +142,10 @@ def _write(
     parts = folder.write_requests(seen(), 0, service.limits, is_range=True)
     if not parts:
         raise InvalidOptionError("The batch job has no inputs.")
-    folder.save(Manifest(uuid.uuid4().hex, model, count, digest.hexdigest(), parts=tuple(parts)))
+    run = uuid.uuid4().hex
+    folder.save(
+        Manifest(run, model, count, digest.hexdigest(), storage=service.storage, parts=tuple(parts))
+    )
 
 
 def _stored(folder: Folder, manifest: Manifest) -> Iterator[tuple[int, bytes]]:

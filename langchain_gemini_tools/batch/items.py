@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     JsonObject = dict[str, Any]
 
 MAX_HOPS = 64
+_UNKNOWN = (500, "UNKNOWN")
 _HTTP_STATUS = {
     1: (499, "CANCELLED"),
-    2: (500, "UNKNOWN"),
+    2: _UNKNOWN,
     3: (400, "INVALID_ARGUMENT"),
     4: (504, "DEADLINE_EXCEEDED"),
     5: (404, "NOT_FOUND"),
@@ -172,7 +173,9 @@ def _error_in(
     if not isinstance(status, dict):
         return UnreadableResponseError("A result of the batch job has no response and no error.")
     given = status.get("code")
-    code, name = _HTTP_STATUS.get(given if isinstance(given, int) else 2, (500, "UNKNOWN"))
+    given = given if isinstance(given, int) else 2
+    # Items of Vertex AI have the HTTP status itself.
+    code, name = (given, "UNKNOWN") if given >= 400 else _HTTP_STATUS.get(given, _UNKNOWN)
     details = {"error": {"status": name, **status, "code": code}}
     error = map_api_error(code, client.redacted(details))
     if code == _CANCELLED:

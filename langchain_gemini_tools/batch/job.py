@@ -15,7 +15,7 @@ from langchain_gemini_tools.batch.inputs import adopt_job, preview_requests, wri
 from langchain_gemini_tools.batch.items import Evaluator, Outcomes
 from langchain_gemini_tools.batch.service import DeveloperService
 from langchain_gemini_tools.batch.worker import Worker
-from langchain_gemini_tools.errors import BatchJobError, GeminiTimeoutError
+from langchain_gemini_tools.errors import BatchJobError, GeminiTimeoutError, InvalidOptionError
 from langchain_gemini_tools.facts.credentials import RETRY_DELAYS_VARIABLE
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.batch.folder import Manifest
     from langchain_gemini_tools.batch.inputs import BatchSource
     from langchain_gemini_tools.batch.items import Outcome
+    from langchain_gemini_tools.batch.service import BatchService
 
 Result = TypeVar("Result")
 
@@ -83,15 +84,16 @@ class BatchJob(Generic[Result]):
         path: str | os.PathLike[str] | None = None,
         *,
         webhooks: Mapping[str, Any] | None = None,
+        storage: str | None = None,
         config: RunnableConfig | None = None,
     ) -> None:
         self._source = source
         self._temporary = None if path is not None else tempfile.TemporaryDirectory()
         self._folder = Folder(self._temporary.name if self._temporary else path or "")
         self._config = config
-        self._service = DeveloperService(source.client, source.template, source.retries)
+        self._service = _make_service(source, webhooks, storage)
         self._outcomes = Outcomes(self._folder, Evaluator(source.template, source.client))
-        self._worker = Worker(self._folder, self._service, self._outcomes, webhooks)
+        self._worker = Worker(self._folder, self._service, self._outcomes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(path={str(self._folder.path)!r}, names={self.names!r})"
@@ -113,17 +115,17 @@ class BatchJob(Generic[Result]):
         """Use a job of the service that was created elsewhere.
 
         Args:
-            name: `batches/...`.
+            name: `batches/...`, or `projects/.../batchPredictionJobs/...` on Vertex AI.
         """
-        adopt_job(self._folder, self._source, name)
+        adopt_job(self._folder, self._service, self._source, name)
 
     def preview(self, count: int = 3) -> list[dict[str, Any]]:
-        """Return the first lines that are sent: `{"key": ..., "request": ...}`.
+        """Return the first lines that are sent: each has a key and a `request`.
 
         Args:
             count: How many.
         """
-        return preview_requests(self._folder, count)
+        return preview_requests(self._folder, self._service, count)
 
     @property
     def names(self) -> list[str]:
@@ -161,7 +163,7 @@ class BatchJob(Generic[Result]):
         self._worker.resend()
 
     def delete(self) -> None:
-        """Delete the jobs and the uploaded requests at the service. The folder stays.
+        """Delete the jobs, the uploaded requests, and results in a bucket. The folder stays.
 
         What the service does not have any more is skipped.
         """
@@ -284,6 +286,27 @@ class BatchJob(Generic[Result]):
             return self._source.finish(message)  # type: ignore[arg-type]
         except Exception as error:  # noqa: BLE001 - any error of a user's validator
             return error
+
+
+def _make_service(
+    source: BatchSource, webhooks: Mapping[str, Any] | None, storage: str | None
+) -> BatchService:
+    arguments = (source.client, source.template, source.retries)
+    if not source.client.settings.vertexai:
+        if storage is not None:
+            raise InvalidOptionError(
+                "storage is for Vertex AI: the Gemini Developer API keeps requests and results "
+                "itself. Leave it out, or make the model with vertexai=True."
+            )
+        return DeveloperService(*arguments, webhooks)
+    if webhooks is not None:
+        raise InvalidOptionError(
+            "Batch jobs on Vertex AI have no webhooks. Leave them out; job.wait() and job.poll() "
+            "show the end of a job."
+        )
+    from langchain_gemini_tools.batch.vertex import VertexService
+
+    return VertexService(*arguments, storage)
 
 
 def _check_foreign(manifest: Manifest) -> None:

@@ -1,7 +1,8 @@
 """The API's operations on batch jobs, read from the server's own JSON.
 
 The SDK's types drop the counts and the error of a job, and never call a partly successful one done.
-`BatchService` is what both backends share; `DeveloperService` is the Gemini Developer API.
+`BatchService` is what both backends share, `DeveloperService` the Gemini Developer API; Vertex AI
+is in `vertex.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from langchain_gemini_tools.errors import (
     GeminiNotFoundError,
     GeminiPermissionError,
     GeminiRateLimitError,
+    InvalidOptionError,
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.json_values import encode_json
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
-    from langchain_gemini_tools.batch.folder import Folder, Part
+    from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
     from langchain_gemini_tools.client import GeminiClient, SdkClient
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 SUCCESSFUL_STATES = frozenset({"SUCCEEDED", "PARTIALLY_SUCCEEDED"})
 FINAL_STATES = SUCCESSFUL_STATES | {"FAILED", "CANCELLED", "EXPIRED"}
-_PAGE_SIZE = 100
+PAGE_SIZE = 100
 _MAX_INLINE = Limits(max_requests=20, max_bytes=1_000_000)
 """More is sent as a file. 20 MB are documented, but all results come back in one response, twice,
 and a job with 1.2 GB of results is reported to be unreadable."""
@@ -54,7 +56,7 @@ class JobReport:
     counts: Mapping[str, int] = field(default_factory=dict)
     """`request`, `successful`, `failed` and `pending`, as far as the API counts them."""
     output: str | None = None
-    """Where the results are: the name of a file."""
+    """Where the results are: the name of a file, or of a folder in a bucket."""
     inline: list[JsonObject] | None = field(default=None, repr=False)
     error: JsonObject | None = None
 
@@ -82,6 +84,8 @@ class BatchService(ABC):
     """The operations, with the credentials, the timeout and the retries of a model."""
 
     limits: Limits
+    storage: str | None = None
+    """The place of requests and results in a bucket, on Vertex AI."""
 
     def __init__(
         self, client: GeminiClient, template: RenderedRequest, retries: RetryPolicy
@@ -97,18 +101,33 @@ class BatchService(ABC):
 
     # What differs between the backends
 
+    def check_request(self, index: int, body: bytes) -> None:  # noqa: B027 - most have no more rules
+        """Check the request of an input before it is stored."""
+
+    @abstractmethod
+    def check_folder(self, manifest: Manifest | None, path: object) -> None:
+        """Reject the folder of a job that this service cannot go on with, or a new job."""
+
+    @abstractmethod
+    def check_name(self, name: str) -> None:
+        """Reject a name that is not one of a job of this service."""
+
     @abstractmethod
     def upload(self, folder: Folder, part: Part, display_name: str) -> Part:
         """Put the requests of a part where the service reads them, and return the part with it."""
 
     @abstractmethod
-    def render(
-        self, folder: Folder, part: Part, display_name: str, webhooks: Mapping[str, Any] | None
-    ) -> bytes:
+    def render(self, folder: Folder, part: Part, display_name: str) -> bytes:
         """Render the request that creates the job of a part."""
 
     @abstractmethod
-    def write_results(self, report: JobReport, target: BinaryIO) -> None:
+    def render_line(self, index: int, request: JsonObject) -> JsonObject:
+        """Return the line of a request as it is sent, for a preview."""
+
+    @abstractmethod
+    def write_results(
+        self, folder: Folder, part: Part, report: JobReport, target: BinaryIO
+    ) -> None:
         """Write the results of a job that has ended as lines with keys.
 
         Raises:
@@ -205,10 +224,43 @@ class BatchService(ABC):
 
 
 class DeveloperService(BatchService):
-    """Batch jobs of the Gemini Developer API: requests inline or in an uploaded file."""
+    """Batch jobs of the Gemini Developer API: requests inline or in an uploaded file.
+
+    Args:
+        client: Sends the requests.
+        template: A request with the options of the job.
+        retries: Which failures are retried.
+        webhooks: The `webhookConfig` of the API.
+    """
 
     limits = Limits(max_requests=200_000, max_bytes=1_900_000_000)
     """2 GB are documented for a file. A job with fewer requests loses less when it expires."""
+
+    def __init__(
+        self,
+        client: GeminiClient,
+        template: RenderedRequest,
+        retries: RetryPolicy,
+        webhooks: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(client, template, retries)
+        self._webhooks = webhooks
+
+    def check_folder(self, manifest: Manifest | None, path: object) -> None:
+        """Reject the folder of a job of Vertex AI."""
+        if manifest and manifest.is_on_vertexai:
+            raise InvalidOptionError(
+                f"The batch job at {path} is one of Vertex AI, not of the Gemini Developer API. "
+                "Use another path for another job."
+            )
+
+    def check_name(self, name: str) -> None:
+        """Reject the name of a job of Vertex AI."""
+        if not name.startswith("batches/"):
+            raise InvalidOptionError(
+                f"{name!r} is not the name of a batch job of the Gemini Developer API, such as "
+                "batches/123. For a job of Vertex AI, make the model with vertexai=True."
+            )
 
     def upload(self, folder: Folder, part: Part, display_name: str) -> Part:
         """Upload the requests, unless they are sent inline or have just been uploaded."""
@@ -222,12 +274,10 @@ class DeveloperService(BatchService):
         )
         return replace(part, file=self._retries.call(upload), uploaded_at=time.time())
 
-    def render(
-        self, folder: Folder, part: Part, display_name: str, webhooks: Mapping[str, Any] | None
-    ) -> bytes:
+    def render(self, folder: Folder, part: Part, display_name: str) -> bytes:
         """Render `{"batch": {...}}`, with the requests or the name of their file."""
         fields = {"displayName": display_name}
-        more = {"webhookConfig": webhooks} if webhooks else {}
+        more = {"webhookConfig": self._webhooks} if self._webhooks else {}
         if _is_inline(part):
             lines = b",".join(
                 b'{"request":%b,"metadata":{"key":"%d"}}' % (body, index)
@@ -238,7 +288,17 @@ class DeveloperService(BatchService):
             source = encode_json({"fileName": part.file})
         return b'{"batch":%b,"inputConfig":%b}}' % (encode_json({**fields, **more})[:-1], source)
 
-    def write_results(self, report: JobReport, target: BinaryIO) -> None:
+    def render_line(self, index: int, request: JsonObject) -> JsonObject:
+        """Return `{"key": ..., "request": ...}`."""
+        return {"key": str(index), "request": request}
+
+    def write_results(
+        self,
+        folder: Folder,  # noqa: ARG002
+        part: Part,  # noqa: ARG002
+        report: JobReport,
+        target: BinaryIO,
+    ) -> None:
         """Download results, after a failure from their beginning; or write those in the report."""
         if report.output is None:
             target.writelines(encode_json(item) + b"\n" for item in report.inline or ())
@@ -264,7 +324,7 @@ class DeveloperService(BatchService):
         return sdk.batches.create(model=self._model, src="files/replaced")  # by our body
 
     def _list(self, sdk: SdkClient, display_name: str, token: str | None) -> object:  # noqa: ARG002
-        return sdk.batches.list(config={"page_size": _PAGE_SIZE, "page_token": token})
+        return sdk.batches.list(config={"page_size": PAGE_SIZE, "page_token": token})
 
     def _jobs_in(self, page: JsonObject) -> list[JsonObject]:
         return page.get("operations") or []

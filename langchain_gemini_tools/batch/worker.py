@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.errors import (
     GeminiAPIError,
@@ -17,7 +17,7 @@ from langchain_gemini_tools.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
     from langchain_gemini_tools.batch.items import Outcomes
@@ -35,17 +35,10 @@ class Worker:
     Each step is stored before the next one begins, and each method holds the folder's lock.
     """
 
-    def __init__(
-        self,
-        folder: Folder,
-        service: BatchService,
-        outcomes: Outcomes,
-        webhooks: Mapping[str, Any] | None,
-    ) -> None:
+    def __init__(self, folder: Folder, service: BatchService, outcomes: Outcomes) -> None:
         self._folder = folder
         self._service = service
         self._outcomes = outcomes
-        self._webhooks = webhooks
         self._unreadable: Counter[int] = Counter()
         """How often the results of a part could not be read, by its number."""
 
@@ -66,7 +59,7 @@ class Worker:
         if uploaded != part:
             part = uploaded
             manifest = self._save_part(manifest, part)
-        body = self._service.render(self._folder, part, display_name, self._webhooks)
+        body = self._service.render(self._folder, part, display_name)
         may_exist = part.is_intended
         part = replace(part, is_intended=True)
         manifest = self._save_part(manifest, part)
@@ -127,7 +120,7 @@ class Worker:
         """Store the results of a job, and prepare the requests that follow from them."""
         with self._folder.replacing(self._folder.results_path(part.number).name) as file:
             try:
-                self._service.write_results(report, file)
+                self._service.write_results(self._folder, part, report, file)
             except (GeminiNotFoundError, GeminiPermissionError) as error:
                 # A job can be SUCCEEDED before its results are readable.
                 self._count_unreadable(part, error)

@@ -328,13 +328,13 @@ class Killed(BaseException):
     """The process ends here. Nothing of ours catches it."""
 
 
-def _count_and_kill(at: int, counted: list[int]) -> None:
+def count_and_kill(at: int, counted: list[int]) -> None:
     counted[0] += 1
     if counted[0] == at:
         raise Killed
 
 
-def _run_until_done(start: Callable[[], Any]) -> tuple[Any, int]:
+def run_until_done(start: Callable[[], Any]) -> tuple[Any, int]:
     """Start the program again after each kill, as a user would."""
     kills = 0
     while True:
@@ -359,11 +359,11 @@ def test_a_process_killed_while_it_stores_something_loses_and_repeats_nothing(
 
     def dying_fsync(file: int) -> None:
         fsync(file)
-        _count_and_kill(at, counted)
+        count_and_kill(at, counted)
 
     def dying_rename(source: Any, target: Any) -> None:
         rename(source, target)
-        _count_and_kill(at, counted)
+        count_and_kill(at, counted)
 
     monkeypatch.setattr(os, "fsync", dying_fsync)
     monkeypatch.setattr(os, "replace", dying_rename)
@@ -376,7 +376,7 @@ def test_a_process_killed_around_a_request_loses_and_repeats_nothing(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, moment: str, at: int
 ) -> None:
     counted = [0]
-    hooks = {moment: [lambda _: _count_and_kill(at, counted)]}
+    hooks = {moment: [lambda _: count_and_kill(at, counted)]}
     _check_killed(emulator, make_model, tmp_path, client_args={"event_hooks": hooks})
 
 
@@ -389,7 +389,7 @@ def _check_killed(emulator: Emulator, make_model: MakeModel, path: Path, **setti
         return {"code": 13, "message": "It failed."} if failed[text] == 1 else None
 
     emulator.batches.fail_items(fail_some_once)
-    found, _ = _run_until_done(
+    found, _ = run_until_done(
         lambda: make_model(**settings).batch_job(questions(MANY), path=path).results()
     )
     check_answers(found, MANY)

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
-from langchain_gemini_tools import BatchProgress, ChatGemini, errors
+from langchain_gemini_tools import BatchProgress, errors
 from langchain_gemini_tools.batch.folder import Limits
 from langchain_gemini_tools.batch.service import DeveloperService
 from tests.integration_tests.play import get_weather
@@ -399,12 +399,6 @@ def test_a_folder_without_a_job_is_an_error(make_model: MakeModel, tmp_path: Pat
         make_model().batch_job(path=tmp_path)
     with pytest.raises(errors.InvalidOptionError, match="has no inputs"):
         make_model().batch_job([], path=tmp_path)
-
-
-def test_vertex_ai_is_rejected_with_the_way_out(tmp_path: Path) -> None:
-    chat = ChatGemini(model="gemini-3.8-flash", vertexai=True, project="p", location="l")
-    with pytest.raises(errors.InvalidOptionError, match=r"model\.client\.batches"):
-        chat.batch_job(["Hello?"], path=tmp_path)
 
 
 def test_the_interactions_api_is_rejected_with_the_way_out(

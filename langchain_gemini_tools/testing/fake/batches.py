@@ -1,24 +1,27 @@
-"""Batch jobs and files of the Developer API, as far as batches need them.
+"""Batch jobs and files, as far as batches need them. `vertex_batches` has what Vertex AI adds.
 
-What is recorded: creating a job (inline), polling it (PENDING, RUNNING, SUCCEEDED), the counts,
-both copies of an inline output, the name of an output file, successful lines, uploads in two steps,
-and deleting a file. What is inferred from the SDK, the documentation and public threads: failed
-items, FAILED, EXPIRED and CANCELLED jobs, lists, `:cancel`, deleting a job, tools in a batch, and
-429 on create. Each place says so.
+What is recorded, of the Developer API: creating a job (inline), polling it (PENDING, RUNNING,
+SUCCEEDED), the counts, both copies of an inline output, the name of an output file, successful
+lines, uploads in two steps, and deleting a file. What is inferred from the SDK, the documentation
+and public threads: failed items, FAILED, EXPIRED and CANCELLED jobs, lists, `:cancel`, deleting a
+job, tools in a batch, and 429 on create. Each place says so.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.outgoing import Cut, Outgoing, whole
 from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+from langchain_gemini_tools.testing.fake.vertex_batches import VertexJob, numbered, read_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from langchain_gemini_tools.testing.fake.request import Request
 
@@ -26,7 +29,7 @@ _TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main."
 _TIME = "2026-11-16T12:00:00.000000000Z"
 _RPC_CODES = {400: 3, 403: 7, 404: 5, 429: 8, 499: 1, 500: 13, 503: 14, 504: 4}
 """HTTP status -> google.rpc.Code, which items use."""
-_FINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
+_FINAL = ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
 MAX_INLINE_BYTES = 20_000_000
 """Documented: "inline requests up to 20MB"."""
 
@@ -73,13 +76,22 @@ class FakeBatch:
     state: str = "PENDING"
     results: list[JsonObject] = field(default_factory=list)
     has_output: bool = False
+    vertex: VertexJob | None = None
 
     @property
     def is_final(self) -> bool:
         return self.state in _FINAL
 
-    def operation(self, *, is_listed: bool = False) -> JsonObject:
-        """The long-running operation, as create and get return it (recorded)."""
+    def describe(self, *, is_listed: bool = False) -> JsonObject:
+        """What create, get and list return."""
+        if self.vertex is None:
+            return self._operation(is_listed=is_listed)
+        failed = sum("error" in each for each in self.results)
+        counts = {"successfulCount": len(self.results) - failed, "failedCount": failed}
+        return self.vertex.describe(self.name, self.state, counts if self.is_final else {})
+
+    def _operation(self, *, is_listed: bool) -> JsonObject:
+        """The long-running operation of the Developer API (recorded)."""
         failed = sum("error" in each for each in self.results)
         counts = {
             "requestCount": len(self.items),
@@ -136,6 +148,14 @@ class Batches:
         """How many polls a job takes: the last one finishes it."""
         self.shuffles = False
         """Return results in another order than the requests (reported)."""
+        self.bucket_folder: Path | None = None
+        """A folder that stands for Cloud Storage, for jobs of Vertex AI."""
+        self.result_files = 1
+        """In how many files Vertex AI writes the results of a job."""
+        self.echoes_siblings = True
+        """Whether Vertex AI returns what stands beside a request (reported)."""
+        self.rows_before_end = 0
+        """How many rows a job of Vertex AI has finished when it fails, expires or is cancelled."""
         self._answer = answer
         self._refusals: dict[str, deque[Refusal]] = {}
         self._lost: Counter[str] = Counter()
@@ -184,20 +204,18 @@ class Batches:
 
     def _serve(self, operation: str, request: Request, name: str, url: str) -> Outgoing:
         match operation:
+            case "create" if request.backend == "vertex":
+                return whole(200, self._create_vertex(request, name).describe())
             case "create":
-                return whole(200, self._create(request).operation())
+                return whole(200, self._create(request).describe())
             case "get":
-                return whole(200, self._poll(self._job(name)).operation())
+                return whole(200, self._poll(self._job(name)).describe())
             case "list":
-                return whole(200, self._list(request.query))
+                return whole(200, self._list(request))
             case "cancel":
-                job = self._job(name)
-                if not job.is_final:
-                    self._finish(job, "CANCELLED")
-                return whole(200, {})
+                return whole(200, self._cancel(self._job(name)))
             case "delete":
-                del self.jobs[self._job(name).name]
-                return whole(200, {})
+                return whole(200, self._delete(self._job(name)))
             case "upload":
                 return self._upload(request, url)
             case "download":
@@ -208,7 +226,24 @@ class Batches:
                 del self.files[self._file(name).name]
                 return whole(200, {})
 
+    def _cancel(self, job: FakeBatch) -> JsonObject:
+        if job.vertex and job.is_final:
+            raise Refusal("The job has ended.", 400, status="FAILED_PRECONDITION")
+        if job.vertex:
+            job.state, job.states = "CANCELLING", deque(["CANCELLED"])
+        elif not job.is_final:
+            self._finish(job, "CANCELLED")
+        return {}
+
+    def _delete(self, job: FakeBatch) -> JsonObject:
+        if job.vertex and not job.is_final:
+            words = "The job has not ended."
+            raise Refusal(words, 400, status="FAILED_PRECONDITION", evidence="documented")
+        del self.jobs[job.name]
+        return {"name": f"{job.name}/operations/1", "done": True} if job.vertex else {}
+
     def _job(self, name: str) -> FakeBatch:
+        name = numbered(name)
         if name not in self.jobs:  # inferred
             raise Refusal("Requested entity was not found.", 404, evidence="inferred")
         return self.jobs[name]
@@ -240,7 +275,24 @@ class Batches:
             file_name,
             batch.get("webhookConfig"),
         )
+        return self._start(job)
+
+    def _create_vertex(self, request: Request, place: str) -> FakeBatch:
+        vertex = read_job(request.body, self.bucket_folder)
+        self.created += 1
+        job = FakeBatch(
+            f"{numbered(place)}/{self.created:019d}",
+            vertex.body["model"].rpartition("/")[2],
+            vertex.body["displayName"],
+            vertex.read_rows(),
+            vertex=vertex,
+        )
+        return self._start(job)
+
+    def _start(self, job: FakeBatch) -> FakeBatch:
         ending = self._endings.popleft() if self._endings else "SUCCEEDED"
+        if job.vertex and job.vertex.error:
+            ending = "FAILED"
         job.states = deque([*["RUNNING"] * (self.polls_until_done - 1), ending])
         self.jobs[job.name] = job
         return job
@@ -256,13 +308,19 @@ class Batches:
 
     def _finish(self, job: FakeBatch, state: str) -> None:
         job.state = state
-        # Documented: an expired job has no results. Inferred: nor has a failed or cancelled one.
-        if state != "SUCCEEDED":
-            return
+        # Developer API, documented: an expired job has no results; inferred: nor has a failed or
+        # cancelled one. Vertex AI, documented: what is finished is kept.
+        is_whole = state == "SUCCEEDED"
+        rows = len(job.items) if is_whole else self.rows_before_end if job.vertex else 0
         job.results = [
             self._result(job, number, identity, body)
-            for number, (identity, body) in enumerate(job.items)
+            for number, (identity, body) in enumerate(job.items[:rows])
         ]
+        if job.vertex:
+            self._write_rows(job, job.vertex)
+            return
+        if not is_whole:
+            return
         if self.shuffles:
             job.results.reverse()
         job.has_output = True
@@ -270,6 +328,20 @@ class Batches:
             name = f"files/batch-{job.name.removeprefix('batches/')}"
             lines = b"".join(json.dumps(each).encode() + b"\n" for each in job.results)
             self.files[name] = FakeFile(name, lines, "application/jsonl", is_output=True)
+
+    def _write_rows(self, job: FakeBatch, vertex: VertexJob) -> None:
+        rows = [(body, each) for (_, body), each in zip(job.items, job.results, strict=False)]
+        if not rows:
+            return
+        if self.shuffles:
+            rows.reverse()
+        is_incremental = job.state not in ("SUCCEEDED", "PARTIALLY_SUCCEEDED")
+        vertex.write_rows(
+            rows,
+            files=self.result_files,
+            echoes_siblings=self.echoes_siblings,
+            is_incremental=is_incremental,
+        )
 
     def _result(
         self, job: FakeBatch, number: int, identity: JsonObject, body: JsonObject
@@ -286,13 +358,19 @@ class Batches:
         self.answered[json.dumps(body, sort_keys=True)] += 1
         return {"response": response, **named}
 
-    def _list(self, query: Mapping[str, str]) -> JsonObject:
-        """Newest first, under `operations`, without outputs (SDK, notebook; not recorded)."""
+    def _list(self, request: Request) -> JsonObject:
+        """Newest first, without outputs (SDK, notebook; not recorded)."""
+        query = request.query
         start = int(query.get("pageToken") or 0)
         size = int(query.get("pageSize") or 50)
-        jobs = list(reversed(self.jobs.values()))
+        is_vertex = request.backend == "vertex"
+        jobs = [job for job in reversed(self.jobs.values()) if bool(job.vertex) == is_vertex]
+        if named := re.fullmatch(r'display_name="(.*)"', query.get("filter", "")):  # documented
+            jobs = [job for job in jobs if job.display_name == named[1]]
         page: JsonObject = {
-            "operations": [job.operation(is_listed=True) for job in jobs[start : start + size]]
+            "batchPredictionJobs" if is_vertex else "operations": [
+                job.describe(is_listed=True) for job in jobs[start : start + size]
+            ]
         }
         if start + size < len(jobs):
             page["nextPageToken"] = str(start + size)

@@ -93,10 +93,12 @@ _BATCH_ROUTE = re.compile(
     r"""
     (?P<prefix>(?:/[^/]+)*?)
     (?P<folder>/upload|/download)?
-    /(?P<version>v1|v1alpha|v1beta)
+    /(?P<version>v1|v1alpha|v1beta|v1beta1)
     /(?:
         models/(?P<model>[^/:]+):(?P<create>batchGenerateContent)
         |(?P<name>(?P<kind>batches|files)(?:/[^/:]+)?)(?::(?P<verb>cancel|download))?
+        |(?P<place>projects/[^/]+/locations/[^/]+)/batchPredictionJobs
+         (?P<job>/[^/:]+)?(?::(?P<job_verb>cancel))?
     )
     """,
     re.VERBOSE,
@@ -105,18 +107,21 @@ _BATCH_ROUTE = re.compile(
 
 @dataclass(frozen=True)
 class BatchRoute:
-    """A path of batch jobs or files, read. Only the Developer API has them."""
+    """A path of batch jobs or files, read. Files are those of the Developer API."""
 
     operation: str
     name: str
     model: str
     version: str
+    backend: Backend = "gemini"
 
 
 def read_batch_route(http_method: str, path: str) -> BatchRoute | None:
     """The route of a batch job or a file; None when it is neither."""
     if not (match := _BATCH_ROUTE.fullmatch(path)):
         return None
+    if match["place"]:
+        return _read_vertex_batch(http_method, match)
     name = match["name"] or ""
     operation = {
         ("POST", "models", None): "create",
@@ -131,6 +136,18 @@ def read_batch_route(http_method: str, path: str) -> BatchRoute | None:
     return (
         BatchRoute(operation, name, match["model"] or "", match["version"]) if operation else None
     )
+
+
+def _read_vertex_batch(http_method: str, match: re.Match[str]) -> BatchRoute | None:
+    operation = {
+        ("POST", False, None): "create",
+        ("GET", False, None): "list",
+        ("GET", True, None): "get",
+        ("POST", True, "cancel"): "cancel",
+        ("DELETE", True, None): "delete",
+    }.get((http_method, bool(match["job"]), match["job_verb"]))
+    name = f"{match['place']}/batchPredictionJobs{match['job'] or ''}"
+    return BatchRoute(operation, name, "", match["version"], "vertex") if operation else None
 
 
 _CACHE_ROUTE = re.compile(

@@ -27,7 +27,7 @@ from langchain_gemini_tools.testing.fake.interaction import refuse
 from langchain_gemini_tools.testing.fake.interaction_desk import InteractionDesk
 from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
 from langchain_gemini_tools.testing.fake.memory import Foreign, Memory, decode
-from langchain_gemini_tools.testing.fake.models import Model
+from langchain_gemini_tools.testing.fake.models import Model, find_model
 from langchain_gemini_tools.testing.fake.outgoing import Outgoing, whole
 from langchain_gemini_tools.testing.fake.planned import PlannedFaults
 from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal, error_body
@@ -53,6 +53,8 @@ from langchain_gemini_tools.testing.fake.sockets import SocketServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
+
+    from langchain_gemini_tools.testing.fake.models import Backend
 
 API_KEY = "unreal-key-0815"
 ACCESS_TOKEN = "unreal-token-0815"
@@ -273,7 +275,7 @@ class Emulator(PlannedFaults):
             kept,
             without_credentials(headers, self.stored_credentials),
             batch_route.model if batch_route else _model_of(route, raw),
-            route.backend if route else "gemini" if batch_route else None,
+            route.backend if route else batch_route.backend if batch_route else None,
             raw,
             f"{self._url}{url.path}" + (f"?{urlencode(kept)}" if kept else ""),
         )
@@ -307,17 +309,24 @@ class Emulator(PlannedFaults):
         """One request for a batch job or a file."""
         if "upload_id" not in query:  # which is a secret itself
             valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
-            check_key(headers, query, "gemini", *valid)
+            check_key(headers, query, route.backend, *valid)
         if route.model:
             check_model(route.model, route.version, "gemini", "generateContent", self.models)
         whole_request = replace(request, query=query)
+        if route.backend == "vertex" and route.operation == "create":
+            model = str((request.body or {}).get("model")).rpartition("/")[2]
+            if not find_model(model, route.version) and model not in self.models:
+                raise Refusal(f"The PublisherModel {model} does not exist.", 404)
         return self.batches.serve(route.operation, whole_request, route.name, self._url)
 
     def _answer_item(self, model: str, body: JsonObject, job: str) -> JsonObject:
         """The response to one request of a batch job, by the rules of a single one."""
-        route = Route("gemini", "v1beta", model, "generateContent")
+        is_vertex = job.startswith("projects/")
+        backend: Backend = "vertex" if is_vertex else "gemini"
+        version = "v1beta1" if is_vertex else "v1beta"
+        route = Route(backend, version, model, "generateContent")
         raw = json.dumps(body).encode()
-        request = Request("POST", f"/v1beta/{job}", {}, {}, model, "gemini", raw)
+        request = Request("POST", f"/{version}/{job}", {}, {}, model, backend, raw)
         outgoing = self._dispatch(route, request)
         response: JsonObject = json.loads(outgoing.payload)
         if outgoing.status != 200:

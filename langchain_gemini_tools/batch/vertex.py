@@ -1,0 +1,464 @@
+"""Batch jobs of Vertex AI: requests and results are files in the user's bucket.
+
+The service copies what stands beside `request` in a line to the line of its result. Google does not
+document it; users of the API report it, for failed lines as well. So each line has a `custom_id`.
+The echoed request itself identifies a line only if that is missing: the service imports the lines
+as rows of a table, returns them in another order, and adds `null` for fields of other rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import re
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from langchain_gemini_tools.batch.folder import Limits, decode_line
+from langchain_gemini_tools.batch.service import (
+    PAGE_SIZE,
+    SUCCESSFUL_STATES,
+    BatchService,
+    JobReport,
+    as_object,
+    parse_state,
+)
+from langchain_gemini_tools.errors import (
+    BatchJobError,
+    GeminiConnectionError,
+    GeminiInvalidRequestError,
+    GeminiNotFoundError,
+    GeminiPermissionError,
+    GeminiToolsError,
+    InvalidOptionError,
+    UnreadableResponseError,
+)
+from langchain_gemini_tools.facts.json_values import decode_json, encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import BinaryIO
+
+    from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
+    from langchain_gemini_tools.client import GeminiClient, SdkClient
+    from langchain_gemini_tools.retry import RetryPolicy
+    from langchain_gemini_tools.wire.request import RenderedRequest
+
+    JsonObject = dict[str, Any]
+
+logger = logging.getLogger(__name__)
+
+EXTRA = "pip install 'langchain-gemini-tools[vertex-batch]'"
+_ID = "custom_id"
+# Not only digits: the import reads "007" as the number 7 (reported).
+_OUR_ID = re.compile(r"input-(\d{1,17})")
+_STORAGE = re.compile(r"gs://[^/\s]+(/.*)?")
+_JOB_NAME = re.compile(r"projects/[^/]+/locations/(?P<location>[^/]+)/batchPredictionJobs/[^/]+")
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_LEVELS = 15
+_NO_ARGUMENTS = re.compile(rb'"functionCall":\{((?:"id":"[^"]*",)?"name":"[^"]*"),"args":\{\}')
+_REQUESTS = "requests.jsonl"
+_BUFFER_BYTES = 1 << 20
+
+
+class VertexService(BatchService):
+    """Batch jobs of Vertex AI.
+
+    Args:
+        client: Sends the requests about jobs.
+        template: A request with the options of the job.
+        retries: Which failures are retried.
+        storage: `gs://bucket/prefix`; None for a job that exists already.
+    """
+
+    limits = Limits(max_requests=200_000, max_bytes=950_000_000)
+    """Documented: 200,000 requests, and 1 GB for a file."""
+
+    def __init__(
+        self,
+        client: GeminiClient,
+        template: RenderedRequest,
+        retries: RetryPolicy,
+        storage: str | None,
+    ) -> None:
+        super().__init__(client, template, retries)
+        if template.body.get("cachedContent"):
+            raise InvalidOptionError(
+                "Batch jobs on Vertex AI have no context caches. Use the model without "
+                "cached_content, or the Gemini Developer API."
+            )
+        self._has_warned = False
+        self.storage = _check_storage(storage) if storage is not None else None
+        self._bucket = Bucket(client.settings.credentials)
+        if self.storage:
+            self._bucket.open(self.storage)  # before inputs are rendered
+
+    def check_folder(self, manifest: Manifest | None, path: object) -> None:
+        """Use the storage of a folder; require one for a new job."""
+        if manifest is None:
+            if self.storage is None:
+                raise InvalidOptionError(
+                    "On Vertex AI, a batch job needs a place in your bucket for requests and "
+                    "results. Pass storage='gs://bucket/prefix'."
+                )
+            return
+        if not manifest.is_on_vertexai:
+            raise InvalidOptionError(
+                f"The batch job at {path} is one of the Gemini Developer API, not of Vertex AI. "
+                "Use another path for another job."
+            )
+        if self.storage and manifest.storage and self.storage != manifest.storage:
+            raise InvalidOptionError(
+                f"The batch job at {path} uses {manifest.storage}, not {self.storage}. Leave "
+                "storage out, or use another path for another job."
+            )
+        self.storage = manifest.storage or self.storage
+
+    def check_name(self, name: str) -> None:
+        """Reject the name of a job that this model cannot reach."""
+        if not (match := _JOB_NAME.fullmatch(name)):
+            raise InvalidOptionError(
+                f"{name!r} is not the name of a batch job of Vertex AI, such as "
+                "projects/my-project/locations/global/batchPredictionJobs/123."
+            )
+        here = self._client.settings.location
+        if here and here != match["location"]:
+            # The SDK looks for the job in its own location, whatever the name says.
+            raise InvalidOptionError(
+                f"{name} is a job in {match['location']}, and the model uses {here}. Make the "
+                f"model with location={match['location']!r}."
+            )
+
+    def check_request(self, index: int, body: bytes) -> None:
+        """Warn of a request that the import is reported to reject, with the whole job."""
+        if self._has_warned:
+            return
+        if found := next(_find_import_problems(decode_json(_importable(body))), None):
+            self._has_warned = True
+            logger.warning(
+                "Input %d of the batch job: %s. Vertex AI imports requests into a table, and is "
+                "reported to fail the whole job then. Change the request, or use the Gemini "
+                "Developer API.",
+                index,
+                found,
+            )
+
+    # The files
+
+    def upload(self, folder: Folder, part: Part, display_name: str) -> Part:
+        """Write the requests to the bucket, unless they are there."""
+        if part.file:
+            return part
+        url = f"{self.storage}/{display_name}/{_REQUESTS}"
+
+        def write() -> None:
+            with self._bucket.writing(url) as target:
+                for index, body in folder.read_requests(part.number):
+                    target.write(_render_line(index, body))
+
+        self._retries.call(write)
+        return replace(part, file=url)
+
+    def render(self, folder: Folder, part: Part, display_name: str) -> bytes:  # noqa: ARG002
+        """Render a `BatchPredictionJob`."""
+        source = str(part.file)
+        destination = f"{source.removesuffix(_REQUESTS)}results"
+        return encode_json(
+            {
+                "displayName": display_name,
+                "model": _model_path(self._model),
+                "inputConfig": {"instancesFormat": "jsonl", "gcsSource": {"uris": [source]}},
+                "outputConfig": {
+                    "predictionsFormat": "jsonl",
+                    "gcsDestination": {"outputUriPrefix": destination},
+                },
+            }
+        )
+
+    def render_line(self, index: int, request: JsonObject) -> JsonObject:
+        """Return the line of a request as it is sent."""
+        line: JsonObject = json.loads(_render_line(index, encode_json(request, is_large=True)))
+        return line
+
+    def write_results(
+        self, folder: Folder, part: Part, report: JobReport, target: BinaryIO
+    ) -> None:
+        """Copy the results from the bucket, with our keys and without the requests."""
+
+        def copy() -> None:
+            target.seek(0)
+            target.truncate()
+            self._copy(folder, part, report, target)
+
+        self._retries.call(copy)
+
+    def _copy(self, folder: Folder, part: Part, report: JobReport, target: BinaryIO) -> None:
+        files = self._bucket.find_predictions(str(report.output)) if report.output else []
+        if not files and report.state in SUCCESSFUL_STATES:
+            raise GeminiNotFoundError(f"There are no predictions*.jsonl in {report.output}.")
+        keys = _Keys(folder, part)
+        for file in files:
+            target.writelines(keys.rewrite(line) for line in self._bucket.read_lines(file))
+        if keys.lines and not keys.matched and not part.is_foreign:
+            # Otherwise all inputs would be sent, and paid for, again.
+            raise BatchJobError(
+                f"None of the {keys.lines} results of {report.name} names its input: the lines in "
+                f"{report.output} have no {_ID}, and their requests differ from those that were "
+                "sent. Nothing was sent again."
+            )
+
+    def delete_files(self, part: Part) -> None:
+        """Delete the requests and the results in the bucket."""
+        if part.file and part.file.endswith(f"/{_REQUESTS}"):
+            self._bucket.delete(part.file.removesuffix(f"/{_REQUESTS}"))
+
+    # The jobs
+
+    def cancel(self, name: str) -> None:
+        """Cancel a job, unless it has ended."""
+        try:
+            super().cancel(name)
+        except GeminiInvalidRequestError as error:
+            if error.status != "FAILED_PRECONDITION":
+                raise
+
+    def delete(self, name: str) -> None:
+        """Delete a job that has ended."""
+        try:
+            super().delete(name)
+        except GeminiInvalidRequestError as error:
+            error.add_note("Vertex AI deletes only jobs that have ended: cancel the job first.")
+            raise
+
+    def _create(self, sdk: SdkClient) -> object:
+        # Source and destination are replaced by those in our body.
+        return sdk.batches.create(
+            model=self._model, src=f"gs://b/{_REQUESTS}", config={"dest": "gs://b/results"}
+        )
+
+    def _list(self, sdk: SdkClient, display_name: str, token: str | None) -> object:
+        named = f'display_name="{display_name}"'
+        return sdk.batches.list(
+            config={"page_size": PAGE_SIZE, "page_token": token, "filter": named}
+        )
+
+    def _jobs_in(self, page: JsonObject) -> list[JsonObject]:
+        return page.get("batchPredictionJobs") or []
+
+    def _parse_job(self, job: JsonObject) -> JobReport:
+        name = job.get("name")
+        if not isinstance(name, str):
+            raise UnreadableResponseError("The API returned a batch job without a name.")
+        asked = as_object(as_object(job.get("outputConfig")).get("gcsDestination"))
+        return JobReport(
+            name=name,
+            state=parse_state(job.get("state")),
+            display_name=job.get("displayName"),
+            counts=_parse_counts(as_object(job.get("completionStats"))),
+            output=as_object(job.get("outputInfo")).get("gcsOutputDirectory")
+            or asked.get("outputUriPrefix"),
+            error=as_object(job.get("error")) or None,
+        )
+
+
+def _check_storage(storage: str) -> str:
+    if not isinstance(storage, str) or not _STORAGE.fullmatch(storage):
+        raise InvalidOptionError(
+            f"storage={storage!r} is not a place in Cloud Storage. Use 'gs://bucket/prefix'."
+        )
+    return storage.rstrip("/")
+
+
+def _model_path(model: str) -> str:
+    """Return the name of a model as the SDK writes it for Vertex AI."""
+    if model.startswith(("projects/", "models/", "publishers/")):
+        return model
+    publisher, _, name = model.rpartition("/")
+    return f"publishers/{publisher or 'google'}/models/{name}"
+
+
+def _parse_counts(stats: Mapping[str, Any]) -> dict[str, int]:
+    named = {"successful": "successfulCount", "failed": "failedCount", "pending": "incompleteCount"}
+    counts = {
+        name: int(stats[key])
+        for name, key in named.items()
+        if str(stats.get(key)).isdecimal()  # -1 stands for a number that is not known
+    }
+    return counts | {"request": sum(counts.values())} if counts else {}
+
+
+def _find_import_problems(value: Any, path: str = "request", level: int = 1) -> Iterator[str]:
+    """Yield what a table cannot store: empty objects, some names, and deep nesting (reported)."""
+    if isinstance(value, list):
+        for position, each in enumerate(value):
+            yield from _find_import_problems(each, f"{path}[{position}]", level)
+    elif isinstance(value, dict):
+        if not value:
+            yield f"{path} is an empty object"
+        if level > _MAX_LEVELS:
+            yield f"{path} is nested in more than {_MAX_LEVELS} objects"
+        for name, each in value.items():
+            if not _COLUMN.fullmatch(name):
+                yield f"{path} has a field {name!r}, whose name has not only letters, digits and _"
+            yield from _find_import_problems(each, f"{path}.{name}", level + 1)
+
+
+def _importable(body: bytes) -> bytes:
+    """Leave out the arguments of function calls without any: they are optional."""
+    # Text that a user wrote cannot match: quotes inside of strings are escaped.
+    return _NO_ARGUMENTS.sub(rb'"functionCall":{\1', body) if b'"args":{}' in body else body
+
+
+def _render_line(index: int, body: bytes) -> bytes:
+    return b'{"%b":"input-%d","request":%b}\n' % (_ID.encode(), index, _importable(body))
+
+
+class _Keys:
+    """Finds the input of each line of the results, and renders the line with its number."""
+
+    def __init__(self, folder: Folder, part: Part) -> None:
+        self._folder = folder
+        self._part = part
+        self._by_request: dict[bytes, deque[int]] | None = None
+        self.lines = 0
+        self.matched = 0
+
+    def rewrite(self, line: bytes) -> bytes:
+        if not line.strip():
+            return b""
+        self.lines += 1
+        try:
+            found = decode_line(line)
+        except UnreadableResponseError:
+            return line.rstrip(b"\n") + b"\n"  # reported when the results are read
+        key = self._key_of(found)
+        self.matched += key is not None
+        kept: JsonObject = {"key": str(key)} if key is not None else {}
+        status = found.get("status")
+        if isinstance(status, str) and status:
+            kept["error"] = _parse_status(status)
+        elif "response" in found:
+            kept["response"] = found["response"]
+        return encode_json(kept, is_large=True) + b"\n"
+
+    def _key_of(self, line: JsonObject) -> int | None:
+        if ours := _OUR_ID.fullmatch(str(line.get(_ID))):
+            return int(ours[1])
+        if self._part.is_foreign:
+            return None
+        if self._by_request is None:
+            self._by_request = {}
+            for index, body in self._folder.read_requests(self._part.number):
+                self._by_request.setdefault(_digest(json.loads(body)), deque()).append(index)
+        # Equal requests may get each other's response.
+        waiting = self._by_request.get(_digest(line.get("request")))
+        return waiting.popleft() if waiting else None
+
+
+def _digest(request: Any) -> bytes:
+    """Return a digest that does not depend on the order of keys, and not on empty values."""
+    text = json.dumps(_without_empty(request), sort_keys=True)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {name: _without_empty(each) for name, each in value.items()}
+        return {name: each for name, each in kept.items() if each not in (None, {}, [])}
+    if isinstance(value, list):
+        return [_without_empty(each) for each in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _parse_status(status: str) -> JsonObject:
+    """Read `Bad Request: {"error": {"code": 400, ...}}` (documented); other texts are kept."""
+    name, brace, rest = status.partition("{")
+    with suppress(ValueError):
+        error = as_object(as_object(json.loads(brace + rest)).get("error"))
+        if isinstance(error.get("code"), int):
+            return error
+    code = 400 if name.startswith("Bad Request") else 500
+    return {"code": code, "message": status}
+
+
+class Bucket:
+    """Files in Cloud Storage, through fsspec.
+
+    Args:
+        credentials: Of `google.auth`; None lets fsspec find some.
+    """
+
+    def __init__(self, credentials: object) -> None:
+        # The name of the argument is that of gcsfs.
+        self._options = {"token": credentials} if credentials else {}
+
+    def open(self, url: str) -> tuple[Any, str]:
+        """Return fsspec's file system, and the path in it.
+
+        Raises:
+            InvalidOptionError: fsspec, or gcsfs, is not installed.
+        """
+        try:
+            from fsspec.core import url_to_fs
+
+            with _mapping_errors(url):
+                system, path = url_to_fs(url, **self._options)
+        except ImportError as error:
+            raise InvalidOptionError(
+                f"Batch jobs on Vertex AI read and write your bucket with gcsfs: {EXTRA}."
+            ) from error
+        return system, path
+
+    @contextmanager
+    def writing(self, url: str) -> Iterator[BinaryIO]:
+        """Write a file, which exists once it is complete."""
+        system, path = self.open(url)
+        with _mapping_errors(url), system.open(path, "wb") as file:
+            yield file
+
+    def find_predictions(self, url: str) -> list[str]:
+        """Return the addresses of the files with results in a folder.
+
+        While a job runs, results come in further files, which have `incremental_predictions` in
+        their path (reported). They count only if the job ended without the others.
+        """
+        system, path = self.open(url)
+        with _mapping_errors(url):
+            system.invalidate_cache()
+            names = sorted(name for name in system.find(path) if name.endswith(".jsonl"))
+        final = [name for name in names if re.search(r"/predictions[^/]*$", name)]
+        final = [name for name in final if "/incremental_" not in name]
+        chosen = final or [name for name in names if "predictions" in name]
+        return [str(system.unstrip_protocol(name)) for name in chosen]
+
+    def read_lines(self, url: str) -> Iterator[bytes]:
+        """Iterate over the lines of a file."""
+        system, path = self.open(url)
+        with _mapping_errors(url), system.open(path, "rb") as file:
+            yield from io.BufferedReader(file, _BUFFER_BYTES)
+
+    def delete(self, url: str) -> None:
+        """Delete a folder, if it exists."""
+        system, path = self.open(url)
+        with suppress(GeminiNotFoundError), _mapping_errors(url):
+            system.invalidate_cache()
+            system.rm(path, recursive=True)
+
+
+@contextmanager
+def _mapping_errors(url: str) -> Iterator[None]:
+    """Map errors of the storage to ours, of which those that may pass are retried."""
+    try:
+        yield
+    except (GeminiToolsError, ImportError):
+        raise
+    except FileNotFoundError as error:
+        raise GeminiNotFoundError(f"{url} does not exist: {error}") from error
+    except PermissionError as error:
+        raise GeminiPermissionError(f"Access to {url} is denied: {error}") from error
+    except Exception as error:
+        raise GeminiConnectionError(f"{url} cannot be read or written: {error!r}") from error
