@@ -9,15 +9,15 @@ as rows of a table, returns them in another order, and adds `null` for fields of
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import logging
 import re
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.batch.bucket import Bucket
 from langchain_gemini_tools.batch.folder import Limits, decode_line
 from langchain_gemini_tools.batch.service import (
     PAGE_SIZE,
@@ -29,11 +29,8 @@ from langchain_gemini_tools.batch.service import (
 )
 from langchain_gemini_tools.errors import (
     BatchJobError,
-    GeminiConnectionError,
     GeminiInvalidRequestError,
     GeminiNotFoundError,
-    GeminiPermissionError,
-    GeminiToolsError,
     InvalidOptionError,
     UnreadableResponseError,
 )
@@ -52,7 +49,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-EXTRA = "pip install 'langchain-gemini-tools[vertex-batch]'"
 _ID = "custom_id"
 # Not only digits: the import reads "007" as the number 7 (reported).
 _OUR_ID = re.compile(r"input-(\d{1,17})")
@@ -62,7 +58,6 @@ _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_LEVELS = 15
 _NO_ARGUMENTS = re.compile(rb'"functionCall":\{((?:"id":"[^"]*",)?"name":"[^"]*"),"args":\{\}')
 _REQUESTS = "requests.jsonl"
-_BUFFER_BYTES = 1 << 20
 
 
 class VertexService(BatchService):
@@ -197,19 +192,23 @@ class VertexService(BatchService):
         self._retries.call(copy)
 
     def _copy(self, folder: Folder, part: Part, report: JobReport, target: BinaryIO) -> None:
-        files = self._bucket.find_predictions(str(report.output)) if report.output else []
+        files = self._bucket.find_predictions(report.output) if report.output else []
         if not files and report.state in SUCCESSFUL_STATES:
             raise GeminiNotFoundError(f"There are no predictions*.jsonl in {report.output}.")
         keys = _Keys(folder, part)
-        for file in files:
-            target.writelines(keys.rewrite(line) for line in self._bucket.read_lines(file))
-        if keys.lines and not keys.matched and not part.is_foreign:
+        for lines in files:
+            target.writelines(keys.rewrite(line) for line in lines)
+        if keys.matched == keys.lines or part.is_foreign:
+            return
+        if not keys.matched:
             # Otherwise all inputs would be sent, and paid for, again.
             raise BatchJobError(
                 f"None of the {keys.lines} results of {report.name} names its input: the lines in "
                 f"{report.output} have no {_ID}, and their requests differ from those that were "
                 "sent. Nothing was sent again."
             )
+        unknown = keys.lines - keys.matched
+        logger.warning("%d of %d results of %s name no input.", unknown, keys.lines, report.name)
 
     def delete_files(self, part: Part) -> None:
         """Delete the requests and the results in the bucket."""
@@ -383,82 +382,3 @@ def _parse_status(status: str) -> JsonObject:
             return error
     code = 400 if name.startswith("Bad Request") else 500
     return {"code": code, "message": status}
-
-
-class Bucket:
-    """Files in Cloud Storage, through fsspec.
-
-    Args:
-        credentials: Of `google.auth`; None lets fsspec find some.
-    """
-
-    def __init__(self, credentials: object) -> None:
-        # The name of the argument is that of gcsfs.
-        self._options = {"token": credentials} if credentials else {}
-
-    def open(self, url: str) -> tuple[Any, str]:
-        """Return fsspec's file system, and the path in it.
-
-        Raises:
-            InvalidOptionError: fsspec, or gcsfs, is not installed.
-        """
-        try:
-            from fsspec.core import url_to_fs
-
-            with _mapping_errors(url):
-                system, path = url_to_fs(url, **self._options)
-        except ImportError as error:
-            raise InvalidOptionError(
-                f"Batch jobs on Vertex AI read and write your bucket with gcsfs: {EXTRA}."
-            ) from error
-        return system, path
-
-    @contextmanager
-    def writing(self, url: str) -> Iterator[BinaryIO]:
-        """Write a file, which exists once it is complete."""
-        system, path = self.open(url)
-        with _mapping_errors(url), system.open(path, "wb") as file:
-            yield file
-
-    def find_predictions(self, url: str) -> list[str]:
-        """Return the addresses of the files with results in a folder.
-
-        While a job runs, results come in further files, which have `incremental_predictions` in
-        their path (reported). They count only if the job ended without the others.
-        """
-        system, path = self.open(url)
-        with _mapping_errors(url):
-            system.invalidate_cache()
-            names = sorted(name for name in system.find(path) if name.endswith(".jsonl"))
-        final = [name for name in names if re.search(r"/predictions[^/]*$", name)]
-        final = [name for name in final if "/incremental_" not in name]
-        chosen = final or [name for name in names if "predictions" in name]
-        return [str(system.unstrip_protocol(name)) for name in chosen]
-
-    def read_lines(self, url: str) -> Iterator[bytes]:
-        """Iterate over the lines of a file."""
-        system, path = self.open(url)
-        with _mapping_errors(url), system.open(path, "rb") as file:
-            yield from io.BufferedReader(file, _BUFFER_BYTES)
-
-    def delete(self, url: str) -> None:
-        """Delete a folder, if it exists."""
-        system, path = self.open(url)
-        with suppress(GeminiNotFoundError), _mapping_errors(url):
-            system.invalidate_cache()
-            system.rm(path, recursive=True)
-
-
-@contextmanager
-def _mapping_errors(url: str) -> Iterator[None]:
-    """Map errors of the storage to ours, of which those that may pass are retried."""
-    try:
-        yield
-    except (GeminiToolsError, ImportError):
-        raise
-    except FileNotFoundError as error:
-        raise GeminiNotFoundError(f"{url} does not exist: {error}") from error
-    except PermissionError as error:
-        raise GeminiPermissionError(f"Access to {url} is denied: {error}") from error
-    except Exception as error:
-        raise GeminiConnectionError(f"{url} cannot be read or written: {error!r}") from error

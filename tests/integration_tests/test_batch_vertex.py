@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import fsspec
@@ -58,9 +59,6 @@ class LocalBuckets(LocalFileSystem):  # type: ignore[misc]
     def _strip_protocol(cls, path: Any) -> str:
         text = str(path)
         return (f"{cls.folder}/{text[5:]}" if text.startswith("gs://") else text).rstrip("/")
-
-    def unstrip_protocol(self, name: str) -> str:
-        return f"gs://{name.removeprefix(f'{self.folder}/')}"
 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
         self.fails(f"{mode} {os.path.basename(path)}")  # noqa: PTH119
@@ -441,6 +439,51 @@ def test_a_bucket_without_access_is_a_typed_error_and_nothing_is_created(
             make_vertex().batch_job(questions(FEW), path=path, storage=STORAGE)
     assert emulator.requests == []
     check_answers(make_vertex().batch_job(questions(FEW), path=path).results(), FEW)
+
+
+def test_an_error_of_the_storage_shows_no_token(
+    make_vertex: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: str) -> None:
+        raise OSError(f"Authorization: Bearer {ACCESS_TOKEN}")
+
+    monkeypatch.setattr(LocalBuckets, "fails", staticmethod(fail))
+    with pytest.raises(errors.GeminiConnectionError, match=r"gs://my-bucket/runs/.*redacted") as it:
+        make_vertex(max_retries=0).batch_job(["Hi?"], path=tmp_path / "job", storage=STORAGE)
+    shown = "".join(traceback.format_exception(it.value))
+    assert ACCESS_TOKEN not in shown
+
+
+def test_results_that_came_while_the_job_ran_are_not_counted_twice(
+    emulator: Emulator, make_vertex: MakeModel, tmp_path: Path, bucket: Path
+) -> None:
+    made = make_vertex().batch_job(questions(FEW), path=tmp_path / "job", storage=STORAGE)
+    made.wait()
+    (output,) = bucket.rglob("predictions.jsonl")
+    early = output.parent / "incremental_predictions" / "predictions_00001.jsonl"
+    early.parent.mkdir()
+    early.write_bytes(output.read_bytes())
+    check_answers(make_vertex().batch_job(name=made.names[0]).results(), FEW)
+
+
+def test_a_result_that_names_no_input_is_logged_and_the_input_sent_again(
+    *,
+    emulator: Emulator,
+    make_vertex: MakeModel,
+    tmp_path: Path,
+    bucket: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = make_vertex().batch_job(questions(FEW), path=tmp_path / "job", storage=STORAGE)
+    made.poll()
+    (known,) = emulator.batches.jobs.values()
+    make_vertex().client.batches.get(name=known.name)
+    (output,) = bucket.rglob("predictions.jsonl")
+    odd = output.read_bytes().replace(b'"input-1"', b"null").replace(b"tion 1?", b"tion?")
+    output.write_bytes(odd + b"\n[]\n")
+    check_answers(made.results(), FEW)
+    assert f"2 of 4 results of {known.name} name no input." in caplog.messages
+    assert [len(each.items) for each in emulator.batches.jobs.values()] == [FEW, 1]
 
 
 def test_results_may_be_readable_only_after_the_end(
