@@ -252,14 +252,12 @@ class VertexService(BatchService):
         name = job.get("name")
         if not isinstance(name, str):
             raise UnreadableResponseError("The API returned a batch job without a name.")
-        asked = as_object(as_object(job.get("outputConfig")).get("gcsDestination"))
         return JobReport(
             name=name,
             state=parse_state(job.get("state")),
             display_name=job.get("displayName"),
             counts=_parse_counts(as_object(job.get("completionStats"))),
-            output=as_object(job.get("outputInfo")).get("gcsOutputDirectory")
-            or asked.get("outputUriPrefix"),
+            output=as_object(job.get("outputInfo")).get("gcsOutputDirectory"),
             error=as_object(job.get("error")) or None,
         )
 

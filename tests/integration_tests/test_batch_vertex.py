@@ -119,7 +119,7 @@ def test_results_come_in_the_order_of_the_inputs(
     emulator.batches.echoes_siblings = echoes
     inputs: list[Any] = [
         *questions(MANY),
-        [("human", "Hi."), ("ai", "Hello."), ("human", f"Question {MANY}?")],
+        [("system", "Be terse."), ("human", f"Question {MANY}?")],
     ]
     made = make_vertex(seed=5).batch_job(inputs, path=tmp_path / "job", storage=STORAGE)
     check_answers(made.results(), MANY + 1)
@@ -129,7 +129,9 @@ def test_results_come_in_the_order_of_the_inputs(
         {"custom_id": "input-0"},
         {"custom_id": "input-1"},
     ]
-    assert len([*bucket.rglob("predictions*.jsonl")]) == files
+    written = [*bucket.rglob("predictions*.jsonl")]
+    assert len(written) == files
+    assert b'"systemInstruction": null' in written[0].read_bytes()
     assert str(made.status) == "41/41 · done"
 
 
@@ -424,6 +426,22 @@ def test_a_failure_of_the_storage_is_retried(
     made = make_vertex().batch_job(questions(FEW), path=tmp_path / "job", storage=STORAGE)
     check_answers(made.results(), FEW)
     assert (failures, emulator.batches.created) == ([], 1)
+
+
+def test_results_that_were_read_in_part_are_read_from_their_beginning(
+    emulator: Emulator, make_vertex: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulator.batches.result_files = 2
+    made = make_vertex().batch_job(questions(MANY), path=tmp_path / "job", storage=STORAGE)
+    failures = [OSError("reset")]
+
+    def fail_once(opened: str) -> None:
+        if opened == "rb predictions_00002.jsonl" and failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(LocalBuckets, "fails", staticmethod(fail_once))
+    check_answers(make_vertex().batch_job(name=made.names[0]).results(), MANY)
+    assert failures == []
 
 
 def test_a_bucket_without_access_is_a_typed_error_and_nothing_is_created(
