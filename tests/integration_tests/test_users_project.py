@@ -138,7 +138,7 @@ def test_the_wheel_contains_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name for name in names if ".dist-info/" not in name} == sources
     assert {Path(name).suffix for name in sources} <= {".py", ".yaml", ".txt", ".typed"}
     extras = metadata.get_all("Provides-Extra") or []
-    assert sorted(extras) == ["all", "display", "mcp", "testing"]
+    assert sorted(extras) == ["all", "display", "mcp", "testing", "vertex-batch"]
     assert metadata["Author"]
     assert {url.split(",")[0] for url in metadata.get_all("Project-URL") or []} == {
         "Changelog",
