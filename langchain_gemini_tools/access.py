@@ -36,6 +36,9 @@ class GeminiAccess(GeminiFields):
     # Pickles may be stored and read by others: no credential goes into one.
 
     def __getstate__(self) -> dict[Any, Any]:
+        # LangChain keeps what it shows to tracers. If a pickle did not have it, each copy would
+        # compute it again, which takes a fifth of a call.
+        _ = self._serialized
         state = super().__getstate__()
         fields = {**state["__dict__"], "google_api_key": self._key_in_use}
         left_out = tuple(

@@ -516,15 +516,29 @@ class GeminiFields(_ChatModel):
 
     def __eq__(self, other: object) -> bool:
         """Compare the fields; clients and caches do not matter."""
-        return type(other) is type(self) and other.__dict__ == self.__dict__
+        if not isinstance(other, GeminiFields) or type(other) is not type(self):
+            return False
+        return self._own_values() == other._own_values()
 
     __hash__ = None  # type: ignore[assignment]
 
     def __setattr__(self, name: str, value: Any) -> None:
         name = FIELDS_BY_SYNONYM.get(name, name)
         super().__setattr__(name, as_secret(name, value))
+        if name in type(self).model_fields:
+            self._forget_computed()
         if name in _SHAPE_THE_PROFILE:
             self._renew_profile()
+
+    def _own_values(self) -> dict[str, Any]:
+        """Return the values of the fields, without what was computed from them."""
+        fields = type(self).model_fields
+        return {name: value for name, value in self.__dict__.items() if name in fields}
+
+    def _forget_computed(self) -> None:
+        """Drop what was computed from the fields, such as what LangChain shows to tracers."""
+        for name in self.__dict__.keys() - type(self).model_fields.keys():
+            del self.__dict__[name]
 
     def _renew_profile(self) -> None:
         """Let the profile follow the model, unless it was passed."""
@@ -548,6 +562,8 @@ class GeminiFields(_ChatModel):
                 raise InvalidOptionError(unknown_option(key, type(self).model_fields))
             changes[name] = as_secret(name, value)
         copied = super().model_copy(update=changes, deep=deep)
+        if changes:
+            copied._forget_computed()  # noqa: SLF001 - of the same class
         if changes.keys() & _SHAPE_THE_PROFILE:
             copied._renew_profile()  # noqa: SLF001 - of the same class
         return copied

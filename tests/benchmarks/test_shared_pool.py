@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import statistics
 import time
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
 COPIES = 1_000
-ROUNDS = 5
+ROUNDS = 10
 
 
 def _cpu_seconds(run: Callable[[], object], times: int) -> float:
@@ -43,9 +44,8 @@ def test_a_thousand_copies_use_one_connection_at_about_the_cost_of_one_model(
         # Alternating rounds: a busy machine slows both down.
         times = COPIES // ROUNDS
         rounds = [(_cpu_seconds(copy, times), _cpu_seconds(one, times)) for _ in range(ROUNDS)]
-        ratio = min(copies / models for copies, models in rounds)
+        ratio = statistics.median(copies / models for copies, models in rounds)
         print(f"a copy costs {ratio:.2f} times as much as one model")
         assert emulator.connection_count == 1
-        # Measured: 1.1 to 1.35, depending on what else the machine does.
-        assert ratio <= 1.6
+        assert ratio <= 1.3  # measured on a busy machine: 1.11 to 1.14
         chat.close()

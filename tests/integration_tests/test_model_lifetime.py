@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_gemini_tools import ChatGemini
@@ -272,3 +273,38 @@ async def test_an_async_call_that_is_cancelled_leaves_the_model_usable(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert "Hello?" in (await chat.ainvoke("Hello?")).text
+
+
+# What was computed from the fields
+
+
+def test_a_model_that_was_used_equals_one_that_was_not(make_model: MakeModel) -> None:
+    used, unused = make_model(), make_model()
+    used.invoke("Hello?")
+    assert used == unused
+    assert pickle.loads(pickle.dumps(used)) == pickle.loads(pickle.dumps(unused))
+    assert used != make_model(max_retries=1)
+
+
+class Shown(BaseCallbackHandler):
+    """Keeps what tracers are shown of the model."""
+
+    def on_chat_model_start(self, serialized: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        self.fields = serialized["kwargs"]
+
+
+def test_tracers_are_shown_the_fields_of_a_changed_model(make_model: MakeModel) -> None:
+    chat, shown = make_model(seed=1), Shown()
+
+    def seed_of(model: ChatGemini) -> int:
+        model.invoke("Hello?", config={"callbacks": [shown]})
+        return int(shown.fields["seed"])
+
+    assert seed_of(chat) == 1
+    assert seed_of(chat.model_copy(update={"seed": 2})) == 2
+    chat.seed = 3
+    assert seed_of(chat) == 3
+    with_key = {"api_key": API_KEY}  # which a pickle does not carry
+    copied = pickle.loads(pickle.dumps(chat)).model_copy(update=with_key)
+    assert seed_of(copied) == 3
+    assert shown.fields["google_api_key"]["type"] == "secret"
