@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -200,11 +201,34 @@ def test_a_search_of_the_server_comes_back_as_it_left(
 
 def test_a_connection_is_kept_for_the_next_request(emulator: Emulator, reader: Reader) -> None:
     reader.post().read()
-    socket = reader.connection.sock
+    before = reader.connection.sock
     reader.post(STREAM_PATH).read()
     reader.post("/v1/models/nope:generateContent").read()
-    assert reader.connection.sock is socket
+    assert reader.connection.sock is before
     assert len(emulator.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        'content-length: 100\r\n\r\n{"contents": [',
+        "content-length: 100\r\n\r\n",
+        'transfer-encoding: chunked\r\n\r\n64\r\n{"contents": [',
+        "transfer-encoding: chunked\r\n\r\n",
+    ],
+)
+def test_a_request_that_its_client_did_not_finish_is_not_one(
+    emulator: Emulator, beginning: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As of a process that was killed while it wrote."""
+    host, _, port = emulator.url.removeprefix("http://").partition(":")
+    head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\nx-goog-api-key: {API_KEY}\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall((head + beginning).encode())
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1000) == b""
+    assert (emulator.requests, emulator.refusals) == ([], [])
+    assert capfd.readouterr().err == ""
 
 
 def test_many_may_ask_at_once(emulator: Emulator) -> None:

@@ -181,10 +181,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_body(self) -> bytes:
         if self.headers.get("transfer-encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("content-length") or 0))
+            return self._read_exactly(int(self.headers.get("content-length") or 0))
         body = b""
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
+        while size := int(self._read_line().split(b";")[0], 16):
+            body += self._read_exactly(size)
+            self._read_line()
+        self._read_line()
         return body
+
+    def _read_exactly(self, size: int) -> bytes:
+        data = self.rfile.read(size)
+        if len(data) < size:
+            raise ConnectionError("The client left before the end of its request.")
+        return data
+
+    def _read_line(self) -> bytes:
+        line = self.rfile.readline()
+        if not line.endswith(b"\n"):
+            raise ConnectionError("The client left before the end of its request.")
+        return line
