@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
 from langchain_gemini_tools.testing.fake.memory import Memory
-from tests.notebooks import CASSETTES, NOTEBOOKS, execute, replay, seen, write
+from tests.notebooks import CASSETTES, NOTEBOOKS, execute, is_runnable, replay, seen, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -284,8 +284,8 @@ def save(name: str) -> None:
 
 
 def main() -> None:
-    """Record all notebooks, or those that are named."""
-    for name in sys.argv[1:] or NOTEBOOKS:
+    """Record the notebooks that are named, or all for which the packages are installed."""
+    for name in sys.argv[1:] or filter(is_runnable, NOTEBOOKS):
         save(name)
 
 

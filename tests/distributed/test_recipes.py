@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,7 @@ def test_a_killed_worker_repeats_at_most_its_chunk(job: Job, server: Server) -> 
 
     def kill_one_worker(program: psutil.Process) -> None:
         if not killed and job.finished_items >= ITEMS * 0.3:
+            time.sleep(0.1)  # for the worker to be inside its next chunk
             worker = job.workers(program)[0]
             worker.send_signal(signal.SIGKILL)
             killed.append(worker)
