@@ -95,6 +95,7 @@ def test_a_killed_program_goes_on_where_it_was(job: Job, server: Server) -> None
     with job.started() as process:
         while job.finished_items < ITEMS * 0.3:
             assert process.poll() is None
+            time.sleep(0.01)
         kill_program(process)
     assert job.finished_items < ITEMS
     assert "0 failed" in job.run()
