@@ -45,7 +45,7 @@ def replayed(
 ) -> dict[Path, Future[Any]]:
     """Every notebook that a selected test replays, as it comes out now."""
     names = [
-        item.callspec.params["name"]
+        str(item.callspec.params["name"])
         for item in request.session.items
         if isinstance(item, pytest.Function) and "replayed" in item.fixturenames
     ]
