@@ -47,5 +47,5 @@ def test_a_thousand_copies_use_one_connection_at_about_the_cost_of_one_model(
         ratio = statistics.median(copies / models for copies, models in rounds)
         print(f"a copy costs {ratio:.2f} times as much as one model")
         assert emulator.connection_count == 1
-        assert ratio <= 1.3  # measured on a busy machine: 1.11 to 1.14
+        assert ratio <= 1.3  # measured on a busy machine: 1.11 to 1.18
         chat.close()
