@@ -137,7 +137,8 @@ def resolve(fields: GeminiAccess, stop: list[str] | None, kwargs: Mapping[str, A
         if given.get("tool_choice") is None and given.get("tool_config") is None:
             given["tool_choice"] = cache.tool_choice
     tools, choice = _resolve_tools(given, capabilities.prompted() if is_prompted else capabilities)
-    check_tools(tools, vertexai=fields.uses_vertexai)
+    if interaction is None:
+        check_tools(tools, vertexai=fields.uses_vertexai)
     best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
     retries, on_malformed = given["max_retries"], given["on_malformed"]
     max_retries = fields.max_retries if retries is None else retries

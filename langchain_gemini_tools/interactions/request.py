@@ -198,9 +198,7 @@ def render_interaction(
         body["previous_interaction_id"] = kept.interaction_id
     whole = replace(invocation, interaction=replace(options, uses_previous=False))
     return InteractionRequest(
-        encoded=encode_body(
-            merge_fields(body, plain(invocation.extra_body or {})), is_large=parts.is_large
-        ),
+        encoded=encode_body(_merge_extra(body, invocation.extra_body), is_large=parts.is_large),
         repairs=[kept, *parts.repairs] if isinstance(kept, Repair) else parts.repairs,
         context=parts.context,
         invocation=invocation,
@@ -209,6 +207,21 @@ def render_interaction(
         if is_new
         else None,
     )
+
+
+def _merge_extra(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the body with the fields of `extra_body`; a function replaces its namesake."""
+    more = plain(extra or {})
+    tools = more.get("tools")
+    if isinstance(tools, list):
+        names = {tool.get("name") for tool in tools if _is_function(tool)}
+        known = [t for t in body.get("tools", []) if not (_is_function(t) and t["name"] in names)]
+        body, more = {**body, "tools": []}, {**more, "tools": [*known, *tools]}
+    return merge_fields(body, more)
+
+
+def _is_function(tool: Any) -> bool:
+    return isinstance(tool, dict) and tool.get("type") == "function"
 
 
 def _without_kept(messages: Sequence[BaseMessage], kept: KeptHistory) -> list[BaseMessage]:
@@ -296,7 +309,7 @@ def _render_tools(tools: Sequence[gemini.Tool]) -> list[gemini.JsonObject]:
             if key == "functionDeclarations":
                 rendered += map(_render_function, value)
             else:
-                rendered.append(write_typed(key, value))
+                rendered += write_typed(key, value)
     return rendered
 
 

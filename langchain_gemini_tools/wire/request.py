@@ -376,6 +376,7 @@ def _response_context(
         returns_hops=not invocation.continues_automatically,
         rejects_empty=invocation.rejects_empty,
         streams_blocks=invocation.streams_blocks,
+        is_interaction=invocation.interaction is not None,
     )
 
 

@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import (
+    FailedInteractionError,
     GeminiConnectionError,
     GeminiInvalidRequestError,
     GeminiNotFoundError,
@@ -202,6 +203,23 @@ async def test_an_interaction_is_read_by_its_id(way: str, gemini: FakeGemini) ->
     await model.ainvoke([HumanMessage(QUESTION), message, HumanMessage("And now?")])
     assert gemini.requests[-1].body["previous_interaction_id"] == name
     assert len(gemini.requests[-1].steps) == 1
+
+
+@rotated(way=WAYS, status=["failed", "cancelled", "budget_exceeded", "solar_flare"])
+async def test_an_interaction_that_fails_in_the_background_is_not_an_answer(
+    way: str, status: str, gemini: FakeGemini
+) -> None:
+    gemini.reply("It is sun", finish_reason=status)
+    with pytest.raises(FailedInteractionError) as failure:
+        await ask(new_model(), way)
+    assert failure.value.finish_reason == status
+    assert failure.value.partial
+    assert failure.value.partial.text == "It is sun"
+    name = failure.value.partial.response_metadata["interaction_id"]
+    with pytest.raises(FailedInteractionError) as again:
+        await ask(new_model(background=False), way, interaction_id=name)
+    assert again.value.finish_reason == status
+    assert [request.method for request in gemini.requests].count("POST") == 1
 
 
 @rotated(way=WAYS)

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 
 from langchain_gemini_tools import ChatGemini, check_tools
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.backends import check_tools as check_backend
 from langchain_gemini_tools.wire.tools import dialects
 from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS, BuiltinTool
 from langchain_gemini_tools.wire.tools.tool import bind_tools
@@ -549,11 +550,12 @@ def test_the_newer_spelling_of_google_is_read(given: Any, bound: dict[str, Any])
     [
         ({"type": "google_maps", "latitude": 1.0, "longitude": 2.0}, "tool_config"),
         ({"type": "mcp_server", "name": "w", "allowed_tools": [{"tools": ["a"]}]}, "allowed_tools"),
+        ({"type": "retrieval", "retrieval_types": ["rag_store"]}, "retrieval_types"),
     ],
 )
 def test_settings_that_generate_content_does_not_have_are_rejected(given: Any, reason: str) -> None:
     with pytest.raises(InvalidToolError, match=reason):
-        bind_tools([given])
+        check_backend(bind_tools([given]), vertexai=False)
 
 
 @pytest.mark.parametrize(
