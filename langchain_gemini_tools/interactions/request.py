@@ -77,7 +77,7 @@ _GENERATION = {
 _HARM = "HARM_CATEGORY_"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InteractionRequest(RenderedRequest):
     """A request to the Interactions API."""
 

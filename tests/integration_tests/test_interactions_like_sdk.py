@@ -113,6 +113,157 @@ def test_the_same_call_sends_the_same(name: str, chat: ChatGemini, emulator: Emu
     assert {request.path for request in emulator.requests} == {"/v1beta/interactions"}
 
 
+POLICY = "financial_transactions"
+MCP = {"url": "https://w.example/mcp", "headers": {"Authorization": "Bearer abc", "x_id": "1"}}
+TOOLS: dict[str, tuple[Json, list[Any]]] = {
+    "search": (
+        {"type": "google_search"},
+        ["google_search", {"google_search": {}}, {"googleSearch": {}}],
+    ),
+    "search types": (
+        {"type": "google_search", "search_types": ["web_search", "image_search"]},
+        [
+            {"google_search": {"search_types": {"web_search": {}, "image_search": {}}}},
+            {"googleSearch": {"searchTypes": {"webSearch": {}, "imageSearch": {}}}},
+        ],
+    ),
+    "a search that only this API has": (
+        {"type": "google_search", "search_types": ["enterprise_web_search"]},
+        [],
+    ),
+    "code": ({"type": "code_execution"}, [{"code_execution": {}}, {"codeExecution": {}}]),
+    "URLs": ({"type": "url_context"}, [{"url_context": {}}, {"urlContext": {}}]),
+    "files": (
+        {
+            "type": "file_search",
+            "file_search_store_names": ["fileSearchStores/a"],
+            "metadata_filter": "author=Ada",
+            "top_k": 3,
+        },
+        [
+            {
+                "fileSearch": {
+                    "fileSearchStoreNames": ["fileSearchStores/a"],
+                    "metadataFilter": "author=Ada",
+                    "topK": 3,
+                }
+            },
+        ],
+    ),
+    "maps": (
+        {"type": "google_maps", "enable_widget": True, "latitude": 59.9, "longitude": 10.7},
+        [{"google_maps": {"enable_widget": True, "latitude": 59.9, "longitude": 10.7}}],
+    ),
+    "a computer": (
+        {
+            "type": "computer_use",
+            "environment": "browser",
+            "excluded_predefined_functions": ["open_web_browser"],
+            "disabled_safety_policies": [POLICY],
+            "enable_prompt_injection_detection": True,
+        },
+        [
+            {
+                "computer_use": {
+                    "environment": "ENVIRONMENT_BROWSER",
+                    "excluded_predefined_functions": ["open_web_browser"],
+                    "disabled_safety_policies": [POLICY.upper()],
+                    "enable_prompt_injection_detection": True,
+                }
+            },
+        ],
+    ),
+    "an MCP server": (
+        {"type": "mcp_server", "name": "w", **MCP},
+        [
+            {"mcp_servers": [{"name": "w", "streamable_http_transport": MCP}]},
+            {"mcpServers": [{"name": "w", "streamableHttpTransport": MCP}]},
+        ],
+    ),
+    "some tools of an MCP server": (
+        {
+            "type": "mcp_server",
+            "name": "w",
+            "url": "https://w.example/mcp",
+            "allowed_tools": [{"mode": "any", "tools": ["forecast"]}],
+        },
+        [],
+    ),
+    "a search engine": (
+        {
+            "type": "retrieval",
+            "retrieval_types": ["vertex_ai_search"],
+            "vertex_ai_search_config": {"engine": "e", "datastores": ["d"]},
+        },
+        [],
+    ),
+    "a RAG store": (
+        {
+            "type": "retrieval",
+            "retrieval_types": ["rag_store"],
+            "rag_store_config": {
+                "rag_resources": [{"rag_corpus": "c", "rag_file_ids": ["1"]}],
+                "similarity_top_k": 3,
+                "vector_distance_threshold": 0.5,
+            },
+        },
+        [],
+    ),
+    "searches of others": (
+        {
+            "type": "retrieval",
+            "retrieval_types": ["exa_ai_search", "parallel_ai_search"],
+            "exa_ai_search_config": {"api_key": "k", "custom_config": {"num_results": 3, "aB": 1}},
+            "parallel_ai_search_config": {"api_key": "k"},
+        },
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_every_builtin_tool_is_sent_as_the_sdk_sends_it(
+    name: str, chat: ChatGemini, emulator: Emulator
+) -> None:
+    theirs, spellings = TOOLS[name]
+    interactions(chat).create(
+        model="gemini-3.8-flash", store=False, input=[said("Hello")], tools=[ADD, theirs]
+    )
+    expected = emulator.last.body["tools"]
+    assert expected == [ADD, theirs]
+    for ours in (theirs, *spellings):
+        chat.bind_tools([ADD, ours]).invoke("Hello")
+        assert emulator.last.body["tools"] == expected
+    assert emulator.refusals == []
+
+
+def test_several_mcp_servers_are_sent_beside_functions(
+    chat: ChatGemini, emulator: Emulator
+) -> None:
+    servers = [{"type": "mcp_server", "name": name, **MCP} for name in ("w", "v")]
+    interactions(chat).create(
+        model="gemini-3.8-flash", store=False, input=[said("Hello")], tools=[ADD, *servers]
+    )
+    theirs = emulator.last.body["tools"]
+    listed = [{"name": name, "streamable_http_transport": MCP} for name in ("w", "v")]
+    for tools in ([ADD, *servers], [ADD, {"mcp_servers": listed}]):
+        chat.bind_tools(tools).invoke("Hello")
+        assert emulator.last.body["tools"] == theirs
+
+
+def test_a_builtin_tool_that_is_not_known_is_sent(chat: ChatGemini, emulator: Emulator) -> None:
+    new = {"type": "star_search", "star_name": "Vega"}
+    request: Any = chat.bind_tools([ADD, {"star_search": {"star_name": "Vega"}}]).preview("Hi")
+    assert request.body["tools"] == [ADD, new]
+    request = chat.bind_tools([ADD, {"type": "google_search", "search_types": ["web_search"]}])
+    added = request.preview("Hi", extra_body={"tools": [{**ADD, "description": "Sums."}, new]})
+    assert added.body["tools"] == [
+        {"type": "google_search", "search_types": ["web_search"]},
+        {**ADD, "description": "Sums."},
+        new,
+    ]
+
+
 def test_a_resend_through_the_sdk_is_the_same(chat: ChatGemini, emulator: Emulator) -> None:
     emulator.reply(calls=[("add", {"x": 7, "y": 11}), ("add", {"x": 1, "y": 2})], thoughts="Hm.")
     message = chat.invoke("7 + 11?", tools=[ADD])

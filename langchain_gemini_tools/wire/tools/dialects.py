@@ -455,10 +455,21 @@ _USER_KEYS = frozenset(
 )
 """Settings whose keys are the user's, so that their spelling is not changed."""
 
+PRIVATE_SETTINGS = frozenset(
+    {"headers", "apiAuth", "authConfig"}
+    | {"exaAiSearch", "parallelAiSearch", "exaAiSearchConfig", "parallelAiSearchConfig"}
+)
+"""Settings that contain credentials, and are not shown."""
+
 
 def is_builtin(key: str) -> bool:
     """Return whether `key`, in either spelling, is a built-in tool."""
     return camel(key) in BUILTIN_TOOLS
+
+
+def names_builtin(kind: object) -> bool:
+    """Return whether this is the `type` of a built-in tool in the Interactions API."""
+    return any(kind == _type_of(row) for row in BUILTIN_TOOLS.values())
 
 
 def builtin_tool(name: str) -> BuiltinTool:
