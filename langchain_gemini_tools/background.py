@@ -61,15 +61,20 @@ class BackgroundRun:
         request: The request.
         client: What sends it.
         retries: Applies to each read, and to a start that was rejected.
+        interaction_id: The interaction to read; `None` starts one.
     """
 
     def __init__(
-        self, request: RenderedRequest, client: GeminiClient, retries: RetryPolicy
+        self,
+        request: RenderedRequest,
+        client: GeminiClient,
+        retries: RetryPolicy,
+        interaction_id: str | None = None,
     ) -> None:
         self._request = request
         self._client = client
         self._retries = retries
-        self._name = request.interaction_id
+        self._name = interaction_id
         self._reads = 0
         """Reads, or in a stream attempts to resume it, since the last event."""
         self._status: dict[str, Any] = {}

@@ -217,7 +217,7 @@ def _resolve_interaction(given: Mapping[str, Any]) -> InteractionOptions | None:
         store=bool(store or storing),
         uses_previous=given["use_previous_interaction"],
         is_agent=given["agent"],
-        background=bool(given["background"] or given["agent"] or known),
+        background=bool(given["background"] or given["agent"]),
         interaction_id=known,
         background_timeout_seconds=given["background_timeout"],
     )

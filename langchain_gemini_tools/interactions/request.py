@@ -97,14 +97,12 @@ class InteractionRequest(RenderedRequest):
 
     def event_decoder(self) -> Callable[[gemini.JsonObject], list[gemini.Response]]:
         """Return what turns the events of one stream into those that the parser reads."""
-        if self.is_background and (self.interaction_id or not self._options.is_stream):
-            return lambda response: [self.decode(response)]
         return EventDecoder(self.history_sum)
 
     @property
     def is_background(self) -> bool:
         """Whether the interaction has to be read again until it has ended."""
-        return self._options.background
+        return self._options.background or self.interaction_id is not None
 
     @property
     def interaction_id(self) -> str | None:

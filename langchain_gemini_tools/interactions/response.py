@@ -99,7 +99,8 @@ def _response(
     candidate["finishReason"] = CONTINUATION if status == REQUIRES_CONTINUATION else status
     if token := interaction.get("continuation_token"):
         # A stored interaction is continued by its id; see `continue_body`.
-        candidate[TOKEN] = f"{interaction.get('id')} {token}" if history_sum else token
+        name = interaction.get("id") if history_sum is not None else None
+        candidate[TOKEN] = f"{name} {token}" if name else token
     if message := _error_message(interaction, steps):
         candidate["finishMessage"] = message
     if grounding := parse_grounding(steps):
@@ -269,6 +270,8 @@ def _source(note: gemini.JsonObject) -> gemini.JsonObject | None:
 class EventDecoder:
     """Decodes the events of one stream. Call it with each event.
 
+    An interaction that is read instead of streamed arrives as a whole, in one piece.
+
     Recorded order: `interaction.created`, for each step `step.start`, `step.delta`, `step.stop`,
     then `interaction.completed` with the status and the usage. Other events are skipped, as the
     documentation demands.
@@ -285,6 +288,8 @@ class EventDecoder:
         interaction = event.get("interaction")
         if self._has_ended:
             return []
+        if kind is None and "status" in event:
+            return [decode_interaction(event, self._history_sum)]
         if kind == INTERACTION_COMPLETED and isinstance(interaction, dict):
             self._has_ended = True
             steps = [self._steps[index].whole() for index in sorted(self._steps)]

@@ -222,6 +222,37 @@ async def test_an_interaction_that_fails_in_the_background_is_not_an_answer(
     assert [request.method for request in gemini.requests].count("POST") == 1
 
 
+def hop(name: str, text: str, status: str, **more: Any) -> dict[str, Any]:
+    step = {"type": "model_output", "content": [{"type": "text", "text": text}]}
+    usage = {"total_input_tokens": 3, "total_output_tokens": 2, "total_tokens": 5}
+    return {"id": name, "status": status, "model": "m", "steps": [step], "usage": usage, **more}
+
+
+@rotated(background=[False, True], way=WAYS)
+async def test_an_interaction_that_is_read_and_requires_continuation_is_continued(
+    background: bool, way: str, gemini: FakeGemini
+) -> None:
+    gemini.reply(body=hop("v1_a", "It is ", "requires_continuation", continuation_token="t1"))
+    first = new_model(background=False, store=True, automatic_continuation=False)
+    assert (await first.ainvoke("Start")).text == "It is "
+    gemini.requests.clear()
+    gemini.reply("sunny.")
+    message = await ask(new_model(background=background), way, interaction_id="v1_a")
+    assert message.text == "It is sunny."
+    assert message.response_metadata["finish_reason"] == "completed"
+    read, posted, *_ = gemini.requests
+    assert (read.method, posted.method) == ("GET", "POST")
+    expected = {
+        "model": "gemini-3.5-flash",
+        "previous_interaction_id": "v1_a",
+        "continuation_token": "t1",
+        "store": True,
+    }
+    expected |= {"background": True} if background else {}
+    assert posted.body == expected | ({"stream": True} if "stream" in way else {})
+    assert message.response_metadata["interaction_id"] != "v1_a"
+
+
 @rotated(way=WAYS)
 async def test_an_interaction_that_is_not_there_is_not_started(
     way: str, gemini: FakeGemini

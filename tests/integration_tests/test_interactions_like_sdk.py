@@ -278,6 +278,50 @@ def test_a_resend_through_the_sdk_is_the_same(chat: ChatGemini, emulator: Emulat
     assert emulator.refusals == []
 
 
+@pytest.mark.parametrize("store", [False, True])
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_long_response_is_continued_by_the_same_request(
+    store: bool, streams: bool, chat: ChatGemini, emulator: Emulator
+) -> None:
+    end = {"id": "v1_a", "status": "requires_continuation", "continuation_token": "t1"}
+    text = {"type": "text", "text": "It is "}
+    first: Json = {"body": {**end, "steps": [{"type": "model_output", "content": [text]}]}}
+    if streams:
+        events = [
+            {"event_type": "interaction.created", "interaction": {"id": "v1_a", "model": "m"}},
+            {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}},
+            {"event_type": "step.delta", "index": 0, "delta": text},
+            {"event_type": "step.stop", "index": 0},
+            {"event_type": "interaction.completed", "interaction": end},
+        ]
+        first = {"events": events}
+    arguments = {"model": "gemini-3.8-flash", "store": store, "stream": streams}
+    sent: list[list[Json]] = []
+    emulator.reply(**first)
+    emulator.reply("sunny.")
+    theirs = interactions(chat).create(input=[said("Hello")], **arguments)
+    if streams:
+        deltas = [event.delta for event in theirs if event.event_type == "step.delta"]
+        read = "".join(delta.text for delta in deltas if delta.type == "text")
+    else:
+        read = theirs.output_text
+    sent.append([request.body for request in emulator.requests])
+    emulator.requests.clear()
+    emulator.reply(**first)
+    emulator.reply("sunny.")
+    if streams:
+        ours = functools.reduce(operator.add, chat.stream("Hello", store=store)).text
+    else:
+        ours = chat.invoke("Hello", store=store).text
+    sent.append([request.body for request in emulator.requests])
+    # The SDK's `output_text` is that of the last step.
+    assert ours == "It is sunny."
+    assert ours.endswith(read)
+    stream = {"stream": True} if streams else {}
+    bare = [{k: v for k, v in body.items() if k not in ADDED_BY_THE_SDK} for body in sent[0]]
+    assert [{**body, **stream} for body in bare] == sent[1]
+
+
 def test_the_same_stream_reads_the_same(chat: ChatGemini, emulator: Emulator) -> None:
     for _ in range(2):
         emulator.reply("Let me add.", calls=[("add", {"x": 7, "y": 11})], thoughts="Hm.")

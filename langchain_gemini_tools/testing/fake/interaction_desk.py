@@ -106,6 +106,7 @@ class InteractionDesk:
         steps = [*self._earlier(body), *given]
         try:
             check_steps(steps, model, self._memory, accepts_foreign=self._accepts_foreign)
+            self._check_end(body, steps)
         except Refusal as refusal:
             if excuse is None or refusal.evidence != "inferred":
                 raise
@@ -122,6 +123,19 @@ class InteractionDesk:
         if name.startswith("models/"):
             raise invalid("A model is named without `models/`")
         return check_model(name, route.version, route.backend, "interactions", self._models)
+
+    def _check_end(self, body: JsonObject, steps: list[JsonObject]) -> None:
+        """Refuse a conversation that ends with the model, unless it continues that turn.
+
+        By the SDK's words, a stored turn is continued without input, and its token must belong to
+        the previous interaction.
+        """
+        token, previous = body.get("continuation_token"), body.get("previous_interaction_id")
+        if token and previous and "input" not in body:
+            if self.stored[previous].body.get("continuation_token") != token:
+                raise invalid("The token was not issued by the previous interaction")
+        elif not steps or steps[-1]["type"] not in {"user_input", "function_result"}:
+            raise invalid("The conversation ends with the model")
 
     def _earlier(self, body: JsonObject) -> list[JsonObject]:
         previous = body.get("previous_interaction_id")
@@ -165,6 +179,10 @@ class InteractionDesk:
     def _raw(self, body: JsonObject, reply: Reply, stored: Stored) -> Outgoing:
         """A reply that a test wrote as the wire spells it."""
         if reply.events is not None and body.get("stream"):
+            said = [event.get("interaction") for event in reply.events if isinstance(event, dict)]
+            ended: JsonObject = next((each for each in reversed(said) if each), {})
+            if "id" in ended:
+                self._store(body, stored, ended)
             return event_stream(list(reply.events))
         if isinstance(reply.body, dict) and "id" in reply.body:
             self._store(body, stored, reply.body)
