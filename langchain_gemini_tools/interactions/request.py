@@ -19,16 +19,18 @@ from langchain_gemini_tools.errors import (
 )
 from langchain_gemini_tools.facts.finish_reasons import RUNNING
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json, snake
-from langchain_gemini_tools.interactions.history import KeptHistory, find_kept, sum_of
 from langchain_gemini_tools.interactions.response import (
     EventDecoder,
     continue_body,
     decode_interaction,
 )
 from langchain_gemini_tools.interactions.steps import (
+    KeptHistory,
     NewStepsWriter,
     StepsWriter,
+    find_kept,
     restore_steps,
+    sum_of,
 )
 from langchain_gemini_tools.wire.body import encode_body
 from langchain_gemini_tools.wire.generation import JSON, plain

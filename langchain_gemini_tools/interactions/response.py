@@ -17,8 +17,7 @@ from langchain_gemini_tools.facts.finish_reasons import (
     INTERACTION_COMPLETED,
     REQUIRES_CONTINUATION,
 )
-from langchain_gemini_tools.interactions.content import parse_content
-from langchain_gemini_tools.interactions.history import HISTORY_SUM, INTERACTION_ID
+from langchain_gemini_tools.interactions.steps import HISTORY_SUM, INTERACTION_ID, Step
 from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.replay import RAW_STEPS, STEP
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from langchain_gemini_tools.wire import shapes as gemini
-
-Step = dict[str, Any]
 
 _COUNTS = {
     "total_input_tokens": "promptTokenCount",
@@ -168,6 +165,19 @@ def parse_step(step: Step) -> list[gemini.JsonObject]:
 def _thought(content: Any) -> gemini.JsonObject:
     part = parse_content(content)
     return {**part, "thought": True} if "text" in part else part
+
+
+def parse_content(content: Any) -> gemini.JsonObject:
+    """Return a content of a response as a part; what is not known is kept whole."""
+    match content:
+        case {"type": "text", "text": str(text)}:
+            return {"text": text}
+        case {"type": str(), "data": str(data), "mime_type": str(mime)}:
+            return {"inlineData": {"mimeType": mime, "data": data}}
+        case {"type": str(), "uri": str(uri), **rest}:
+            mime_type = rest.get("mime_type")
+            return {"fileData": {"fileUri": uri} | ({"mimeType": mime_type} if mime_type else {})}
+    return {STEP: content}
 
 
 def _list(value: Any) -> list[Any]:
