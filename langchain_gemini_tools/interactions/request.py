@@ -23,6 +23,7 @@ from langchain_gemini_tools.interactions.response import (
     EventDecoder,
     continue_body,
     decode_interaction,
+    no_status,
 )
 from langchain_gemini_tools.interactions.steps import (
     KeptHistory,
@@ -120,9 +121,11 @@ class InteractionRequest(RenderedRequest):
         """Return the id of an interaction that has not ended.
 
         Raises:
-            UnreadableResponseError: It has none.
+            UnreadableResponseError: It has none, or it does not say whether it has ended.
         """
-        if response.get("status") not in RUNNING:
+        if (status := response.get("status")) not in RUNNING:
+            if status is None:
+                raise no_status(response)
             return None
         if not isinstance(name := response.get("id"), str):
             error = UnreadableResponseError(

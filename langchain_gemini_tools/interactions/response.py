@@ -69,8 +69,15 @@ def decode_interaction(interaction: gemini.JsonObject, history_sum: str | None) 
             the id can be used later; else `None`.
     """
     steps = [step for step in _steps(interaction) if step.get("type") not in _SENT_STEPS]
+    if not steps and interaction.get("status") is None:
+        raise no_status(interaction)
     parts = [part for step in steps for part in parse_step(step)]
     return _response(interaction, steps, parts, history_sum)
+
+
+def no_status(body: gemini.JsonObject) -> UnreadableResponseError:
+    """Return the error for a response that does not say whether the interaction has ended."""
+    return UnreadableResponseError("The response is not an interaction: no status.", body=body)
 
 
 def continue_body(body: gemini.JsonObject, token: str) -> gemini.JsonObject:
