@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from google import genai
-from google.genai import errors
+from google.genai import errors, types
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_gemini_tools.testing.fake import API_KEY
@@ -47,7 +47,7 @@ def chat(make_model: MakeModel) -> ChatGemini:
 @pytest.fixture
 def sdk(emulator: Emulator) -> Iterator[Any]:
     """`interactions` of a client of the SDK that has nothing of ours."""
-    options = {"base_url": emulator.url, "api_version": "v1beta"}
+    options = types.HttpOptions(base_url=emulator.url, api_version="v1beta")
     with genai.Client(api_key=API_KEY, vertexai=False, http_options=options) as client:
         yield client.interactions
 
