@@ -507,6 +507,41 @@ async def test_a_conversation_moves_between_both_apis(
     assert len([each for each in history if isinstance(each, ToolMessage)]) == 2
 
 
+KINDS: dict[str, Json] = {
+    "generate_content": {"api": "generate_content"},
+    "interactions": {"api": "interactions"},
+    "stored interactions": {"api": "interactions", "use_previous_interaction": True},
+}
+
+
+@pytest.mark.parametrize("second", KINDS)
+@pytest.mark.parametrize("first", KINDS)
+def test_everything_in_a_conversation_moves_between_apis(
+    first: str, second: str, make_model: MakeModel, emulator: Emulator
+) -> None:
+    picture = {"type": "image", "base64": PNG, "mime_type": "image/png"}
+    history: list[Any] = [HumanMessage([{"type": "text", "text": "Weather?"}, picture])]
+    tools: list[Any] = [get_weather, {"code_execution": {}}, {"google_search": {}}]
+    cities = [("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Rome"})]
+    for kind in (first, second, second, first):
+        model = make_model(include_thoughts=True, **KINDS[kind]).bind_tools(tools)
+        if isinstance(history[-1], ToolMessage):
+            emulator.reply("It is 1.", thoughts="Done.", code=("print(1)", "1\n"))
+        else:
+            emulator.reply("I look.", thoughts="Hm.", calls=cities)
+        message = model.invoke(history)
+        assert message.text in {"It is 1.", "I look."}
+        history += through_json([message])
+        history += [
+            ToolMessage([{"type": "text", "text": "Sunny"}, picture], tool_call_id=call["id"])
+            for call in message.tool_calls
+        ]
+        if not message.tool_calls:
+            history.append(HumanMessage("And now?"))
+    assert emulator.refusals == []
+    assert len([each for each in history if isinstance(each, ToolMessage)]) == 4
+
+
 def test_another_vendor_s_history_is_sent(chat: ChatGemini, emulator: Emulator) -> None:
     use = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Oslo"}}
     blocks: list[str | dict[Any, Any]] = [
