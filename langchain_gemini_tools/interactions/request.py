@@ -343,8 +343,10 @@ def _render_choice(config: Mapping[str, Any]) -> gemini.JsonObject:
     """Render `toolConfig` as the `tool_choice` of `generation_config`."""
     calling = dict(config.get("functionCallingConfig", {}))
     mode, names = calling.pop("mode", None), calling.pop("allowedFunctionNames", None)
-    unknown = [*calling, *(key for key in config if key == "retrievalConfig")]
-    if unknown:
+    if config.get("retrievalConfig"):
+        place = '{"type": "google_maps", "latitude": ..., "longitude": ...}'
+        raise _missing("retrieval_config of tool_config", f"A place is a setting: {place}.")
+    if unknown := [*calling]:
         raise _missing(f"{snake(unknown[0])} of tool_config")
     if mode is None:
         return {}

@@ -459,6 +459,9 @@ class _StreamedStep:
     def __init__(self, step: Step) -> None:
         self._step = {key: value for key, value in step.items() if value != ""}
         self._arguments: list[str] = []
+        self._texts: list[str] = []
+        """Pieces that follow the last text of `_grown`."""
+        self._grown = ""
         self._is_open = True
 
     @property
@@ -473,6 +476,7 @@ class _StreamedStep:
 
     def whole(self) -> Step:
         """Return the step as a whole response has it."""
+        self._join_texts()
         return self._step
 
     def start(self) -> list[gemini.JsonObject]:
@@ -524,7 +528,7 @@ class _StreamedStep:
             return [{"functionCall": {"argsText": self._end_call()}}]
         if self._arguments:
             self._step["arguments"] = _parse_json("".join(self._arguments))
-        return parse_step(self._step)
+        return parse_step(self.whole())
 
     def _end_call(self) -> str:
         """Set the arguments of a call, and return those that no delta had.
@@ -543,15 +547,28 @@ class _StreamedStep:
 
     def _add_content(self, key: str, content: gemini.JsonObject) -> None:
         """Add a content; texts in a row are one, as in a whole response."""
+        if key != self._grown:
+            self._join_texts()
         contents = self._step[key] = _contents(self._step.get(key))
         match content, contents:
-            case {"type": "text", "text": str(text)}, [*_, {"type": "text", "text": str(known)}]:
-                contents[-1] = {**contents[-1], "text": known + text}
+            case {"type": "text", "text": str(text)}, [*_, {"type": "text", "text": str()}]:
+                self._texts.append(text)
+                self._grown = key
             case _:
+                self._join_texts()
                 contents.append(content)
+
+    def _join_texts(self) -> None:
+        """Join the pieces of a text, once: there may be very many."""
+        if self._texts:
+            contents = self._step[self._grown]
+            joined = contents[-1]["text"] + "".join(self._texts)
+            contents[-1] = {**contents[-1], "text": joined}
+            self._texts.clear()
 
     def _annotate(self, annotations: list[Any]) -> None:
         self._add_content("content", {"type": "text", "text": ""})
+        self._join_texts()
         *_, text = contents = self._step["content"]
         known = _list(text.get("annotations"))
         contents[-1] = {**text, "annotations": [*known, *annotations]}
