@@ -24,6 +24,7 @@ from langchain_gemini_tools.testing.fake.rules.declarations import check_declara
 from langchain_gemini_tools.testing.fake.rules.door import check_length, check_model
 from langchain_gemini_tools.testing.fake.rules.interactions import (
     check_background,
+    check_end,
     check_fields,
     check_steps,
     read_steps,
@@ -106,7 +107,7 @@ class InteractionDesk:
         steps = [*self._earlier(body), *given]
         try:
             check_steps(steps, model, self._memory, accepts_foreign=self._accepts_foreign)
-            self._check_end(body, steps)
+            check_end(body, steps, self.stored)
         except Refusal as refusal:
             if excuse is None or refusal.evidence != "inferred":
                 raise
@@ -123,19 +124,6 @@ class InteractionDesk:
         if name.startswith("models/"):
             raise invalid("A model is named without `models/`")
         return check_model(name, route.version, route.backend, "interactions", self._models)
-
-    def _check_end(self, body: JsonObject, steps: list[JsonObject]) -> None:
-        """Refuse a conversation that ends with the model, unless it continues that turn.
-
-        By the SDK's words, a stored turn is continued without input, and its token must belong to
-        the previous interaction.
-        """
-        token, previous = body.get("continuation_token"), body.get("previous_interaction_id")
-        if token and previous and "input" not in body:
-            if self.stored[previous].body.get("continuation_token") != token:
-                raise invalid("The token was not issued by the previous interaction")
-        elif not steps or steps[-1]["type"] not in {"user_input", "function_result"}:
-            raise invalid("The conversation ends with the model")
 
     def _earlier(self, body: JsonObject) -> list[JsonObject]:
         previous = body.get("previous_interaction_id")
