@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.credentials import REDACTED, PrivateHeaders, headers_digest
-from langchain_gemini_tools.facts.spelling import camel
+from langchain_gemini_tools.facts.json_values import camel
 from langchain_gemini_tools.wire.tools.dialects import (
     PRIVATE_SETTINGS,
     builtin_tool,
