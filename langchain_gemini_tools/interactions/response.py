@@ -227,11 +227,22 @@ def parse_content(content: Any) -> gemini.JsonObject:
         case {"type": "text", "text": str(text)}:
             return {"text": text}
         case {"type": str(), "data": str(data), "mime_type": str(mime)}:
-            return {"inlineData": {"mimeType": mime, "data": data}}
+            return {"inlineData": {"mimeType": _with_rate(mime, content), "data": data}}
         case {"type": str(), "uri": str(uri), **rest}:
             mime_type = rest.get("mime_type")
             return {"fileData": {"fileUri": uri} | ({"mimeType": mime_type} if mime_type else {})}
     return {STEP: {"type": "model_output", "content": [content]}}
+
+
+def _with_rate(mime_type: str, content: Any) -> str:
+    """Return the type of a media content; for audio with its rate, as generateContent writes it."""
+    if content["type"] != "audio" or ";" in mime_type:
+        return mime_type
+    given = {
+        "rate": content.get("sample_rate", content.get("rate")),
+        "channels": content.get("channels"),
+    }
+    return ";".join([mime_type, *(f"{key}={n}" for key, n in given.items() if type(n) is int)])
 
 
 def _contents(value: Any) -> list[Any]:

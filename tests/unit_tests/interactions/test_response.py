@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import io
 import operator
+import wave
 from contextlib import suppress
 from typing import Any
 
@@ -203,6 +206,25 @@ def test_citations_may_come_before_or_after_the_text(is_late: bool) -> None:
     assert streamed.response_metadata["grounding_metadata"]["grounding_supports"]
     assert streamed.response_metadata == whole.response_metadata
     assert streamed.additional_kwargs == whole.additional_kwargs
+
+
+def test_audio_keeps_its_rate() -> None:
+    audio = {"type": "audio", "data": "AAAAAA==", "mime_type": "audio/l16"}
+    sound = audio | {"sample_rate": 16000, "channels": 2}
+    whole: Any = read({"type": "model_output", "content": [sound]})
+    pieces: Any = stream(start(0, "model_output"), {**delta(0, "audio"), "delta": sound}, stop(0))
+    for message in (whole, pieces):
+        [block] = message.content
+        with wave.open(io.BytesIO(base64.b64decode(block["base64"]))) as file:
+            assert (file.getframerate(), file.getnchannels()) == (16000, 2)
+
+
+def test_a_picture_in_a_thought_is_not_one_of_the_answer() -> None:
+    picture = {"type": "image", "data": "iVBORw0KGgo=", "mime_type": "image/png"}
+    message: Any = read({"type": "thought", "summary": [picture]}, HELLO)
+    assert message.text == "Hello"
+    assert message.content[0]["type"] == "gemini_part"
+    assert message.content[0]["part"]["thought"] is True
 
 
 def test_thoughts_are_never_part_of_the_answer() -> None:
