@@ -6,7 +6,8 @@
 - A stream that is cut is resumed after the last event that had an id. Without one, it fails.
 - The id and the status are reported after the start and each read.
 - After `background_timeout`, or if the caller is cancelled or interrupted, the interaction is
-  cancelled. After any other error it goes on; its id is in a note of the error.
+  cancelled. After any other error it goes on; its id is in a note of the error. It also goes on if
+  the reader of a stream stops reading.
 
 The sync and async methods differ only by `async` and `await`.
 """
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_CANCEL_SECONDS = 10.0
+"""How long a caller that has given up waits for the request that cancels."""
+
 _MAY_HAVE_STARTED = (
     GeminiConnectionError,
     GeminiServerError,
@@ -61,20 +65,28 @@ class BackgroundRun:
         request: The request.
         client: What sends it.
         retries: Applies to each read, and to a start that was rejected.
+        interaction_id: The interaction to read; `None` starts one.
     """
 
     def __init__(
-        self, request: RenderedRequest, client: GeminiClient, retries: RetryPolicy
+        self,
+        request: RenderedRequest,
+        client: GeminiClient,
+        retries: RetryPolicy,
+        interaction_id: str | None = None,
     ) -> None:
         self._request = request
         self._client = client
         self._retries = retries
-        self._name = request.interaction_id
+        self._name = interaction_id
         self._reads = 0
         """Reads, or in a stream attempts to resume it, since the last event."""
         self._status: dict[str, Any] = {}
         """What is reported: the id and the status."""
         self._event_id: str | None = None
+        self._seen: set[str] = set()
+        """The ids of all events so far, in case that a resumed stream repeats some."""
+        self._is_resumed = False
         self._has_ended = False
         self._is_overdue = False
         timeout = request.background_timeout_seconds
@@ -145,7 +157,7 @@ class BackgroundRun:
                 if self._event_id is not None:
                     self._retries.sleep(self._delay())
                 with closing(self._client.stream(**self._streaming(sending))) as events:
-                    for event in events:
+                    for event in filter(self._is_new, events):
                         if self._receive(event):
                             self._retries.report_status(self._status)
                         yield event
@@ -170,6 +182,8 @@ class BackgroundRun:
                     await self._retries.asleep(self._delay())
                 async with aclosing(self._client.astream(**self._streaming(sending))) as events:
                     async for event in events:
+                        if not self._is_new(event):
+                            continue
                         if self._receive(event):
                             await self._retries.areport_status(self._status)
                         yield event
@@ -237,14 +251,18 @@ class BackgroundRun:
         }
         return name is not None
 
+    def _is_new(self, event: gemini.JsonObject) -> bool:
+        return not self._is_resumed or event.get("event_id") not in self._seen
+
     def _receive(self, event: gemini.JsonObject) -> bool:
         """Take from an event what is needed to resume after it; whether it has the status."""
         self._reads = 0
         interaction = event.get("interaction")
-        if isinstance(interaction, dict):
-            self._is_running(interaction)
+        if isinstance(interaction, dict) and interaction.get("id"):
+            self._is_running({"status": "in_progress", **interaction})
         if isinstance(known := event.get("event_id"), str) and known and self._name:
             self._event_id = known
+            self._seen.add(known)
         self._has_ended |= event.get("event_type") == INTERACTION_COMPLETED
         if not self._has_ended:
             self._check_deadline()
@@ -280,12 +298,20 @@ class BackgroundRun:
     # Requests
 
     def _cancel(self, sending: dict[str, Any]) -> None:
-        with suppress(GeminiToolsError):
+        with self._logging_failure():
             self._client.send(**self._cancelling(sending))
 
     async def _acancel(self, sending: dict[str, Any]) -> None:
-        with suppress(GeminiToolsError, asyncio.CancelledError):
+        with self._logging_failure(), suppress(asyncio.CancelledError):
             await asyncio.shield(self._client.asend(**self._cancelling(sending)))
+
+    @contextmanager
+    def _logging_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except GeminiToolsError as error:
+            text = "Interaction %s was not cancelled, and may go on: %s"
+            logger.warning(text, self._name, str(error))
 
     def _read(self, sending: dict[str, Any]) -> gemini.JsonObject:
         return self._retries.call(partial(self._client.send, **self._reading(sending)))
@@ -297,6 +323,7 @@ class BackgroundRun:
         """Return the request that starts the stream, or the one that resumes it."""
         if self._event_id is None:
             return sending
+        self._is_resumed = True
         query = urlencode({"stream": "true", "last_event_id": self._event_id})
         reading = self._reading(sending)
         return {**reading, "path": f"{reading['path']}?{query}"}
@@ -306,4 +333,7 @@ class BackgroundRun:
         return {**sending, "body": b"", "path": path, "method": "GET"}
 
     def _cancelling(self, sending: dict[str, Any]) -> dict[str, Any]:
-        return {**sending, "body": b"", "path": f"{sending['path']}/{self._name}/cancel"}
+        path = f"{sending['path']}/{self._name}/cancel"
+        limit = sending["timeout_seconds"] or _CANCEL_SECONDS
+        seconds = min(limit, _CANCEL_SECONDS)
+        return {**sending, "body": b"", "path": path, "timeout_seconds": seconds}

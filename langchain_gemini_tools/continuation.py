@@ -121,7 +121,9 @@ class LongResponse:
     def _background(self) -> BackgroundRun:
         from langchain_gemini_tools.background import BackgroundRun
 
-        return BackgroundRun(self._request, self._client, self._retries)
+        # Only the first hop is read by its id: the request for a later one has to be sent.
+        known = self._request.interaction_id if self._token is None else None
+        return BackgroundRun(self._request, self._client, self._retries, known)
 
     def _has_next_hop(self) -> bool:
         return not self._hops or self._advance(find_next_token(self._hops[-1]))

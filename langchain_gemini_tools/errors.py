@@ -11,6 +11,7 @@
   * ResponseError                    the API responded with 200, but the response is not usable
     * BlockedError                   the prompt or the response was blocked
     * EmptyResponseError             the response has no content; retryable
+    * FailedInteractionError         the interaction failed, was cancelled or did not end
     * MalformedToolCallError         the model wrote a tool call that is not valid; retryable
     * TruncatedResponseError         the response has tool calls, but did not end
     * TruncatedStreamError           the stream ended too early; retryable
@@ -69,6 +70,7 @@ __all__ = [
     "BatchJobError",
     "BlockedError",
     "EmptyResponseError",
+    "FailedInteractionError",
     "GeminiAPIError",
     "GeminiAuthenticationError",
     "GeminiConnectionError",
@@ -184,6 +186,15 @@ class EmptyResponseError(ResponseError):
     """The response has no content, and no reason why."""
 
     is_retryable = True
+
+
+class FailedInteractionError(ResponseError):
+    """The interaction ended without an answer: it failed, was cancelled, or reached its budget.
+
+    So did one that still runs although no more is to come, and one with a status that this version
+    does not know. `finish_reason` is the status, and `partial` what had arrived, with the id of the
+    interaction in its metadata.
+    """
 
 
 class MalformedToolCallError(ResponseError):

@@ -137,7 +137,8 @@ def resolve(fields: GeminiAccess, stop: list[str] | None, kwargs: Mapping[str, A
         if given.get("tool_choice") is None and given.get("tool_config") is None:
             given["tool_choice"] = cache.tool_choice
     tools, choice = _resolve_tools(given, capabilities.prompted() if is_prompted else capabilities)
-    check_tools(tools, vertexai=fields.uses_vertexai)
+    if interaction is None:
+        check_tools(tools, vertexai=fields.uses_vertexai)
     best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
     retries, on_malformed = given["max_retries"], given["on_malformed"]
     max_retries = fields.max_retries if retries is None else retries
@@ -216,7 +217,7 @@ def _resolve_interaction(given: Mapping[str, Any]) -> InteractionOptions | None:
         store=bool(store or storing),
         uses_previous=given["use_previous_interaction"],
         is_agent=given["agent"],
-        background=bool(given["background"] or given["agent"] or known),
+        background=bool(given["background"] or given["agent"]),
         interaction_id=known,
         background_timeout_seconds=given["background_timeout"],
     )

@@ -1,7 +1,8 @@
 """`python -m langchain_gemini_tools check`: a self-test of tool calling against the real API.
 
 It makes about twenty small requests, prints a table, and a report that can be pasted into an issue.
-`--fake` runs the same checks on the fake server of `langchain_gemini_tools.testing`.
+`--api interactions` uses the Interactions API, and checks also what only that API has. `--fake`
+runs the same checks on the fake server of `langchain_gemini_tools.testing`.
 """
 
 from __future__ import annotations
@@ -202,6 +203,8 @@ def check_search_beside_functions(model: ChatGemini) -> str:
 def check_error_names_tool(model: ChatGemini) -> str:
     """An error of the API about a declaration names the tool."""
     broken = {"name": "broken tool", "description": "Its name has a space."}
+    if model.api == "interactions":
+        raise SkippedCheck("errors of the Interactions API name no fields")
     body = {"tools": [{"functionDeclarations": [broken]}]}
     try:
         model.invoke("Hello", extra_body=body)
@@ -216,6 +219,67 @@ def check_token_count(model: ChatGemini) -> str:
     count = model.get_num_tokens_from_messages([HumanMessage("Hello")], tools=_TOOLS)
     _require(count > 0, f"got {count}")
     return f"{count} tokens"
+
+
+def check_previous_interaction(model: ChatGemini) -> str:
+    """With stored interactions, only what is new is sent; they are deleted afterwards."""
+    bound = model.bind_tools(_TOOLS).bind(use_previous_interaction=True)
+    messages: list[Any] = [HumanMessage("What is the weather in Oslo? Use get_weather.")]
+    message = bound.invoke(messages)
+    _require(_names(message), "no tool was called")
+    messages += [message, *_results(message)]
+    request: Any = bound.preview(messages)
+    _require("previous_interaction_id" in request.body, "the interaction has no id")
+    answer = bound.invoke(messages)
+    _require(answer.text.strip(), "there is no answer after the tool results")
+    follow_up = [*messages, answer, HumanMessage("And in Rome? Use get_weather.")]
+    again = bound.invoke(follow_up)
+    _require(_names(again), "no tool was called in the second round")
+    return f"{len(request.encoded)} bytes sent; {_delete(model, message, answer, again)}"
+
+
+def check_background(model: ChatGemini) -> str:
+    """An interaction in the background is read or streamed until it has ended."""
+    question = "Reply with one short sentence: are you ready?"
+    try:
+        message = model.invoke(question, background=True)
+    except GeminiInvalidRequestError as error:
+        if "does not support background" in str(error):
+            raise SkippedCheck("the model does not run in the background") from error
+        raise
+    _require(message.text.strip(), "the answer is empty")
+    name = message.response_metadata["interaction_id"]
+    again = model.invoke(question, interaction_id=name)
+    _require(again.text == message.text, "it reads differently the second time")
+    streamed = _join([*model.stream(question, background=True)])
+    _require(streamed.text.strip(), "the streamed answer is empty")
+    return f"{message.text} ({_delete(model, message, streamed)})"
+
+
+def check_change_of_api(model: ChatGemini) -> str:
+    """Calls of one API are answered in the other, in both directions."""
+    apis: tuple[Any, ...] = ("interactions", "generate_content")
+    for first, second in (apis, apis[::-1]):
+        bound = model.bind_tools(_TOOLS)
+        messages: list[Any] = [HumanMessage(_QUESTION)]
+        message = bound.invoke(messages, api=first)
+        _require(_names(message), f"no tool was called with api={first!r}")
+        messages += [message, *_results(message)]
+        answer = bound.invoke(messages, api=second)
+        _require(answer.text.strip(), f"there is no answer with api={second!r}")
+    return "both directions"
+
+
+def _delete(model: ChatGemini, *messages: AIMessage) -> str:
+    """Delete interactions that the API keeps, and return what came of it."""
+    client: Any = model.client
+    names = [message.response_metadata["interaction_id"] for message in messages]
+    try:
+        for name in names:
+            client.interactions.delete(id=name)
+    except Exception as error:  # noqa: BLE001 - the check was about something else
+        return f"Google keeps {', '.join(names)}, not deleted: {render_error(error)}"
+    return "deleted"
 
 
 CHECKS: Sequence[Callable[[ChatGemini], str]] = (
@@ -234,11 +298,14 @@ CHECKS: Sequence[Callable[[ChatGemini], str]] = (
     check_error_names_tool,
     check_token_count,
 )
+INTERACTIONS_CHECKS = (*CHECKS, check_previous_interaction, check_background, check_change_of_api)
+"""Those that run with `--api interactions`."""
 
 
 # The command
 
 Status = Literal["passed", "FAILED", "skipped"]
+Api = Literal["generate_content", "interactions"]
 
 
 @dataclass(frozen=True)
@@ -287,8 +354,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     with redirect_stdout(replace_unencodable(sys.stdout)):
         if options.fake or environment_keys() or environment_uses_vertexai():
-            return _run(options.model, is_fake=options.fake)
-        _explain(options.model)
+            return _run(options.model, options.api, is_fake=options.fake)
+        _explain(options.model, options.api)
         return 0
 
 
@@ -300,28 +367,42 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--model", default=MODEL, help=f"default: {MODEL}")
     parser.add_argument(
+        "--api",
+        choices=("generate_content", "interactions"),
+        default="generate_content",
+        help="the API of Gemini to check; with `interactions`, a few interactions are stored and "
+        "then deleted. Default: generate_content",
+    )
+    parser.add_argument(
         "--fake", action="store_true", help="use the fake server instead of the API; no key needed"
     )
     return parser.parse_args(arguments)
 
 
-def _explain(model: str) -> None:
+def _checks_of(api: Api) -> Sequence[Callable[[ChatGemini], str]]:
+    return INTERACTIONS_CHECKS if api == "interactions" else CHECKS
+
+
+def _explain(model: str, api: Api) -> None:
     print(f"GOOGLE_API_KEY is not set. With a key, these checks would run on {model}:\n")
-    for check in CHECKS:
+    for check in _checks_of(api):
         print(f"  {name_of(check):<24}{description_of(check)}")
     print("\n`--fake` runs them on the fake server, which is no evidence about Gemini.")
 
 
-def _run(model_name: str, *, is_fake: bool) -> int:
+def _run(model_name: str, api: Api, *, is_fake: bool) -> int:
     outcomes: list[Outcome] = []
-    with _source(is_fake=is_fake), ChatGemini(model=model_name, max_retries=2) as model:
+    checks = _checks_of(api)
+    with _source(is_fake=is_fake), ChatGemini(model=model_name, api=api, max_retries=2) as model:
         backend = "Vertex AI" if model.uses_vertexai else "Gemini Developer API"
-        print(f"{len(CHECKS)} checks of {model_name} on {'FakeGemini' if is_fake else backend}\n")
-        for check in CHECKS:
+        place = "FakeGemini" if is_fake else backend
+        place += ", Interactions API" if api == "interactions" else ""
+        print(f"{len(checks)} checks of {model_name} on {place}\n")
+        for check in checks:
             outcomes.append(run_check(check, model))
             print(outcomes[-1], flush=True)
     failed = [outcome for outcome in outcomes if outcome.status == "FAILED"]
-    print(f"\n{render_report(model_name, 'FakeGemini' if is_fake else backend, outcomes)}")
+    print(f"\n{render_report(model_name, place, outcomes)}")
     return 1 if failed else 0
 
 

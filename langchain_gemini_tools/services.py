@@ -107,7 +107,8 @@ class GeminiServices(GeminiAccess):
         self._report_ignored(request.invocation)
         options = request.invocation.interaction
         if options and (options.uses_previous or options.background):
-            name = "use_previous_interaction" if options.uses_previous else "background"
+            name = "agent" if options.is_agent else "background"
+            name = "use_previous_interaction" if options.uses_previous else name
             self._warn_once(
                 request.invocation.model,
                 f"{name} lets Google keep these interactions: for 55 days, or for a day without "

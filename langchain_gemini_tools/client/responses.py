@@ -20,7 +20,12 @@ from langchain_gemini_tools.errors import (
     map_api_error,
     parse_error_body,
 )
-from langchain_gemini_tools.facts.credentials import private_values, redact, redact_json
+from langchain_gemini_tools.facts.credentials import (
+    private_values,
+    redact,
+    redact_json,
+    secrets_in_use,
+)
 from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
 
 if TYPE_CHECKING:
@@ -251,7 +256,7 @@ def check_encoding(response: httpx.Response) -> None:
     encoding = response.headers.get("content-encoding")
     if encoding is None or _ENCODINGS.findall(encoding.lower()) in _ALLOWED_ENCODINGS:
         return
-    shown = redact(encoding, private_values(response.request.headers))
+    shown = redact(encoding, _secrets(response.request))
     error = UnreadableResponseError(
         f"The response has the content encoding {shown!r:.80}, which was not requested. It was not "
         "read."
@@ -445,7 +450,7 @@ def _reject_lines() -> NoReturn:
 
 def raise_api_error(response: httpx.Response, body: bytes) -> NoReturn:
     """Raise the error of a response: by its status, or for status 200 by the error in its body."""
-    secrets = private_values(response.request.headers)
+    secrets = _secrets(response.request)
     text = _redacted_text(response, body)
     details = parse_error_body(text, redact(response.reason_phrase, secrets))
     if is_deep(details):
@@ -470,7 +475,7 @@ def redact_response(response: httpx.Response, body: bytes) -> httpx.Response:
 def _redacted(response: httpx.Response, text: str) -> httpx.Response:
     """Return a response with this text, and without the request's headers, which have the key."""
     sent = response.request
-    secrets = private_values(sent.headers)
+    secrets = _secrets(sent)
     headers = [
         (name, redact(value, secrets))
         for name, value in response.headers.multi_items()
@@ -483,14 +488,19 @@ def _redacted(response: httpx.Response, text: str) -> httpx.Response:
 def _unreadable_error(response: httpx.Response, body: bytes) -> UnreadableResponseError:
     shown = _redacted_text(response, body)[:_SHOWN_LENGTH]
     kind = response.headers.get("content-type", "no content type")
-    kind = redact(kind, private_values(response.request.headers))
+    kind = redact(kind, _secrets(response.request))
     return UnreadableResponseError(
         f"The response is not a JSON object ({kind}): {shown!r}", body=shown
     )
 
 
+def _secrets(request: httpx.Request) -> list[str]:
+    """Return what an error must not quote; the body of a request may have credentials as well."""
+    return [*private_values(request.headers), *secrets_in_use()]
+
+
 def _redacted_text(response: httpx.Response, body: bytes) -> str:
     text = body[:LARGE].decode("utf-8", errors="replace")
-    shown = redact(text, private_values(response.request.headers))
+    shown = redact(text, _secrets(response.request))
     # Cut a second time: a secret that the first cut splits is not recognized.
     return shown if len(body) <= LARGE else shown[:_SHOWN_LENGTH]

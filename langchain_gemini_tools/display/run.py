@@ -388,9 +388,26 @@ def _read_part(part: Mapping[str, object]) -> TracedBlock:
             return TracedBlock(
                 "server result", render_value(response.get("response")), is_server_tool=True
             )
+        case {"interactionStep": dict(step)}:
+            return _read_step(step)
     named = [key for key in part if key not in _SIGNATURES]
     name = str(named[0]) if named else "part"
     return TracedBlock(name, render_value(part.get(name)), is_server_tool=True)
+
+
+def _read_step(step: Mapping[str, Any]) -> TracedBlock:
+    """Read a step of the Interactions API: the call or the result of a tool that the API runs."""
+    kind = str(step.get("type") or "step")
+    match step:
+        case {"arguments": dict(arguments)}:
+            name = str(step.get("name") or kind.removesuffix("_call"))
+            return TracedBlock(name, render_arguments(arguments), is_server_tool=True)
+        case {"result": result}:
+            text = result if isinstance(result, str) else render_value(result)
+            status = "error: " if step.get("is_error") else ""
+            return TracedBlock("server result", status + text.strip("\n"), is_server_tool=True)
+    rest = {key: value for key, value in step.items() if key not in _SIGNATURES | {"type"}}
+    return TracedBlock(kind, render_value(rest), is_server_tool=True)
 
 
 def _text(kind: str, text: str) -> Iterator[TracedBlock]:

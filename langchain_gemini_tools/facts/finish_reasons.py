@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AIMessage
 
-Outcome = Literal["complete", "truncated", "blocked", "bad_call", "unspecified", "unknown"]
+Outcome = Literal[
+    "complete", "truncated", "blocked", "bad_call", "failed", "unspecified", "unknown"
+]
 """What a finish reason says about the response.
 
 - `complete`: the model finished what it was writing.
 - `truncated`: more would have followed.
 - `blocked`: something was withheld.
 - `bad_call`: the model tried to call a tool and failed.
+- `failed`: the interaction ended without an answer; what it has said so far is not one.
 - `unspecified`: the response gives no reason.
 - `unknown`: the response gives a reason that is not in the table.
 """
@@ -112,10 +115,10 @@ _TABLE = [
     *_statuses("complete", "The model waits for the results of its tool calls.", "requires_action"),
     *_statuses("truncated", "The response reached the token limit.", "incomplete"),
     *_statuses("truncated", "The response continues in another request.", REQUIRES_CONTINUATION),
-    *_statuses("truncated", "The interaction reached its budget.", "budget_exceeded"),
-    *_statuses("truncated", "The interaction is still running.", *RUNNING),
-    *_statuses("blocked", "The interaction failed.", "failed"),
-    *_statuses("blocked", "The interaction was cancelled.", "cancelled"),
+    *_statuses("failed", "The interaction reached its budget.", "budget_exceeded"),
+    *_statuses("failed", "The interaction is still running.", *RUNNING),
+    *_statuses("failed", "The interaction failed.", "failed"),
+    *_statuses("failed", "The interaction was cancelled.", "cancelled"),
     # OpenAI, Anthropic, Bedrock, Mistral, Cohere, Ollama, Hugging Face
     *_rows(
         "complete",

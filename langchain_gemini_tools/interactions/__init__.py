@@ -4,9 +4,8 @@ The rules for histories, names, schemas, tools, options and parsing are those of
 package translates at the two ends: contents into steps, and steps into parts.
 
 - `request`: the body, from the fields of generateContent; the request parses its response
-- `steps`: contents -> steps; steps that a message has kept are sent back as they came
+- `steps`: a history -> steps, as far as the API has not kept it; steps are sent back as they came
 - `response`: interactions and events of a stream -> responses that `wire` parses
-- `content`: parts <-> contents of a step: text and media
 
 Facts about the API are marked with their evidence: recorded, documented, by the SDK, or inferred.
 """

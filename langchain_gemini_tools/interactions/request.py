@@ -19,16 +19,19 @@ from langchain_gemini_tools.errors import (
 )
 from langchain_gemini_tools.facts.finish_reasons import RUNNING
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json, snake
-from langchain_gemini_tools.interactions.history import KeptHistory, find_kept, sum_of
 from langchain_gemini_tools.interactions.response import (
     EventDecoder,
     continue_body,
     decode_interaction,
+    no_status,
 )
 from langchain_gemini_tools.interactions.steps import (
+    KeptHistory,
     NewStepsWriter,
     StepsWriter,
+    find_kept,
     restore_steps,
+    sum_of,
 )
 from langchain_gemini_tools.wire.body import encode_body
 from langchain_gemini_tools.wire.generation import JSON, plain
@@ -77,7 +80,7 @@ _GENERATION = {
 _HARM = "HARM_CATEGORY_"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class InteractionRequest(RenderedRequest):
     """A request to the Interactions API."""
 
@@ -97,14 +100,12 @@ class InteractionRequest(RenderedRequest):
 
     def event_decoder(self) -> Callable[[gemini.JsonObject], list[gemini.Response]]:
         """Return what turns the events of one stream into those that the parser reads."""
-        if self.is_background and (self.interaction_id or not self._options.is_stream):
-            return lambda response: [self.decode(response)]
         return EventDecoder(self.history_sum)
 
     @property
     def is_background(self) -> bool:
         """Whether the interaction has to be read again until it has ended."""
-        return self._options.background
+        return self._options.background or self.interaction_id is not None
 
     @property
     def interaction_id(self) -> str | None:
@@ -120,9 +121,11 @@ class InteractionRequest(RenderedRequest):
         """Return the id of an interaction that has not ended.
 
         Raises:
-            UnreadableResponseError: It has none.
+            UnreadableResponseError: It has none, or it does not say whether it has ended.
         """
-        if response.get("status") not in RUNNING:
+        if (status := response.get("status")) not in RUNNING:
+            if status is None:
+                raise no_status(response)
             return None
         if not isinstance(name := response.get("id"), str):
             error = UnreadableResponseError(
@@ -198,9 +201,7 @@ def render_interaction(
         body["previous_interaction_id"] = kept.interaction_id
     whole = replace(invocation, interaction=replace(options, uses_previous=False))
     return InteractionRequest(
-        encoded=encode_body(
-            merge_fields(body, plain(invocation.extra_body or {})), is_large=parts.is_large
-        ),
+        encoded=encode_body(_merge_extra(body, invocation.extra_body), is_large=parts.is_large),
         repairs=[kept, *parts.repairs] if isinstance(kept, Repair) else parts.repairs,
         context=parts.context,
         invocation=invocation,
@@ -209,6 +210,21 @@ def render_interaction(
         if is_new
         else None,
     )
+
+
+def _merge_extra(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the body with the fields of `extra_body`; a function replaces its namesake."""
+    more = plain(extra or {})
+    tools = more.get("tools")
+    if isinstance(tools, list):
+        names = {tool.get("name") for tool in tools if _is_function(tool)}
+        known = [t for t in body.get("tools", []) if not (_is_function(t) and t["name"] in names)]
+        body, more = {**body, "tools": []}, {**more, "tools": [*known, *tools]}
+    return merge_fields(body, more)
+
+
+def _is_function(tool: Any) -> bool:
+    return isinstance(tool, dict) and tool.get("type") == "function"
 
 
 def _without_kept(messages: Sequence[BaseMessage], kept: KeptHistory) -> list[BaseMessage]:
@@ -296,7 +312,7 @@ def _render_tools(tools: Sequence[gemini.Tool]) -> list[gemini.JsonObject]:
             if key == "functionDeclarations":
                 rendered += map(_render_function, value)
             else:
-                rendered.append(write_typed(key, value))
+                rendered += write_typed(key, value)
     return rendered
 
 
@@ -327,8 +343,10 @@ def _render_choice(config: Mapping[str, Any]) -> gemini.JsonObject:
     """Render `toolConfig` as the `tool_choice` of `generation_config`."""
     calling = dict(config.get("functionCallingConfig", {}))
     mode, names = calling.pop("mode", None), calling.pop("allowedFunctionNames", None)
-    unknown = [*calling, *(key for key in config if key == "retrievalConfig")]
-    if unknown:
+    if config.get("retrievalConfig"):
+        place = '{"type": "google_maps", "latitude": ..., "longitude": ...}'
+        raise _missing("retrieval_config of tool_config", f"A place is a setting: {place}.")
+    if unknown := [*calling]:
         raise _missing(f"{snake(unknown[0])} of tool_config")
     if mode is None:
         return {}

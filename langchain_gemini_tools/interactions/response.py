@@ -11,14 +11,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
+from langchain_gemini_tools.errors import (
+    MalformedToolCallError,
+    UnreadableResponseError,
+    map_api_error,
+)
 from langchain_gemini_tools.facts.finish_reasons import (
     CONTINUATION,
     INTERACTION_COMPLETED,
     REQUIRES_CONTINUATION,
 )
-from langchain_gemini_tools.interactions.content import parse_content
-from langchain_gemini_tools.interactions.history import HISTORY_SUM, INTERACTION_ID
+from langchain_gemini_tools.interactions.steps import HISTORY_SUM, INTERACTION_ID, Step
 from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.replay import RAW_STEPS, STEP
 
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from langchain_gemini_tools.wire import shapes as gemini
-
-Step = dict[str, Any]
 
 _COUNTS = {
     "total_input_tokens": "promptTokenCount",
@@ -46,6 +47,17 @@ _DETAILS = {
 _COPIED = {"service_tier": "serviceTier", "created": "createTime", "agent": "agent"}
 _SENT_STEPS = ("user_input", "function_result")
 """Steps of the caller, which `GET` returns as well (documented)."""
+_FAILED = "failed"
+_CONTENTS = ("text", "image", "audio", "video", "document")
+_OLD_EVENTS = {
+    "interaction.start": "interaction.created",
+    "interaction.complete": INTERACTION_COMPLETED,
+    "content.start": "step.start",
+    "content.delta": "step.delta",
+    "content.stop": "step.stop",
+}
+"""Before May 2026 responses had `outputs` instead of steps, and events had these names (reported).
+Gateways and recordings may still have them."""
 
 
 def decode_interaction(interaction: gemini.JsonObject, history_sum: str | None) -> gemini.Response:
@@ -57,8 +69,15 @@ def decode_interaction(interaction: gemini.JsonObject, history_sum: str | None) 
             the id can be used later; else `None`.
     """
     steps = [step for step in _steps(interaction) if step.get("type") not in _SENT_STEPS]
+    if not steps and interaction.get("status") is None:
+        raise no_status(interaction)
     parts = [part for step in steps for part in parse_step(step)]
     return _response(interaction, steps, parts, history_sum)
+
+
+def no_status(body: gemini.JsonObject) -> UnreadableResponseError:
+    """Return the error for a response that does not say whether the interaction has ended."""
+    return UnreadableResponseError("The response is not an interaction: no status.", body=body)
 
 
 def continue_body(body: gemini.JsonObject, token: str) -> gemini.JsonObject:
@@ -79,12 +98,20 @@ def continue_body(body: gemini.JsonObject, token: str) -> gemini.JsonObject:
 
 
 def _steps(interaction: gemini.JsonObject) -> list[Step]:
-    steps = interaction.get("steps") or []
+    steps = interaction.get("steps") or interaction.get("outputs") or []
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         raise UnreadableResponseError(
             "The interaction's `steps` are not a list of objects.", body=interaction
         )
-    return steps
+    return [_as_step(step) for step in steps]
+
+
+def _as_step(given: Step) -> Step:
+    """Return a step; a content that stands in its place is one of the model's output."""
+    if given.get("type") not in _CONTENTS:
+        return given
+    is_empty = given.keys() == {"type"}  # the start of one in a stream
+    return {"type": "model_output", "content": [] if is_empty else [given]}
 
 
 def _response(
@@ -95,11 +122,14 @@ def _response(
 ) -> gemini.Response:
     """Return the response, or the last event of a stream, with all that applies to the whole."""
     status = interaction.get("status")
+    if status != REQUIRES_CONTINUATION and any(_has_message(step.get("error")) for step in steps):
+        status = _FAILED  # by the SDK, the error of an output that failed or was cancelled
     candidate: gemini.JsonObject = {"content": {"role": "model", "parts": parts}}
     candidate["finishReason"] = CONTINUATION if status == REQUIRES_CONTINUATION else status
     if token := interaction.get("continuation_token"):
         # A stored interaction is continued by its id; see `continue_body`.
-        candidate[TOKEN] = f"{interaction.get('id')} {token}" if history_sum else token
+        name = interaction.get("id") if history_sum is not None else None
+        candidate[TOKEN] = f"{name} {token}" if name else token
     if message := _error_message(interaction, steps):
         candidate["finishMessage"] = message
     if grounding := parse_grounding(steps):
@@ -144,12 +174,12 @@ def parse_step(step: Step) -> list[gemini.JsonObject]:
     """
     match step:
         case {"type": "thought"}:
-            return [_thought(content) for content in _list(step.get("summary"))]
+            return [_thought(content) for content in _contents(step.get("summary"))]
         case {"type": "model_output"}:
-            return [parse_content(content) for content in _list(step.get("content"))]
-        case {"type": "function_call", "name": str(name)}:
-            arguments = step.get("arguments")
-            call = {"id": step.get("id"), "name": name, "args": arguments or {}}
+            return [parse_content(content) for content in _contents(step.get("content"))]
+        case {"type": "function_call"}:
+            arguments = check_call(step, step.get("arguments"))
+            call = {"id": step.get("id"), "name": step["name"], "args": arguments}
             return [{"functionCall": call}]
         case {"type": "code_execution_call", "arguments": dict(arguments)}:
             code = {"code": arguments.get("code", ""), "id": step.get("id")}
@@ -164,9 +194,62 @@ def parse_step(step: Step) -> list[gemini.JsonObject]:
     return [{STEP: step}]
 
 
+def check_call(step: Step, arguments: Any) -> gemini.JsonObject:
+    """Return the arguments of a function call.
+
+    Args:
+        step: The call.
+        arguments: Its arguments as they came.
+
+    Raises:
+        MalformedToolCallError: It has no name, or its arguments are not an object.
+    """
+    name = step.get("name")
+    if not isinstance(name, str) or not name:
+        raise MalformedToolCallError(f"A function call has no name: {step!s:.200}")
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, dict):
+        raise MalformedToolCallError(
+            f"The arguments of a call to {name!r} are not a JSON object: {arguments!s:.200}"
+        )
+    return arguments
+
+
 def _thought(content: Any) -> gemini.JsonObject:
     part = parse_content(content)
-    return {**part, "thought": True} if "text" in part else part
+    return part if STEP in part else {**part, "thought": True}
+
+
+def parse_content(content: Any) -> gemini.JsonObject:
+    """Return a content of a response as a part; what is not known is kept whole."""
+    match content:
+        case {"type": "text", "text": str(text)}:
+            return {"text": text}
+        case {"type": str(), "data": str(data), "mime_type": str(mime)}:
+            return {"inlineData": {"mimeType": _with_rate(mime, content), "data": data}}
+        case {"type": str(), "uri": str(uri), **rest}:
+            mime_type = rest.get("mime_type")
+            return {"fileData": {"fileUri": uri} | ({"mimeType": mime_type} if mime_type else {})}
+    return {STEP: {"type": "model_output", "content": [content]}}
+
+
+def _with_rate(mime_type: str, content: Any) -> str:
+    """Return the type of a media content; for audio with its rate, as generateContent writes it."""
+    if content["type"] != "audio" or ";" in mime_type:
+        return mime_type
+    given = {
+        "rate": content.get("sample_rate", content.get("rate")),
+        "channels": content.get("channels"),
+    }
+    return ";".join([mime_type, *(f"{key}={n}" for key, n in given.items() if type(n) is int)])
+
+
+def _contents(value: Any) -> list[Any]:
+    """Return a list of contents, of which one may stand alone, also as text."""
+    if isinstance(value, str):
+        return [{"type": "text", "text": value}] if value else []
+    return [value] if isinstance(value, dict) else _list(value)
 
 
 def _list(value: Any) -> list[Any]:
@@ -269,14 +352,23 @@ def _source(note: gemini.JsonObject) -> gemini.JsonObject | None:
 class EventDecoder:
     """Decodes the events of one stream. Call it with each event.
 
+    An interaction that is read instead of streamed arrives as a whole, in one piece.
+
     Recorded order: `interaction.created`, for each step `step.start`, `step.delta`, `step.stop`,
     then `interaction.completed` with the status and the usage. Other events are skipped, as the
-    documentation demands.
+    documentation demands. Steps never overlap in recordings. If they do, the parts of one that
+    begins inside a function call wait until that call has ended.
     """
 
     def __init__(self, history_sum: str | None) -> None:
         self._history_sum = history_sum
         self._steps: dict[int, _StreamedStep] = {}
+        """By index, in the order in which they began."""
+        self._open_call: int | None = None
+        self._waiting: dict[int, list[gemini.JsonObject]] = {}
+        """Parts of steps that began while a call was open."""
+        self._usage: Any = None
+        """The newest counts of an event other than the last one."""
         self._has_ended = False
 
     def __call__(self, event: gemini.JsonObject) -> list[gemini.Response]:
@@ -285,24 +377,64 @@ class EventDecoder:
         interaction = event.get("interaction")
         if self._has_ended:
             return []
+        if kind is None and "status" in event:
+            return [decode_interaction(event, self._history_sum)]
+        if kind in _OLD_EVENTS:
+            kind = _OLD_EVENTS[kind]
+            event = {**event, "step": event.get("content")}
+        if kind == "error":
+            raise map_api_error(None, {"error": event.get("error") or {}})
         if kind == INTERACTION_COMPLETED and isinstance(interaction, dict):
             self._has_ended = True
-            steps = [self._steps[index].whole() for index in sorted(self._steps)]
-            return [_response(interaction, steps, [], self._history_sum)]
+            return [self._end({"usage": self._usage} | interaction)]
         if kind == "interaction.created" and isinstance(interaction, dict):
             return [_identity(interaction, self._history_sum)]
-        parts = list(self._parts(event))
+        self._usage = _usage_of(event) or self._usage
+        parts = list(self._parts(kind, event))
         return [{"candidates": [{"content": {"role": "model", "parts": parts}}]}] if parts else []
 
-    def _parts(self, event: gemini.JsonObject) -> Iterator[gemini.JsonObject]:
+    def _end(self, interaction: gemini.JsonObject) -> gemini.Response:
+        """Return the last event. Its interaction has no steps, unless no other event had any."""
+        if not self._steps:
+            return decode_interaction(interaction, self._history_sum)
+        steps = [step.whole() for step in self._steps.values()]
+        left = [part for index in sorted(self._waiting) for part in self._waiting[index]]
+        return _response(interaction, steps, left, self._history_sum)
+
+    def _parts(self, kind: Any, event: gemini.JsonObject) -> Iterator[gemini.JsonObject]:
+        if kind not in ("step.start", "step.delta", "step.stop"):
+            return
+        index = _index_of(event)
         match event:
-            case {"event_type": "step.start", "index": int(index), "step": dict(step)}:
-                self._steps[index] = started = _StreamedStep(step)
-                yield from started.start()
-            case {"event_type": "step.delta", "index": int(index), "delta": dict(delta)}:
-                yield from self._step(index, event).feed(delta)
-            case {"event_type": "step.stop", "index": int(index)}:
-                yield from self._step(index, event).stop()
+            case {"step": dict(step)} if kind == "step.start":
+                self._steps[index] = started = _StreamedStep(_as_step(step))
+                yield from self._in_turn(index, started.start())
+                if started.is_call and self._open_call is None:
+                    self._open_call = index
+            case {"delta": dict(delta)} if kind == "step.delta":
+                yield from self._in_turn(index, self._step(index, event).feed(delta))
+            case _ if kind == "step.stop":
+                yield from self._in_turn(index, self._step(index, event).stop())
+                if self._open_call == index:
+                    yield from self._end_call()
+
+    def _in_turn(
+        self, index: int, parts: Iterable[gemini.JsonObject]
+    ) -> Iterable[gemini.JsonObject]:
+        """Return the parts of a step, unless they have to wait for the end of a call."""
+        if self._open_call in (None, index):
+            return parts
+        self._waiting.setdefault(index, []).extend(parts)
+        return ()
+
+    def _end_call(self) -> Iterator[gemini.JsonObject]:
+        """Yield what has waited for the end of a call; the next call may still be open."""
+        self._open_call = None
+        for index in sorted(self._waiting):
+            yield from self._waiting.pop(index)
+            if self._steps[index].is_open_call:
+                self._open_call = index
+                return
 
     def _step(self, index: int, event: gemini.JsonObject) -> _StreamedStep:
         if index not in self._steps:
@@ -312,62 +444,102 @@ class EventDecoder:
         return self._steps[index]
 
 
+def _index_of(event: gemini.JsonObject) -> int:
+    """Return the number of a step; JSON of protocol buffers may leave out a zero."""
+    match event.get("index"):
+        case None:
+            return 0
+        case int(index):
+            return index
+        case str(text) if text.isdecimal() and len(text) < 10:
+            return int(text)
+    raise UnreadableResponseError("The index of a step is not a number.", body=event)
+
+
+def _usage_of(event: gemini.JsonObject) -> Any:
+    """Return the counts of the whole interaction so far; by the SDK, some events have them."""
+    match event:
+        case {"usage": dict(usage)} | {"metadata": {"total_usage": dict(usage)}}:
+            return usage
+    return None
+
+
 class _StreamedStep:
     """One step of a stream: what has arrived of it, and the parts of each piece."""
 
     def __init__(self, step: Step) -> None:
         self._step = {key: value for key, value in step.items() if value != ""}
         self._arguments: list[str] = []
+        self._texts: list[str] = []
+        """Pieces that follow the last text of `_grown`."""
+        self._grown = ""
+        self._is_open = True
 
     @property
-    def _is_call(self) -> bool:
-        return self._step.get("type") == "function_call"
+    def is_call(self) -> bool:
+        """Whether this is a function call."""
+        return self._is("function_call")
+
+    @property
+    def is_open_call(self) -> bool:
+        """Whether this is a function call whose end has not arrived."""
+        return self.is_call and self._is_open
 
     def whole(self) -> Step:
         """Return the step as a whole response has it."""
+        self._join_texts()
         return self._step
 
-    def start(self) -> Iterator[gemini.JsonObject]:
-        if self._is_call:
+    def start(self) -> list[gemini.JsonObject]:
+        """Return what is known from the start."""
+        if self.is_call:
+            check_call(self._step, None)
             call = {key: self._step.get(key) for key in ("id", "name")}
-            yield {"functionCall": {**call, "willContinue": True}}
-        elif self._is("thought") or self._is("model_output"):
-            yield from parse_step(self._step)
+            return [{"functionCall": {**call, "willContinue": True}}]
+        return parse_step(self._step) if self._is_shown_in_pieces else []
 
-    def feed(self, delta: gemini.JsonObject) -> Iterator[gemini.JsonObject]:
-        """Add a delta to the step, and yield what it adds to the message."""
+    def feed(self, delta: gemini.JsonObject) -> list[gemini.JsonObject]:
+        """Add a delta to the step, and return what it adds to the message."""
         match delta:
-            case {"type": "text", "text": str(text)}:
-                self._add_text("content", text)
-                yield {"text": text}
-            case {"type": "thought_summary", "content": dict(content)}:
-                part = _thought(content)
-                self._add_content("summary", content)
-                yield part
+            case {"type": "text", "text": str(text)} if not self._is("thought"):
+                self._add_content("content", {"type": "text", "text": text})
+                return [{"text": text}]
+            case {"type": "text", "text": said} | {"type": "thought_summary", "content": said}:
+                return [self._add_thought(content) for content in _contents(said)]
             case {"type": "thought_signature", "signature": str(signature)}:
                 self._step["signature"] = signature
-            case {"type": "arguments_delta", "arguments": str(text)} if self._is_call:
+            case {"type": "arguments_delta", "arguments": str(text)}:
                 self._arguments.append(text)
-                yield {"functionCall": {"argsText": text, "willContinue": True}}
+                if self.is_call:
+                    return [{"functionCall": {"argsText": text, "willContinue": True}}]
+            case {"type": "arguments_delta", "arguments": dict(arguments)}:
+                self._step["arguments"] = arguments
             case {"type": "text_annotation_delta", "annotations": list(annotations)}:
                 self._annotate(annotations)
             case {"type": "image" | "audio" | "video" | "document"} if self._is("model_output"):
                 self._add_content("content", delta)
-                yield parse_content(delta)
+                return [parse_content(delta)]
             case {"type": str(kind)} if self._is(kind):
-                fields = {key: value for key, value in delta.items() if value != ""}
-                self._step |= fields
+                self._step |= {key: value for key, value in delta.items() if value != ""}
+        return []
 
     def _is(self, kind: str) -> bool:
         return self._step.get("type") == kind
 
-    def stop(self) -> Iterator[gemini.JsonObject]:
-        """End the step, and yield what is known only now."""
-        if self._is_call:
-            rest = self._end_call()
-            yield {"functionCall": {"argsText": rest}}
-        elif not (self._is("thought") or self._is("model_output")):
-            yield from parse_step(self._step)
+    @property
+    def _is_shown_in_pieces(self) -> bool:
+        return self._is("thought") or self._is("model_output")
+
+    def stop(self) -> list[gemini.JsonObject]:
+        """End the step, and return what is known only now."""
+        if not self._is_open or self._is_shown_in_pieces:
+            return []
+        self._is_open = False
+        if self.is_call:
+            return [{"functionCall": {"argsText": self._end_call()}}]
+        if self._arguments:
+            self._step["arguments"] = _parse_json("".join(self._arguments))
+        return parse_step(self.whole())
 
     def _end_call(self) -> str:
         """Set the arguments of a call, and return those that no delta had.
@@ -375,37 +547,47 @@ class _StreamedStep:
         Raises:
             MalformedToolCallError: They are not an object.
         """
-        given = self._step.get("arguments")
-        if not self._arguments and (given is None or isinstance(given, dict)):
-            self._step["arguments"] = given or {}
-            return json.dumps(self._step["arguments"])
-        text = "".join(self._arguments) or repr(given)
-        try:
-            arguments = json.loads("".join(self._arguments))
-        except (ValueError, RecursionError):
-            arguments = None
-        if not isinstance(arguments, dict):
-            raise MalformedToolCallError(
-                f"The arguments of a call to {self._step.get('name')!r} are not a JSON object: "
-                f"{text:.200}"
-            )
-        self._step["arguments"] = arguments
-        return ""
+        text = "".join(self._arguments)
+        given = _parse_json(text) if text else self._step.get("arguments")
+        self._step["arguments"] = arguments = check_call(self._step, given)
+        return "" if text else json.dumps(arguments)
 
-    def _add_text(self, key: str, text: str) -> None:
-        self._add_content(key, {"type": "text", "text": text})
+    def _add_thought(self, content: Any) -> gemini.JsonObject:
+        self._add_content("summary", content)
+        return _thought(content)
 
     def _add_content(self, key: str, content: gemini.JsonObject) -> None:
         """Add a content; texts in a row are one, as in a whole response."""
-        contents = self._step[key] = _list(self._step.get(key))
+        if key != self._grown:
+            self._join_texts()
+        contents = self._step[key] = _contents(self._step.get(key))
         match content, contents:
-            case {"type": "text", "text": str(text)}, [*_, {"type": "text", "text": str(known)}]:
-                contents[-1] = {**contents[-1], "text": known + text}
+            case {"type": "text", "text": str(text)}, [*_, {"type": "text", "text": str()}]:
+                self._texts.append(text)
+                self._grown = key
             case _:
+                self._join_texts()
                 contents.append(content)
 
+    def _join_texts(self) -> None:
+        """Join the pieces of a text, once: there may be very many."""
+        if self._texts:
+            contents = self._step[self._grown]
+            joined = contents[-1]["text"] + "".join(self._texts)
+            contents[-1] = {**contents[-1], "text": joined}
+            self._texts.clear()
+
     def _annotate(self, annotations: list[Any]) -> None:
-        match _list(self._step.get("content")):
-            case [*_, {"type": "text"} as text] as contents:
-                known = _list(text.get("annotations"))
-                contents[-1] = {**text, "annotations": [*known, *annotations]}
+        self._add_content("content", {"type": "text", "text": ""})
+        self._join_texts()
+        *_, text = contents = self._step["content"]
+        known = _list(text.get("annotations"))
+        contents[-1] = {**text, "annotations": [*known, *annotations]}
+
+
+def _parse_json(text: str) -> Any:
+    """Return the value of a JSON text; the text itself if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

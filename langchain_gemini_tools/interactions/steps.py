@@ -1,4 +1,4 @@
-"""Contents -> steps of a request.
+"""A history -> steps of a request, as far as the API has not kept it.
 
 | content | step |
 |---|---|
@@ -11,20 +11,31 @@ A message of the Interactions API has kept its steps, and they are sent back as 
 made from messages of generateContent or of another vendor have no signature that this API could
 read. Where the model checks signatures, a `thought` with the documented bypass stands before their
 calls (reported to work).
+
+If interactions are stored, the last AI message with an interaction id says which one is continued.
+It also has a check sum of the messages that were sent for it: if these were edited or trimmed
+since, the API has kept another history, and everything is sent again.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+import re
+import zlib
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
+
+from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts.json_values import encode_json
-from langchain_gemini_tools.interactions.content import render_content
 from langchain_gemini_tools.wire.body import ContentsWriter, Pieces
-from langchain_gemini_tools.wire.replay import SKIP_SIGNATURE, STEP, steps_of
+from langchain_gemini_tools.wire.history import Repair, calls_of
+from langchain_gemini_tools.wire.replay import SKIP_SIGNATURE, STEP, VERTEXAI, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from langchain_core.messages import BaseMessage
 
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.history import ModelMessage
@@ -33,6 +44,9 @@ Step = dict[str, Any]
 
 _SIGNED = "signed"
 """Marks the call of a step that needs no signature in addition."""
+_MEDIA = ("image", "audio", "video")
+_YOUTUBE = re.compile(r"https?://(www\.|m\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)
+_RESOLUTION = "MEDIA_RESOLUTION_"
 
 
 class StepsWriter(ContentsWriter):
@@ -196,3 +210,113 @@ def _with_files(result: Any, files: Sequence[gemini.Part]) -> Any:
     text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
     contents = [content for part in files if (content := render_content(part))]
     return [{"type": "text", "text": text}, *contents]
+
+
+# Parts -> contents
+
+
+def render_content(part: gemini.Part) -> gemini.JsonObject | None:
+    """Render a part as a content; `None` if there is no content for it.
+
+    Raises:
+        InvalidInputError: The part has a setting that contents do not have.
+    """
+    match dict(part):
+        case {"text": str(text)}:
+            return {"type": "text", "text": text}
+        case {"inlineData": {"mimeType": str(mime), "data": str(data)}}:
+            return {"type": _kind(mime), "data": data, "mime_type": mime} | _settings(part)
+        case {"fileData": {"fileUri": str(uri), **rest}}:
+            mime = str(rest.get("mimeType") or ("video/mp4" if _YOUTUBE.match(uri) else ""))
+            typed = {"mime_type": mime} if rest.get("mimeType") else {}
+            return {"type": _kind(mime), "uri": uri, **typed} | _settings(part)
+    return None
+
+
+def _kind(mime_type: str) -> str:
+    major = mime_type.partition("/")[0].lower()
+    return major if major in _MEDIA else "document"
+
+
+def _settings(part: gemini.Part) -> gemini.JsonObject:
+    """Return the settings of a media part as contents spell them."""
+    if "videoMetadata" in part:
+        raise InvalidInputError(
+            "The Interactions API has no videoMetadata (start, end, fps). Leave it out, or use "
+            "api='generate_content'."
+        )
+    level = (part.get("mediaResolution") or {}).get("level")
+    if not level:
+        return {}
+    return {"resolution": str(level).removeprefix(_RESOLUTION).lower()}
+
+
+# What the API has kept
+
+INTERACTION_ID = "interaction_id"
+"""Key in `response_metadata`: the id of an interaction that the API has kept."""
+HISTORY_SUM = "history_sum"
+"""Key in `response_metadata`: the check sum of the messages before it."""
+
+
+class KeptHistory(NamedTuple):
+    """The part of a history that the API has kept."""
+
+    interaction_id: str
+    position: int
+    """The index of the message that ends it."""
+
+
+def find_kept(messages: Sequence[BaseMessage], *, vertexai: bool) -> KeptHistory | Repair | None:
+    """Return what the API has kept; a repair if the messages do not fit it; else `None`.
+
+    Args:
+        messages: The history.
+        vertexai: Whether the request goes to Vertex AI, which has its own interactions.
+    """
+    for position in range(len(messages) - 1, -1, -1):
+        message = messages[position]
+        if not isinstance(message, AIMessage):
+            continue
+        metadata = message.response_metadata
+        if not isinstance(known := metadata.get(INTERACTION_ID), str):
+            continue
+        if metadata.get(VERTEXAI, False) is not vertexai:
+            return _everything(position, "another backend has kept it")
+        if metadata.get(HISTORY_SUM) != sum_of(messages[:position]) or _is_changed(message):
+            return _everything(position, "the messages have been changed since")
+        if isinstance(messages[-1], AIMessage) or isinstance(messages[position + 1], AIMessage):
+            return _everything(position, "another message of the model follows it")
+        return KeptHistory(known, position)
+    return None
+
+
+def _is_changed(message: AIMessage) -> bool:
+    return (
+        steps_of(message, ((call.id, call.name, call.args) for call in calls_of(message))) is None
+    )
+
+
+def _everything(position: int, reason: str) -> Repair:
+    explanation = f"The previous interaction was not used, and all messages were sent: {reason}."
+    return Repair("previous_interaction", position, explanation)
+
+
+def sum_of(messages: Sequence[BaseMessage]) -> str:
+    """Return a check sum of messages except for system messages, which every request sends."""
+    total = 0
+    for message in messages:
+        if not isinstance(message, SystemMessage):
+            text = json.dumps(_shown(message), sort_keys=True, default=str)
+            total = zlib.crc32(text.encode("utf-8", "surrogatepass"), total)
+    return f"{total:08x}"
+
+
+def _shown(message: BaseMessage) -> list[Any]:
+    """Return what a request shows of a message; ids of messages are not part of it."""
+    if isinstance(message, AIMessage):
+        calls = [[call.id, call.name, call.args] for call in calls_of(message)]
+        return ["ai", str(message.text), calls]
+    if isinstance(message, ToolMessage):
+        return ["tool", message.content, message.tool_call_id, message.status]
+    return [message.type, message.content]

@@ -19,6 +19,7 @@ from langchain_gemini_tools.testing.redaction import (
     GEMINI_PATH,
     Redactor,
     credentials_in,
+    credentials_in_tools,
     has_credential_name,
 )
 
@@ -121,8 +122,8 @@ def body_bytes(request: Any) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _normal_body(raw: bytes, secrets: tuple[str, ...]) -> Any:
-    redactor = Redactor(secrets)
     value = parse_json(raw)
+    redactor = Redactor([*secrets, *credentials_in_tools(value)])
     if value is None:
         return redactor.text(raw.decode("utf-8", errors="surrogateescape"))
     if isinstance(value, dict) and value.get("generationConfig") == {}:

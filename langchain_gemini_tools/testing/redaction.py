@@ -137,6 +137,25 @@ def credentials_in(headers: Mapping[str, Any], uri: str = "") -> list[str]:
     return private_values(headers) + credentials_in_address(uri)
 
 
+def credentials_in_tools(body: object) -> list[str]:
+    """Return the credentials in the tools of a request, such as the headers of MCP servers."""
+    return [*_credentials_in(body.get("tools"))] if isinstance(body, dict) else []
+
+
+def _credentials_in(value: object) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _credentials_in(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key == "headers" and isinstance(item, dict):
+                yield from private_values(item)
+            elif key.lower() in {"api_key", "apikey"} and isinstance(item, str):
+                yield item
+            elif key != "functionDeclarations" and value.get("type") != "function":
+                yield from _credentials_in(item)
+
+
 def _long_enough(values: Iterable[str]) -> set[str]:
     return {value.strip() for value in values if len(value.strip()) >= MIN_LENGTH}
 

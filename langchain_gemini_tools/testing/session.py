@@ -32,6 +32,7 @@ from langchain_gemini_tools.testing.files import (
     LOOPBACK,
     joined_text,
     parse_body,
+    parse_json,
     render_body,
     write_file,
 )
@@ -48,6 +49,7 @@ from langchain_gemini_tools.testing.redaction import (
     check_secrets,
     credentials_in,
     credentials_in_address,
+    credentials_in_tools,
     is_gemini,
 )
 from langchain_gemini_tools.testing.tape import DeferringPersister, Tape, prepare, replaces_file
@@ -217,6 +219,7 @@ def render_recording(recorded: tuple[JsonObject, Any], secrets: Iterable[str] = 
     values = [*secrets, *environment_keys()]
     for request in cassette["requests"]:
         values += credentials_in(request.headers)
+        values += credentials_in_tools(parse_json(body_bytes(request)))
     maybe = [v for request in cassette["requests"] for v in credentials_in_address(request.uri)]
     redactor = Redactor(values, maybe)
     responses = [_redact_response(response, redactor) for response in cassette["responses"]]

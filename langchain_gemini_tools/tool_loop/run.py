@@ -261,7 +261,7 @@ def _reason_to_stop(message: AIMessage) -> StopReason:
     finish = finish_of(message)
     if finish.outcome == "truncated":
         return "truncated"
-    if finish.outcome == "blocked" or message.response_metadata.get("block_reason"):
+    if finish.outcome in {"blocked", "failed"} or message.response_metadata.get("block_reason"):
         return "blocked"
     if _is_empty(message):
         return "empty" if finish.outcome in {"complete", "unspecified"} else "blocked"

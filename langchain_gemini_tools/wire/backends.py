@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.facts.json_values import camel, snake
-from langchain_gemini_tools.wire.tools.dialects import builtin_tool
+from langchain_gemini_tools.wire.tools.dialects import builtin_tool, reject_only_typed
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.tools.dialects import Backend
@@ -77,13 +77,14 @@ def check_tools(tools: Sequence[Tool], *, vertexai: bool) -> None:
     """Reject built-in tools, and settings of them, that the backend does not have.
 
     Raises:
-        InvalidToolError: One exists on the other backend only.
+        InvalidToolError: One exists on the other backend only, or in the Interactions API only.
     """
     backend = _backend(vertexai=vertexai)
     for tool in tools:
         if tool.builtin is None:
             continue
         row = builtin_tool(tool.name)
+        reject_only_typed(tool.name, tool.builtin[tool.name])
         if row.only_on not in (None, backend):
             raise InvalidToolError(_explain(snake(tool.name), row.only_on))
         for setting in row.settings_of_vertex if backend == "developer" else ():

@@ -69,7 +69,7 @@ class InteractionOptions:
     is_agent: bool = False
     """The name is that of an agent."""
     background: bool = False
-    """Start it, and read it until it has ended."""
+    """Start it in the background, and read it until it has ended."""
     interaction_id: str | None = None
     """Read this one, which has been started, instead of starting one."""
     background_timeout_seconds: float | None = None

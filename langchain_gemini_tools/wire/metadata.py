@@ -17,6 +17,7 @@ from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, Us
 from langchain_gemini_tools.errors import (
     BlockedError,
     EmptyResponseError,
+    FailedInteractionError,
     MalformedToolCallError,
     TruncatedResponseError,
     TruncatedStreamError,
@@ -163,13 +164,21 @@ class MetadataParser:
         if self.finish_reason is None and not self._block_reason:
             raise truncated_stream_error()
 
-    def check(self, *, has_calls: bool, is_empty: bool, rejects_empty: bool = False) -> None:
+    def check(
+        self,
+        *,
+        has_calls: bool,
+        is_empty: bool,
+        rejects_empty: bool = False,
+        is_interaction: bool = False,
+    ) -> None:
         """Raise if the candidate is not a usable response.
 
         Args:
             has_calls: Whether it has a tool call; see `find_unreleasable`.
             is_empty: Whether it contains nothing but thoughts and empty texts.
             rejects_empty: Whether a complete but empty response is an error.
+            is_interaction: Whether the finish reason is the status of an interaction.
         """
         reason, message = self.finish_reason, self._fields.get("finishMessage")
         finish = lookup(reason, "gemini")
@@ -180,6 +189,9 @@ class MetadataParser:
             raise EmptyResponseError("The response is empty: no candidates and no reason given.")
         if is_empty and self._block_reason:
             raise BlockedError(f"The prompt was blocked: {self._block_reason}.", **details)
+        if finish.outcome == "failed" or (is_interaction and finish.outcome == "unknown"):
+            text = f"{finish.explanation.removesuffix('.')} ({cause}). "
+            raise FailedInteractionError(f"{text}What arrived is in `partial`.", **details)
         if has_calls and (error := self.find_unreleasable()):
             raise error
         if finish.outcome == "bad_call":
@@ -266,7 +278,7 @@ def find_unreleasable(
         return MalformedToolCallError(
             f"The model did not make a valid tool call ({cause}).", **details
         )
-    if finish.outcome in {"blocked", "unknown"}:
+    if finish.outcome in {"blocked", "failed", "unknown"}:
         text = f"The response was withheld ({cause}). Its tool calls must not be executed."
         return BlockedError(text, **details)
     return TruncatedResponseError(

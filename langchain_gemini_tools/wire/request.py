@@ -17,6 +17,7 @@ from langchain_gemini_tools.errors import (
     InvalidHistoryError,
     InvalidOptionError,
 )
+from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
 from langchain_gemini_tools.facts.finish_reasons import UNEXPECTED_TOOL_CALL
 from langchain_gemini_tools.facts.json_values import LARGE, camel, encode_json
 from langchain_gemini_tools.wire.backends import check_options
@@ -72,7 +73,8 @@ class RenderedRequest:
     is_second_try: bool = False
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(body={self.body!r}, repairs={self.repairs!r})"
+        shown = f"{type(self).__name__}(body={self.body!r}, repairs={self.repairs!r})"
+        return redact(shown, secrets_in_use())
 
     @cached_property
     def body(self) -> gemini.Request:
@@ -376,6 +378,7 @@ def _response_context(
         returns_hops=not invocation.continues_automatically,
         rejects_empty=invocation.rejects_empty,
         streams_blocks=invocation.streams_blocks,
+        is_interaction=invocation.interaction is not None,
     )
 
 

@@ -19,6 +19,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from langchain_gemini_tools.errors import (
     FEEDBACK_ERRORS,
+    FailedInteractionError,
     GeminiAPIError,
     MalformedToolCallError,
     ResponseError,
@@ -115,6 +116,9 @@ class ResponseContext:
     """Whether a response that is complete but empty is an error."""
     streams_blocks: bool = False
     """Whether core translates each chunk into content blocks (`output_version="v1"`)."""
+    is_interaction: bool = False
+    """Whether finish reasons are statuses of the Interactions API. One that is not known is then
+    not the end of an answer, even if there is text."""
     written_calls: WrittenCalls | None = None
     """Finds calls in the text of a response; `None` if no functions are bound."""
     prior_usage: UsageMetadata | None = None
@@ -175,11 +179,13 @@ class _CandidateParser:
                 has_calls=bool(self.parts.call_count),
                 is_empty=self.is_empty(),
                 rejects_empty=self._context.rejects_empty,
+                is_interaction=self._context.is_interaction,
             )
             self._check_written()
         except ResponseError as error:
+            is_failed = isinstance(error, FailedInteractionError)
             is_returned = isinstance(error, FEEDBACK_ERRORS) or self.parts.call_count
-            if self._context.returns_failures and is_returned:
+            if self._context.returns_failures and is_returned and not is_failed:
                 return
             error.partial = self.partial()
             raise

@@ -1,4 +1,4 @@
-"""The cost of the parser as ratios of one run: linear in the text, and compared to `json.loads`.
+"""The cost of parsers as ratios of one run: linear in the text, and compared to `json.loads`.
 
 The bounds are wide, so that a busy machine cannot break them and a quadratic parser must.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from langchain_gemini_tools.interactions.response import EventDecoder
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
 
 if TYPE_CHECKING:
@@ -84,3 +85,27 @@ def test_prose_costs_a_bounded_multiple_of_plain_json() -> None:
     ratio = measure(lambda: parse(prose, 40)) / measure(lambda: json.loads(quoted))
     print(f"prose in pieces of 40 characters costs {ratio:.0f} times as much as json.loads")
     assert ratio < 2_000
+
+
+def decode_stream(kind: str, count: int) -> None:
+    """Decode one step of the Interactions API that arrives in this many pieces."""
+    decode = EventDecoder(None)
+    step = {"type": kind, "id": "c", "name": "f"}
+    decode({"event_type": "step.start", "index": 0, "step": step})
+    piece = {"type": "arguments_delta", "arguments": " " * 80}
+    if kind != "function_call":
+        piece = {"type": "text", "text": "x" * 80}
+    for _ in range(count):
+        decode({"event_type": "step.delta", "index": 0, "delta": piece})
+    last = {"type": "arguments_delta", "arguments": "{}"}
+    decode({"event_type": "step.delta", "index": 0, "delta": last})
+    decode({"event_type": "step.stop", "index": 0})
+    decode({"event_type": "interaction.completed", "interaction": {"status": "completed"}})
+
+
+@pytest.mark.parametrize("kind", ["model_output", "thought", "function_call"])
+def test_four_times_the_events_cost_about_four_times_as_much(kind: str) -> None:
+    cost = measure(lambda: decode_stream(kind, 8_000))
+    ratio = measure(lambda: decode_stream(kind, 32_000)) / cost
+    print(f"{kind}: {ratio:.1f} times the cost for four times the events")
+    assert ratio < 8

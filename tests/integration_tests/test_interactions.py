@@ -25,7 +25,7 @@ from langchain_core.tools import tool
 
 from langchain_gemini_tools import ToolLoop
 from langchain_gemini_tools.errors import (
-    BlockedError,
+    FailedInteractionError,
     GeminiInvalidRequestError,
     GeminiServerError,
     InvalidOptionError,
@@ -299,28 +299,50 @@ async def test_thoughts_and_builtin_steps_are_shown(
     assert emulator.refusals == []
 
 
-STATUSES = {
-    "incomplete": TruncatedResponseError,
-    "budget_exceeded": TruncatedResponseError,
-    "in_progress": TruncatedResponseError,
-    "failed": BlockedError,
-    "cancelled": BlockedError,
-    "solar_flare": BlockedError,
-}
+FAILED = ["failed", "cancelled", "budget_exceeded", "in_progress", "queued", "solar_flare"]
 
 
-@rotated(status=STATUSES, way=WAYS)
+@rotated(status=["incomplete", *FAILED], way=WAYS)
 async def test_calls_are_executable_only_with_a_good_status(
-    status: Any, way: str, chat: ChatGemini, emulator: Emulator
+    status: str, way: str, chat: ChatGemini, emulator: Emulator
 ) -> None:
-    name = next(key for key, value in STATUSES.items() if value is status)
-    emulator.reply(calls=[("get_weather", {"city": "Oslo"})], finish_reason=name)
-    with pytest.raises(status) as failure:
+    error = TruncatedResponseError if status == "incomplete" else FailedInteractionError
+    emulator.reply(calls=[("get_weather", {"city": "Oslo"})], finish_reason=status)
+    with pytest.raises(error) as failure:
         await ask(chat.bind_tools([get_weather]), way)
-    assert failure.value.finish_reason == name
+    assert failure.value.finish_reason == status
+    assert failure.value.partial
     assert failure.value.partial.tool_calls == []
     [call] = failure.value.partial.invalid_tool_calls
     assert call["name"] == "get_weather"
+
+
+@rotated(status=FAILED, way=WAYS, on_malformed=["retry", "raise", "return"])
+async def test_text_of_an_interaction_that_failed_is_not_an_answer(
+    status: str, way: str, on_malformed: str, chat: ChatGemini, emulator: Emulator
+) -> None:
+    emulator.reply("It is sun", finish_reason=status)
+    with pytest.raises(FailedInteractionError, match=rf"\({status}\)") as failure:
+        await ask(chat, way, on_malformed=on_malformed)
+    assert failure.value.finish_reason == status
+    assert not failure.value.is_retryable
+    assert failure.value.partial
+    assert failure.value.partial.text == "It is sun"
+    assert len(emulator.requests) == 1
+
+
+@rotated(way=WAYS)
+async def test_what_the_api_says_about_a_failure_is_in_the_error(
+    way: str, chat: ChatGemini, emulator: Emulator
+) -> None:
+    body = {"id": "v1_a", "status": "failed", "errors": [{"code": 8, "message": "No quota."}]}
+    events = [{"event_type": "interaction.completed", "interaction": body}]
+    emulator.reply(**({"events": events} if "stream" in way else {"body": body}))
+    with pytest.raises(FailedInteractionError, match="failed: No quota") as failure:
+        await ask(chat, way)
+    assert failure.value.finish_message == "No quota."
+    assert failure.value.partial
+    assert failure.value.partial.response_metadata["response_id"] == "v1_a"
 
 
 @pytest.mark.parametrize("arguments", ['{"city": "Oslo"}', ["Oslo"], 5])
@@ -483,6 +505,41 @@ async def test_a_conversation_moves_between_both_apis(
             history.append(HumanMessage("Weather in Rome? Please search."))
     assert emulator.refusals == []
     assert len([each for each in history if isinstance(each, ToolMessage)]) == 2
+
+
+KINDS: dict[str, Json] = {
+    "generate_content": {"api": "generate_content"},
+    "interactions": {"api": "interactions"},
+    "stored interactions": {"api": "interactions", "use_previous_interaction": True},
+}
+
+
+@pytest.mark.parametrize("second", KINDS)
+@pytest.mark.parametrize("first", KINDS)
+def test_everything_in_a_conversation_moves_between_apis(
+    first: str, second: str, make_model: MakeModel, emulator: Emulator
+) -> None:
+    picture = {"type": "image", "base64": PNG, "mime_type": "image/png"}
+    history: list[Any] = [HumanMessage([{"type": "text", "text": "Weather?"}, picture])]
+    tools: list[Any] = [get_weather, {"code_execution": {}}, {"google_search": {}}]
+    cities = [("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Rome"})]
+    for kind in (first, second, second, first):
+        model = make_model(include_thoughts=True, **KINDS[kind]).bind_tools(tools)
+        if isinstance(history[-1], ToolMessage):
+            emulator.reply("It is 1.", thoughts="Done.", code=("print(1)", "1\n"))
+        else:
+            emulator.reply("I look.", thoughts="Hm.", calls=cities)
+        message = model.invoke(history)
+        assert message.text in {"It is 1.", "I look."}
+        history += through_json([message])
+        history += [
+            ToolMessage([{"type": "text", "text": "Sunny"}, picture], tool_call_id=call["id"])
+            for call in message.tool_calls
+        ]
+        if not message.tool_calls:
+            history.append(HumanMessage("And now?"))
+    assert emulator.refusals == []
+    assert len([each for each in history if isinstance(each, ToolMessage)]) == 4
 
 
 def test_another_vendor_s_history_is_sent(chat: ChatGemini, emulator: Emulator) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
+import json
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
@@ -14,6 +17,8 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import (
+    FailedInteractionError,
+    GeminiAPIError,
     GeminiConnectionError,
     GeminiInvalidRequestError,
     GeminiNotFoundError,
@@ -35,6 +40,7 @@ from tests.rotation import STREAMS, WAYS, rotated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
 ASKED = [{"type": "user_input", "content": [{"type": "text", "text": QUESTION}]}]
 AGENT = "deep-research-pro-preview-12-2025"
 
@@ -204,6 +210,54 @@ async def test_an_interaction_is_read_by_its_id(way: str, gemini: FakeGemini) ->
     assert len(gemini.requests[-1].steps) == 1
 
 
+@rotated(way=WAYS, status=["failed", "cancelled", "budget_exceeded", "solar_flare"])
+async def test_an_interaction_that_fails_in_the_background_is_not_an_answer(
+    way: str, status: str, gemini: FakeGemini
+) -> None:
+    gemini.reply("It is sun", finish_reason=status)
+    with pytest.raises(FailedInteractionError) as failure:
+        await ask(new_model(), way)
+    assert failure.value.finish_reason == status
+    assert failure.value.partial
+    assert failure.value.partial.text == "It is sun"
+    name = failure.value.partial.response_metadata["interaction_id"]
+    with pytest.raises(FailedInteractionError) as again:
+        await ask(new_model(background=False), way, interaction_id=name)
+    assert again.value.finish_reason == status
+    assert [request.method for request in gemini.requests].count("POST") == 1
+
+
+def hop(name: str, text: str, status: str, **more: Any) -> dict[str, Any]:
+    step = {"type": "model_output", "content": [{"type": "text", "text": text}]}
+    usage = {"total_input_tokens": 3, "total_output_tokens": 2, "total_tokens": 5}
+    return {"id": name, "status": status, "model": "m", "steps": [step], "usage": usage, **more}
+
+
+@rotated(background=[False, True], way=WAYS)
+async def test_an_interaction_that_is_read_and_requires_continuation_is_continued(
+    background: bool, way: str, gemini: FakeGemini
+) -> None:
+    gemini.reply(body=hop("v1_a", "It is ", "requires_continuation", continuation_token="t1"))
+    first = new_model(background=False, store=True, automatic_continuation=False)
+    assert (await first.ainvoke("Start")).text == "It is "
+    gemini.requests.clear()
+    gemini.reply("sunny.")
+    message = await ask(new_model(background=background), way, interaction_id="v1_a")
+    assert message.text == "It is sunny."
+    assert message.response_metadata["finish_reason"] == "completed"
+    read, posted, *_ = gemini.requests
+    assert (read.method, posted.method) == ("GET", "POST")
+    expected = {
+        "model": "gemini-3.5-flash",
+        "previous_interaction_id": "v1_a",
+        "continuation_token": "t1",
+        "store": True,
+    }
+    expected |= {"background": True} if background else {}
+    assert posted.body == expected | ({"stream": True} if "stream" in way else {})
+    assert message.response_metadata["interaction_id"] != "v1_a"
+
+
 @rotated(way=WAYS)
 async def test_an_interaction_that_is_not_there_is_not_started(
     way: str, gemini: FakeGemini
@@ -330,6 +384,122 @@ async def test_a_cancelled_reader_of_a_stream_cancels_the_interaction(gemini: Fa
     with pytest.raises(asyncio.CancelledError):
         await task
     assert methods(gemini) == ["POST interactions", "POST cancel"]
+
+
+def sabotage(gemini: FakeGemini, method: str, *faults: Any) -> dict[str, Any]:
+    """Return the settings of a model: the first requests of this method meet these faults."""
+    left = list(faults)
+
+    def before(request: Any) -> None:
+        if request.method == method and left and (fault := left.pop(0)):
+            gemini.fail(fault)
+
+    async def abefore(request: Any) -> None:
+        before(request)
+
+    return {
+        "client_args": {"event_hooks": {"request": [before]}},
+        "async_client_args": {"event_hooks": {"request": [abefore]}},
+    }
+
+
+@rotated(way=["invoke", "ainvoke"])
+async def test_a_poll_that_fails_is_repeated_and_the_start_is_not(
+    way: str, gemini: FakeGemini
+) -> None:
+    message = await ask(new_model(**sabotage(gemini, "GET", 500, None, 429)), way)
+    assert message.text
+    assert [request.method for request in gemini.requests].count("POST") == 1
+
+
+@rotated(way=["invoke", "ainvoke"], code=[404, 403, 500])
+async def test_a_poll_that_keeps_failing_names_the_interaction(
+    way: str, code: int, gemini: FakeGemini
+) -> None:
+    model = new_model(max_retries=1, **sabotage(gemini, "GET", *[code] * 4))
+    with pytest.raises(GeminiAPIError) as failure:
+        await ask(model, way)
+    assert failure.value.code == code
+    assert not failure.value.is_retryable
+    name = failure.value.interaction_id
+    assert name
+    assert methods(gemini)[0] == "POST interactions"
+    assert {*methods(gemini)[1:]} == {f"GET {name}"}
+    assert (await new_model().ainvoke(QUESTION, interaction_id=name)).text
+
+
+POLLS: dict[str, Any] = {"nothing": {}, "a list": [], "another object": {"name": "models/a"}}
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("name", POLLS)
+def test_a_poll_that_is_not_an_interaction_is_not_an_answer(name: str) -> None:
+    def answer(request: Any) -> Any:
+        running = {"id": "v1_a", "status": "in_progress"}
+        return hx.Response(200, json=running if request.method == "POST" else POLLS[name])
+
+    model = new_model(api_key="k", client_args={"transport": hx.MockTransport(answer)})
+    with pytest.raises(UnreadableResponseError) as failure:
+        model.invoke(QUESTION)
+    assert not failure.value.is_retryable
+    assert "interaction_id='v1_a'" in str(failure.value.__notes__)
+
+
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("repeats", [0, 1, 8])
+def test_events_that_a_resumed_stream_repeats_are_not_shown_twice(repeats: int) -> None:
+    step = {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}}
+    words = ["It ", "is ", "sunny ", "in ", "Oslo."]
+    deltas = [{"type": "text", "text": word} for word in words]
+    events: list[Any] = [
+        {"event_type": "interaction.created", "interaction": {"id": "v1_a"}},
+        step,
+        *({"event_type": "step.delta", "index": 0, "delta": delta} for delta in deltas),
+        {"event_type": "step.stop", "index": 0},
+        {"event_type": "interaction.completed", "interaction": {"status": "completed"}},
+    ]
+    events = [{**event, "event_id": f"e{number}"} for number, event in enumerate(events)]
+    requests: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        requests.append(request)
+        shown = events[:5] if request.method == "POST" else events[max(0, 5 - repeats) :]
+        return hx.Response(200, text="".join(f"data: {json.dumps(each)}\n\n" for each in shown))
+
+    model = new_model(api_key="k", client_args={"transport": hx.MockTransport(answer)})
+    chunks = list(model.stream(QUESTION))
+    assert "".join(str(chunk.text) for chunk in chunks) == "It is sunny in Oslo."
+    assert [request.method for request in requests] == ["POST", "GET"]
+    assert "last_event_id=e4" in str(requests[1].url)
+
+
+def test_an_interrupted_caller_cancels_the_interaction(gemini: FakeGemini) -> None:
+    def interrupt(request: Any) -> None:
+        if request.method == "GET":
+            raise KeyboardInterrupt
+
+    hooks = {"event_hooks": {"request": [interrupt]}}
+    with pytest.raises(KeyboardInterrupt):
+        new_model(client_args=hooks).invoke(QUESTION)
+    assert methods(gemini) == ["POST interactions", "POST cancel"]
+
+
+def test_a_cancellation_that_fails_is_logged(
+    gemini: FakeGemini, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = new_model(background_timeout=1e-9, **sabotage(gemini, "POST", None, 500))
+    with pytest.raises(GeminiTimeoutError):
+        model.invoke(QUESTION)
+    assert methods(gemini) == ["POST interactions", "POST cancel"]
+    assert "was not cancelled, and may go on" in caplog.text
+
+
+def test_a_reader_that_stops_leaves_the_interaction_running(gemini: FakeGemini) -> None:
+    gemini.reply("It is sunny in Oslo.", chunks=4)
+    stream = new_model().stream(QUESTION)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert methods(gemini) == ["POST interactions"]
 
 
 @rotated(way=WAYS)

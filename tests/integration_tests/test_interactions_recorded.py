@@ -31,7 +31,11 @@ from langchain_core.messages import (
 )
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.errors import GeminiInvalidRequestError
+from langchain_gemini_tools.errors import (
+    GeminiInvalidRequestError,
+    GeminiToolsError,
+    TruncatedStreamError,
+)
 from tests.recordings import require_more_recordings
 
 if TYPE_CHECKING:
@@ -225,6 +229,65 @@ def test_steps_are_sent_back_as_they_came_after_json() -> None:
             if exchange.get("response_json"):
                 assert kept == exchange["response_json"]["steps"]
             assert "" not in [step.get("signature") for step in steps]
+
+
+def said(message: AIMessage) -> Any:
+    calls = [(call["id"], call["name"], call["args"]) for call in message.tool_calls]
+    return message.text, calls, message.additional_kwargs["__gemini_steps__"]["steps"]
+
+
+def test_a_recorded_stream_says_the_same_as_its_steps_in_one_piece() -> None:
+    for exchange in recorded_streams():
+        streamed = ask(model_for(exchange, Replay([exchange])), exchange, [HumanMessage("Hi")], {})
+        steps = streamed.additional_kwargs["__gemini_steps__"]["steps"]
+        body = {**exchange["response_chunks"][-1]["interaction"], "steps": steps}
+        whole = {**exchange, "response_json": body}
+        del whole["response_chunks"]
+        message = ask(model_for(whole, Replay([whole])), whole, [HumanMessage("Hi")], {})
+        assert said(message) == said(streamed)
+        assert message.usage_metadata == streamed.usage_metadata
+        assert message.response_metadata == streamed.response_metadata
+        kinds = [[block["type"] for block in each.content_blocks] for each in (message, streamed)]
+        assert kinds[0] == kinds[1]
+
+
+def recorded_streams() -> list[Json]:
+    exchanges = [exchange for each in conversations() for exchange in each["exchanges"]]
+    streams = [each for each in exchanges if each.get("response_chunks") and is_playable(each)]
+    assert len(streams) >= 8
+    return streams
+
+
+def test_a_recorded_stream_that_is_cut_anywhere_gives_no_answer_and_no_call() -> None:
+    for exchange in recorded_streams():
+        events = exchange["response_chunks"]
+        model = model_for(exchange, Replay([exchange]))
+        whole = ask(model, exchange, [HumanMessage("Hi")], {})
+        for count in range(0, len(events), max(1, len(events) // 25)):
+            cut = {**exchange, "response_chunks": events[:count]}
+            with pytest.raises(TruncatedStreamError) as failure:
+                ask(model_for(cut, Replay([cut])), cut, [HumanMessage("Hi")], {})
+            if partial := failure.value.partial:
+                assert whole.text.startswith(partial.text)
+                assert partial.tool_calls == []
+
+
+def test_repeated_and_exchanged_events_never_change_a_call() -> None:
+    for exchange in recorded_streams():
+        events = exchange["response_chunks"]
+        whole = ask(model_for(exchange, Replay([exchange])), exchange, [HumanMessage("Hi")], {})
+        for number in range(0, len(events) - 1, max(1, len(events) // 25)):
+            first, second = events[number], events[number + 1]
+            for wrong in ([first, first, second], [second, first]):
+                changed = [*events[:number], *wrong, *events[number + 2 :]]
+                played = {**exchange, "response_chunks": changed}
+                try:
+                    message = ask(
+                        model_for(played, Replay([played])), played, [HumanMessage("Hi")], {}
+                    )
+                except GeminiToolsError:
+                    continue
+                assert message.tool_calls == whole.tool_calls
 
 
 def test_searches_are_citations_and_blocks() -> None:

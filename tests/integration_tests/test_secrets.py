@@ -30,12 +30,14 @@ from pydantic import SecretStr, ValidationError
 from rich.traceback import Traceback
 
 from langchain_gemini_tools import ChatGemini, errors
+from langchain_gemini_tools.testing import cassette
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY, faults
 from tests.integration_tests.invoking import QUESTION, ask, raw
 from tests.rotation import LIBRARIES, WAYS, rotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from langchain_core.tracers.schemas import Run
 
@@ -520,6 +522,60 @@ async def test_headers_of_a_call_are_sent_with_it_alone(
         {"x-tenant": "[redacted]", "X-Role": "[redacted]"},
         {"X-Tenant": "[redacted]"},
     ]
+
+
+SERVER = {"url": "https://w.example/mcp", "headers": {"X-Weather": TENANT}}
+TYPED = {"type": "mcp_server", "name": "w", **SERVER}
+LISTED = {"mcp_servers": [{"name": "w", "streamable_http_transport": SERVER}]}
+PRIVATE_TOOLS = {
+    f"{kind} {api}": (api, tool)
+    for api in ("interactions", "generate_content")
+    for kind, tool in (("typed", TYPED), ("listed", LISTED))
+}
+
+
+class Printer(BaseCallbackHandler):
+    """Keeps what callbacks are given, as text."""
+
+    def __init__(self) -> None:
+        self.seen = ""
+
+    def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+        self.seen += f"{args!r}{kwargs!r}"
+
+
+@rotated(case=PRIVATE_TOOLS, way=WAYS)
+async def test_headers_of_an_mcp_server_are_sent_and_nowhere_else(
+    case: tuple[str, dict[str, Any]],
+    way: str,
+    make_model: MakeModel,
+    emulator: Emulator,
+    tmp_path: Path,
+) -> None:
+    printer = Printer()
+    api, tool = case
+    model = make_model(api=api, callbacks=[printer])
+    bound: Any = model.bind_tools([tool])
+    for _ in range(2):  # recorded, then replayed
+        with cassette(tmp_path / "mcp.yaml", record_mode="once"):
+            await ask(bound, way)
+            await ask(model, way, tools=[tool])
+    assert [TENANT in request.raw.decode() for request in emulator.requests] == [True, True]
+    emulator.fail(400, message=f"bad header {TENANT}")
+    with pytest.raises(errors.GeminiInvalidRequestError) as failure:
+        await ask(bound, way)
+    shown = [
+        *(repr(bound), repr(bound.kwargs), dumps(bound), str(pickle.dumps(bound))),
+        *(repr(bound.preview("Hi")), repr(failure.value), str(vars(failure.value)), printer.seen),
+        (tmp_path / "mcp.yaml").read_text(),
+    ]
+    assert [TENANT in text for text in shown] == [False] * len(shown)
+    with pytest.raises(errors.InvalidToolError, match="X-Weather in a built-in tool are missing"):
+        pickle.loads(pickle.dumps(bound)).invoke("Hi")
+    with pytest.raises(errors.InvalidToolError, match="Bind the tool again"):
+        model.bind_tools([bound.kwargs["tools"][0].to_dict()]).invoke("Hi")
+    other = json.loads(json.dumps(tool).replace("blue", "red"))
+    assert bound.kwargs["tools"] != model.bind_tools([other]).kwargs["tools"]
 
 
 def test_callers_with_different_headers_do_not_share_cached_responses(

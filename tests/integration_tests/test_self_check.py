@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.self_check import CHECKS, main, name_of, run_check
+from langchain_gemini_tools.self_check import (
+    CHECKS,
+    INTERACTIONS_CHECKS,
+    main,
+    name_of,
+    run_check,
+)
 from langchain_gemini_tools.testing import FakeGemini
 
 NAMES = [name_of(check) for check in CHECKS]
@@ -27,6 +34,56 @@ def test_the_command_passes_on_the_fake_server() -> None:
     assert {line.split()[0] for line in lines if line} == {"passed"}
     assert report.startswith(f"`gemini-3.8-flash` on FakeGemini**: {len(NAMES)} passed, 0 failed")
     assert done.returncode == 0
+
+
+def test_the_interactions_api_is_checked_and_nothing_stays_stored(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--fake", "--api", "interactions"]) == 0
+    shown = capsys.readouterr().out
+    table, report = shown.split("\n**Self-test of ")
+    names = [line[8:32].rstrip() for line in table.splitlines()[2:] if line]
+    assert names == [name_of(check) for check in INTERACTIONS_CHECKS]
+    assert "skipped error names tool" in table
+    assert report.startswith(
+        "`gemini-3.8-flash` on FakeGemini, Interactions API**: "
+        f"{len(INTERACTIONS_CHECKS) - 1} passed, 0 failed, 1 skipped"
+    )
+
+
+@pytest.mark.parametrize("check", INTERACTIONS_CHECKS[len(CHECKS) :], ids=name_of)
+def test_checks_of_the_interactions_api_delete_what_they_store(check: Any) -> None:
+    with FakeGemini() as gemini:
+        model = ChatGemini(model="gemini-3.8-flash", api="interactions")
+        assert run_check(check, model).status == "passed"
+        stored = [r for r in gemini.requests if r.method == "POST" and r.body.get("store")]
+        deleted = [request for request in gemini.requests if request.method == "DELETE"]
+        assert len(deleted) == len(stored)
+        assert gemini.refusals == []
+
+
+@pytest.mark.parametrize("check", INTERACTIONS_CHECKS, ids=name_of)
+def test_checks_of_the_interactions_api_can_fail(check: Any) -> None:
+    right = {"text", "none", "validated", "stream of text", "search beside functions"}
+    right |= {"token count", "background"}
+    with FakeGemini(respond=lambda _: "No."):
+        model = ChatGemini(model="gemini-3.8-flash", api="interactions", max_retries=0)
+        outcome = run_check(check, model)
+    expected = "passed" if name_of(check) in right else "FAILED"
+    assert outcome.status == ("skipped" if name_of(check) == "error names tool" else expected)
+
+
+def test_a_background_check_that_has_no_answer_fails() -> None:
+    with FakeGemini(respond=lambda _: ""):
+        model = ChatGemini(model="gemini-3.8-flash", api="interactions", max_retries=0)
+        assert run_check(INTERACTIONS_CHECKS[-2], model).status == "FAILED"
+
+
+def test_a_model_that_does_not_run_in_the_background_skips_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--fake", "--api", "interactions", "--model", "gemini-2.5-flash"]) == 0
+    assert "skipped background" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3.1-pro-preview"])

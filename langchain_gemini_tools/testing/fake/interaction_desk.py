@@ -24,6 +24,7 @@ from langchain_gemini_tools.testing.fake.rules.declarations import check_declara
 from langchain_gemini_tools.testing.fake.rules.door import check_length, check_model
 from langchain_gemini_tools.testing.fake.rules.interactions import (
     check_background,
+    check_end,
     check_fields,
     check_steps,
     read_steps,
@@ -106,6 +107,7 @@ class InteractionDesk:
         steps = [*self._earlier(body), *given]
         try:
             check_steps(steps, model, self._memory, accepts_foreign=self._accepts_foreign)
+            check_end(body, steps, self.stored)
         except Refusal as refusal:
             if excuse is None or refusal.evidence != "inferred":
                 raise
@@ -165,6 +167,10 @@ class InteractionDesk:
     def _raw(self, body: JsonObject, reply: Reply, stored: Stored) -> Outgoing:
         """A reply that a test wrote as the wire spells it."""
         if reply.events is not None and body.get("stream"):
+            said = [event.get("interaction") for event in reply.events if isinstance(event, dict)]
+            ended: JsonObject = next((each for each in reversed(said) if each), {})
+            if "id" in ended:
+                self._store(body, stored, ended)
             return event_stream(list(reply.events))
         if isinstance(reply.body, dict) and "id" in reply.body:
             self._store(body, stored, reply.body)

@@ -37,7 +37,7 @@ from langchain_gemini_tools.wire.tools.dialects import (
     render_typed,
     unknown_tool,
 )
-from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools
+from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools, hide_credentials
 
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 _SINGLE_INPUT: dict[str, Any] = {
@@ -74,7 +74,7 @@ def bind_tool(tool: object) -> Sequence[Tool]:
 
 def _bind_builtin(rendered: dict[str, Any]) -> Tool:
     [name] = rendered
-    return Tool(name, builtin=rendered)
+    return Tool(name, builtin=hide_credentials(rendered))
 
 
 def _bind_class(cls: Any) -> Tool:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from langchain_gemini_tools.errors import InvalidToolError
@@ -326,6 +327,8 @@ class BuiltinTool(NamedTuple):
     """The settings that it has in the Interactions API; None if it does not exist there."""
     write_typed: Callable[[Any], dict[str, Any]] | None = None
     """Turns the settings of generateContent into those beside the `type`."""
+    only_typed: Mapping[str, str] = MappingProxyType({})
+    """Settings that only the Interactions API has -> what to do in generateContent."""
 
 
 def _read_search(settings: dict[str, Any]) -> Any:
@@ -335,20 +338,18 @@ def _read_search(settings: dict[str, Any]) -> Any:
     return {**settings, "search_types": {str(name): {} for name in types}}
 
 
-def _read_maps(settings: dict[str, Any]) -> Any:
-    if settings.keys() & {"latitude", "longitude"}:
-        raise InvalidToolError(
-            "google_maps: generateContent has the place in another field. Use tool_config="
-            '{"retrieval_config": {"lat_lng": {"latitude": ..., "longitude": ...}}}.'
-        )
-    return settings
+_PLACE = 'Use tool_config={"retrieval_config": {"lat_lng": {"latitude": ..., "longitude": ...}}}'
+_POLICIES = "disabled_safety_policies"
 
 
 def _read_computer(settings: dict[str, Any]) -> Any:
     word = str(settings.get("environment") or "").upper()
-    if not word or word.startswith("ENVIRONMENT_"):
-        return settings
-    return {**settings, "environment": f"ENVIRONMENT_{word}"}
+    read = dict(settings)
+    if word and not word.startswith("ENVIRONMENT_"):
+        read["environment"] = f"ENVIRONMENT_{word}"
+    if isinstance(policies := settings.get(_POLICIES), list):
+        read[_POLICIES] = [str(policy).upper() for policy in policies]
+    return read
 
 
 def _write_search(settings: Any) -> dict[str, Any]:
@@ -360,32 +361,34 @@ def _write_search(settings: Any) -> dict[str, Any]:
 
 def _write_computer(settings: Any) -> dict[str, Any]:
     word = str(settings.get("environment") or "")
-    environment = word.lower().removeprefix("environment_")
-    return {**settings, **({"environment": environment} if environment else {})}
+    written = dict(settings)
+    if environment := word.lower().removeprefix("environment_"):
+        written["environment"] = environment
+    if isinstance(policies := settings.get(camel(_POLICIES)), list):
+        written[camel(_POLICIES)] = [str(policy).lower() for policy in policies]
+    return written
 
 
-def _write_server(settings: Any) -> dict[str, Any]:
-    servers = settings if isinstance(settings, list) else [settings]
-    if len(servers) != 1:
-        raise InvalidToolError(
-            "mcp_servers: with api='interactions' each server is a tool. Bind "
-            '{"type": "mcp_server", "name": ..., "url": ...} for each of them.'
-        )
-    [server] = servers
+def _write_server(server: Any) -> dict[str, Any]:
     transport = server.get("streamableHttpTransport") or {}
     others = {key: value for key, value in server.items() if key != "streamableHttpTransport"}
     return {**others, **transport}
 
 
 def _read_server(settings: dict[str, Any]) -> Any:
-    if settings.get("allowed_tools"):
-        raise InvalidToolError(
-            "mcp_server: generateContent has no allowed_tools. Leave it out, or restrict the tools "
-            "on the server."
-        )
     transport = {key: settings[key] for key in ("url", "headers") if key in settings}
-    return [{"name": settings.get("name"), "streamable_http_transport": transport}]
+    others = {key: value for key, value in settings.items() if key not in transport}
+    return [{**others, "streamable_http_transport": transport}]
 
+
+_RETRIEVAL = "Use the form of generateContent for this search"
+_RETRIEVAL_SETTINGS = {
+    "retrieval_types": _RETRIEVAL,
+    "vertex_ai_search_config": _RETRIEVAL,
+    "rag_store_config": _RETRIEVAL,
+    "exa_ai_search_config": _RETRIEVAL,
+    "parallel_ai_search_config": _RETRIEVAL,
+}
 
 _BUILTIN_ROWS = (
     BuiltinTool(
@@ -399,8 +402,8 @@ _BUILTIN_ROWS = (
     BuiltinTool(
         "googleMaps",
         settings_of_vertex=("groundingTypes",),
-        read_typed=_read_maps,
         typed_settings=("enable_widget", "latitude", "longitude"),
+        only_typed={"latitude": _PLACE, "longitude": _PLACE},
     ),
     BuiltinTool("urlContext", ("web_fetch",), typed_settings=()),
     BuiltinTool("codeExecution", ("code_interpreter", "code_execution"), typed_settings=()),
@@ -418,7 +421,7 @@ _BUILTIN_ROWS = (
         typed_settings=(
             "environment",
             "excluded_predefined_functions",
-            "disabled_safety_policies",
+            _POLICIES,
             "enable_prompt_injection_detection",
         ),
         write_typed=_write_computer,
@@ -432,22 +435,41 @@ _BUILTIN_ROWS = (
         read_typed=_read_server,
         typed_settings=("name", "url", "headers", "allowed_tools"),
         write_typed=_write_server,
+        only_typed={"allowed_tools": "Leave it out, or restrict the tools on the server"},
     ),
     BuiltinTool("googleSearchRetrieval"),
-    BuiltinTool("retrieval", only_on="vertex"),
+    BuiltinTool(
+        "retrieval",
+        only_on="vertex",
+        typed_settings=tuple(_RETRIEVAL_SETTINGS),
+        only_typed=_RETRIEVAL_SETTINGS,
+    ),
     BuiltinTool("enterpriseWebSearch", only_on="vertex"),
     BuiltinTool("parallelAiSearch", only_on="vertex"),
     BuiltinTool("exaAiSearch", only_on="vertex"),
 )
 BUILTIN_TOOLS = {row.name: row for row in _BUILTIN_ROWS}
 
-_USER_KEYS = frozenset({"headers"})
+_USER_KEYS = frozenset(
+    {"headers", "custom_config", "customConfig", "custom_configs", "customConfigs"}
+)
 """Settings whose keys are the user's, so that their spelling is not changed."""
+
+PRIVATE_SETTINGS = frozenset(
+    {"headers", "apiAuth", "authConfig"}
+    | {"exaAiSearch", "parallelAiSearch", "exaAiSearchConfig", "parallelAiSearchConfig"}
+)
+"""Settings that contain credentials, and are not shown."""
 
 
 def is_builtin(key: str) -> bool:
     """Return whether `key`, in either spelling, is a built-in tool."""
     return camel(key) in BUILTIN_TOOLS
+
+
+def names_builtin(kind: object) -> bool:
+    """Return whether this is the `type` of a built-in tool in the Interactions API."""
+    return any(kind == _type_of(row) for row in BUILTIN_TOOLS.values())
 
 
 def builtin_tool(name: str) -> BuiltinTool:
@@ -477,32 +499,62 @@ def render_typed(tool: Mapping[str, Any]) -> dict[str, Any] | None:
     return render_builtin(row.name, row.read_typed(settings) if row.read_typed else settings)
 
 
-def write_typed(key: str, settings: Any) -> dict[str, Any]:
+def reject_only_typed(key: str, settings: Any) -> None:
+    """Reject settings of a built-in tool that generateContent does not have.
+
+    Args:
+        key: Its key in generateContent.
+        settings: Its settings; a list if the tool is a list.
+
+    Raises:
+        InvalidToolError: Only the Interactions API has one of the settings.
+    """
+    row = builtin_tool(key)
+    for each in settings if isinstance(settings, list) else [settings]:
+        for name, advice in row.only_typed.items() if isinstance(each, Mapping) else ():
+            if each.get(camel(name)) is not None:
+                raise InvalidToolError(
+                    f"{_type_of(row)}: generateContent does not have {name}. {advice}, or use "
+                    "api='interactions'."
+                )
+
+
+def write_typed(key: str, settings: Any) -> list[dict[str, Any]]:
     """Render a built-in tool of generateContent as the Interactions API spells it.
 
     Args:
         key: Its key in generateContent.
-        settings: Its settings there.
+        settings: Its settings there. Each item of a list becomes a tool.
 
     Raises:
         InvalidToolError: The Interactions API has no such tool, or no such setting.
     """
     row = builtin_tool(key)
-    if row.typed_settings is None:
+    return [
+        _write_one(row, each) for each in (settings if isinstance(settings, list) else [settings])
+    ]
+
+
+def _write_one(row: BuiltinTool, settings: Any) -> dict[str, Any]:
+    kind, is_new = _type_of(row), row.name not in BUILTIN_TOOLS
+    if row.typed_settings is None and not is_new:
         known = [_type_of(row) for row in BUILTIN_TOOLS.values() if row.typed_settings is not None]
         raise InvalidToolError(
-            f"{snake(key)} does not exist in the Interactions API, which has {', '.join(known)}. "
+            f"{kind} does not exist in the Interactions API, which has {', '.join(known)}. "
             "Leave it out, or use api='generate_content'."
         )
     written = row.write_typed(settings or {}) if row.write_typed else dict(settings or {})
-    typed = {snake(name): value for name, value in written.items() if value is not None}
+    typed = {snake(name): _snake_keys(name, value) for name, value in written.items()}
+    typed = {name: value for name, value in typed.items() if value is not None}
+    if row.typed_settings is None:
+        return {"type": kind, **typed}  # the API may be newer than our table
     if unknown := [name for name in typed if name not in row.typed_settings]:
         has = ", ".join(row.typed_settings) or "no settings"
         raise InvalidToolError(
-            f"{_type_of(row)} does not have {', '.join(unknown)} in the Interactions API; it has "
+            f"{kind} does not have {', '.join(unknown)} in the Interactions API; it has "
             f"{has}. Leave it out, or use api='generate_content'."
         )
-    return {"type": _type_of(row), **typed}
+    return {"type": kind, **typed}
 
 
 def _type_of(row: BuiltinTool) -> str:
@@ -553,6 +605,13 @@ def camel_keys(value: Any) -> Any:
             for key, item in value.items()
         }
     return [camel_keys(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _snake_keys(name: str, value: Any) -> Any:
+    """Return a setting with every key in snake_case, except for the user's own keys."""
+    if isinstance(value, Mapping) and name not in _USER_KEYS:
+        return {snake(key): _snake_keys(key, item) for key, item in value.items()}
+    return [_snake_keys("", item) for item in value] if isinstance(value, list) else value
 
 
 def unknown_tool(keys: list[str]) -> InvalidToolError:

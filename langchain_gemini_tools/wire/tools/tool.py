@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import BaseModel
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools.dialects import builtin_tool
+from langchain_gemini_tools.facts.credentials import REDACTED, PrivateHeaders, headers_digest
+from langchain_gemini_tools.facts.json_values import camel
+from langchain_gemini_tools.wire.tools.dialects import (
+    PRIVATE_SETTINGS,
+    builtin_tool,
+    is_builtin,
+    names_builtin,
+)
 from langchain_gemini_tools.wire.tools.names import render_name, render_parameter_name
 
 if TYPE_CHECKING:
@@ -44,7 +51,8 @@ class Tool(Mapping[str, Any]):
     """The cleaned schema of the arguments; None for a function without arguments."""
     response_schema: gemini.JsonSchema | None = None
     builtin: gemini.JsonObject | None = None
-    """A built-in tool as it is sent, such as `{"googleSearch": {}}`; None for a function."""
+    """A built-in tool, such as `{"googleSearch": {}}`; None for a function. Settings that may be
+    credentials, such as the headers of an MCP server, are `PrivateHeaders`."""
     lost_parameters: tuple[str, ...] = ()
     """Parameters whose values LangChain does not pass on to the tool."""
 
@@ -72,7 +80,7 @@ class Tool(Mapping[str, Any]):
     def text(self) -> str:
         """The JSON of `to_dict()`."""
         shown = self._openai_dict() if self.builtin is None else self.builtin
-        return json.dumps(shown, ensure_ascii=False)
+        return json.dumps(shown, ensure_ascii=False, default=_hidden)
 
     @property
     def token_estimate(self) -> int:
@@ -139,7 +147,7 @@ class Tool(Mapping[str, Any]):
         """Return a copy as a plain dict: OpenAI's form of a function, or a built-in tool's own.
 
         A function is `{"type": "function", "function": {"name", "description", "parameters",
-        "response_schema"}}`, without the fields that are not set.
+        "response_schema"}}`, without the fields that are not set. Credentials are redacted.
         """
         plain: gemini.JsonObject = json.loads(self.text)
         return plain
@@ -219,12 +227,19 @@ def _bind(tool: object) -> Sequence[Tool]:
 
 
 def plain_tools(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with bound tools as plain dicts, for tracers and serialization."""
+    """Return options with tools as plain dicts, for tracers and serialization."""
     tools = options.get("tools")
     if not isinstance(tools, (list, tuple)):
         return dict(options)
-    plain = [tool.shown if isinstance(tool, Tool) else tool for tool in tools]
-    return {**options, "tools": plain}
+    return {**options, "tools": [_shown(tool) for tool in tools]}
+
+
+def _shown(tool: object) -> Any:
+    if isinstance(tool, Tool):
+        return tool.shown
+    if isinstance(tool, dict) and (names_builtin(tool.get("type")) or any(map(is_builtin, tool))):
+        return json.loads(json.dumps(hide_credentials(tool), default=_hidden))
+    return tool
 
 
 def render_tools(
@@ -244,8 +259,53 @@ def render_tools(
     rendered: list[gemini.Tool] = []
     if declarations:
         rendered.append({"functionDeclarations": declarations})
-    rendered.extend(dict(tool.builtin) for tool in tools if tool.builtin is not None)
+    rendered.extend(_revealed(tool.builtin) for tool in tools if tool.builtin is not None)
     return rendered
+
+
+def hide_credentials(settings: Any) -> Any:
+    """Return the settings of a built-in tool, with those private that may be credentials."""
+    if isinstance(settings, list):
+        return [hide_credentials(item) for item in settings]
+    if not isinstance(settings, dict):
+        return settings
+    return {
+        key: _private(value)
+        if camel(key) in PRIVATE_SETTINGS and isinstance(value, Mapping)
+        else hide_credentials(value)
+        for key, value in settings.items()
+    }
+
+
+def _private(settings: Mapping[str, Any]) -> PrivateHeaders:
+    is_shown_form = any(str(value).startswith(REDACTED) for value in settings.values())
+    return PrivateHeaders(settings, is_complete=not is_shown_form)
+
+
+def _hidden(value: object) -> dict[str, str]:
+    """Return what is shown of private settings. The digest tells two tools apart."""
+    if not isinstance(value, PrivateHeaders):
+        raise TypeError(f"A setting of a built-in tool is not JSON: {value!r}.")
+    return dict.fromkeys(value, f"{REDACTED} {headers_digest(value)}")
+
+
+def _revealed(settings: Any) -> Any:
+    """Return settings as they are sent.
+
+    Raises:
+        InvalidToolError: A credential is missing.
+    """
+    match settings:
+        case PrivateHeaders(is_complete=False):
+            raise InvalidToolError(
+                f"The values of {', '.join(settings)} in a built-in tool are missing: they are not "
+                "stored, pickled or shown. Bind the tool again."
+            )
+        case Mapping():
+            return {key: _revealed(value) for key, value in settings.items()}
+        case list():
+            return [_revealed(item) for item in settings]
+    return settings
 
 
 def renamed_parameters_of(tools: Iterable[Tool]) -> dict[str, dict[str, str]]:

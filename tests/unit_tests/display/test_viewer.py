@@ -171,6 +171,26 @@ def test_a_refusal_is_shown_once() -> None:
     )
 
 
+def test_steps_of_the_interactions_api_are_shown_as_calls_and_results() -> None:
+    steps: list[Any] = [
+        {"type": "google_search_call", "id": "s", "arguments": {"queries": ["cats"]}},
+        {"type": "google_search_result", "call_id": "s", "result": [{"x": 1}], "signature": "c2ln"},
+        {"type": "mcp_server_tool_call", "id": "m", "name": "look", "arguments": {"at": "cats"}},
+        {"type": "mcp_server_tool_result", "call_id": "m", "result": "Gone", "is_error": True},
+        {"type": "processing_call", "id": "p", "signature": "c2ln"},
+    ]
+    blocks = [{"type": "gemini_part", "part": {"interactionStep": step}} for step in steps]
+    shown = _shown([HumanMessage("Hi"), answer([*blocks, {"type": "text", "text": "A cat."}])])
+    assert [line.strip(" │├└─") for line in shown[2:]] == [
+        'google_search  queries=["cats"]',
+        'server result  [{"x": 1}]',
+        'look  at="cats"',
+        "server result  error: Gone",
+        'processing_call  {"id": "p"}',
+        "A cat.",
+    ]
+
+
 def test_thoughts_code_media_and_sources_are_shown() -> None:
     tool_call = {"toolType": "GOOGLE_MAPS", "id": "x", "args": {"query": "cats"}}
     messages: list[BaseMessage] = [

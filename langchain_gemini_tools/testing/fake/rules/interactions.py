@@ -12,8 +12,9 @@ from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode
 from langchain_gemini_tools.testing.fake.refusal import Refusal, invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from langchain_gemini_tools.testing.fake.interaction import Stored
     from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
     from langchain_gemini_tools.testing.fake.models import Model
     from langchain_gemini_tools.testing.fake.refusal import JsonObject
@@ -180,7 +181,19 @@ def check_steps(
             is_signed = False
     if open_calls:
         raise invalid(f"The call {open_calls[0]!r} has no result")
-    if steps[-1]["type"] not in {"user_input", "function_result"}:
+
+
+def check_end(body: JsonObject, steps: list[JsonObject], stored: Mapping[str, Stored]) -> None:
+    """Refuse a conversation that ends with the model, unless it continues that turn.
+
+    By the SDK's words, a stored turn is continued without input, and its token must belong to the
+    previous interaction.
+    """
+    token, previous = body.get("continuation_token"), body.get("previous_interaction_id")
+    if token and previous and "input" not in body:
+        if stored[previous].body.get("continuation_token") != token:
+            raise invalid("The token was not issued by the previous interaction")
+    elif not steps or steps[-1]["type"] not in {"user_input", "function_result"}:
         raise invalid("The conversation ends with the model")
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from langchain_gemini_tools.testing.fake.interaction import Stored
 from langchain_gemini_tools.testing.fake.memory import Memory
 from langchain_gemini_tools.testing.fake.models import find_model
 from langchain_gemini_tools.testing.fake.refusal import Refusal
 from langchain_gemini_tools.testing.fake.rules.interactions import (
     check_background,
+    check_end,
     check_fields,
     check_steps,
     read_steps,
@@ -30,7 +32,9 @@ def check(**body: Any) -> None:
     check_fields(whole)
     model = find_model(str(whole["model"]), "v1beta")
     check_background(whole, model)
-    check_steps(read_steps(whole["input"]), model, Memory(), accepts_foreign=False)
+    steps = read_steps(whole["input"])
+    check_steps(steps, model, Memory(), accepts_foreign=False)
+    check_end(whole, steps, {})
 
 
 def test_recorded_requests_pass() -> None:
@@ -76,6 +80,15 @@ BROKEN: dict[str, Json] = {
     "A step has a known type": {"input": [{"type": "dream"}]},
     "A content has a known type": {"input": [{"type": "user_input", "content": [{"type": "a"}]}]},
 }
+
+
+def test_a_turn_is_continued_with_its_own_token() -> None:
+    stored = {"v1_a": Stored({"continuation_token": "t1"})}
+    body = {"previous_interaction_id": "v1_a", "continuation_token": "t1"}
+    ended = [SAID, {"type": "model_output", "content": []}]
+    check_end(body, ended, stored)
+    with pytest.raises(Refusal, match="not issued by the previous"):
+        check_end({**body, "continuation_token": "t2"}, ended, stored)
 
 
 @pytest.mark.parametrize("why", BROKEN)

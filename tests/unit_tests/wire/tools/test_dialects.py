@@ -16,9 +16,10 @@ from typing_extensions import TypedDict
 
 from langchain_gemini_tools import ChatGemini, check_tools
 from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.wire.backends import check_tools as check_backend
 from langchain_gemini_tools.wire.tools import dialects
 from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS, BuiltinTool
-from langchain_gemini_tools.wire.tools.tool import bind_tools
+from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
 from tests.sources import PACKAGE, modules
 
 hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
@@ -461,7 +462,7 @@ BUILTIN: dict[str, tuple[Any, list[dict[str, Any]]]] = {
 def test_a_builtin_tool_is_bound_as_gemini_spells_it(
     given: Any, bound: list[dict[str, Any]]
 ) -> None:
-    assert [*bind_tools([given])] == bound
+    assert render_tools(bind_tools([given])) == bound
 
 
 @pytest.mark.parametrize(
@@ -540,7 +541,7 @@ TYPED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize(("given", "bound"), TYPED.values(), ids=TYPED)
 def test_the_newer_spelling_of_google_is_read(given: Any, bound: dict[str, Any]) -> None:
     before = copy.deepcopy(given)
-    assert [*bind_tools([given])] == [bound]
+    assert render_tools(bind_tools([given])) == [bound]
     assert given == before
 
 
@@ -549,11 +550,12 @@ def test_the_newer_spelling_of_google_is_read(given: Any, bound: dict[str, Any])
     [
         ({"type": "google_maps", "latitude": 1.0, "longitude": 2.0}, "tool_config"),
         ({"type": "mcp_server", "name": "w", "allowed_tools": [{"tools": ["a"]}]}, "allowed_tools"),
+        ({"type": "retrieval", "retrieval_types": ["rag_store"]}, "retrieval_types"),
     ],
 )
 def test_settings_that_generate_content_does_not_have_are_rejected(given: Any, reason: str) -> None:
     with pytest.raises(InvalidToolError, match=reason):
-        bind_tools([given])
+        check_backend(bind_tools([given]), vertexai=False)
 
 
 @pytest.mark.parametrize(
@@ -569,7 +571,7 @@ def test_settings_that_generate_content_does_not_have_are_rejected(given: Any, r
     ],
 )
 def test_a_builtin_tool_that_is_not_known_is_sent_with_a_warning(given: Any, bound: Any) -> None:
-    assert [*bind_tools([given])] == bound
+    assert render_tools(bind_tools([given])) == bound
     report = check_tools([given])
     assert report.ok
     assert [(found.code, found.level) for found in report.findings] == [
