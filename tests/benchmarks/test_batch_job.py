@@ -20,7 +20,7 @@ from tests.integration_tests.test_batch_vertex import LocalBuckets
 
 MILLISECONDS_PER_REQUEST = 0.45
 """The aim is 0.3, and 0.15 to 0.21 were measured; a busy machine counts more."""
-MEGABYTES = 10
+MEGABYTES = 6
 
 
 def _questions(count: int) -> list[str]:
@@ -121,6 +121,6 @@ def test_memory_stays_flat(backend: Any) -> None:
             )
         return int(run.stdout) / 1024
 
-    growth = peak_megabytes(10_000) - peak_megabytes(1_000)
-    print(f"{growth:.1f} MB more for 10,000 requests than for 1,000")
+    growth = peak_megabytes(6_000) - peak_megabytes(1_000)
+    print(f"{growth:.1f} MB more for 6,000 requests than for 1,000")
     assert growth <= MEGABYTES
