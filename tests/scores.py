@@ -25,12 +25,12 @@ _passed: dict[str, dict[str, bool]] = defaultdict(dict)
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
     report: pytest.TestReport = yield
-    label = getattr(getattr(item, "module", None), "SCORE", None)
-    if label and report.when == "call":
+    module = getattr(item, "module", None)
+    label = getattr(module, "SCORE", None)
+    if module and label and report.when == "call":
         exchange = item.name.partition("[")[2]
-        _add(
-            label, {exchange: report.passed} if exchange else RESULTS.pop(item.module.__name__, {})
-        )
+        cases = {exchange: report.passed} if exchange else RESULTS.pop(module.__name__, {})
+        _add(label, cases)
     return report
 
 

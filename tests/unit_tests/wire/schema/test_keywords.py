@@ -164,7 +164,7 @@ ELSEWHERE = {
 
 
 def test_no_other_module_names_a_keyword_to_decide_what_becomes_of_it() -> None:
-    named: dict[str, set[str]] = {}
+    named: dict[str, frozenset[str]] = {}
     for path in modules():
         found = literals_of(path) & KEYWORDS.keys() - STRUCTURE
         if found and path.parent.name != "schema":
