@@ -5,6 +5,15 @@ BIN     = $(VENV)/bin
 SHELL   = bash
 STAMP   = $(VENV)/.installed
 
+# Tests run in a process for each core, at most four: each collects the whole suite, which takes
+# seconds and half a gigabyte. `make test WORKERS=0` runs them in one process. pytest-benchmark comes
+# with langchain-tests and would warn that it cannot measure in several processes.
+WORKERS ?= logical
+PARALLEL = --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+	--benchmark-disable
+# The tests start a hundred interpreters. Without bytecode each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
 	test-vcrpy9 test-observability test-distributed test-local-model test-docs fuzz soak bench record docs docs-tables \
 	pictures figures \
@@ -42,11 +51,11 @@ lint: $(STAMP)
 type: $(STAMP)
 	$(BIN)/mypy
 
-unit: $(STAMP)  ## no sockets; a minute
-	$(BIN)/python -m pytest tests/unit_tests
+unit: $(STAMP)  ## no sockets; within a minute
+	$(BIN)/python -m pytest $(PARALLEL) tests/unit_tests
 
 test: $(STAMP)  ## every test; no key, no network
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 # What depends on a version of a dependency: what we call in it and what it returns. Left out, because
 # `make test` covers it and it depends on our own code only: the recorded traffic (half of all tests),
@@ -61,14 +70,15 @@ test-lowest:  ## the tests that depend on dependencies, with the lowest versions
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[all]' --group dev --constraint tests/lowest.txt
-	$(VENV)-lowest/bin/python -m pytest -m "not hypothesis" $(LOWEST)
+	$(VENV)-lowest/bin/python -m pytest $(PARALLEL) -m "not hypothesis" $(LOWEST)
 
 test-ahead:  ## the same tests, with releases that the resolver does not choose yet
 	$(PYTHON) -m venv $(VENV)-ahead
 	$(VENV)-ahead/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-ahead/bin/python -m pip install --quiet --editable '.[all]' --group dev
 	$(VENV)-ahead/bin/python -m pip install --quiet --no-deps --requirement tests/ahead.txt
-	$(VENV)-ahead/bin/python -m pytest -m "not hypothesis" $(LOWEST) tests/integration_tests/test_drop_in.py
+	$(VENV)-ahead/bin/python -m pytest $(PARALLEL) -m "not hypothesis" $(LOWEST) \
+		tests/integration_tests/test_drop_in.py
 
 test-deepagents:  ## deepagents, which pins google-genai below 3, in a separate environment
 	$(PYTHON) -m venv $(VENV)-deepagents
@@ -110,8 +120,8 @@ test-distributed:  ## the programs for Ray and Dask, and the notebook about Dask
 	$(VENV)-distributed/bin/python -m pytest tests/integration_tests/test_notebooks.py -k 14_
 
 fuzz: $(STAMP)  ## every property, story and random tool loop for some minutes, new examples each time
-	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-5000} $(BIN)/python -m pytest -m hypothesis --timeout 3600 \
-		tests/unit_tests tests/integration_tests/test_stories.py
+	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-5000} $(BIN)/python -m pytest $(PARALLEL) \
+		-m hypothesis --timeout 3600 tests/unit_tests tests/integration_tests/test_stories.py
 	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-5000} $(BIN)/python -m pytest \
 		tests/unit_tests/tool_loop/test_fault_run.py
 

@@ -15,11 +15,25 @@ from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.scores"]
 
 _LEAKS = ("GOOGLE_", "GEMINI_", "VERTEX", "LANGSMITH_", "LANGCHAIN_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _KEPT = ("GEMINI_RECORDINGS", "GEMINI_RECORDINGS_MORE", "LANGCHAIN_TESTS_USER_AGENT")
+_LONGEST = (
+    "test_notebooks.py",
+    "test_type_checkers.py",
+    "test_batch_job.py",
+    "test_mcp_servers.py",
+    "test_recorded_replies.py",
+    "test_users_project.py",
+    "test_recorded_histories.py",
+    "test_secrets.py",
+    "test_fake_gemini_plugin.py",
+    "test_resources.py",
+    "test_standard.py",
+)
+"""The files that take longest. With several processes they come first: none waits for the last."""
 
 
 def pytest_collection_finish() -> None:
@@ -29,6 +43,13 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest files first in the processes of pytest-xdist, each of which takes files."""
+    if hasattr(config, "workerinput"):
+        rank = {name: place for place, name in enumerate(_LONGEST)}
+        items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 
 
 class MakeModel(Protocol):

@@ -17,7 +17,7 @@ from nbmake.nb_run import NotebookRun
 from langchain_gemini_tools.demo import RECORDINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
@@ -83,13 +83,13 @@ def replay(path: Path, own_folder: Path) -> Any:
     return execute(path, own_folder, {"PYTHONPATH": str(OFFLINE)})
 
 
-def replays(paths: Iterable[Path], own_folder: Path) -> dict[Path, Future[Any]]:
+def replays(paths: Mapping[str, Path], own_folder: Path) -> dict[str, Future[Any]]:
     """`replay` for many notebooks, two at a time; all are done when it returns."""
     with (
         _environment(own_folder, {"PYTHONPATH": str(OFFLINE)}),
         ThreadPoolExecutor(2) as threads,
     ):
-        return {path: threads.submit(_execute, path) for path in paths}
+        return {name: threads.submit(_execute, path) for name, path in paths.items()}
 
 
 @contextmanager

@@ -46,6 +46,12 @@ def no_pauses() -> Iterator[None]:
 
 
 @pytest.fixture
+def without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits before a retry, or before it asks for a job again."""
+    monkeypatch.setenv("GEMINI_RETRY_DELAYS", "off")
+
+
+@pytest.fixture
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, which is the current one."""
     monkeypatch.chdir(tmp_path)

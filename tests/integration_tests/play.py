@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from langchain_gemini_tools import ChatGemini
     from langchain_gemini_tools.testing.fake import Emulator
@@ -33,6 +33,29 @@ WEATHER: JsonObject = {
     },
 }
 """What `get_weather` is declared as."""
+
+
+def graph_by_hand(chat: Any, tools: Sequence[Any], **options: Any) -> Any:
+    """A LangGraph graph of model and tools in turn; sync and async."""
+    from langchain_core.runnables import RunnableLambda
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.prebuilt import ToolNode, tools_condition
+
+    bound = chat.bind_tools(tools)
+
+    def ask(state: Any) -> Any:
+        return {"messages": [bound.invoke(state["messages"])]}
+
+    async def aask(state: Any) -> Any:
+        return {"messages": [await bound.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", RunnableLambda(ask, aask))
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    return graph.compile(**options)
 
 
 @dataclass

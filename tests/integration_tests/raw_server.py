@@ -104,8 +104,9 @@ class RawServer:
                 peer, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=[peer, self.connections], daemon=True).start()
-            self.connections += 1
+            number = self.connections
+            self.connections += 1  # before the script runs, so that a client finds itself counted
+            threading.Thread(target=self._serve, args=[peer, number], daemon=True).start()
 
     def _serve(self, peer: socket.socket, number: int) -> None:
         self._open.add(peer)

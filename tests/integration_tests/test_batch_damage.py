@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeModel
 
 
-@pytest.fixture(autouse=True)
-def _without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEMINI_RETRY_DELAYS", "off")
+pytestmark = pytest.mark.usefixtures("without_delays")
 
 
 @pytest.fixture

@@ -34,11 +34,6 @@ pytestmark = pytest.mark.usefixtures("without_delays")
 
 
 @pytest.fixture
-def without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEMINI_RETRY_DELAYS", "off")
-
-
-@pytest.fixture
 def make_model(make_model: MakeModel) -> Any:
     """Models that retry, as models do by default."""
     return lambda **settings: make_model(**{"max_retries": 6} | settings)

@@ -17,9 +17,12 @@ from langchain_gemini_tools import ChatGemini
 from tests.rotation import LIBRARIES
 
 FOLDER = Path(os.environ.get("GEMINI_RECORDINGS_MORE", "no recordings")) / "batch"
-pytestmark = pytest.mark.skipif(
-    not FOLDER.is_dir(), reason="GEMINI_RECORDINGS_MORE names no folder of recordings"
-)
+pytestmark = [
+    pytest.mark.usefixtures("without_delays"),
+    pytest.mark.skipif(
+        not FOLDER.is_dir(), reason="GEMINI_RECORDINGS_MORE names no folder of recordings"
+    ),
+]
 
 
 class Replayed:
@@ -43,11 +46,6 @@ class Replayed:
         assert exchange["http_method"] == request.method
         text = exchange.get("response_text") or json.dumps(exchange["response_json"])
         return self._library.Response(exchange["status"], text=text, request=request)
-
-
-@pytest.fixture(autouse=True)
-def _without_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEMINI_RETRY_DELAYS", "off")
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

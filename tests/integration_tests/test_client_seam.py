@@ -32,6 +32,7 @@ from langchain_gemini_tools.errors import (
     GeminiTimeoutError,
     GeminiToolsError,
 )
+from tests import growth
 from tests.rotation import rotated
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ class Server:
         return Request(first.split()[1].decode(), headers, body)
 
     def wait_until_idle(self) -> bool:
-        """Whether all connections are closed within two seconds."""
-        deadline = time.monotonic() + 2
+        """Whether all connections are closed, at the latest after half a minute."""
+        deadline = time.monotonic() + 30
         while self.open_connections and time.monotonic() < deadline:
             time.sleep(0.01)
         return self.open_connections == 0
@@ -328,15 +329,18 @@ async def test_events_are_read_however_they_are_written_and_cut(
 
 @streaming_way
 async def test_an_event_of_20_mb_is_read_in_linear_time(way: str) -> None:
-    reply = {"data": "x" * 20_000_000}
-    with serving(
-        lambda c, _: c.sendall(STREAM_HEAD + chunked(events(reply)) + b"0\r\n\r\n")
-    ) as server:
-        client = client_of(server)
-        assert await called(client, way) == [reply]
-        started = time.process_time()
-        assert await called(client, way) == [reply]
-    assert time.process_time() - started < 4.0  # quadratic joining alone takes longer
+    async def cost(size: int) -> float:
+        reply = {"data": "x" * size}
+        sent = STREAM_HEAD + chunked(events(reply)) + b"0\r\n\r\n"
+        with serving(lambda c, _: c.sendall(sent)) as server:
+            client = client_of(server)
+            assert await called(client, way) == [reply]
+            started = time.process_time()
+            assert await called(client, way) == [reply]
+            return time.process_time() - started
+
+    size = 20_000_000
+    assert await cost(size) < growth.MOST * await cost(size // growth.FACTOR)
 
 
 @streaming_way

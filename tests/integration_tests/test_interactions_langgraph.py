@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessageChunk, HumanMessage
-from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
+from tests.integration_tests.play import get_weather, graph_by_hand
 from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
@@ -28,38 +25,13 @@ THREAD: Any = {"configurable": {"thread_id": "t"}}
 ROUND = ["user_input", "thought", "function_call", "function_result", "thought", "model_output"]
 
 
-@tool
-def get_weather(city: str) -> str:
-    """Current weather in a city."""
-    return f"Sunny in {city}"
-
-
-def new_graph(chat: Any, saver: Any) -> Any:
-    """Return a new graph of the model and its tools; sync and async."""
-    bound = chat.bind_tools([get_weather])
-
-    def ask(state: MessagesState) -> Any:
-        return {"messages": [bound.invoke(state["messages"])]}
-
-    async def aask(state: MessagesState) -> Any:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", RunnableLambda(ask, aask))
-    graph.add_node("tools", ToolNode([get_weather]))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile(checkpointer=saver)
-
-
 async def run(chat: Any, way: str, database: str, question: str) -> tuple[list[Any], str]:
     """Ask in a new graph; return the messages of the thread, and the text as it was streamed."""
     given = {"messages": [HumanMessage(question)]}
     pieces: list[Any] = []
     if way in {"invoke", "stream"}:
         with SqliteSaver.from_conn_string(database) as saver:
-            graph = new_graph(chat, saver)
+            graph = graph_by_hand(chat, [get_weather], checkpointer=saver)
             if way == "invoke":
                 graph.invoke(given, THREAD)
             else:
@@ -67,7 +39,7 @@ async def run(chat: Any, way: str, database: str, question: str) -> tuple[list[A
             messages = graph.get_state(THREAD).values["messages"]
     else:
         async with AsyncSqliteSaver.from_conn_string(database) as asaver:
-            graph = new_graph(chat, asaver)
+            graph = graph_by_hand(chat, [get_weather], checkpointer=asaver)
             if way == "ainvoke":
                 await graph.ainvoke(given, THREAD)
             else:

@@ -8,10 +8,8 @@ from typing import Annotated, Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import InjectedToolCallId, tool
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState, ToolNode, create_react_agent, tools_condition
+from langgraph.prebuilt import InjectedState, create_react_agent
 from langgraph.types import Command
 
 from langchain_gemini_tools import trace
@@ -20,6 +18,7 @@ from tests.integration_tests.play import (
     Play,
     call,
     get_weather,
+    graph_by_hand,
     model,
     request,
     result,
@@ -85,22 +84,7 @@ def _two_steps_on_the_wire(play: Play, messages: Any) -> list[Any]:
 
 
 def _graph(chat: Any) -> Any:
-    """Model and tools in turn, written by hand; sync and async."""
-    bound = chat.bind_tools([get_weather, note])
-
-    def ask(state: MessagesState) -> Any:
-        return {"messages": [bound.invoke(state["messages"])]}
-
-    async def aask(state: MessagesState) -> Any:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", RunnableLambda(ask, aask))
-    graph.add_node("tools", ToolNode([get_weather, note]))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile()
+    return graph_by_hand(chat, [get_weather, note])
 
 
 def _react(chat: Any) -> Any:

@@ -39,27 +39,34 @@ def notebook_of(code: str) -> str:
     return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
+ALONE = "01_first_agent"
+"""This notebook is executed where it is the only file, as in Colab."""
+
+
 @pytest.fixture(scope="module")
 def replayed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[Path, Future[Any]]:
+) -> dict[str, Future[Any]]:
     """Every notebook that a selected test replays, as it comes out now."""
     names = [
         str(item.callspec.params["name"])
         for item in request.session.items
         if isinstance(item, pytest.Function) and "replayed" in item.fixturenames
     ]
-    runnable = [NOTEBOOKS[name] for name in names if is_runnable(name)]
-    return replays(runnable, tmp_path_factory.mktemp("jupyter"))
+    paths = {name: NOTEBOOKS[name] for name in names if is_runnable(name)}
+    if ALONE in paths:
+        alone = paths[ALONE] = tmp_path_factory.mktemp("alone") / "alone.ipynb"
+        alone.write_text(NOTEBOOKS[ALONE].read_text(encoding="utf-8"), encoding="utf-8")
+    return replays(paths, tmp_path_factory.mktemp("jupyter"))
 
 
 @every_notebook
 def test_a_replay_gives_the_outputs_that_are_saved(
-    name: str, replayed: dict[Path, Future[Any]]
+    name: str, replayed: dict[str, Future[Any]]
 ) -> None:
     if not is_runnable(name):
         pytest.skip(f"{NEEDS[name]} is not installed: `make test-distributed` does that")
-    again = seen(replayed[NOTEBOOKS[name]].result())
+    again = seen(replayed[name].result())
     for new, saved in zip(again, seen(read(NOTEBOOKS[name])), strict=True):
         assert new == saved, f"Run `python -m tests.record_notebooks {name}`."
 
@@ -69,23 +76,15 @@ def test_a_notebook_without_a_network_reaches_this_machine_only(
 ) -> None:
     """What the test above relies on, and what `FakeGemini` needs."""
     path = tmp_path / "asking.ipynb"
-    connecting = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
-    path.write_text(notebook_of(connecting))
+    here = f"import httpx; httpx.get({emulator.url!r})"
+    elsewhere = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
+    path.write_text(notebook_of(f"{here}\n{elsewhere}"))
     with pytest.raises(NotebookError, match="Network is disabled"):
         replay(path, tmp_path)
+    assert len(emulator.requests) == 1
     with pytest.raises(NotebookError) as not_blocked:  # it is an address that nobody has
         execute(path, tmp_path, {})
     assert "Network is disabled" not in str(not_blocked.value)
-    path.write_text(notebook_of(f"import httpx; httpx.get({emulator.url!r})"))
-    replay(path, tmp_path)
-    assert len(emulator.requests) == 1
-
-
-def test_a_notebook_runs_alone_as_in_colab(tmp_path: Path) -> None:
-    name = "01_first_agent"
-    alone = tmp_path / "alone.ipynb"
-    alone.write_text(NOTEBOOKS[name].read_text(encoding="utf-8"), encoding="utf-8")
-    assert seen(replay(alone, tmp_path)) == seen(read(NOTEBOOKS[name]))
 
 
 @every_notebook

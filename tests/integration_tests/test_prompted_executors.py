@@ -13,18 +13,15 @@ from langchain.agents.middleware import (
     ToolRetryMiddleware,
 )
 from langchain_core.messages import AIMessageChunk, HumanMessage
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
 from langgraph_supervisor import create_supervisor
 
 from langchain_gemini_tools import ToolLoop
-from tests.integration_tests.play import get_weather, model, user
+from tests.integration_tests.play import get_weather, graph_by_hand, model, user
 from tests.integration_tests.test_prompted import prompt_of, second_prompt_of
 
 if TYPE_CHECKING:
@@ -78,22 +75,8 @@ def _both_steps(chat: ChatGemini) -> list[Any]:
 
 
 def _graph(chat: Any, saver: Any) -> Any:
-    """Model and tools in turn, written by hand; it stops before the tools run."""
-    bound = chat.bind_tools([get_weather])
-
-    def ask(state: MessagesState) -> Any:
-        return {"messages": [bound.invoke(state["messages"])]}
-
-    async def aask(state: MessagesState) -> Any:
-        return {"messages": [await bound.ainvoke(state["messages"])]}
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", RunnableLambda(ask, aask))
-    graph.add_node("tools", ToolNode([get_weather]))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile(checkpointer=saver, interrupt_before=["tools"])
+    """It stops before the tools run."""
+    return graph_by_hand(chat, [get_weather], checkpointer=saver, interrupt_before=["tools"])
 
 
 def test_a_stored_graph_continues(emulator: Emulator, gemma: ChatGemini, tmp_path: Path) -> None:

@@ -34,13 +34,13 @@ from tests.recorded_history import (
 from tests.recorded_reply import Recorded, echo_of, whole_calls
 from tests.recordings import each_exchange, exchanges, require_recordings
 from tests.replay_server import Replay
-from tests.scores import ScoreBoard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.recordings import Exchange, JsonObject
 
+SCORE = "round trip"
 Contents = list[dict[str, Any]]
 
 # What we send differently on purpose
@@ -187,8 +187,7 @@ DEVIATIONS = (
 
 
 @pytest.fixture(scope="module")
-def replay(request: pytest.FixtureRequest) -> Iterator[Replay]:
-    request.config.pluginmanager.register(ScoreBoard("round trip", request))
+def replay() -> Iterator[Replay]:
     with Replay() as running:
         yield running
 

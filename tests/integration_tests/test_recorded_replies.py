@@ -27,13 +27,13 @@ from langchain_gemini_tools.wire.replay import CALL_SIGNATURES
 from tests.recorded_reply import Recorded, echo_of, joined, split, without_ids
 from tests.recordings import each_exchange, require_more_exchanges
 from tests.replay_server import Replay
-from tests.scores import ScoreBoard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.recordings import Exchange, JsonObject
 
+SCORE = "parse"
 ERRORS_BY_STATUS: dict[int, type[errors.GeminiAPIError]] = {
     400: errors.GeminiInvalidRequestError,
     401: errors.GeminiAuthenticationError,
@@ -94,8 +94,7 @@ def failure_of(exchange: Exchange) -> Failure | None:
 
 
 @pytest.fixture(scope="module")
-def replay(request: pytest.FixtureRequest) -> Iterator[Replay]:
-    request.config.pluginmanager.register(ScoreBoard("parse", request))
+def replay() -> Iterator[Replay]:
     with Replay() as running:
         yield running
 

@@ -282,8 +282,9 @@ async def test_a_failure_shows_no_secret_anywhere(
     handler, runs = Everything(), Runs()
     chat = make_model(max_retries=1, timeout=0.2, **caller.settings)
     for secret in caller.secrets:
-        emulator.reply("Sunny in Oslo.", fault=_quoted(secret)[name])
-        emulator.reply("Sunny in Oslo.", fault=_quoted(secret)[name])
+        fault = _quoted(secret)[name]
+        emulator.reply("Sunny in Oslo.", fault=fault)
+        emulator.reply("Sunny in Oslo.", fault=fault)
         with pytest.raises(errors.GeminiToolsError) as raised:
             await ask(chat.bind(**caller.options).with_config(callbacks=[handler, runs]), way)
         search(caller, *shown(raised.value), pickle.dumps(raised.value))

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import pickle
+import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from tests.conftest import MakeModel
 
 MODEL = "gemini-3.8-flash"
+
+
+@pytest.fixture(autouse=True)
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The HTTP libraries close a connection that nothing used for five seconds."""
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
 
 
 @pytest.fixture

@@ -117,7 +117,9 @@ Errors = dict[str, dict[int, str]]
 
 
 def errors_by_mypy(folder: Path) -> Errors:
-    cache = ROOT / ".mypy_cache" / "samples"
+    cache = (
+        ROOT / ".mypy_cache"
+    )  # after `make type` LangChain is in it, which takes longest to read
     options = ["--strict", "--config-file=", f"--cache-dir={cache}", "--no-error-summary"]
     found: Errors = {}
     for line in run("mypy", *options, *map(str, folder.iterdir())).splitlines():

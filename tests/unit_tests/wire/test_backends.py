@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 from typing import Any
@@ -78,7 +79,25 @@ SINCE = {"labels": (2, 30)}
 
 def sdk_sends(config: Json, *, vertexai: bool) -> Json | None:
     """What the SDK sends; None if it refuses."""
-    bodies = []
+    client, bodies = sdk_client(vertexai=vertexai)
+    bodies.clear()
+    try:
+        sent = types.GenerateContentConfig(**config)
+    except ValidationError:
+        pytest.skip("This version of the SDK does not know the option.")
+    try:
+        client.models.generate_content(model=MODEL, contents="Hi", config=sent)
+    except ValueError as error:
+        _raise_unless(error, "supported in")
+        return None
+    [body] = bodies
+    return body
+
+
+@functools.cache
+def sdk_client(*, vertexai: bool) -> tuple[genai.Client, list[Json]]:
+    """A client of the SDK, and the bodies that it sent."""
+    bodies: list[Json] = []
     library = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
 
     def respond(request: Any) -> Any:
@@ -92,18 +111,7 @@ def sdk_sends(config: Json, *, vertexai: bool) -> Json | None:
         else {"api_key": "unreal"}
     )
     options = types.HttpOptions(httpx_client=library.Client(transport=transport))
-    client = genai.Client(**access, http_options=options)
-    try:
-        sent = types.GenerateContentConfig(**config)
-    except ValidationError:
-        pytest.skip("This version of the SDK does not know the option.")
-    try:
-        client.models.generate_content(model=MODEL, contents="Hi", config=sent)
-    except ValueError as error:
-        _raise_unless(error, "supported in")
-        return None
-    body: Json = bodies[0]
-    return body
+    return genai.Client(**access, http_options=options), bodies
 
 
 def _raise_unless(error: Exception, words: str) -> None:

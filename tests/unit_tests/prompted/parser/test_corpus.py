@@ -5,16 +5,10 @@ from __future__ import annotations
 import pytest
 
 from langchain_gemini_tools.prompted.parser.scanner import parse_text
-from tests.scores import ScoreBoard
 from tests.unit_tests.prompted.parser.corpus import RESPONSES, ModelResponse, parse_pieces, show
 
+SCORE = "text calls"
 each_response = pytest.mark.parametrize("response", RESPONSES, ids=lambda response: response.id)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def score(request: pytest.FixtureRequest) -> None:
-    if not request.config.pluginmanager.has_plugin("text calls"):
-        request.config.pluginmanager.register(ScoreBoard("text calls", request), "text calls")
 
 
 def test_every_response_has_a_unique_id() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
-from tests.sources import PACKAGE, modules
+from tests.sources import PACKAGE, literals_of, modules
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema
@@ -22,42 +24,68 @@ import sys
 from pathlib import Path
 
 name = "langchain_gemini_tools.wire.schema.keywords"
-spec = importlib.util.find_spec(name)
-sys.modules[name] = importlib.util.module_from_spec(spec)
-source = Path(spec.origin).read_text()
-assert "\\nKEYWORDS:" in source
-exec(source.replace("\\nKEYWORDS:", "\\n" + {change!r} + "\\nKEYWORDS:"), vars(sys.modules[name]))
 
-from langchain_gemini_tools import check_tools
-from langchain_gemini_tools.prompted.arguments import describe_parameters
-from langchain_gemini_tools.wire.schema.clean import clean_schema
-from langchain_gemini_tools.wire.schema.openapi import render_openapi_schema
-from langchain_gemini_tools.wire.schema.render import render_json_schema
 
-given = json.loads({schema!r})
-parameters = {{"type": "object", "properties": {{"x": given}}}}
-cleaned = clean_schema(given)
-report = check_tools([{{"name": "f", "description": "F.", "parameters": parameters}}])
-print(json.dumps({{
-    "clean": cleaned,
-    "json_schema": render_json_schema(cleaned),
-    "openapi": render_openapi_schema(cleaned),
-    "prompt": describe_parameters(clean_schema(parameters)),
-    "lint": [finding.message for finding in report.findings],
-}}))
+def load(change):
+    for loaded in [*sys.modules]:
+        if loaded.partition(".")[0] == "langchain_gemini_tools":
+            del sys.modules[loaded]
+    spec = importlib.util.find_spec(name)
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    source = Path(spec.origin).read_text()
+    assert "\\nKEYWORDS:" in source
+    exec(source.replace("\\nKEYWORDS:", f"\\n{change}\\nKEYWORDS:"), vars(sys.modules[name]))
+
+
+for line in sys.stdin:
+    change, given = json.loads(line)
+    load(change)
+
+    from langchain_gemini_tools import check_tools
+    from langchain_gemini_tools.prompted.arguments import describe_parameters
+    from langchain_gemini_tools.wire.schema.clean import clean_schema
+    from langchain_gemini_tools.wire.schema.openapi import render_openapi_schema
+    from langchain_gemini_tools.wire.schema.render import render_json_schema
+
+    parameters = {"type": "object", "properties": {"x": given}}
+    cleaned = clean_schema(given)
+    report = check_tools([{"name": "f", "description": "F.", "parameters": parameters}])
+    result = {
+        "clean": cleaned,
+        "json_schema": render_json_schema(cleaned),
+        "openapi": render_openapi_schema(cleaned),
+        "prompt": describe_parameters(clean_schema(parameters)),
+        "lint": [finding.message for finding in report.findings],
+    }
+    print(json.dumps(result), flush=True)
 """
 
-
-def changed(change: str, schema: JsonSchema) -> Any:
-    """Return what becomes of a schema with the rows of the table changed."""
-    script = SCRIPT.format(change=change, schema=json.dumps(schema))
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
+Changed = Callable[[str, "JsonSchema"], Any]
 
 
-def test_a_new_row_for_an_assertion_is_honoured_everywhere() -> None:
+@pytest.fixture(scope="module")
+def changed() -> Iterator[Changed]:
+    """Returns what becomes of a schema with the rows of the table changed.
+
+    One interpreter loads our modules again for each change; those of others stay.
+    """
+    command = [sys.executable, "-c", SCRIPT]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as interpreter:
+        asked, answers = interpreter.stdin, interpreter.stdout
+        assert asked is not None
+        assert answers is not None
+
+        def change_and_render(change: str, schema: JsonSchema) -> Any:
+            asked.write(json.dumps([change, schema]) + "\n")
+            return json.loads(answers.readline())
+
+        yield change_and_render
+        asked.close()
+
+
+def test_a_new_row_for_an_assertion_is_honoured_everywhere(changed: Changed) -> None:
     row = (
         'Keyword("digits", "assertion", "number", is_checked_by_lint=True, '
         'wording="Digits: {}.", prompt="{} digits")'
@@ -79,7 +107,7 @@ def test_a_new_row_for_an_assertion_is_honoured_everywhere() -> None:
     }
 
 
-def test_a_row_decides_in_which_form_a_keyword_is_sent() -> None:
+def test_a_row_decides_in_which_form_a_keyword_is_sent(changed: Changed) -> None:
     row = (
         'Keyword("digits", "assertion", "number", json_schema="worded", openapi=("STRING",), '
         'wording="Digits: {}.")'
@@ -93,7 +121,7 @@ def test_a_row_decides_in_which_form_a_keyword_is_sent() -> None:
     }
 
 
-def test_a_new_row_for_an_applicator_is_walked_into() -> None:
+def test_a_new_row_for_an_applicator_is_walked_into(changed: Changed) -> None:
     row = 'Keyword("each", "applicator", nesting="map", about="property")'
     given = {
         "type": "object",
@@ -106,7 +134,7 @@ def test_a_new_row_for_an_applicator_is_walked_into() -> None:
     assert known["lint"] == ["Gemini may ignore 'pattern'; validate this argument yourself."]
 
 
-def test_a_keyword_without_a_row_is_removed() -> None:
+def test_a_keyword_without_a_row_is_removed(changed: Changed) -> None:
     given = {"type": "string", "pattern": "^a"}
     change = '_ROWS = [row for row in _ROWS if row.name != "pattern"]'
     assert changed(change, given) == {
@@ -136,13 +164,9 @@ ELSEWHERE = {
 
 
 def test_no_other_module_names_a_keyword_to_decide_what_becomes_of_it() -> None:
-    named: dict[str, set[str]] = {}
+    named: dict[str, frozenset[str]] = {}
     for path in modules():
-        literals = {
-            node.value
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
-        if (found := literals & KEYWORDS.keys() - STRUCTURE) and path.parent.name != "schema":
+        found = literals_of(path) & KEYWORDS.keys() - STRUCTURE
+        if found and path.parent.name != "schema":
             named[str(path.relative_to(PACKAGE))] = found
     assert named == ELSEWHERE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import importlib.util
 import json
@@ -20,7 +19,7 @@ from langchain_gemini_tools.wire.backends import check_tools as check_backend
 from langchain_gemini_tools.wire.tools import dialects
 from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS, BuiltinTool
 from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
-from tests.sources import PACKAGE, modules
+from tests.sources import modules_with
 
 hx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
 
@@ -388,13 +387,7 @@ def test_a_row_is_all_that_a_dialect_needs(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("key", ["toolSpec", "tool_specification", "parameter_definitions"])
 def test_the_keys_of_a_dialect_are_in_one_module(key: str) -> None:
-    naming = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value == key
-    }
-    assert naming == {"wire/tools/dialects.py"}
+    assert modules_with(key) == {"wire/tools/dialects.py"}
 
 
 # Built-in tools
@@ -599,13 +592,7 @@ def test_a_function_that_cannot_be_read_is_not_taken_for_a_builtin_tool(given: A
 
 def test_a_builtin_tool_is_one_row_of_one_module() -> None:
     names = {row.name for row in BUILTIN_TOOLS.values()}
-    naming = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value in names
-    }
-    assert naming == {"wire/tools/dialects.py"}
+    assert modules_with(*names) == {"wire/tools/dialects.py"}
 
 
 def test_a_new_row_is_all_that_a_builtin_tool_needs(monkeypatch: pytest.MonkeyPatch) -> None:
