@@ -6,7 +6,6 @@ Gemini's own parts. A block that has no part is rejected with its type, never dr
 
 from __future__ import annotations
 
-import base64
 import re
 from contextlib import suppress
 from decimal import Decimal
@@ -16,6 +15,7 @@ from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockErr
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.facts.blocks import Block, extras_of, type_of
 from langchain_gemini_tools.facts.json_values import AS_TEXT, dump_json
+from langchain_gemini_tools.facts.spelling import camel, snake
 from langchain_gemini_tools.wire import replay
 from langchain_gemini_tools.wire.media import render_media
 
@@ -35,12 +35,10 @@ _MAX_WORD_LENGTH = 2_000
 _CACHE_MARKERS = {"cachePoint", "cache_point"}
 """Amazon's blocks that only mark what to cache."""
 _RAW_PARTS = {
-    "inlineData": "inlineData",
-    "inline_data": "inlineData",
-    "fileData": "fileData",
-    "file_data": "fileData",
+    **dict.fromkeys(("inlineData", "inline_data"), "data"),
+    **dict.fromkeys(("fileData", "file_data"), "fileUri"),
 }
-_RAW_KEYS = {"mime_type": "mimeType", "file_uri": "fileUri", "display_name": "displayName"}
+"""Parts as the API spells them, and the field that each must have."""
 
 
 def render_input_block(block: str | Block, role: str) -> gemini.Part | None:
@@ -182,15 +180,29 @@ def _without_opaque(value: Any) -> Any:
 
 
 def _render_raw(block: Block) -> gemini.Part | None:
-    """Render a part as the API spells it, with keys in either case."""
-    for key, wire_key in _RAW_PARTS.items():
-        if isinstance(data := block.get(key), dict):
-            fields = {_RAW_KEYS.get(k, k): v for k, v in data.items()}
-            if isinstance(fields.get("data"), (bytes, bytearray)):
-                fields["data"] = base64.b64encode(fields["data"]).decode("ascii")
-            part: Block = {wire_key: fields}
-            return cast("gemini.Part", part)
-    return None
+    """Render a part as the API spells it, with keys in either case; `None` if it is not one.
+
+    Raises:
+        InvalidInputError: It has no data or location, or fields that such a part does not have.
+    """
+    key = next((key for key in block if key in _RAW_PARTS and isinstance(block[key], dict)), None)
+    if key is None:
+        return None
+    content = _RAW_PARTS[key]
+    fields = {camel(str(name)): value for name, value in block[key].items() if value is not None}
+    if unknown := sorted(fields.keys() - {content, "mimeType"}):
+        raise InvalidInputError(
+            f"A block with {key!r} has the field {unknown[0]!r}, which not every backend accepts. "
+            f"Remove it, or send the part unchanged: {{'type': '{block_types.GEMINI_PART}', "
+            "'part': {...}}."
+        )
+    if not isinstance(given := fields.get(content), (str, bytes, bytearray)) or not given:
+        raise InvalidInputError(
+            f"A block with {key!r} has no {content!r}. Add it, or remove the block."
+        )
+    is_file_name = content == "fileUri" and ":" not in str(given)  # of the Files API
+    source = {"file_id" if is_file_name else snake(content): given}
+    return render_media({**block, "type": "media", "mime_type": fields.get("mimeType"), **source})
 
 
 def _kept(values: Block, *keys: str) -> Block:

@@ -198,10 +198,50 @@ def linked(uri: str, mime_type: str | None = None, **fields: Any) -> Json:
             linked("gs://b/v", "video/mp4"),
             id="a part",
         ),
+        pytest.param(
+            {"file_data": {"file_uri": "files/abc", "mime_type": "video/mp4"}},
+            linked("files/abc", "video/mp4"),
+            id="a part with a name of the Files API",
+        ),
+        pytest.param(
+            {
+                "fileData": {"fileUri": "https://youtu.be/a"},
+                "videoMetadata": {"startOffset": "1s"},
+                "mediaResolution": {"level": "MEDIA_RESOLUTION_LOW"},
+            },
+            linked(
+                "https://youtu.be/a",
+                videoMetadata={"startOffset": "1s"},
+                mediaResolution={"level": "MEDIA_RESOLUTION_LOW"},
+            ),
+            id="a part with its options",
+        ),
+        pytest.param(
+            {"inlineData": {"data": PNG, "mimeType": None}},
+            inline("image/png", PNG),
+            id="a part without a type",
+        ),
     ],
 )
 def test_media_of_every_dialect_become_parts(block: Json, part: Json) -> None:
     assert contents([HumanMessage([block])]) == [user(part)]
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        ({"inlineData": {}}, "has no 'data'"),
+        ({"inline_data": {"mime_type": "image/png", "data": b""}}, "has no 'data'"),
+        ({"inlineData": {"mimeType": "image/png", "data": 5}}, "has no 'data'"),
+        ({"fileData": {}}, "has no 'fileUri'"),
+        ({"fileData": {"fileUri": "http://localhost/a.png"}}, "localhost is not public"),
+        ({"inlineData": {"data": PNG, "display_name": "a"}}, "the field 'displayName'.*unchanged"),
+        ({"inlineData": {"data": "AAAA"}}, "has no MIME type"),
+    ],
+)
+def test_a_part_that_the_api_would_reject_is_rejected(block: Json, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason):
+        contents([HumanMessage([block])])
 
 
 @pytest.mark.parametrize(
