@@ -18,7 +18,7 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
 from langchain_gemini_tools.facts.blocks import GEMINI_PART
 from langchain_gemini_tools.wire.audio import PcmParser, audio_block, parse_pcm_format
-from langchain_gemini_tools.wire.partial_args import STREAMED_FIELDS, ArgumentsWriter
+from langchain_gemini_tools.wire.partial_args import ArgumentsWriter
 from langchain_gemini_tools.wire.replay import (
     CALL_SIGNATURES,
     OWN_ID,
@@ -92,6 +92,60 @@ class Assembly:
     additional_kwargs: gemini.JsonObject = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _MadeCall:
+    """A call that has ended."""
+
+    name: str | None
+    args: gemini.JsonObject | None
+    fragments: list[str]
+    """The JSON text of the arguments, or what is not JSON; used without `args`."""
+
+    def is_same(self, other: _MadeCall) -> bool:
+        """Return whether two calls have the same tool and arguments."""
+        if self.name != other.name:
+            return False
+        ours, theirs = self.parsed(), other.parsed()
+        if ours is None or theirs is None:
+            return "".join(self.fragments) == "".join(other.fragments)
+        return ours == theirs
+
+    def parsed(self) -> gemini.JsonObject | None:
+        """Return the arguments; `None` if they are not an object."""
+        return self.args if self.args is not None else _parse_fragment("".join(self.fragments))
+
+
+@dataclass(slots=True)
+class _StreamedCall:
+    """A call whose arguments arrive in pieces."""
+
+    call: gemini.JsonObject
+    """Its first piece."""
+    name: str
+    writer: ArgumentsWriter
+    piece: ToolCallPiece | None
+    """`None` while it may repeat a call with the same id. Nothing is shown of it until it ends."""
+    fragments: list[str] = field(default_factory=list)
+    signature: str | None = None
+
+    @property
+    def api_id(self) -> object:
+        return self.call.get("id")
+
+    def feed(self, call: gemini.JsonObject) -> str:
+        """Return the JSON text that a piece adds to the arguments."""
+        text = self.writer.feed_whole(call.get("args")) + self.writer.feed(call.get("partialArgs"))
+        text += self.writer.feed_text(call.get("argsText"))
+        if not call.get("willContinue"):
+            text += self.writer.finish()
+        self.fragments.append(text)
+        return text
+
+    def made(self) -> _MadeCall:
+        """Return the call, once it has ended."""
+        return _MadeCall(self.name, None, self.fragments)
+
+
 class PartParser:
     """Parses the parts of one candidate in order.
 
@@ -117,10 +171,10 @@ class PartParser:
         self._parameter_names = parameter_names or {}
         self._runs_remote_tools = runs_remote_tools
         self._call_ids: set[str] = set()
-        self._whole_calls: dict[str, gemini.JsonObject] = {}
-        """Calls with all their arguments, by the API's id."""
+        self._made_calls: dict[str, list[_MadeCall]] = {}
+        """Calls that have ended, by the API's id."""
         self._signed_ids: set[str] = set()
-        self._partial: tuple[ToolCallPiece, ArgumentsWriter] | None = None
+        self._partial: _StreamedCall | None = None
         self._block_count = 0
         self._open_block: Block | None = None
         self._code_id: str | None = None
@@ -191,9 +245,8 @@ class PartParser:
     def check_complete(self) -> None:
         """Raise if the arguments of a call have not ended."""
         if self._partial:
-            name = self._partial[0].name
             raise MalformedToolCallError(
-                f"The response ended inside the arguments of a call to {name!r}."
+                f"The response ended inside the arguments of a call to {self._partial.name!r}."
             )
 
     # Text
@@ -262,20 +315,83 @@ class PartParser:
 
     def _parse_call(self, call: gemini.JsonObject, signature: str | None) -> Piece | None:
         self._open_block = None
-        if self._partial and self._is_continued_by(call):
-            return self._sign(self._continue_call(call), signature)
-        self.check_complete()
-        if not call or self._is_repeated(call):
-            return None  # the end of a call that has already ended, or the same call again
-        return self._sign(self._begin_call(call), signature)
+        if self._partial is None or not self._is_continued_by(call):
+            self.check_complete()
+            if not call:
+                return None  # the end of a call that has already ended
+            if not (call.get("willContinue") or "partialArgs" in call):
+                return self._parse_whole_call(call, signature)
+            self._partial = self._begin_streamed(call)
+        return self._continue_call(self._partial, call, signature)
 
-    def _is_repeated(self, call: gemini.JsonObject) -> bool:
-        """Whether this is a call that has arrived before; a second one has another id."""
-        if not isinstance(call_id := call.get("id"), str) or call.keys() & STREAMED_FIELDS:
+    def _is_continued_by(self, call: gemini.JsonObject) -> bool:
+        assert self._partial  # noqa: S101 - the caller has checked
+        return not call.get("name") or call.get("id") == self._partial.api_id
+
+    def _parse_whole_call(self, call: gemini.JsonObject, signature: str | None) -> Piece | None:
+        name = self._call_name(call)
+        args, text = call.get("args"), ""
+        if name and (args is None or isinstance(args, dict)):
+            args = args or {}  # some servers omit empty arguments
+            if names := self._parameter_names.get(name):
+                args = {names.get(key, key): value for key, value in args.items()}
+        else:
+            # Core would repair anything that starts like JSON into a valid call, and would search
+            # a long text for JSON in quadratic time. At the bracket it gives up.
+            args, text = None, f"not a function call]: {json.dumps(call)}"
+        if not self._is_new(call.get("id"), _MadeCall(name, args, [text])):
+            return None
+        return self._sign(self._add_call(call, name, args, text), signature)
+
+    def _is_new(self, api_id: object, made: _MadeCall) -> bool:
+        """Remember a call that has ended; return whether it has not arrived before.
+
+        The model's second call has another id, or at least other arguments.
+        """
+        if not isinstance(api_id, str) or not api_id:
+            return True
+        known = self._made_calls.setdefault(api_id, [])
+        if any(map(made.is_same, known)):
             return False
-        known, self._whole_calls[call_id] = self._whole_calls.get(call_id), call
-        # Some servers omit empty arguments.
-        return known is not None and {"args": {}, **known} == {"args": {}, **call}
+        known.append(made)
+        return True
+
+    def _begin_streamed(self, call: gemini.JsonObject) -> _StreamedCall:
+        name = self._call_name(call)
+        if not name:
+            raise UnreadableResponseError(
+                "The response contains arguments without a function call."
+            )
+        writer = ArgumentsWriter(self._parameter_names.get(name))
+        may_be_repeated = call.get("id") in self._made_calls
+        piece = None if may_be_repeated else self._add_call(call, name)
+        return _StreamedCall(call, name, writer, piece)
+
+    def _continue_call(
+        self, streamed: _StreamedCall, call: gemini.JsonObject, signature: str | None
+    ) -> Piece | None:
+        is_first = not streamed.fragments
+        fragment = streamed.feed(call)
+        if not call.get("willContinue"):
+            self._partial = None
+        if streamed.piece is None:
+            streamed.signature = streamed.signature or signature
+            return None if self._partial else self._end_possible_repetition(streamed)
+        if self._partial is None:
+            self._is_new(streamed.api_id, streamed.made())
+        name = streamed.name if is_first else None
+        piece = replace(streamed.piece, name=name, fragment=fragment)
+        return self._sign(piece, signature)
+
+    def _end_possible_repetition(self, streamed: _StreamedCall) -> Piece | None:
+        """Return a call that was held back because of its id, unless it is a repetition."""
+        made = streamed.made()
+        if not self._is_new(streamed.api_id, made):
+            return None
+        args = made.parsed()
+        text = "" if args is not None else "".join(made.fragments)
+        added = self._add_call(streamed.call, streamed.name, args, text)
+        return self._sign(added, streamed.signature)
 
     def _sign(self, call: ToolCallPiece, signature: str | None) -> Piece:
         """Sign a call only once: LangChain would concatenate the signatures of its pieces."""
@@ -284,45 +400,26 @@ class PartParser:
         self._signed_ids.add(call.id)
         return Piece(call=call, signature=signature)
 
-    def _is_continued_by(self, call: gemini.JsonObject) -> bool:
-        assert self._partial  # noqa: S101 - the caller has checked
-        return not call.get("name") or call.get("id") == self._partial[0].id
-
-    def _begin_call(self, call: gemini.JsonObject) -> ToolCallPiece:
+    def _add_call(
+        self,
+        call: gemini.JsonObject,
+        name: str | None,
+        args: gemini.JsonObject | None = None,
+        fragment: str = "",
+    ) -> ToolCallPiece:
+        """Count a call, give it a unique id, and log it."""
+        index = len(self._call_ids)
+        added = ToolCallPiece(index, self._unique_id(call), name, args, fragment)
         wire_name = _text(call.get("name"))
-        name = None if wire_name is None else self._user_name(wire_name)
-        begun = ToolCallPiece(index=len(self._call_ids), id=self._unique_id(call), name=name)
         if name and self._is_renamed(wire_name, name):
-            self._log.add_call(begun.id, wire_name, render_name(name))
+            self._log.add_call(added.id, wire_name, render_name(name))
         else:
-            self._log.add_call(begun.id)
-        args = call.get("args")
-        if call.get("willContinue") or "partialArgs" in call:
-            if not name:
-                raise UnreadableResponseError(
-                    "The response contains arguments without a function call."
-                )
-            self._partial = (begun, ArgumentsWriter(self._parameter_names.get(name)))
-            begun.fragment = self._continue_call(call).fragment
-        elif name and (args is None or isinstance(args, dict)):
-            begun.args = args or {}
-            if names := self._parameter_names.get(name):
-                begun.args = {names.get(key, key): value for key, value in begun.args.items()}
-        else:
-            # Core would repair anything that starts like JSON into a valid call, and would search
-            # a long text for JSON in quadratic time. At the bracket it gives up.
-            begun.fragment = f"not a function call]: {json.dumps(call)}"
-        return begun
+            self._log.add_call(added.id)
+        return added
 
-    def _continue_call(self, call: gemini.JsonObject) -> ToolCallPiece:
-        assert self._partial  # noqa: S101 - the caller has checked
-        begun, writer = self._partial
-        fragment = writer.feed_whole(call.get("args")) + writer.feed(call.get("partialArgs"))
-        fragment += writer.feed_text(call.get("argsText"))
-        if not call.get("willContinue"):
-            fragment += writer.finish()
-            self._partial = None
-        return ToolCallPiece(begun.index, begun.id, None, fragment=fragment)
+    def _call_name(self, call: gemini.JsonObject) -> str | None:
+        wire_name = _text(call.get("name"))
+        return None if wire_name is None else self._user_name(wire_name)
 
     def _unique_id(self, call: gemini.JsonObject) -> str:
         """Return the API's id, or a new one if it is missing or not unique in this message."""

@@ -488,6 +488,74 @@ def test_a_call_in_pieces_keeps_its_signature(parts: list[Json]) -> None:
         assert kept(message) == {SIGNATURES: {"a": "U0lH"}}
 
 
+WHOLE = {"functionCall": {"id": "a", "name": "search", "args": {"city": "Oslo"}}}
+STREAMED = [BEGIN, MORE, REST, END]
+IN_ONE = {
+    "functionCall": {
+        "id": "a",
+        "name": "search",
+        "partialArgs": [{"jsonPath": "$.city", "stringValue": "Oslo"}],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([*STREAMED, *STREAMED], id="all pieces again"),
+        pytest.param([*STREAMED, *STREAMED, *STREAMED], id="three times"),
+        pytest.param([IN_ONE, IN_ONE], id="all in one, again"),
+        pytest.param([*STREAMED, IN_ONE], id="then all in one"),
+        pytest.param([*STREAMED, WHOLE], id="then whole"),
+        pytest.param([WHOLE, *STREAMED], id="whole, then in pieces"),
+        pytest.param([*STREAMED, text(""), *map(signed, STREAMED)], id="signed the second time"),
+        pytest.param([BEGIN, *STREAMED], id="begun twice"),
+    ],
+)
+def test_a_call_whose_pieces_arrive_again_under_its_id_is_one_call(parts: list[Json]) -> None:
+    """A proxy repeats events; a second call of the model has another id."""
+    for message in (stream(one_by_one(parts)), parse(reply(parts))):
+        assert (message.tool_calls, message.invalid_tool_calls) == (OSLO, [])
+    sent = [chunk["id"] for part in chunks(one_by_one(parts)) for chunk in part.tool_call_chunks]
+    assert set(sent) == {"a"}
+
+
+def test_another_call_under_a_known_id_is_a_second_call() -> None:
+    """Different arguments or another tool: it is not a repetition, whatever its id says."""
+    rome = {"jsonPath": "$.city", "stringValue": "Rome"}
+    others = [
+        {"functionCall": {"id": "a", "name": "search", "partialArgs": [rome]}},
+        {"functionCall": {**IN_ONE["functionCall"], "name": "find"}},
+    ]
+    message = stream(one_by_one([*STREAMED, *others, *STREAMED]))
+    found = [(called["name"], called["args"]["city"]) for called in message.tool_calls]
+    assert found == [("search", "Oslo"), ("search", "Rome"), ("find", "Oslo")]
+    assert len({called["id"] for called in message.tool_calls}) == 3
+    whole = parse(reply([*STREAMED, *others, *STREAMED]))
+    assert [called["args"] for called in whole.tool_calls] == [
+        called["args"] for called in message.tool_calls
+    ]
+
+
+def test_streamed_calls_without_an_id_are_never_taken_for_repetitions() -> None:
+    """As Vertex AI sends them: equal calls may be meant twice."""
+    begin = {"functionCall": {"name": "search", "willContinue": True}}
+    assert len(stream(one_by_one([begin, MORE, REST, END] * 2)).tool_calls) == 2
+
+
+def test_a_single_piece_that_is_repeated_cannot_be_recognized() -> None:
+    """Pieces have no id or number, and "ha" and "ha" are "haha". The call is made once."""
+    message = stream(one_by_one([BEGIN, MORE, MORE, REST, END]))
+    assert message.tool_calls == [SEARCH | {"args": {"city": "OsOslo"}}]
+    with pytest.raises(UnreadableResponseError, match="out of order"):
+        stream(one_by_one([BEGIN, MORE, REST, REST, END]))
+
+
+def test_a_repetition_that_is_cut_short_is_malformed() -> None:
+    with pytest.raises(MalformedToolCallError, match="inside the arguments"):
+        stream(one_by_one([*STREAMED, BEGIN, MORE]))
+
+
 def test_a_call_that_never_ended_is_not_handed_over() -> None:
     with pytest.raises(
         MalformedToolCallError, match="inside the arguments of a call to 'search'"
