@@ -31,6 +31,7 @@ from langchain_gemini_tools.facts.credentials import headers_digest
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
     hide_headers,
+    mark_bound,
     redact_headers,
     rename_functions,
     resolve,
@@ -269,7 +270,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
         if "functions" in kwargs:
             kwargs = rename_functions(kwargs)
-        return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
+        return GeminiBinding(bound=self, kwargs=hide_headers(mark_bound(kwargs)))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
         """Bind a config to every call.

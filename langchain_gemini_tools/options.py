@@ -25,7 +25,7 @@ from langchain_gemini_tools.facts.models import (
 from langchain_gemini_tools.field_values import Option, OwnProfile, unknown_option
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from langchain_gemini_tools.wire.backends import check_tools
-from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, unpack_config
+from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, plain, unpack_config
 from langchain_gemini_tools.wire.invocation import FetchLimits, InteractionOptions, Invocation
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.tool import bind_tools
@@ -92,13 +92,13 @@ _DEFAULTS = {
 
 _CONFIGS = ("thinking_config", "generation_config")
 
-_ALTERNATIVES_IN_A_LEVEL = {
-    "reasoning_effort": {"thinking_budget"},
-    "thinking_budget": {"reasoning_effort"},
+_EFFORTS = {"reasoning_effort": {"thinking_budget"}, "thinking_budget": {"reasoning_effort"}}
+_FORMATS_IN_A_LEVEL = {
     "response_format": {"response_schema", "response_mime_type"},
     "response_schema": {"response_format"},
     "response_mime_type": {"response_format"},
 }
+_ALTERNATIVES_IN_A_LEVEL = _EFFORTS | _FORMATS_IN_A_LEVEL
 """Options of which the API accepts one: the one that is set later applies."""
 
 _ALTERNATIVES = _ALTERNATIVES_IN_A_LEVEL | {
@@ -108,6 +108,37 @@ _ALTERNATIVES = _ALTERNATIVES_IN_A_LEVEL | {
 """The same between levels, where a schema and a type that are set together belong together."""
 
 _JOINED = frozenset({*_ALTERNATIVES, *_CONFIGS})
+
+
+# LangChain passes bound options to the model together with those of the call. A thinking level or
+# budget that is bound has a type that says so: the call may set the other one of the two.
+
+
+class _BoundText(str):
+    __slots__ = ()
+
+
+class _BoundNumber(int):
+    __slots__ = ()
+
+
+class _BoundConfig(dict[str, Any]):
+    __slots__ = ()
+
+
+_BOUND_TYPES: dict[type, type] = {str: _BoundText, int: _BoundNumber, dict: _BoundConfig}
+_BOUND = tuple(_BOUND_TYPES.values())
+
+
+def mark_bound(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options to bind, in which those that say how much to think are marked as bound."""
+    marked = dict(kwargs)
+    for key in kwargs:
+        if FIELDS_BY_SYNONYM.get(key, key) in {*_EFFORTS, *_CONFIGS}:
+            value = plain(kwargs[key])  # enums and configs of the SDK
+            if kind := _BOUND_TYPES.get(type(value)):
+                marked[key] = kind(value)
+    return marked
 
 
 def resolve(fields: GeminiAccess, stop: list[str] | None, kwargs: Mapping[str, Any]) -> Invocation:
@@ -287,7 +318,7 @@ def _join_levels(
 
 def _with_one_effort(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with a thinking level or a budget: of two at one level, the former."""
-    if options["reasoning_effort"] is None or options["thinking_budget"] is None:
+    if options.get("reasoning_effort") is None or options.get("thinking_budget") is None:
         return options
     _warn_of_budget()
     return {**options, "thinking_budget": None}
@@ -379,6 +410,7 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         InvalidOptionError: An option is unknown or has an invalid value.
     """
     options: dict[str, Any] = {}
+    unbound_efforts: set[str] = set()
     if "functions" in kwargs:
         kwargs = rename_functions(kwargs)
     if PRIVATE_OPTIONS & kwargs.keys():
@@ -389,7 +421,9 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
             is_config = name in _CONFIGS and value is not None
             level = unpack_config(name, value, _PLAIN) if is_config else {name: value}
             level = {each: _checked(each, given) for each, given in level.items()}
-            _join(options, level, _ALTERNATIVES_IN_A_LEVEL)
+            _join(options, level, _FORMATS_IN_A_LEVEL)
+            if not isinstance(value, _BOUND):
+                unbound_efforts |= {each for each in _EFFORTS if level.get(each) is not None}
         elif name in _CHECKED:
             options[name] = _checked(name, value)
         elif name in _KNOWN_OPTIONS:
@@ -398,6 +432,10 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidOptionError(f"{key!r} can only be set on the model, not per call.")
         elif name not in _IGNORED and not name.startswith("ls_"):
             raise InvalidOptionError(unknown_option(key, _KNOWN_OPTIONS | set(_NAMES)))
+    if unbound_efforts:
+        if len(unbound_efforts) == 1:  # the other one is bound, or not set
+            options |= dict.fromkeys(options.keys() & _EFFORTS.keys() - unbound_efforts)
+        options = _with_one_effort(options)
     return options
 
 

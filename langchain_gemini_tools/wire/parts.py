@@ -11,7 +11,7 @@ import uuid
 import zlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 
@@ -101,14 +101,11 @@ class _MadeCall:
     fragments: list[str]
     """The JSON text of the arguments, or what is not JSON; used without `args`."""
 
-    def is_same(self, other: _MadeCall) -> bool:
-        """Return whether two calls have the same tool and arguments."""
-        if self.name != other.name:
-            return False
-        ours, theirs = self.parsed(), other.parsed()
-        if ours is None or theirs is None:
-            return "".join(self.fragments) == "".join(other.fragments)
-        return ours == theirs
+    def key(self) -> str:
+        """Return a text that calls with the same tool and arguments have in common."""
+        args = self.parsed()
+        arguments = "".join(self.fragments) if args is None else args
+        return json.dumps([self.name, arguments], sort_keys=True)
 
     def parsed(self) -> gemini.JsonObject | None:
         """Return the arguments; `None` if they are not an object."""
@@ -171,8 +168,10 @@ class PartParser:
         self._parameter_names = parameter_names or {}
         self._runs_remote_tools = runs_remote_tools
         self._call_ids: set[str] = set()
-        self._made_calls: dict[str, list[_MadeCall]] = {}
-        """Calls that have ended, by the API's id."""
+        self._made_calls: dict[str, _MadeCall] = {}
+        """The first call that has ended, by the API's id."""
+        self._keys_by_id: dict[str, set[str]] = {}
+        """The keys of all calls, for ids that have arrived more than once."""
         self._signed_ids: set[str] = set()
         self._partial: _StreamedCall | None = None
         self._block_count = 0
@@ -315,13 +314,15 @@ class PartParser:
 
     def _parse_call(self, call: gemini.JsonObject, signature: str | None) -> Piece | None:
         self._open_block = None
-        if self._partial is None or not self._is_continued_by(call):
+        if self._partial and not self._is_continued_by(call):
             self.check_complete()
-            if not call:
-                return None  # the end of a call that has already ended
-            if not (call.get("willContinue") or "partialArgs" in call):
-                return self._parse_whole_call(call, signature)
-            self._partial = self._begin_streamed(call)
+        if self._partial:
+            return self._continue_call(self._partial, call, signature)
+        if not call:
+            return None  # the end of a call that has already ended
+        if not (call.get("willContinue") or "partialArgs" in call):
+            return self._parse_whole_call(call, signature)
+        self._partial = self._begin_streamed(call)
         return self._continue_call(self._partial, call, signature)
 
     def _is_continued_by(self, call: gemini.JsonObject) -> bool:
@@ -329,8 +330,7 @@ class PartParser:
         return not call.get("name") or call.get("id") == self._partial.api_id
 
     def _parse_whole_call(self, call: gemini.JsonObject, signature: str | None) -> Piece | None:
-        name = self._call_name(call)
-        args, text = call.get("args"), ""
+        name, args, text = self._user_name(call.get("name")), call.get("args"), ""
         if name and (args is None or isinstance(args, dict)):
             args = args or {}  # some servers omit empty arguments
             if names := self._parameter_names.get(name):
@@ -339,9 +339,9 @@ class PartParser:
             # Core would repair anything that starts like JSON into a valid call, and would search
             # a long text for JSON in quadratic time. At the bracket it gives up.
             args, text = None, f"not a function call]: {json.dumps(call)}"
-        if not self._is_new(call.get("id"), _MadeCall(name, args, [text])):
-            return None
-        return self._sign(self._add_call(call, name, args, text), signature)
+        if self._is_new(call.get("id"), _MadeCall(name, args, [text])):
+            return self._sign(self._add_call(call, name, args, text), signature)
+        return None
 
     def _is_new(self, api_id: object, made: _MadeCall) -> bool:
         """Remember a call that has ended; return whether it has not arrived before.
@@ -350,20 +350,22 @@ class PartParser:
         """
         if not isinstance(api_id, str) or not api_id:
             return True
-        known = self._made_calls.setdefault(api_id, [])
-        if any(map(made.is_same, known)):
-            return False
-        known.append(made)
-        return True
+        first = self._made_calls.setdefault(api_id, made)
+        if first is made:
+            return True
+        keys = self._keys_by_id.setdefault(api_id, {first.key()})
+        count = len(keys)
+        keys.add(made.key())
+        return len(keys) > count
 
     def _begin_streamed(self, call: gemini.JsonObject) -> _StreamedCall:
-        name = self._call_name(call)
+        name = self._user_name(call.get("name"))
         if not name:
             raise UnreadableResponseError(
                 "The response contains arguments without a function call."
             )
         writer = ArgumentsWriter(self._parameter_names.get(name))
-        may_be_repeated = call.get("id") in self._made_calls
+        may_be_repeated = _text(call.get("id")) in self._made_calls
         piece = None if may_be_repeated else self._add_call(call, name)
         return _StreamedCall(call, name, writer, piece)
 
@@ -408,18 +410,13 @@ class PartParser:
         fragment: str = "",
     ) -> ToolCallPiece:
         """Count a call, give it a unique id, and log it."""
-        index = len(self._call_ids)
-        added = ToolCallPiece(index, self._unique_id(call), name, args, fragment)
-        wire_name = _text(call.get("name"))
-        if name and self._is_renamed(wire_name, name):
-            self._log.add_call(added.id, wire_name, render_name(name))
+        index, call_id = len(self._call_ids), self._unique_id(call)
+        wire_name: Any = call.get("name")
+        if name == wire_name or not name or self._tool_names.get(wire_name) == name:
+            self._log.add_call(call_id)
         else:
-            self._log.add_call(added.id)
-        return added
-
-    def _call_name(self, call: gemini.JsonObject) -> str | None:
-        wire_name = _text(call.get("name"))
-        return None if wire_name is None else self._user_name(wire_name)
+            self._log.add_call(call_id, wire_name, render_name(name))
+        return ToolCallPiece(index, call_id, name, args, fragment)
 
     def _unique_id(self, call: gemini.JsonObject) -> str:
         """Return the API's id, or a new one if it is missing or not unique in this message."""
@@ -429,16 +426,15 @@ class PartParser:
         self._call_ids.add(call_id)
         return call_id
 
-    def _user_name(self, wire_name: str) -> str:
+    def _user_name(self, wire_name: object) -> str | None:
         """Return the bound tool's name, without a prefix that the model invented."""
+        if not isinstance(wire_name, str):
+            return None
         if wire_name not in self._tool_names and wire_name.startswith(_INVENTED_PREFIXES):
             for prefix in _INVENTED_PREFIXES:
                 if (bare := wire_name.removeprefix(prefix)) in self._tool_names:
                     return self._tool_names[bare]
         return self._tool_names.get(wire_name, wire_name)
-
-    def _is_renamed(self, wire_name: str | None, name: str | None) -> bool:
-        return name != wire_name and self._tool_names.get(wire_name or "") != name
 
 
 _DATA_FIELDS = {"text", "inlineData", "fileData", "executableCode", "codeExecutionResult"}

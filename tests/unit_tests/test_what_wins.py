@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 from functools import partial
 from typing import Any
 
@@ -171,6 +174,26 @@ def test_the_nearer_setting_is_sent_under_whatever_name(
     [
         ({"thinking_budget": 5}, {"reasoning_effort": "low"}, thinking(thinkingLevel="low")),
         ({"reasoning_effort": "low"}, {"thinking_budget": 5}, thinking(thinkingBudget=5)),
+        (
+            {"thinking_level": types.ThinkingLevel.LOW},
+            {"thinking_budget": 5},
+            thinking(thinkingBudget=5),
+        ),
+        (
+            {"thinking_config": {"thinking_level": "low"}},
+            {"thinking_budget": 5},
+            thinking(thinkingBudget=5),
+        ),
+        (
+            {"thinking_config": types.ThinkingConfig(thinking_budget=5)},
+            {"thinking_level": "low"},
+            thinking(thinkingLevel="low"),
+        ),
+        (
+            {"generation_config": {"thinkingConfig": {"thinkingLevel": "low"}, "topK": 1}},
+            {"thinking_config": {"thinkingBudget": 5}},
+            {"topK": 1, **thinking(thinkingBudget=5)},
+        ),
         ({"generation_config": {"topK": 1}}, {"top_k": 2}, {"topK": 2}),
         ({"top_k": 2}, {"generation_config": {"topK": 1}}, {"topK": 1}),
         ({"response_schema": A}, {"response_format": B}, OF_B),
@@ -206,6 +229,18 @@ TWO_EFFORTS: Json = {"thinking_budget": 5, "thinking_level": "low"}
             {"thinking_config": {"thinkingLevel": "low"}, "thinking_budget": 5}, {}, id="both"
         ),
         pytest.param({}, {"thinking_config": TWO_EFFORTS}, id="a call's config"),
+        pytest.param({}, TWO_EFFORTS, id="a call"),
+        pytest.param({}, dict(reversed(TWO_EFFORTS.items())), id="a call, the other way round"),
+        pytest.param(
+            {},
+            {"thinking_level": "low", "thinking_config": {"thinkingBudget": 5}},
+            id="a call's both",
+        ),
+        pytest.param(
+            {"thinking_budget": 9},
+            {"reasoning_effort": "low", "thinking_budget": 5},
+            id="over a field",
+        ),
         pytest.param(every(dict(reversed(TWO_EFFORTS.items()))), {}, id="every call"),
     ],
 )
@@ -227,9 +262,27 @@ def test_a_level_that_is_bound_beside_a_budget_applies_with_a_warning() -> None:
         }
 
 
+def test_bound_efforts_look_as_they_were_given() -> None:
+    """Tracers, caches and files receive plain values."""
+    given: Json = {"thinking_level": "low", "thinking_config": {"include_thoughts": True}}
+    bound = ChatGemini(model=GEMINI_3).bind(**given)
+    assert (bound.kwargs, repr(bound.kwargs), json.dumps(bound.kwargs)) == (
+        given,
+        repr(given),
+        json.dumps(given),
+    )
+    for again in (bound, pickle.loads(pickle.dumps(bound)), copy.deepcopy(bound)):
+        assert again.preview("Hi", thinking_budget=5).body["generationConfig"] == thinking(
+            includeThoughts=True, thinkingBudget=5
+        )
+
+
 def test_a_level_beside_a_budget_applies_on_models_with_budgets_only() -> None:
     with pytest.warns(UserWarning, match="'thinking_budget' is ignored"):
         body = ChatGemini(model=GEMINI_2, **TWO_EFFORTS).preview("Hi").body
+    assert body["generationConfig"] == thinking(thinkingBudget=1024)
+    with pytest.warns(UserWarning, match="'thinking_budget' is ignored"):
+        body = ChatGemini(model=GEMINI_2).preview("Hi", **TWO_EFFORTS).body
     assert body["generationConfig"] == thinking(thinkingBudget=1024)
 
 

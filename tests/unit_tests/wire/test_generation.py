@@ -106,12 +106,6 @@ def test_options_become_the_generation_config(options: Json, expected: Json) -> 
         ),
         pytest.param(GEMINI_2, {"thinking_budget": 0}, {"thinkingBudget": 0}, id="a budget"),
         pytest.param(
-            GEMINI_2,
-            {"reasoning_effort": "low", "thinking_budget": 7},
-            {"thinkingBudget": 7},
-            id="a budget says it more exactly on 2",
-        ),
-        pytest.param(
             GEMINI_3, {"include_thoughts": False}, {"includeThoughts": False}, id="thoughts"
         ),
         pytest.param(

@@ -543,6 +543,14 @@ def test_streamed_calls_without_an_id_are_never_taken_for_repetitions() -> None:
     assert len(stream(one_by_one([begin, MORE, REST, END] * 2)).tool_calls) == 2
 
 
+@pytest.mark.parametrize("odd", [[], {}, 5, "", None])
+def test_a_streamed_call_with_an_odd_id_gets_one(odd: Any) -> None:
+    begin = {"functionCall": {"id": odd, "name": "search", "willContinue": True}}
+    calls = stream(one_by_one([begin, MORE, REST, END] * 2)).tool_calls
+    assert [called["args"] for called in calls] == [{"city": "Oslo"}] * 2
+    assert len({called["id"] for called in calls}) == 2
+
+
 def test_a_single_piece_that_is_repeated_cannot_be_recognized() -> None:
     """Pieces have no id or number, and "ha" and "ha" are "haha". The call is made once."""
     message = stream(one_by_one([BEGIN, MORE, MORE, REST, END]))
