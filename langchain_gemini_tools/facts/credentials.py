@@ -81,9 +81,10 @@ _AUTH_SCHEME = re.compile(r"^[A-Za-z-]+ +(?=\S+$)")  # "Bearer ", "Basic "
 
 # Patterns.
 
-_IN_BASE64 = "[A-Za-z0-9+/]{16}"
-"""Thought signatures and images are base64, and long enough to contain any start by chance."""
-_IN_WORD = r"[\w+/-]"
+_IN_BASE64 = ("[A-Za-z0-9+/]{16}", r"[\w-]{64}")
+"""Thought signatures and images are base64, and long enough to contain any start by chance. Names
+with hyphens look like base64url: only a longer run of it is certain to be data."""
+_IN_WORD = (r"[\w+/-]",)
 """For short starts, which ordinary words and base64url contain."""
 
 
@@ -96,8 +97,8 @@ class Pattern(NamedTuple):
     """How it begins, literally. Texts without it are not searched any further."""
     rest: str
     """A regular expression for the rest; its cost must grow linearly with the text."""
-    not_after: str = _IN_BASE64
-    """What must not stand before it: a regular expression of fixed width. Empty: anything may."""
+    not_after: tuple[str, ...] = _IN_BASE64
+    """What must not stand before it: regular expressions of fixed width. Empty: anything may."""
 
 
 PATTERNS = (
@@ -111,7 +112,7 @@ PATTERNS = (
             "a bearer token",
             word,
             r"\s+(?:[\w.~+/-]{16,}|(?=[\w.~+/-]*\d)[\w.~+/-]{8,})=*",
-            not_after="",
+            not_after=(),
         )
         for word in ("Bearer", "bearer", "BEARER")
     ),
@@ -119,7 +120,7 @@ PATTERNS = (
         "a private key",
         "-----BEGIN ",
         r"[A-Z ]*PRIVATE KEY-----(?s:(?!-----END).)*+(?:-----END [A-Z ]*-----)?",
-        not_after="",
+        not_after=(),
     ),
     Pattern("a signed token (JWT)", "eyJ", r"[\w-]{10,1000}+\.eyJ[\w-]{10,}+\.[\w-]{10,}"),
     Pattern(
@@ -146,7 +147,8 @@ def _compiled(pattern: Pattern) -> re.Pattern[str]:
     # The letters of an escape (%3D, \n, \u0041) are not part of the text before the credential.
     escapes = (r"%[0-9A-Fa-f]{2}", r"\\[bfnrt/]", r"\\u[0-9A-Fa-f]{4}")
     allowed = "|".join(f"(?<={escape}{start})" for escape in escapes)
-    place = f"(?:(?<!{pattern.not_after}{start})|{allowed})"
+    outside = "".join(f"(?<!{before}{start})" for before in pattern.not_after)
+    place = f"(?:{outside}|{allowed})"
     return re.compile(start + place + pattern.rest, re.ASCII)
 
 

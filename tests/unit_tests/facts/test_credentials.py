@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.facts.credentials import (
@@ -99,9 +99,18 @@ def test_base64_that_contains_the_start_of_a_credential_is_left_alone() -> None:
 
 
 @given(st.binary(min_size=100, max_size=2000))
+@example(base64.urlsafe_b64decode("b-" + "AI" + "za" + "Sy0123456789abcdefghij-KLMNOPQRS_tuv+/=="))
 def test_random_base64_is_left_alone(raw: bytes) -> None:
+    """In a run of data, which may contain any start by chance. 48 bytes are 64 characters."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        assert redact(encode(raw).decode(), [KEY]) == encode(raw).decode()
+        encoded = encode(bytes(48) + raw).decode()
+        assert redact(encoded, [KEY]) == encoded
+
+
+@pytest.mark.parametrize("before", ["", "-", "b-", "my-project_key-", "x" * 15, "a-" * 31])
+def test_a_key_is_redacted_after_a_name(before: str) -> None:
+    """The first characters of base64url look the same: it is redacted there, to be safe."""
+    assert redact(before + GOOGLE_KEY) == f"{before}[redacted]"
 
 
 def test_nothing_in_recorded_traffic_is_redacted() -> None:
