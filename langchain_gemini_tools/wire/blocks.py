@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockError
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.facts.blocks import Block, extras_of, type_of
-from langchain_gemini_tools.facts.json_values import AS_TEXT, dump_json
-from langchain_gemini_tools.facts.spelling import camel, snake
+from langchain_gemini_tools.facts.json_values import AS_TEXT, camel, dump_json, snake
 from langchain_gemini_tools.wire import replay
 from langchain_gemini_tools.wire.media import render_media
 
