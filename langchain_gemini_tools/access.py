@@ -177,6 +177,9 @@ class GeminiAccess(GeminiFields):
         and the next request opens new ones. Errors are the SDK's (`google.genai.errors`), with
         secrets redacted. The first use loads the SDK.
 
+        The timeout applies to each HTTP request; of a stream or a download, to each wait. A timeout
+        in `http_options` replaces it, and then limits each wait, as in the SDK. Nothing is retried.
+
         Example:
             ```python
             report = model.client.files.upload(file="report.pdf")

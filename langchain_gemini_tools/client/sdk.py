@@ -113,7 +113,7 @@ class ClientSettings:
     async_client_args: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Added to `client_args`, whose `transport`, `mounts` and `event_hooks` are for sync only."""
     timeout_seconds: float | None = None
-    """For each phase of a request made through the SDK's client, unless it sets a timeout."""
+    """For a request made through the SDK's client, unless it sets a timeout."""
 
     @property
     def is_for_fake(self) -> bool:

@@ -207,14 +207,6 @@ def _beside_models(url: httpx.URL, path: str) -> httpx.URL:
     return url.copy_with(path=f"{start}/{place}").copy_merge_params(dict(parse_qsl(query)))
 
 
-def _phase_timeouts(seconds: float | None) -> JsonObject:
-    """Return the extensions of a request that limit each of its phases."""
-    if seconds is None:
-        return {}
-    phases = dict.fromkeys(_PHASES, seconds)
-    return {"timeout": phases | {"connect": min(seconds, CONNECT_SECONDS)}}
-
-
 _current: ContextVar[PendingRequest | None] = ContextVar("gemini_request", default=None)
 
 
@@ -234,6 +226,37 @@ class _TimeLeft(dict[str, float]):
             return TimeLimit(self._left)
         end = time.monotonic() + CONNECT_SECONDS
         return TimeLimit(lambda: max(min(end - time.monotonic(), self._left()), 0.001))
+
+
+class _PassingTimer:
+    """The time limit of a request that passes through.
+
+    It applies to the whole request. Of a stream or a download, which may take any time, it applies
+    to the head and then to each read.
+    """
+
+    def __init__(self, library: ModuleType, seconds: float | None, request: httpx.Request) -> None:
+        self._library = library
+        self._seconds = math.inf if seconds is None else seconds
+        self._end = time.monotonic() + self._seconds
+        self._is_download = request.url.params.get("alt") == "media"
+
+    def extensions(self) -> JsonObject:
+        """Return the extensions of a request that limit its time."""
+        if self._seconds == math.inf:
+            return {}
+        return {"timeout": _TimeLeft(_PHASES, self._seconds, self._left)}
+
+    def response_started(self, *, is_stream: bool) -> None:
+        """Let a stream or a download take its time from now on."""
+        if is_stream or self._is_download:
+            self._end = math.inf
+
+    def _left(self) -> float:
+        left = min(self._end - time.monotonic(), self._seconds)
+        if left <= 0:
+            raise self._library.ReadTimeout(f"The API did not respond within {self._seconds:g} s.")
+        return left
 
 
 def make_sdk_clients(
@@ -268,9 +291,10 @@ def _sdk_client_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
                 pending.send(client, Envelope.of(request))
                 return empty_response(request)
             request.read()
-            outgoing = _rebuild(client, request, self._timeout_seconds)
+            timer = _PassingTimer(library, self._timeout_seconds, request)
+            outgoing = _rebuild(client, request, timer)
             try:
-                return _pass_through(client, outgoing, is_stream=stream)
+                return _pass_through(client, outgoing, timer, is_stream=stream)
             except library.RequestError as error:
                 failure = _redact_transport_error(error, outgoing)
             raise failure  # outside the `except`: its context would be the original
@@ -289,9 +313,10 @@ def _sdk_client_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
                 await pending.asend(client, Envelope.of(request))
                 return empty_response(request)
             await request.aread()
-            outgoing = _rebuild(client, request, self._timeout_seconds)
+            timer = _PassingTimer(library, self._timeout_seconds, request)
+            outgoing = _rebuild(client, request, timer)
             try:
-                return await _apass_through(client, outgoing, is_stream=stream)
+                return await _apass_through(client, outgoing, timer, is_stream=stream)
             except library.RequestError as error:
                 failure = _redact_transport_error(error, outgoing)
             raise failure
@@ -299,13 +324,11 @@ def _sdk_client_classes(library: ModuleType) -> tuple[type[Any], type[Any]]:
     return SdkHttpClient, SdkAsyncHttpClient
 
 
-def _rebuild(
-    client: AnyClient, request: httpx.Request, timeout_seconds: float | None
-) -> httpx.Request:
+def _rebuild(client: AnyClient, request: httpx.Request, timer: _PassingTimer) -> httpx.Request:
     """Return the SDK's request, built by the client that sends it."""
     envelope, extensions = Envelope.of(request), dict(request.extensions)
     if not any(extensions.get("timeout", {}).values()):  # the caller set none
-        extensions |= _phase_timeouts(timeout_seconds)
+        extensions |= timer.extensions()
     return client.build_request(
         request.method,
         envelope.url,
@@ -316,7 +339,7 @@ def _rebuild(
 
 
 def _pass_through(
-    client: httpx.Client, request: httpx.Request, *, is_stream: bool
+    client: httpx.Client, request: httpx.Request, timer: _PassingTimer, *, is_stream: bool
 ) -> httpx.Response:
     response = client.send(request, stream=True)
     try:
@@ -328,6 +351,7 @@ def _pass_through(
         if response.status_code >= 300:
             return redact_response(response, read_body(response))
         check_encoding(response)
+        timer.response_started(is_stream=is_stream)
         if not is_stream:
             response.read()
     except BaseException:
@@ -337,7 +361,7 @@ def _pass_through(
 
 
 async def _apass_through(
-    client: httpx.AsyncClient, request: httpx.Request, *, is_stream: bool
+    client: httpx.AsyncClient, request: httpx.Request, timer: _PassingTimer, *, is_stream: bool
 ) -> httpx.Response:
     response = await client.send(request, stream=True)
     try:
@@ -349,6 +373,7 @@ async def _apass_through(
         if response.status_code >= 300:
             return redact_response(response, await aread_body(response))
         check_encoding(response)
+        timer.response_started(is_stream=is_stream)
         if not is_stream:
             await response.aread()
     except BaseException:

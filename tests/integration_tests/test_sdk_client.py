@@ -30,6 +30,7 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.testing.fake import faults
+from tests.integration_tests.raw_server import Connection, RawServer
 from tests.rotation import rotated
 
 if TYPE_CHECKING:
@@ -488,6 +489,65 @@ def test_the_timeout_is_the_models_unless_the_request_has_one(
     )
     run(chat, way, "files", "get", name="files/abc", config=config)
     assert seen == [(expected, "7" if config else None)]
+
+
+def _drip_head(connection: Connection) -> None:
+    connection.read_request()
+    connection.send(b"HTTP/1.1 200 OK\r\n")
+    connection.drip(b"x-padding: still here\r\n" * 1000)
+
+
+def _drip_body(connection: Connection) -> None:
+    connection.read_request()
+    connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+    connection.drip(b" " * 100_000)
+
+
+def _drip_error(connection: Connection) -> None:
+    connection.read_request()
+    connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 100000\r\n\r\n")
+    connection.drip(b" " * 100_000)
+
+
+@rotated(
+    case={
+        "a head": (_drip_head, "get"),
+        "a body": (_drip_body, "get"),
+        "an error": (_drip_error, "get"),
+        "the head of a download": (_drip_head, "download"),
+        "the error of a download": (_drip_error, "download"),
+    }
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_timeout_ends_a_response_that_arrives_in_single_bytes(
+    case: Any, way: str, library: str
+) -> None:
+    script, method = case
+    given = {"get": {"name": "files/abc"}, "download": {"file": "files/abc"}}[method]
+    hx = importlib.import_module(library)
+    with RawServer(script) as server:
+        chat = ChatGemini(
+            model="gemini-3.8-flash", api_key=KEY, base_url=server.url, timeout=0.5, max_retries=3
+        )
+        with pytest.raises(hx.ReadTimeout, match=r"within 0\.5 s") as caught:
+            run(chat, way, "files", method, **given)
+        assert KEY not in "".join(traceback.format_exception(caught.value))
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_download_may_take_longer_than_the_timeout(way: str, library: str) -> None:
+    """As long as each wait is shorter."""
+
+    def send_slowly(connection: Connection) -> None:
+        connection.read_request()
+        connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n")
+        connection.drip(b"0123456789abcdef", seconds=0.1)
+
+    with RawServer(send_slowly) as server:
+        chat = ChatGemini(model="gemini-3.8-flash", api_key=KEY, base_url=server.url, timeout=1)
+        found = run(chat, way, "files", "download", file="files/abc")
+        assert found == b"0123456789abcdef"
 
 
 def test_the_client_goes_on_after_the_model_was_closed() -> None:
