@@ -28,6 +28,7 @@ def quota(quota_id: str) -> dict[str, Any]:
 
 
 RETRY_INFO = {"@type": RPC + "RetryInfo", "retryDelay": "26s"}
+BAD_KEY_TEXT = "API key not valid. Please pass a valid API key."
 BAD_KEY = {"@type": RPC + "ErrorInfo", "reason": "API_KEY_INVALID"}
 
 TOO_LONG = "The input token count (9) exceeds the maximum number of tokens allowed (8)."
@@ -53,6 +54,7 @@ OTHER = [errors.GeminiAPIError, core.ModelError, sdk_errors.APIError]
     [
         pytest.param(400, body(), INVALID, False, id="400"),
         pytest.param(400, body("m", None, BAD_KEY), WRONG_KEY, False, id="400-bad-key"),
+        pytest.param(400, body(BAD_KEY_TEXT), WRONG_KEY, False, id="400-bad-key-without-details"),
         pytest.param(400, body(TOO_LONG), OVERFLOW, False, id="400-too-long"),
         pytest.param(400, body(TOO_LONG_ON_VERTEX), OVERFLOW, False, id="400-too-long-on-vertex"),
         pytest.param(401, body(), WRONG_KEY, False, id="401"),
