@@ -458,9 +458,10 @@ class GeminiFields(_ChatModel):
             name = FIELDS_BY_SYNONYM.get(key, key)
             if name not in cls.model_fields:
                 raise ValueError(unknown_option(key, cls.model_fields.keys() | FIELDS_BY_SYNONYM))
-            if name in arguments and reveal(arguments[name]) != reveal(value):
+            known = arguments.get(name)
+            if known is not None and value is not None and reveal(known) != reveal(value):
                 raise ValueError(f"{name!r} was passed twice, under two names.")
-            arguments[name] = value
+            arguments[name] = known if value is None else value
         return arguments
 
     @field_validator("model_kwargs")

@@ -117,7 +117,8 @@ class ContentsWriter:
         """
         if not self._recent:
             raise InvalidInputError(
-                "There is nothing to send: only system messages were given. Add a user message."
+                "There is nothing to send: no message has content, apart from system messages. "
+                "Add a user message."
             )
         if self._recent[-1]["role"] == "model" and not self._may_end_with_model:
             # "Requests ending with a model turn are not supported."

@@ -303,3 +303,17 @@ async def test_a_blocked_prompt_raises(way: str, emulator: Emulator, make_model:
     emulator.reply(body={"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})
     with pytest.raises(BlockedError, match="The prompt was blocked: PROHIBITED_CONTENT"):
         await ask(make_model(), way)
+
+
+# Models
+
+
+@rotated(way=WAYS)
+async def test_a_model_that_was_used_equals_one_that_was_not(
+    way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.reply("Hello.")
+    used = make_model()
+    await ask(used, way)
+    assert used == make_model()
+    assert used != make_model(temperature=0.1)

@@ -201,6 +201,17 @@ def test_models_with_equal_fields_are_equal() -> None:
     assert make() != "gemini-3.8-flash"
 
 
+def test_none_beside_a_value_under_another_name_is_not_a_second_value() -> None:
+    for options in (
+        {"max_tokens": None, "max_output_tokens": 5},
+        {"max_output_tokens": 5, "max_tokens": None},
+    ):
+        assert make(**options).max_output_tokens == 5
+    key = ChatGemini(model="gemini-3.8-flash", api_key=None, google_api_key="other").google_api_key
+    assert key
+    assert key.get_secret_value() == "other"
+
+
 def test_types_of_the_sdk_are_stored_as_dicts() -> None:
     config = make(thinking_config=SDK_OBJECTS["thinking_config"]).thinking_config
     assert config == {"include_thoughts": True, "thinking_budget": 5}
