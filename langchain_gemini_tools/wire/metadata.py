@@ -93,12 +93,15 @@ class MetadataParser:
         fields = self._fields
         if TOKEN in fields and candidate:
             _drop_old_token(fields, candidate)
+        ended = _failed_finish(fields) if "finishReason" in fields else None
         for source in (response, candidate or {}):
             for key, value in source.items():
                 if key in _NOT_METADATA or value is None:
                     continue
                 is_scalar = isinstance(value, (str, int, float))
                 fields[key] = value if is_scalar else _updated(key, fields.get(key), value)
+        if ended:
+            fields |= ended
 
     def metadata(self, text: str = "") -> gemini.JsonObject:
         """Return the `response_metadata`: all fields of the response, in LangChain's spelling.
@@ -107,7 +110,10 @@ class MetadataParser:
             text: The text of the response, in which citations are located.
         """
         joined = self._joined_fields()
-        fields = {_RENAMED.get(key) or snake(key): value for key, value in joined.items()}
+        named = {key: _RENAMED.get(key) or snake(key) for key in joined}
+        # A field that has our spelling already does not replace one of the API's.
+        fields = {key: joined[key] for key, name in named.items() if key == name}
+        fields |= {name: joined[key] for key, name in named.items() if key != name}
         fields = {key: value for key, value in fields.items() if key not in _OUR_FIELDS}
         if "grounding_metadata" in fields:
             grounding = parse_grounding(fields.pop("grounding_metadata"), text)
@@ -251,6 +257,14 @@ def _drop_old_token(fields: gemini.JsonObject, candidate: gemini.JsonObject) -> 
     """Forget a token that does not cover this event."""
     if token_of(candidate) is None and (not has_more(candidate) or shows_output(candidate)):
         del fields[TOKEN]
+
+
+def _failed_finish(fields: gemini.JsonObject) -> gemini.JsonObject | None:
+    """Return how a response ended, if it failed: a later event does not make it complete."""
+    reason = str(fields["finishReason"])
+    if not reason or lookup(reason, "gemini").outcome in {"complete", "unspecified"}:
+        return None
+    return {key: fields[key] for key in ("finishReason", "finishMessage") if key in fields}
 
 
 def find_unreleasable(

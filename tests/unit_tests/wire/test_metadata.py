@@ -225,6 +225,40 @@ def test_a_response_without_candidates_and_reason_is_empty() -> None:
             parse(body)
 
 
+@pytest.mark.parametrize("reason", ["SAFETY", "MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "TOMORROW"])
+@pytest.mark.parametrize("later", [{"finishReason": "STOP", "finishMessage": "Fine."}, {}])
+def test_a_response_that_has_failed_is_not_completed_by_a_later_event(
+    reason: str, later: Json
+) -> None:
+    failed = {"content": {"parts": [call("a", city="Oslo")]}, "finishReason": reason}
+    bodies = [{"candidates": [each]} for each in (failed, later)]
+    with pytest.raises(ResponseError) as error:
+        stream(bodies)
+    assert error.value.finish_reason == reason
+    message = stream(bodies, RETURNING)
+    assert (message.tool_calls, len(message.invalid_tool_calls)) == ([], 1)
+    assert message.response_metadata["finish_reason"] == reason
+
+
+@pytest.mark.parametrize("reason", ["STOP", "FINISH_REASON_UNSPECIFIED", ""])
+def test_a_reason_on_every_event_is_replaced_by_the_last_one(reason: str) -> None:
+    """Gemini 1.5 wrote STOP on each; some gateways write an empty one."""
+    bodies = [
+        {"candidates": [{"content": {"parts": [text("Hi")]}, "finishReason": reason}]},
+        reply([call("a", city="Oslo")]),
+    ]
+    assert [found["id"] for found in stream(bodies).tool_calls] == ["a"]
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_field_in_our_spelling_does_not_replace_one_of_the_api(is_last: bool) -> None:
+    body = reply([text("Hi")], finishReason="SAFETY")
+    [candidate] = body["candidates"]
+    ours = {"finish_reason": "STOP"}
+    body["candidates"] = [{**candidate, **ours} if is_last else {**ours, **candidate}]
+    assert parse(body).response_metadata["finish_reason"] == "SAFETY"
+
+
 @pytest.mark.parametrize(
     "bodies",
     [
