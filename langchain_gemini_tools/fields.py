@@ -237,6 +237,7 @@ class GeminiFields(_ChatModel):
     max_output_tokens: Annotated[int | None, GENERATION] = Field(
         alias="max_tokens",
         default=None,
+        ge=1,
         description="Maximum number of tokens in a response, thinking included.",
     )
     n: Annotated[int, CALL] = Field(
@@ -245,7 +246,9 @@ class GeminiFields(_ChatModel):
     stop: Annotated[list[str] | None, CALL] = Field(
         default=None, description="Texts at which the response ends, at most five."
     )
-    seed: Annotated[int | None, GENERATION] = Field(default=None, description="Seed for sampling.")
+    seed: Annotated[int | None, GENERATION] = Field(
+        default=None, ge=-(2**31), lt=2**31, description="Seed for sampling, of 32 bits."
+    )
     presence_penalty: Annotated[float | None, GENERATION] = Field(
         default=None, ge=-2.0, le=2.0, description="Penalty for tokens that have occurred."
     )
@@ -259,7 +262,10 @@ class GeminiFields(_ChatModel):
         default=None, description="Return log probabilities of the tokens."
     )
     logprobs: Annotated[int | None, GENERATION] = Field(
-        default=None, description="Number of likeliest tokens to return log probabilities for."
+        default=None,
+        ge=0,
+        le=20,
+        description="Number of likeliest tokens to return log probabilities for, up to 20.",
     )
 
     # Thinking
@@ -271,6 +277,7 @@ class GeminiFields(_ChatModel):
     )
     thinking_budget: Annotated[int | None, CALL] = Field(
         default=None,
+        ge=-1,
         description="Tokens for thinking; 0 for none, -1 for no limit. Gemini 4 has only levels.",
     )
     include_thoughts: Annotated[bool | None, CALL] = Field(

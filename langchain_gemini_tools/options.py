@@ -553,7 +553,7 @@ def _check(name: str, value: Any) -> Any:
 
 
 def _reasons(error: ValidationError) -> str:
-    messages = [each["msg"].removeprefix("Value error, ") for each in error.errors()]
+    messages = [each["msg"].removeprefix("Value error, ").rstrip(".") for each in error.errors()]
     return "; ".join(dict.fromkeys(messages))
 
 
