@@ -110,6 +110,29 @@ async def test_no_executor_runs_a_call_of_an_incomplete_response(
     assert len(emulator.requests) == 1
 
 
+@pytest.mark.parametrize("executor", EXECUTORS)
+async def test_an_executor_runs_a_call_once_whose_events_are_repeated(
+    emulator: Emulator, make_model: MakeModel, executor: str
+) -> None:
+    """Its arguments arrive in pieces, then the same pieces again under the same id."""
+    given_name = [{"jsonPath": "$.name", "stringValue": "x"}]
+    pieces = [
+        {"functionCall": {"name": "delete", "id": "c1", "willContinue": True}},
+        {"functionCall": {"partialArgs": given_name, "willContinue": True}},
+        {"functionCall": {}},
+    ]
+    events = [{"candidates": [{"content": {"parts": [piece]}}]} for piece in pieces * 2]
+    emulator.reply(events=[*events, {"candidates": [{"finishReason": "STOP"}]}])
+    emulator.reply("Done.")
+    deletions = Deletions()
+    make, given = EXECUTORS[executor]
+    way = WAYS[list(EXECUTORS).index(executor)]
+    chat = make_model(model="gemini-2.5-flash", streaming=True)
+    await run(make(chat, [deletions.tool]), given, way)
+    assert deletions.ran == ["x"]
+    assert len(emulator.requests) == 2
+
+
 @pytest.mark.parametrize("reason", REASONS)
 @pytest.mark.parametrize("executor", EXECUTORS)
 async def test_no_executor_runs_a_call_written_in_an_incomplete_text(
