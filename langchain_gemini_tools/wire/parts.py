@@ -93,26 +93,6 @@ class Assembly:
 
 
 @dataclass(slots=True)
-class _MadeCall:
-    """A call that has ended."""
-
-    name: str | None
-    args: gemini.JsonObject | None
-    fragments: list[str]
-    """The JSON text of the arguments, or what is not JSON; used without `args`."""
-
-    def key(self) -> str:
-        """Return a text that calls with the same tool and arguments have in common."""
-        args = self.parsed()
-        arguments = "".join(self.fragments) if args is None else args
-        return json.dumps([self.name, arguments], sort_keys=True)
-
-    def parsed(self) -> gemini.JsonObject | None:
-        """Return the arguments; `None` if they are not an object."""
-        return self.args if self.args is not None else _parse_fragment("".join(self.fragments))
-
-
-@dataclass(slots=True)
 class _StreamedCall:
     """A call whose arguments arrive in pieces."""
 
@@ -137,10 +117,6 @@ class _StreamedCall:
             text += self.writer.finish()
         self.fragments.append(text)
         return text
-
-    def made(self) -> _MadeCall:
-        """Return the call, once it has ended."""
-        return _MadeCall(self.name, None, self.fragments)
 
 
 class PartParser:
@@ -168,10 +144,10 @@ class PartParser:
         self._parameter_names = parameter_names or {}
         self._runs_remote_tools = runs_remote_tools
         self._call_ids: set[str] = set()
-        self._made_calls: dict[str, _MadeCall] = {}
-        """The first call that has ended, by the API's id."""
+        self._ended_calls: dict[str, ToolCallPiece] = {}
+        """Calls that have ended, by id: of several with the API's id, the first one."""
         self._keys_by_id: dict[str, set[str]] = {}
-        """The keys of all calls, for ids that have arrived more than once."""
+        """What all calls say, for ids that have arrived more than once."""
         self._signed_ids: set[str] = set()
         self._partial: _StreamedCall | None = None
         self._block_count = 0
@@ -339,24 +315,26 @@ class PartParser:
             # Core would repair anything that starts like JSON into a valid call, and would search
             # a long text for JSON in quadratic time. At the bracket it gives up.
             args, text = None, f"not a function call]: {json.dumps(call)}"
-        if self._is_new(call.get("id"), _MadeCall(name, args, [text])):
-            return self._sign(self._add_call(call, name, args, text), signature)
-        return None
+        api_id = _text(call.get("id"))
+        if api_id in self._ended_calls and self._is_repeated(api_id, name, args, text):
+            return None
+        added = self._add_call(call, name, args, text)
+        self._ended_calls[added.id] = added
+        return self._sign(added, signature)
 
-    def _is_new(self, api_id: object, made: _MadeCall) -> bool:
-        """Remember a call that has ended; return whether it has not arrived before.
+    def _is_repeated(
+        self, api_id: str, name: str | None, args: gemini.JsonObject | None, text: str
+    ) -> bool:
+        """Return whether a call with a known id has arrived before, and remember it.
 
         The model's second call has another id, or at least other arguments.
         """
-        if not isinstance(api_id, str) or not api_id:
-            return True
-        first = self._made_calls.setdefault(api_id, made)
-        if first is made:
-            return True
-        keys = self._keys_by_id.setdefault(api_id, {first.key()})
+        if (keys := self._keys_by_id.get(api_id)) is None:
+            first = self._ended_calls[api_id]
+            keys = self._keys_by_id[api_id] = {_key_of(first.name, first.args, first.fragment)}
         count = len(keys)
-        keys.add(made.key())
-        return len(keys) > count
+        keys.add(_key_of(name, args, text))
+        return len(keys) == count
 
     def _begin_streamed(self, call: gemini.JsonObject) -> _StreamedCall:
         name = self._user_name(call.get("name"))
@@ -365,7 +343,7 @@ class PartParser:
                 "The response contains arguments without a function call."
             )
         writer = ArgumentsWriter(self._parameter_names.get(name))
-        may_be_repeated = _text(call.get("id")) in self._made_calls
+        may_be_repeated = _text(call.get("id")) in self._ended_calls
         piece = None if may_be_repeated else self._add_call(call, name)
         return _StreamedCall(call, name, writer, piece)
 
@@ -380,18 +358,19 @@ class PartParser:
             streamed.signature = streamed.signature or signature
             return None if self._partial else self._end_possible_repetition(streamed)
         if self._partial is None:
-            self._is_new(streamed.api_id, streamed.made())
+            text = "".join(streamed.fragments)
+            self._ended_calls[streamed.piece.id] = replace(streamed.piece, fragment=text)
         name = streamed.name if is_first else None
         piece = replace(streamed.piece, name=name, fragment=fragment)
         return self._sign(piece, signature)
 
     def _end_possible_repetition(self, streamed: _StreamedCall) -> Piece | None:
         """Return a call that was held back because of its id, unless it is a repetition."""
-        made = streamed.made()
-        if not self._is_new(streamed.api_id, made):
+        text = "".join(streamed.fragments)
+        args = _parse_fragment(text)
+        if self._is_repeated(str(streamed.api_id), streamed.name, args, text):
             return None
-        args = made.parsed()
-        text = "" if args is not None else "".join(made.fragments)
+        text = "" if args is not None else text
         added = self._add_call(streamed.call, streamed.name, args, text)
         return self._sign(added, streamed.signature)
 
@@ -536,6 +515,12 @@ def _add_calls(whole: Assembly, calls: Iterable[ToolCallPiece]) -> None:
             whole.invalid_tool_calls.append(
                 invalid_tool_call(name=call.name, args=call.fragment, id=call.id, error=None)
             )
+
+
+def _key_of(name: str | None, args: gemini.JsonObject | None, text: str) -> str:
+    """Return what calls with the same tool and arguments have in common."""
+    parsed = _parse_fragment(text) if args is None else args
+    return json.dumps([name, text if parsed is None else parsed], sort_keys=True)
 
 
 def _parse_fragment(text: str) -> gemini.JsonObject | None:
