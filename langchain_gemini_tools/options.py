@@ -409,6 +409,8 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidOptionError: An option is unknown or has an invalid value.
     """
+    if not kwargs:
+        return {}
     options: dict[str, Any] = {}
     unbound_efforts: set[str] = set()
     if "functions" in kwargs:
