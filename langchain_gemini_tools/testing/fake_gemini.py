@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import warnings
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.facts.credentials import (
@@ -74,6 +76,62 @@ def environment_for(url: str) -> dict[str, str | None]:
     }
 
 
+class _Buckets:
+    """Leads fsspec to a folder that stands for Google Cloud Storage."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._before: Any = None
+        self._is_set = False
+
+    def set(self) -> None:
+        fsspec, local = _import_fsspec()
+        buckets = self
+
+        class LocalBuckets(local.LocalFileSystem):  # type: ignore[misc, name-defined]
+            """`gs://bucket/file` is a file in the folder."""
+
+            protocol = ("gs", "gcs")
+
+            def __init__(self, **_: object) -> None:
+                if not buckets._is_set:
+                    raise ImportError("gs:// needs gcsfs.")  # FakeGemini has been stopped
+                super().__init__(auto_mkdir=True)
+
+            @classmethod
+            def _strip_protocol(cls, path: object) -> str:
+                text = str(path)
+                inside = text.partition("://")[2]
+                return f"{buckets.folder}/{inside}".rstrip("/") if inside else text.rstrip("/")
+
+        self._before = fsspec.registry.get("gs")
+        fsspec.register_implementation("gs", LocalBuckets, clobber=True)
+        self._is_set = True
+
+    def restore(self) -> None:
+        self._is_set = False
+        fsspec, _ = _import_fsspec()
+        before = self._before
+        if before is None:
+            try:
+                before = importlib.import_module("gcsfs").GCSFileSystem
+            except ImportError:
+                return  # the folder stays registered, and raises this error
+        fsspec.register_implementation("gs", before, clobber=True)
+
+
+def _import_fsspec() -> tuple[Any, Any]:
+    try:
+        return (
+            importlib.import_module("fsspec"),
+            importlib.import_module("fsspec.implementations.local"),
+        )
+    except ImportError as error:
+        raise ImportError(
+            "bucket_folder needs fsspec: pip install 'langchain-gemini-tools[vertex-batch]'."
+        ) from error
+
+
 class FakeGemini(Emulator):
     """A strict Gemini on this machine, which needs no key. It refuses what Gemini refuses.
 
@@ -107,6 +165,8 @@ class FakeGemini(Emulator):
         models: Names of more models. They behave like the newest Gemini.
         set_environment: Whether to set the environment variables. If not, pass `url` as `base_url`.
         port: The port to listen on; 0 takes a free one.
+        bucket_folder: A folder that stands for Google Cloud Storage, for batch jobs on Vertex AI:
+            `gs://bucket/file` is `bucket_folder/bucket/file`. It needs fsspec.
 
     Attributes:
         requests: Every request, also those that were refused.
@@ -123,6 +183,7 @@ class FakeGemini(Emulator):
         models: Collection[str] = (),
         set_environment: bool = True,
         port: int = 0,
+        bucket_folder: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(
             models=models,
@@ -136,6 +197,7 @@ class FakeGemini(Emulator):
         self.allow_unused = allow_unused
         self._sets_environment = set_environment
         self._environment: _Environment | None = None
+        self._buckets = None if bucket_folder is None else _Buckets(Path(bucket_folder).absolute())
         self._is_scripted = False
         self._unanswered: list[str] = []
         self._replayed_before = 0
@@ -149,6 +211,9 @@ class FakeGemini(Emulator):
         if self._sets_environment:
             self._environment = _Environment(environment_for(self.url))
             self._environment.set()
+        if self._buckets:
+            self._buckets.set()
+            self.batches.bucket_folder = self._buckets.folder
         return self
 
     def __exit__(
@@ -198,6 +263,8 @@ class FakeGemini(Emulator):
         if self._environment is not None:
             self._environment.restore()
             self._environment = None
+        if self._buckets:
+            self._buckets.restore()
         super().__exit__(kind, error, traceback)
 
     def check(self) -> None:

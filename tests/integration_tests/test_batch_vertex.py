@@ -18,9 +18,10 @@ from fsspec.implementations.local import LocalFileSystem
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
-from langchain_gemini_tools import errors
+from langchain_gemini_tools import ChatGemini, errors
 from langchain_gemini_tools.batch.folder import Limits
 from langchain_gemini_tools.batch.vertex import VertexService
+from langchain_gemini_tools.testing import FakeGemini
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN
 from tests.integration_tests.play import get_weather
 from tests.integration_tests.test_batch_faults import count_and_kill, run_until_done
@@ -755,3 +756,41 @@ def _check_killed(emulator: Emulator, make_vertex: MakeModel, path: Path, **sett
     assert emulator.batches.created == 2  # the second one has the items that failed
     assert answered_once(emulator, MANY)
     return kills
+
+
+def test_a_folder_stands_for_the_bucket_while_fake_gemini_runs(tmp_path: Path) -> None:
+    before = fsspec.get_filesystem_class("gs")
+    with FakeGemini(bucket_folder=tmp_path / "cloud") as gemini:
+        model = ChatGemini(
+            model="gemini-3.8-flash",
+            vertexai=True,
+            project="p",
+            location="global",
+            credentials=gemini.credentials,
+        )
+        job = model.batch_job(["Hi!"], path=tmp_path / "run", storage="gs://mine/batches")
+        ((_, answer),) = job.results()
+    assert isinstance(answer, AIMessage)
+    names = {path.name for path in (tmp_path / "cloud" / "mine" / "batches").rglob("*.jsonl")}
+    assert "requests.jsonl" in names
+    assert fsspec.get_filesystem_class("gs") is before
+
+
+def test_a_stopped_fake_gemini_leaves_no_bucket_behind(tmp_path: Path) -> None:
+    """Where gcsfs is not installed, nothing opens `gs://` after the block."""
+    program = (
+        "import sys; sys.modules['gcsfs'] = None\n"
+        "import fsspec\n"
+        "from langchain_gemini_tools.testing import FakeGemini\n"
+        "with FakeGemini(bucket_folder=sys.argv[1]):\n"
+        "    fsspec.open('gs://a/b', 'wb').open().close()\n"
+        "try:\n"
+        "    fsspec.open('gs://a/c', 'wb').open()\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "gs:// needs gcsfs.\n"
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
