@@ -92,6 +92,7 @@ class _Buckets:
             """`gs://bucket/file` is a file in the folder."""
 
             protocol = ("gs", "gcs")
+            cachable = False  # a file system of an earlier block must not be used again
 
             def __init__(self, **_: object) -> None:
                 if not buckets._is_set:
