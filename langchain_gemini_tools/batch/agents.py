@@ -23,9 +23,11 @@ from langchain_core.runnables.config import ContextThreadPoolExecutor, RunnableC
 from langchain_gemini_tools.batch.runners import (
     GraphRunner,
     LoopRunner,
+    PausedAgent,
     Step,
     aopen_sqlite,
     check_graph,
+    flush_sqlite,
     open_sqlite,
     resume_with,
 )
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.batch.job import BatchSource
 
     Runner = GraphRunner | LoopRunner
+
+__all__ = ["AgentResults", "PausedAgent", "Wave", "arun_in_batches", "run_in_batches"]
 
 _T = TypeVar("_T")
 
@@ -584,6 +588,8 @@ class _Driver:
 
     def _end_wave(self, wave: Wave) -> None:
         self._still_waiting = None
+        if self._database.exists():
+            flush_sqlite(self._database)
         self._waves.end(wave)
         self._show(f"{wave} · in all {_usage(self._waves.waves)}")
         self._waves.check_ended_well(wave)

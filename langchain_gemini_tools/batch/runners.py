@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,8 +21,7 @@ from langchain_gemini_tools.batch.waves import Request
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from langchain_core.messages import BaseMessage, ToolCall
@@ -226,8 +226,13 @@ def _plan(given: Any, state: Any, in_wave: Collection[str]) -> Step | tuple[Any]
     return _step_of(found)
 
 
-def open_sqlite(path: Path) -> AbstractContextManager[Any]:
-    """Return LangGraph's checkpointer for a file.
+_FAST_COMMITS = "PRAGMA synchronous=NORMAL"
+"""A commit survives the end of the process. `flush_sqlite` makes it survive that of the machine."""
+
+
+@contextmanager
+def open_sqlite(path: Path) -> Iterator[Any]:
+    """Open LangGraph's checkpointer for a file.
 
     Raises:
         InvalidOptionError: It is not installed.
@@ -235,15 +240,28 @@ def open_sqlite(path: Path) -> AbstractContextManager[Any]:
     _check_sqlite()
     from langgraph.checkpoint.sqlite import SqliteSaver
 
-    return SqliteSaver.from_conn_string(str(path))
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        saver.conn.execute(_FAST_COMMITS)
+        yield saver
 
 
-def aopen_sqlite(path: Path) -> AbstractAsyncContextManager[Any]:
-    """Return LangGraph's async checkpointer for a file."""
+@asynccontextmanager
+async def aopen_sqlite(path: Path) -> AsyncIterator[Any]:
+    """Open LangGraph's async checkpointer for a file."""
     _check_sqlite()
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-    return AsyncSqliteSaver.from_conn_string(str(path))
+    async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+        await saver.conn.execute(_FAST_COMMITS)
+        yield saver
+
+
+def flush_sqlite(path: Path) -> None:
+    """Write all commits to the disk."""
+    import sqlite3
+
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(FULL)")
 
 
 def _check_sqlite() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import threading
 import uuid
@@ -30,7 +31,6 @@ from langchain_gemini_tools.errors import BatchJobError, GeminiNotFoundError, In
 from langchain_gemini_tools.wire.metadata import parse_usage
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator
     from pathlib import Path
     from typing import BinaryIO
@@ -134,6 +134,8 @@ class Waves:
         self._digests: list[bytes] = []
         self._inputs: BinaryIO | None = None
         self._pending: BinaryIO | None = None
+        self._pending_places: list[tuple[int, int]] = []
+        """The agent of each request for the next wave, and where the request is in the file."""
         self._pending_models: dict[str, int] = {}
         """The models of the requests for the next wave, and an agent that waits for each."""
 
@@ -243,16 +245,19 @@ class Waves:
         """Keep the requests that an agent waits for, for the next wave."""
         with self._lock:
             assert self._pending is not None  # noqa: S101 - the folder is open
+            self._pending.seek(0, os.SEEK_END)
             for each in requests:
+                self._pending_places.append((agent, self._pending.tell()))
                 head = [agent, each.id, each.model, each.call]
                 self._pending.write(json.dumps(head).encode() + b"\n" + each.body + b"\n")
                 self._pending_models.setdefault(each.model, agent)
 
     def _read_pending(self) -> Iterator[tuple[int, Request]]:
         assert self._pending is not None  # noqa: S101 - the folder is open
-        self._pending.seek(0)
-        for head in self._pending:
-            agent, key, model, call = json.loads(head)
+        # By agent, whichever came first: a run that is repeated sends the same.
+        for _, place in sorted(self._pending_places):
+            self._pending.seek(place)
+            agent, key, model, call = json.loads(self._pending.readline())
             yield agent, Request(key, model, self._pending.readline().rstrip(b"\n"), call)
 
     @property
@@ -267,7 +272,7 @@ class Waves:
 
     def pending_agents(self) -> set[int]:
         """Return the agents that wait for the next wave."""
-        return {agent for agent, _ in self._read_pending()}
+        return {agent for agent, _ in self._pending_places}
 
     # Waves
 
@@ -278,7 +283,7 @@ class Waves:
 
     def begin(self, sources: dict[str, BatchSource]) -> Wave:
         """Make a wave of the requests that were added. Nothing is sent yet."""
-        number, models = len(self.waves), tuple(self._pending_models)
+        number, models = len(self.waves), tuple(sorted(self._pending_models))
         folder = Folder(self._wave_path(number))
         folder.path.mkdir(parents=True)
         count = 0
@@ -306,6 +311,7 @@ class Waves:
         assert self._pending is not None  # noqa: S101 - the folder is open
         self._pending.seek(0)
         self._pending.truncate()
+        self._pending_places.clear()
         self._pending_models.clear()
 
     def jobs(self, wave: Wave, sources: dict[str, BatchSource]) -> list[WaveJob]:
