@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 logger = logging.getLogger(__name__)
 
 _MAX_FRUITLESS = 3
-"""After so many waves without a single answer, the run ends with an error."""
+"""After so many waves whose jobs returned nothing, the run ends with an error."""
 
 
 class AgentResults(Sequence[Any]):
@@ -332,7 +332,7 @@ class _Driver:
                         job.wait(**self._waiting_options())
                 tally = Tally(wave)
                 self._each(self._deliveries(wave, tally), self._deliver)
-                self._end_wave(tally.wave())
+                self._end_wave(tally)
             return self._results(stack.pop_all(), self._unfinished())
 
     async def arun(self, inputs: Iterable[Any]) -> AgentResults:
@@ -358,7 +358,7 @@ class _Driver:
                         await job.async_wait(**self._waiting_options())
                 tally = Tally(wave)
                 await self._aeach(self._deliveries(wave, tally), self._adeliver)
-                self._end_wave(tally.wave())
+                self._end_wave(tally)
             unfinished = self._unfinished()
         if not is_own:
             return self._results(contextlib.ExitStack(), unfinished, is_async=True)
@@ -586,14 +586,15 @@ class _Driver:
         step = await self._graph.adeliver(index, answers)
         self._note(index, await self._aresumed(index, step))
 
-    def _end_wave(self, wave: Wave) -> None:
+    def _end_wave(self, tally: Tally) -> None:
+        wave = tally.wave()
         self._still_waiting = None
         if self._database.exists():
             flush_sqlite(self._database)
         self._waves.end(wave)
         self._show(f"{wave} · in all {_usage(self._waves.waves)}")
         self._waves.check_ended_well(wave)
-        self._fruitless = 0 if wave.answered else self._fruitless + 1
+        self._fruitless = self._fruitless + 1 if tally.is_fruitless else 0
         if self._fruitless >= _MAX_FRUITLESS:
             raise BatchJobError(
                 f"The last {self._fruitless} waves brought no answer. Look at the batch jobs, and "

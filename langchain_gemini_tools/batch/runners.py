@@ -218,10 +218,12 @@ def _plan(given: Any, state: Any, in_wave: Collection[str]) -> Step | tuple[Any]
         others = [each for each in found if each.id not in in_wave]
         return replace(_step_of(others), in_wave=sent)
     waiting = {each.id for each in found}
-    if not all(
-        task.result is not None or waiting & {each.id for each in task.interrupts}
+    is_stopped = waiting and all(
+        task.result is not None
+        or (task.error is None and waiting & {each.id for each in task.interrupts})
         for task in state.tasks
-    ):
+    )
+    if not is_stopped:
         return (None,)  # it was killed, or has failed
     return _step_of(found)
 

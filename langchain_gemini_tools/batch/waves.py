@@ -428,10 +428,13 @@ class Tally:
             wave, answered=0, failed=0, input_tokens=0, output_tokens=0, dollars=None
         )
         self._dollars: Decimal | None = None
+        self.is_fruitless = True
+        """Whether no job has returned anything, not even an error."""
 
     def add(self, answer: Answer) -> None:
         """Count one answer."""
         wave = self._wave
+        self.is_fruitless &= answer.line is None
         response = (answer.line or {}).get("response")
         if not isinstance(response, dict):
             self._wave = replace(wave, failed=wave.failed + 1)
