@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import operator
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +20,6 @@ from langchain.agents.middleware import (
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.runnables import RunnableParallel
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -28,8 +29,15 @@ from langgraph.types import Send
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langchain_gemini_tools import arun_in_batches, errors, run_in_batches
+from langchain_gemini_tools import (
+    ToolLoop,
+    ToolLoopResult,
+    arun_in_batches,
+    errors,
+    run_in_batches,
+)
 from langchain_gemini_tools.batch.agents import PausedAgent
+from langchain_gemini_tools.tool_loop import IncompleteRunError
 from tests.integration_tests.play import get_weather
 
 if TYPE_CHECKING:
@@ -195,7 +203,7 @@ def test_two_models_of_one_name_and_different_keys_are_rejected(
 def test_sub_agents_wait_in_parallel(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
-    expert = create_agent(make_model(), [get_weather])
+    expert: Any = create_agent(make_model(), [get_weather])
 
     @tool
     def ask_expert(city: str) -> str:
@@ -241,20 +249,15 @@ def test_parallel_nodes_wait_together(
     assert "Bern" in results[1]["answers"][0]
 
 
-def test_parallel_calls_in_one_node_are_an_error_and_not_mixed_up(
+def test_calls_of_one_node_in_another_order_are_an_error_and_not_mixed_up(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
     model = make_model()
-    both = RunnableParallel(
-        a=lambda city: model.invoke(f"Weather in {city}?"),
-        b=lambda city: model.invoke(f"Food in {city}?"),
-    )
-    order = iter([both, RunnableParallel(b=both.steps__["b"], a=both.steps__["a"])] * 9)
+    orders = itertools.cycle([["Weather", "Food"], ["Food", "Weather"]])
 
     def node(state: MessagesState) -> Any:
-        # The second time, the calls come in another order.
-        steps = next(order).steps__
-        return {"messages": [step.invoke("Oslo") for step in steps.values()]}
+        # As calls in threads may do, they come in another order when the node is run again.
+        return {"messages": [model.invoke(f"{about} in Oslo?") for about in next(orders)]}
 
     graph = StateGraph(MessagesState)
     graph.add_node("node", node)
@@ -503,8 +506,6 @@ def test_a_checkpointer_of_the_other_kind_is_rejected_before_anything_is_sent(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
     agent = create_agent(make_model())
-    import asyncio
-
     with SqliteSaver.from_conn_string(":memory:") as saver, pytest.raises(NotImplementedError):
         asyncio.run(arun_in_batches(agent, ASKED, path=tmp_path, checkpointer=saver))
     assert emulator.requests == []
@@ -609,3 +610,87 @@ async def test_an_async_run_goes_on_after_a_sync_one(
     assert not results.errors
     assert len(results) == 3
     assert sent(emulator) == [3, 3]
+
+
+# ToolLoop
+
+
+def test_a_loop_gives_what_invoke_gives(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    loop = ToolLoop(make_model(), [get_weather])
+    asked = [f"Weather in {city}?" for city in CITIES]
+    results = run_in_batches(loop, asked, path=tmp_path)
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+    for city, result in zip(CITIES, results, strict=True):
+        assert isinstance(result, ToolLoopResult)
+        assert f"Sunny in {city}" in result.answer()
+        assert result.turns == 2
+        assert [len(result.messages), len(result.new_messages)] == [4, 3]
+        assert [(call.turn, call.status) for call in result.calls] == [(1, "succeeded")]
+        usages = [m.usage_metadata for m in result.messages if isinstance(m, AIMessage)]
+        assert result.usage is not None
+        assert result.usage["total_tokens"] == sum(u["total_tokens"] for u in usages if u)
+    again = run_in_batches(loop, asked, path=tmp_path)
+    assert list(again) == list(results)
+    assert sent(emulator) == [3, 3]
+    live = loop.invoke(asked[0])
+    assert [type(m) for m in live.messages] == [type(m) for m in results[0].messages]
+
+
+async def test_a_loop_runs_async_tools(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    @tool
+    async def weather(city: str) -> str:
+        """Current weather in a city."""
+        return f"Sunny in {city}"
+
+    loop = ToolLoop(make_model(), [weather])
+    results = await arun_in_batches(loop, ["Weather in Oslo?"], path=tmp_path)
+    assert [("Sunny in Oslo" in result.text) async for result in results] == [True]
+
+
+@pytest.mark.parametrize("on_limit", ["raise", "return"])
+def test_the_turns_of_a_loop_are_counted_across_waves(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, on_limit: Any
+) -> None:
+    for _ in range(3):
+        emulator.reply(calls=[("get_weather", {"city": "Oslo"})])
+    loop = ToolLoop(make_model(), [get_weather], max_turns=3, on_limit=on_limit)
+    (result,) = run_in_batches(loop, ["Weather?"], path=tmp_path)
+    assert sent(emulator) == [1, 1, 1]
+    if on_limit == "raise":
+        assert isinstance(result, IncompleteRunError)
+    else:
+        assert result.stop_reason == "turn_limit"
+        assert result.turns == 3
+        assert len(result.pending) == 1
+
+
+def test_a_loop_that_would_answer_at_its_limit_is_rejected(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    loop = ToolLoop(make_model(), [get_weather], on_limit="answer")
+    with pytest.raises(errors.InvalidOptionError, match="on_limit"):
+        run_in_batches(loop, ["Weather?"], path=tmp_path)
+
+
+def test_items_of_a_loop_that_fail_are_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    failures = iter([{"code": 13, "message": "It failed."}])
+    emulator.batches.fail_items(lambda _number, _body: next(failures, None))
+    loop = ToolLoop(make_model(), [get_weather])
+    (result,) = run_in_batches(loop, ["Weather in Oslo?"], path=tmp_path)
+    assert "Sunny in Oslo" in result.answer()
+    assert sent(emulator) == [1, 1, 1]
+
+
+def test_a_path_belongs_to_a_loop_or_to_an_agent(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
+    with pytest.raises(errors.InvalidOptionError, match="run of a loop"):
+        run_in_batches(create_agent(make_model()), ["Hello"], path=tmp_path)

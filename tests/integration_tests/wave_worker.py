@@ -109,9 +109,9 @@ def run(settings: dict[str, Any], point: str | None) -> str:
     if database := settings.get("postgres"):
         from langgraph.checkpoint.postgres import PostgresSaver
 
-        with PostgresSaver.from_conn_string(database) as saver:
-            saver.setup()
-            return check(run_in_batches(agent, inputs, checkpointer=wrap(saver), **options))
+        with PostgresSaver.from_conn_string(database) as postgres:
+            postgres.setup()
+            return check(run_in_batches(agent, inputs, checkpointer=wrap(postgres), **options))
     with SqliteSaver.from_conn_string(str(path / "agents.db")) as saver:
         return check(run_in_batches(agent, inputs, checkpointer=wrap(saver), **options))
 
