@@ -156,8 +156,13 @@ class AgentResults(Sequence[Any]):
             "waiting for a person": len(self._paused),
         }
         agents = " · ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-        requests = sum(wave.requests for wave in self.waves)
-        return f"{agents} · {len(self.waves)} waves, {requests:,} requests · {_usage(self.waves)}"
+        requests = _count(sum(wave.requests for wave in self.waves), "request")
+        waves = _count(len(self.waves), "wave")
+        return f"{agents} · {waves}, {requests} · {_usage(self.waves)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _usage(waves: Sequence[Wave]) -> str:
@@ -358,7 +363,7 @@ class _Driver:
                         await job.async_wait(**self._waiting_options())
                 tally = Tally(wave)
                 await self._aeach(self._deliveries(wave, tally), self._adeliver)
-                self._end_wave(tally)
+                await asyncio.to_thread(self._end_wave, tally)
             unfinished = self._unfinished()
         if not is_own:
             return self._results(contextlib.ExitStack(), unfinished, is_async=True)
@@ -536,7 +541,7 @@ class _Driver:
         for job in jobs:
             job.submit()
         if jobs:
-            self._show(f"wave {wave.number + 1}: {wave.requests:,} requests sent")
+            self._show(f"wave {wave.number + 1}: {_count(wave.requests, 'request')} sent")
         return jobs
 
     @contextlib.contextmanager
