@@ -12,13 +12,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
 
-from langchain_gemini_tools import errors, run_in_batches
+from langchain_gemini_tools import ToolLoop, errors, run_in_batches
 from langchain_gemini_tools.testing import FakeGemini, Reply
 from tests.integration_tests.play import get_weather
 from tests.integration_tests.test_waves import ASKED, check_nothing_else, sent
@@ -208,7 +209,65 @@ def test_a_damaged_folder_is_named(emulator: Emulator, agent: Any, tmp_path: Pat
         run(agent, tmp_path)
 
 
+def test_two_calls_at_once_make_one_run(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: run(agent, tmp_path), range(2))
+    assert list(first) == list(second)
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
+
 # Killed processes
+
+
+class Killed(BaseException):
+    """The process ends here. Nothing of ours catches it."""
+
+
+@pytest.mark.parametrize("kind", ["agent", "loop"])
+def test_a_process_killed_while_it_stores_something_loses_and_repeats_nothing(
+    emulator: Emulator,
+    make_model: MakeModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """The first process is killed at its first write to the disk, the next at its second, ..."""
+    is_loop = kind == "loop"
+    runner: Any = ToolLoop(make_model(), [get_weather]) if is_loop else None
+    runner = runner or create_agent(make_model(), [get_weather])
+    given: Any = [each["messages"] for each in ASKED] if is_loop else ASKED
+    fsync, rename = os.fsync, os.replace
+    counted = [0]
+
+    def count() -> None:
+        counted[0] += 1
+        if counted[0] > kills:
+            raise Killed
+
+    def dying_fsync(file: int) -> None:
+        fsync(file)
+        count()
+
+    def dying_rename(source: Any, target: Any) -> None:
+        rename(source, target)
+        count()
+
+    monkeypatch.setattr(os, "fsync", dying_fsync)
+    monkeypatch.setattr(os, "replace", dying_rename)
+    kills, results = 0, None
+    while results is None:
+        try:
+            counted[0] = 0
+            results = run(runner, tmp_path, given)
+        except Killed:
+            kills += 1
+            assert kills < 100
+    assert kills > 5
+    assert not results.errors
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
 
 PLAN = ["start", *["intent", "create", "job", "results", "tool"] * 2]
 
