@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from langchain_gemini_tools.batch.job import BatchSource
+    from langchain_gemini_tools.batch.inputs import BatchSource
 
     Runner = GraphRunner | LoopRunner
 

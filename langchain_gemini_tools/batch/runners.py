@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, ToolCall
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.job import BatchSource
+    from langchain_gemini_tools.batch.inputs import BatchSource
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
 
     JsonObject = dict[str, Any]

@@ -25,8 +25,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.batch.folder import Folder, RequestReader, ResultReader
+from langchain_gemini_tools.batch.items import Evaluator, Outcomes
 from langchain_gemini_tools.batch.job import BatchJob
 from langchain_gemini_tools.batch.service import SUCCESSFUL_STATES
+from langchain_gemini_tools.batch.worker import Worker
 from langchain_gemini_tools.errors import BatchJobError, GeminiNotFoundError, InvalidOptionError
 from langchain_gemini_tools.wire.metadata import parse_usage
 
@@ -35,8 +37,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from langchain_gemini_tools.batch.folder import Manifest, Part
-    from langchain_gemini_tools.batch.job import BatchSource
+    from langchain_gemini_tools.batch.folder import Manifest
+    from langchain_gemini_tools.batch.inputs import BatchSource
+    from langchain_gemini_tools.batch.items import Outcome
 
     JsonObject = dict[str, Any]
 
@@ -111,11 +114,24 @@ def _read_run(content: bytes) -> _Run:
     return _Run(**stored, waves=tuple(waves))
 
 
-class WaveJob(BatchJob[Any]):
-    """A batch job of rendered requests. What follows from its results is part of the next wave."""
+class _Unread(Outcomes):
+    """Results that are not read here: what follows from them is part of the next wave."""
 
-    def _follow_ups(self, manifest: Manifest, part: Part) -> Iterator[tuple[int, bytes]]:  # noqa: ARG002
+    def of(
+        self,
+        manifest: Manifest,  # noqa: ARG002
+        indexes: Iterable[int],  # noqa: ARG002
+    ) -> Iterator[tuple[int, Outcome]]:
         return iter(())
+
+
+class WaveJob(BatchJob[Any]):
+    """A batch job of rendered requests, whose results the agents read."""
+
+    def __init__(self, source: BatchSource, path: Path) -> None:
+        super().__init__(source, path)
+        outcomes = _Unread(self._folder, Evaluator(source.template, source.client))
+        self._worker = Worker(self._folder, self._service, outcomes, webhooks=None)
 
 
 class Waves:
