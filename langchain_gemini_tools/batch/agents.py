@@ -291,8 +291,9 @@ class _Driver:
             self.runner = LoopRunner(agent, config, session, self._offer)
         else:
             check_graph(agent)
-            own = agent.checkpointer if not isinstance(agent.checkpointer, bool) else None
-            agent = agent.copy({"checkpointer": checkpointer or own})
+            if checkpointer is None and not isinstance(agent.checkpointer, bool):
+                checkpointer = agent.checkpointer
+            agent = agent.copy({"checkpointer": checkpointer})
             self.runner = GraphRunner(agent, config, context, session, self._offer)
         self._waves = Waves(path, self.runner.kind)
         self._resume = dict(resume or {})
@@ -307,10 +308,10 @@ class _Driver:
         self._errors: dict[int, Exception] = {}
         self._paused: set[int] = set()
         self._in_wave: set[str] = set()
-        """The requests of that wave."""
+        """The ids of the requests in a wave that an earlier process has begun."""
         self._still_waiting: set[str] | None = None
-        """The requests of a wave of an earlier process that agents still wait for. None for a
-        wave of this one, for all of whose requests an agent waits."""
+        """Those of them that agents still wait for. None for a wave of this process, all of whose
+        requests are waited for."""
         self._fruitless = 0
 
     # The run, sync and async
@@ -329,8 +330,7 @@ class _Driver:
             self._end_inputs()
             while self._is_waiting():
                 for model, agent in self._unknown_models():
-                    self.runner.nudge(agent)
-                    self._check_known(model)
+                    self._check_known(model, self.runner.nudge(agent))
                 wave = self._wave()
                 for job in self._jobs(wave):
                     with self._explaining(wave):
@@ -355,8 +355,7 @@ class _Driver:
             self._end_inputs()
             while self._is_waiting():
                 for model, agent in self._unknown_models():
-                    await runner.anudge(agent)
-                    self._check_known(model)
+                    self._check_known(model, await runner.anudge(agent))
                 wave = await asyncio.to_thread(self._wave)
                 for job in await asyncio.to_thread(self._jobs, wave):
                     with self._explaining(wave):
@@ -522,8 +521,10 @@ class _Driver:
             needed = self._waves.pending_models
         return [(model, agent) for model, agent in needed.items() if model not in self._sources]
 
-    def _check_known(self, model: str) -> None:
+    def _check_known(self, model: str, step: Step) -> None:
         if model not in self._sources:
+            if step.error is not None:
+                raise step.error
             raise InvalidOptionError(
                 f"The run has requests for {model}, which the agent does not call any more. Use "
                 "the same agent as before, or another path."

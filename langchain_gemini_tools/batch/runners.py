@@ -168,13 +168,13 @@ class GraphRunner:
         plan = _plan(given, state, in_wave)
         return plan if isinstance(plan, Step) else await self.arun(index, plan[0])
 
-    def nudge(self, index: int) -> None:
+    def nudge(self, index: int) -> Step:
         """Let a thread repeat the call that it waits for."""
-        self.run(index, None)
+        return self.run(index, None)
 
-    async def anudge(self, index: int) -> None:
+    async def anudge(self, index: int) -> Step:
         """Let a thread repeat the call, on the event loop."""
-        await self.arun(index, None)
+        return await self.arun(index, None)
 
     # Results
 
@@ -434,9 +434,9 @@ class LoopRunner:
             return Step(in_wave=(key,))
         return self._run(index, state)
 
-    def nudge(self, index: int) -> None:
+    def nudge(self, index: int) -> Step:
         """Let a loop repeat the call that it waits for."""
-        self._run(index, self._load(index))
+        return self._run(index, self._load(index))
 
     def _run(self, index: int, state: _LoopState) -> Step:
         from langchain_gemini_tools.tool_loop import result_of

@@ -24,6 +24,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.errors import GraphInterrupt
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Send
 from pydantic import BaseModel
@@ -37,6 +38,7 @@ from langchain_gemini_tools import (
     run_in_batches,
 )
 from langchain_gemini_tools.batch.agents import PausedAgent
+from langchain_gemini_tools.testing.fake import API_KEY
 from langchain_gemini_tools.tool_loop import IncompleteRunError
 from tests.integration_tests.play import get_weather
 
@@ -571,6 +573,27 @@ async def test_callbacks_see_an_interrupted_call_and_then_its_answer(
     assert seen.errors == []
     (counted,) = usage.usage_metadata.values()
     assert counted["total_tokens"] == answered.usage_metadata["total_tokens"]
+
+
+def test_a_streaming_model_shows_callbacks_the_interrupt_as_an_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    """LangChain hands no run to `_stream`, so it cannot be ended there."""
+    seen = _Seen()
+    agent = create_agent(make_model(streaming=True))
+    run_in_batches(agent, ASKED[:1], path=tmp_path, config={"callbacks": [seen]})
+    assert [type(error) for error in seen.errors] == [GraphInterrupt]
+    assert [bool(message.text) for message in seen.ends] == [True]
+
+
+def test_no_key_is_stored(emulator: Emulator, make_model: MakeModel, tmp_path: Path) -> None:
+    headers = {"x-goog-user-secret": "a-private-header"}
+    agent = create_agent(make_model(additional_headers=headers), [get_weather])
+    assert not run_in_batches(agent, ASKED, path=tmp_path).errors
+    stored = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert b"Weather in Oslo?" in stored
+    assert API_KEY.encode() not in stored
+    assert b"a-private-header" not in stored
 
 
 # Async
