@@ -9,21 +9,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 import time
 import uuid
 import weakref
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_core.runnables.config import ContextThreadPoolExecutor, RunnableConfig
 
+from langchain_gemini_tools.batch.agent_results import (
+    AgentResults,
+    PausedAgent,
+    count_of,
+    usage_of,
+)
 from langchain_gemini_tools.batch.runners import (
     GraphRunner,
     LoopRunner,
-    PausedAgent,
     Step,
     aopen_sqlite,
     check_graph,
@@ -40,8 +45,6 @@ from langchain_gemini_tools.errors import (
 )
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from langchain_gemini_tools.batch.inputs import BatchSource
@@ -56,125 +59,6 @@ logger = logging.getLogger(__name__)
 
 _MAX_FRUITLESS = 3
 """After so many waves whose jobs returned nothing, the run ends with an error."""
-
-
-class AgentResults(Sequence[Any]):
-    """What has become of each agent, in the order of the inputs.
-
-    An item is what `invoke` returns; an exception, if the agent failed; or a `PausedAgent`, if it
-    waits for a person. Items are read from the checkpointer when they are used, so that memory
-    stays flat. `print` shows how many there are of each, and what they cost.
-    """
-
-    def __init__(  # noqa: PLR0913
-        self,
-        runner: Runner,
-        count: int,
-        errors: Mapping[int, Exception],
-        paused: Iterable[int],
-        waves: Sequence[Wave],
-        *,
-        is_async: bool = False,
-    ) -> None:
-        self._runner = runner
-        self._count = count
-        self.errors = dict(sorted(errors.items()))
-        """The errors of the agents that failed, by the number of the input."""
-        self._paused = sorted(paused)
-        self.waves = tuple(waves)
-        """The waves, with their counts."""
-        self._is_async = is_async
-
-    @property
-    def agent(self) -> Any:
-        """The agent, with its checkpointer."""
-        return self._runner.agent
-
-    @property
-    def paused(self) -> list[Any]:
-        """The agents that wait for a person: each a `PausedAgent`."""
-        return [self[index] for index in self._paused]
-
-    @property
-    def input_tokens(self) -> int:
-        """The input tokens of all requests."""
-        return sum(wave.input_tokens for wave in self.waves)
-
-    @property
-    def output_tokens(self) -> int:
-        """The output tokens of all requests."""
-        return sum(wave.output_tokens for wave in self.waves)
-
-    @property
-    def dollars(self) -> Decimal | None:
-        """The price in a batch, half of the standard one; None without `genai-prices`."""
-        known = [Decimal(wave.dollars) for wave in self.waves if wave.dollars is not None]
-        return sum(known, Decimal(0)) if known else None
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self._count))]
-        number = range(self._count)[index]
-        return self.errors[number] if number in self.errors else self._runner.result(number)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[number] for number in range(self._count))
-
-    async def aget(self, index: int) -> Any:
-        """Return an item, without blocking the event loop.
-
-        Args:
-            index: The number of the input.
-        """
-        number = range(self._count)[index]
-        if number in self.errors:
-            return self.errors[number]
-        if isinstance(self._runner, GraphRunner) and self._is_async:
-            return await self._runner.aresult(number)
-        return await asyncio.to_thread(self._runner.result, number)
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        for number in range(self._count):
-            yield await self.aget(number)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self}>"
-
-    def __str__(self) -> str:
-        counts = {
-            "done": self._count - len(self.errors) - len(self._paused),
-            "failed": len(self.errors),
-            "waiting for a person": len(self._paused),
-        }
-        agents = " · ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-        requests = _count(sum(wave.requests for wave in self.waves), "request")
-        waves = _count(len(self.waves), "wave")
-        return f"{agents} · {waves}, {requests} · {_usage(self.waves)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _usage(waves: Sequence[Wave]) -> str:
-    from langchain_gemini_tools.display.cost import Cost
-
-    tokens_in, tokens_out = (
-        sum(wave.input_tokens for wave in waves),
-        sum(wave.output_tokens for wave in waves),
-    )
-    known = [Decimal(wave.dollars) for wave in waves if wave.dollars is not None]
-    price = f" · {Cost(sum(known, Decimal(0)))} at batch price" if known else ""
-    return f"{tokens_in:,} → {tokens_out:,} tokens{price}"
 
 
 def run_in_batches(  # noqa: PLR0913
@@ -542,7 +426,7 @@ class _Driver:
         for job in jobs:
             job.submit()
         if jobs:
-            self._show(f"wave {wave.number + 1}: {_count(wave.requests, 'request')} sent")
+            self._show(f"wave {wave.number + 1}: {count_of(wave.requests, 'request')} sent")
         return jobs
 
     @contextlib.contextmanager
@@ -598,7 +482,7 @@ class _Driver:
         if self._database.exists():
             flush_sqlite(self._database)
         self._waves.end(wave)
-        self._show(f"{wave} · in all {_usage(self._waves.waves)}")
+        self._show(f"{wave} · in all {usage_of(self._waves.waves)}")
         self._waves.check_ended_well(wave)
         self._fruitless = self._fruitless + 1 if tally.is_fruitless else 0
         if self._fruitless >= _MAX_FRUITLESS:

@@ -6,6 +6,7 @@ appended to a file.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import threading
@@ -17,6 +18,7 @@ from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, 
 from langchain_core.messages.ai import add_usage
 
 from langchain_gemini_tools.batch.agent_calls import CONFIG_KEY, REQUEST_TYPE, GraphStep
+from langchain_gemini_tools.batch.agent_results import PausedAgent
 from langchain_gemini_tools.batch.waves import Request
 from langchain_gemini_tools.errors import InvalidOptionError
 
@@ -45,21 +47,6 @@ class Step:
     error: Exception | None = None
     in_wave: tuple[str, ...] = ()
     """The ids of the requests of the current wave that it waits for."""
-
-
-@dataclass(frozen=True)
-class PausedAgent:
-    """An agent that waits for a person.
-
-    Pass the answers to the next call of `run_in_batches`: `resume={interrupt.id: answer}`.
-    """
-
-    index: int
-    """The number of its input."""
-    interrupts: tuple[Any, ...]
-    """What it asks: LangGraph's `Interrupt`s, with `id` and `value`."""
-    config: RunnableConfig
-    """Its config, to read its state: `results.agent.get_state(paused.config)`."""
 
 
 def _request_of(interrupt_id: str, question: JsonObject) -> Request:
@@ -500,6 +487,10 @@ class LoopRunner:
             pending=[call for _, call in calls.values()],
             usage=usage if any(isinstance(each, AIMessage) for each in new) else None,
         )
+
+    async def aresult(self, index: int) -> ToolLoopResult:
+        """Return the result, without blocking the event loop."""
+        return await asyncio.to_thread(self.result, index)
 
 
 def _loop_key(index: int, state: _LoopState) -> str:
