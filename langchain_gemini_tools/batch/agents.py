@@ -70,6 +70,7 @@ def run_in_batches(  # noqa: PLR0913
     config: RunnableConfig | None = None,
     context: Any = None,
     resume: Mapping[str, Any] | None = None,
+    storage: str | None = None,
     max_waves: int = 100,
     max_concurrency: int = 16,
     poll_seconds: float = 30.0,
@@ -105,6 +106,7 @@ def run_in_batches(  # noqa: PLR0913
         config: Callbacks, tags, metadata and `configurable` values for each agent.
         context: The graph's static context.
         resume: Answers to the agents' own interrupts, by the ids of the interrupts.
+        storage: `gs://bucket/prefix` for requests and results, on Vertex AI only.
         max_waves: How many waves the whole run may have. Agents that still wait after that have a
             `BatchJobError`; the same call with a higher number goes on.
         max_concurrency: How many agents run their tools at a time.
@@ -125,6 +127,7 @@ def run_in_batches(  # noqa: PLR0913
         config=config,
         context=context,
         resume=resume,
+        storage=storage,
         max_waves=max_waves,
         max_concurrency=max_concurrency,
         poll_seconds=poll_seconds,
@@ -163,6 +166,7 @@ class _Driver:
         config: RunnableConfig | None = None,
         context: Any = None,
         resume: Mapping[str, Any] | None = None,
+        storage: str | None = None,
         max_waves: int = 100,
         max_concurrency: int = 16,
         poll_seconds: float = 30.0,
@@ -179,7 +183,7 @@ class _Driver:
                 checkpointer = agent.checkpointer
             agent = agent.copy({"checkpointer": checkpointer})
             self.runner = GraphRunner(agent, config, context, session, self._offer)
-        self._waves = Waves(path, self.runner.kind)
+        self._waves = Waves(path, self.runner.kind, storage)
         self._resume = dict(resume or {})
         self._max_waves = max_waves
         self._max_concurrency = max_concurrency

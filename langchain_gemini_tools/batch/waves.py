@@ -128,10 +128,10 @@ class _Unread(Outcomes):
 class WaveJob(BatchJob[Any]):
     """A batch job of rendered requests, whose results the agents read."""
 
-    def __init__(self, source: BatchSource, path: Path) -> None:
-        super().__init__(source, path)
+    def __init__(self, source: BatchSource, path: Path, storage: str | None) -> None:
+        super().__init__(source, path, storage=storage)
         outcomes = _Unread(self._folder, Evaluator(source.template, source.client))
-        self._worker = Worker(self._folder, self._service, outcomes, webhooks=None)
+        self._worker = Worker(self._folder, self._service, outcomes)
 
 
 class Waves:
@@ -140,11 +140,13 @@ class Waves:
     Args:
         path: The folder.
         kind: What runs there, such as `agent`.
+        storage: The place of requests and results on Vertex AI.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: str) -> None:
+    def __init__(self, path: str | os.PathLike[str], kind: str, storage: str | None) -> None:
         self.folder = Folder(path)
         self._kind = kind
+        self._storage = storage
         self._lock = threading.Lock()
         self._run = _Run("", kind)
         self._digests: list[bytes] = []
@@ -351,7 +353,7 @@ class Waves:
         return manifest is None or all(part.is_collected for part in manifest.parts)
 
     def _job(self, number: int, job: int, source: BatchSource) -> WaveJob:
-        return WaveJob(source, self._job_path(number, job))
+        return WaveJob(source, self._job_path(number, job), self._storage)
 
     def _wave_path(self, number: int) -> Path:
         return self.path / f"wave-{number:05d}"
