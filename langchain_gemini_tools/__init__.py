@@ -3,15 +3,16 @@
 The names here are loaded on first use; the types of google-genai among them load the SDK. Other
 public names are in their modules: errors in `errors`, loop events and approval verdicts in
 `tool_loop`, `FetchLimits` in `media_fetch`, `TOOL_PROMPT` in `prompted`, `ToolReport` in
-`tools`, `BatchJob` in `batch`, `GeminiBinding` in `binding`, `StructuredOutput` in
-`structured_output`, the request of `preview` in `wire.request`, and arguments for subclasses in
-`arguments`.
+`tools`, `BatchJob` in `batch`, the results of `run_in_batches` in `batch.agents`,
+`GeminiBinding` in `binding`, `StructuredOutput` in `structured_output`, the request of `preview` in
+`wire.request`, and arguments for subclasses in `arguments`.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.batch.agents import arun_in_batches, run_in_batches
     from langchain_gemini_tools.chat_model import ChatGemini
     from langchain_gemini_tools.client.sdk_types import (
         ComputerUse,
@@ -41,9 +42,11 @@ __all__ = [
     "ToolLoop",
     "ToolLoopResult",
     "__version__",
+    "arun_in_batches",
     "check_tools",
     "create_context_cache",
     "mcp_interceptor",
+    "run_in_batches",
     "tools_from_specs",
     "trace",
 ]
@@ -58,6 +61,8 @@ _MODULES = {
     "MediaResolution": "client.sdk_types",
     "Modality": "client.sdk_types",
     "RunClock": "display",
+    "arun_in_batches": "batch.agents",
+    "run_in_batches": "batch.agents",
     "check_tools": "tools",
     "create_context_cache": "context_cache",
     "mcp_interceptor": "tools",

@@ -18,6 +18,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
+from langchain_gemini_tools.batch.agent_calls import as_chunk, find_asker
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.continuation import LongResponse
 from langchain_gemini_tools.errors import (
@@ -181,6 +182,8 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        if asker := find_asker():
+            return self._ask_in_batches(asker, messages, (stop, kwargs), run_manager)
         request = self._render(messages, resolve(self, stop, kwargs))
         retries = retry_policy(request.invocation, run_manager)
         while True:
@@ -197,6 +200,8 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        if asker := find_asker():
+            return await self._aask_in_batches(asker, messages, (stop, kwargs), run_manager)
         request = await self._arender(messages, resolve(self, stop, kwargs))
         retries = async_retry_policy(request.invocation, run_manager)
         while True:
@@ -213,6 +218,10 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
+        if asker := find_asker():
+            _for_stream(resolve(self, stop, kwargs))
+            yield as_chunk(self._ask_in_batches(asker, messages, (stop, kwargs), run_manager))
+            return
         request = self._render(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = retry_policy(request.invocation, run_manager)
         while True:
@@ -237,6 +246,11 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
+        if asker := find_asker():
+            _for_stream(resolve(self, stop, kwargs))
+            options = (stop, kwargs)
+            yield as_chunk(await self._aask_in_batches(asker, messages, options, run_manager))
+            return
         request = await self._arender(messages, _for_stream(resolve(self, stop, kwargs)))
         retries = async_retry_policy(request.invocation, run_manager)
         while True:

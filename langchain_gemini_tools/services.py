@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -21,6 +22,11 @@ from pydantic import ConfigDict, PrivateAttr
 
 from langchain_gemini_tools.access import GeminiAccess
 from langchain_gemini_tools.batch import BatchJob, BatchSource
+from langchain_gemini_tools.batch.agent_calls import (
+    Asker,
+    ask_in_batches,
+    interrupted_result,
+)
 from langchain_gemini_tools.batch.callbacks import TracedModel
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
@@ -43,6 +49,7 @@ from langchain_gemini_tools.wire.request import RenderedRequest, render_counting
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+    from langchain_core.outputs import ChatResult
 
 Result = TypeVar("Result")
 
@@ -284,11 +291,7 @@ class GeminiServices(GeminiAccess):
             raise InvalidOptionError(
                 "A batch job needs inputs and a path, or the name of a job at the service."
             )
-        invocation = resolve(self, None, self._batch_options(kwargs))
-        if invocation.interaction:
-            raise InvalidOptionError(
-                "The batch service has no Interactions API. Use api='generate_content'."
-            )
+        invocation = self._batch_invocation(None, kwargs)
         shown = {**kwargs}
         shown.pop("ls_structured_output_format", None)  # as langchain-core does
         source = BatchSource(
@@ -312,12 +315,64 @@ class GeminiServices(GeminiAccess):
             job.submit()
         return job
 
+    def _batch_invocation(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> Invocation:
+        """Resolve the options of a request in a batch, and reject those that batches lack."""
+        invocation = resolve(self, stop, self._batch_options(kwargs))
+        if invocation.interaction:
+            raise InvalidOptionError(
+                "The batch service has no Interactions API. Use api='generate_content'."
+            )
+        return invocation
+
     def _batch_options(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options with the form of schemas that is safe in batches, unless it is set."""
         levels = [spelled_as_fields(self.model_kwargs), spelled_as_fields(kwargs)]
         if self.tool_schema or any(level.get("tool_schema") for level in levels):
             return dict(kwargs)
         return {**kwargs, "tool_schema": "openapi"}
+
+    # Agents that run in batches
+
+    def _ask_in_batches(
+        self,
+        asker: Asker,
+        messages: Sequence[BaseMessage],
+        options: tuple[list[str] | None, Mapping[str, Any]],
+        run_manager: CallbackManagerForLLMRun | None,
+    ) -> ChatResult:
+        request = self._render(messages, self._batch_invocation(*options))
+        try:
+            return ask_in_batches(asker, request, self._source_of(request))
+        except asker.pauses:
+            if run_manager:
+                run_manager.on_llm_end(interrupted_result())
+                run_manager.handlers = []  # the call has ended; core would report an error
+            raise
+
+    async def _aask_in_batches(
+        self,
+        asker: Asker,
+        messages: Sequence[BaseMessage],
+        options: tuple[list[str] | None, Mapping[str, Any]],
+        run_manager: AsyncCallbackManagerForLLMRun | None,
+    ) -> ChatResult:
+        request = await self._arender(messages, self._batch_invocation(*options))
+        try:
+            return ask_in_batches(asker, request, self._source_of(request))
+        except asker.pauses:
+            if run_manager:
+                await run_manager.on_llm_end(interrupted_result())
+                run_manager.handlers = []
+            raise
+
+    def _source_of(self, request: RenderedRequest) -> BatchSource:
+        return BatchSource(
+            template=request,
+            render=lambda body: replace(request, encoded=body),
+            client=self._client,
+            retries=retry_policy(request.invocation, None),
+            traced=TracedModel(self, {}, {}),  # callbacks see the call itself
+        )
 
     # Prompted tools
 

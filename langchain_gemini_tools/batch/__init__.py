@@ -12,6 +12,14 @@ items.py     the responses to one input -> its result, or the request that follo
 
 A job's folder is its only state. Everything in it is written to a temporary file first and then
 renamed, so a process that is killed leaves the old state or the new one.
+
+Agents in waves of batch jobs:
+
+agents.py        run_in_batches: many agents, in waves. Start reading here
+agent_results.py what it returns
+runners.py       one agent, from one call of its model to the next: LangGraph, ToolLoop
+waves.py         what the agents wait for, sent together; what is kept of it on disk
+agent_calls.py   a call of the model inside such an agent
 """
 
 from langchain_gemini_tools.batch.inputs import BatchSource

@@ -62,7 +62,7 @@ def write_inputs(
     Raises:
         InvalidInputError: An input cannot be sent, or differs from the one in the folder.
     """
-    rewrite = _schema_rewriter(source.template)
+    rewrite = schema_rewriter(source.template)
     with folder.lock():
         manifest = folder.load() if inputs is not None else folder.require()
         service.check_folder(manifest, folder.path)
@@ -172,7 +172,7 @@ def _difference(folder: Folder, what: str) -> InvalidOptionError:
     )
 
 
-def _schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
+def schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
     """Return a function that replaces the response schema in the bodies of a job.
 
     In batches, `responseJsonSchema` is reported to give degenerate JSON (0 of 502 responses were

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
-from langchain_gemini_tools import ChatGemini, errors
+from langchain_gemini_tools import ChatGemini, errors, run_in_batches
 from langchain_gemini_tools.batch.folder import Limits
 from langchain_gemini_tools.batch.vertex import VertexService
 from langchain_gemini_tools.testing import FakeGemini
@@ -794,3 +795,22 @@ def test_a_stopped_fake_gemini_leaves_no_bucket_behind(tmp_path: Path) -> None:
     )
     assert done.stdout == "gs:// needs gcsfs.\n"
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
+
+
+# Agents in waves
+
+
+def test_agents_run_in_waves_on_vertex(
+    emulator: Emulator, make_vertex: Any, tmp_path: Path, bucket: Path
+) -> None:
+    agent = create_agent(make_vertex(), [get_weather])
+    given = [{"messages": f"Weather in {city}?"} for city in ("Oslo", "Rome")]
+    with pytest.raises(errors.InvalidOptionError, match="storage="):
+        run_in_batches(agent, given, path=tmp_path / "run")
+    assert emulator.batches.created == 0
+    results = run_in_batches(agent, given, path=tmp_path / "run", storage=STORAGE)
+    for city, state in zip(("Oslo", "Rome"), results, strict=True):
+        assert f"Sunny in {city}" in state["messages"][-1].text
+    assert emulator.batches.created == 2
+    assert set(emulator.batches.answered.values()) == {1}
+    assert len(list(bucket.rglob("requests.jsonl"))) == 2

@@ -27,7 +27,7 @@ LAYERS = {
     "client": set(),
     "wire": set(),
     "background": {"client", "retry", "wire"},
-    "batch": {"client", "retry", "wire"},
+    "batch": {"client", "display", "retry", "tool_loop", "wire"},
     "context_cache": {"chat_model", "options", "retry", "services", "wire"},
     "continuation": {"background", "client", "retry", "wire"},
     "binding": {"batch", "chat_model", "options", "prompted", "structured_output", "wire"},
@@ -53,6 +53,7 @@ LAYERS = {
     "options": {"access", "field_values", "fields", "wire"},
     "chat_model": {
         "arguments",
+        "batch",
         "binding",
         "continuation",
         "options",
@@ -63,6 +64,7 @@ LAYERS = {
     "tool_loop": set(),
     "tools": {"wire"},
     "__init__": {
+        "batch",
         "client",
         "chat_model",
         "context_cache",
@@ -186,9 +188,11 @@ def test_the_public_names_are_these() -> None:
         "ToolLoop",
         "ToolLoopResult",
         "__version__",
+        "arun_in_batches",
         "check_tools",
         "create_context_cache",
         "mcp_interceptor",
+        "run_in_batches",
         "tools_from_specs",
         "trace",
     ]

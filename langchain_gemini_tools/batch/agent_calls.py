@@ -1,0 +1,183 @@
+"""A call of the model inside an agent that runs in batches.
+
+The config of the run switches it on. The call is not sent: its request is handed to an `Asker`,
+which stops the agent until a batch job has answered it. When the agent goes on, the same call is
+made again, and the answer is parsed as that of any request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
+from langchain_core.runnables.config import var_child_runnable_config
+
+from langchain_gemini_tools.batch.inputs import schema_rewriter
+from langchain_gemini_tools.batch.items import Evaluator
+from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.json_values import encode_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from langchain_core.outputs import ChatResult
+
+    from langchain_gemini_tools.batch.inputs import BatchSource
+    from langchain_gemini_tools.wire.request import RenderedRequest
+
+    JsonObject = dict[str, Any]
+
+CONFIG_KEY = "gemini_batch"
+"""The key in `configurable` that switches batches on: an `Asker`, or True in LangGraph."""
+REQUEST_TYPE = "gemini_batch_request"
+"""The `type` of the interrupts of this module."""
+
+
+class Asker(Protocol):
+    """What a call hands its request to."""
+
+    session: str
+    """Differs between two runs of the program."""
+
+    @property
+    def pauses(self) -> type[BaseException]:
+        """What `ask` raises."""
+
+    def offer(self, source: BatchSource) -> None:
+        """Receive what sends requests of this model."""
+
+    def ask(self, question: JsonObject) -> JsonObject:
+        """Return the answer to a request, or stop the agent until there is one."""
+
+
+@dataclass
+class GraphStep:
+    """The asker of one step of a LangGraph thread: it stops the thread by an interrupt."""
+
+    session: str = ""
+    on_offer: Callable[[BatchSource], None] = lambda _: None
+    _raised: dict[str, BaseException] = field(default_factory=dict)
+    """The interrupt of each task. A second one would be taken for the first when it is resumed,
+    for instance that of a fallback, which handles the interrupt like an error."""
+
+    @property
+    def pauses(self) -> type[BaseException]:
+        """LangGraph's exception for interrupts."""
+        from langgraph.errors import GraphInterrupt
+
+        return GraphInterrupt
+
+    def offer(self, source: BatchSource) -> None:
+        """Receive what sends requests of this model."""
+        self.on_offer(source)
+
+    def ask(self, question: JsonObject) -> JsonObject:
+        """Return the answer with which the thread was resumed, or interrupt the thread."""
+        from langgraph.types import interrupt
+
+        config = var_child_runnable_config.get() or {}
+        task = str(config.get("configurable", {}).get("checkpoint_ns"))
+        if task in self._raised:
+            raise self._raised[task]
+        try:
+            answer: JsonObject = interrupt(question)
+        except self.pauses as raised:
+            self._raised[task] = raised
+            raise
+        return answer
+
+
+def find_asker() -> Asker | None:
+    """Return what answers calls in this run; None if they are sent as usual."""
+    config = var_child_runnable_config.get()
+    found = config.get("configurable", {}).get(CONFIG_KEY) if config else None
+    if not found:
+        return None
+    asker: Asker = GraphStep() if found is True else found
+    return asker
+
+
+def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) -> ChatResult:
+    """Return the answer of a batch job to a request, as `invoke` would.
+
+    Args:
+        asker: What sends the request, or has the answer.
+        request: The request.
+        source: The model, with this request as the template.
+
+    Raises:
+        GeminiAPIError: The item failed, more often than it is retried.
+        ResponseError: The response is not usable.
+    """
+    request = replace(request, encoded=schema_rewriter(request)(request.encoded))
+    asker.offer(replace(source, template=request))
+    call, body = _identify(request), request.encoded
+    evaluator = Evaluator(request, source.client)
+    attempts: list[JsonObject] = []
+    while True:
+        question = {"type": REQUEST_TYPE, "model": request.invocation.model, "call": call}
+        answer = asker.ask({**question, "body": body.decode()})
+        line = answer["line"]
+        _check_same_call(answer["call"], call)
+        if "response" not in line and answer["session"] != asker.session:
+            continue  # it failed in an earlier run of the program: sent again
+        attempts.append(line)
+        outcome = evaluator.evaluate(attempts, lambda: request.encoded)
+        if outcome.next_body is None:
+            break
+        body = outcome.next_body
+    if outcome.result is None:
+        raise outcome.error or AssertionError(outcome)
+    return outcome.result
+
+
+def _identify(request: RenderedRequest) -> list[str]:
+    """Return the digests of a whole request, and of its messages and model."""
+    contents = encode_json(request.body.get("contents"), is_large=True)
+    model = request.invocation.model.encode()
+    return [_digest(model + request.encoded), _digest(model + contents)]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _check_same_call(answered: list[str], call: list[str]) -> None:
+    # What differs outside of the messages, such as the time in a system prompt, is not an error.
+    if answered[1] != call[1]:
+        raise InvalidOptionError(
+            "The answer of the batch belongs to another call of the model in the same node. "
+            "LangGraph runs a node again when it goes on, so a node must repeat its calls in the "
+            "same order and with the same messages. Make parallel calls in nodes of their own "
+            "(Send), and keep times and random values out of the messages."
+        )
+
+
+def as_chunk(result: ChatResult) -> ChatGenerationChunk:
+    """Return a whole result as the only chunk of a stream."""
+    (generation,) = result.generations
+    message = generation.message
+    assert isinstance(message, AIMessage)  # noqa: S101 - as parsed
+    fields = message.model_dump(exclude={"type", "tool_calls", "invalid_tool_calls"})
+    calls = [
+        tool_call_chunk(
+            name=call["name"], args=encode_json(call["args"]).decode(), id=call["id"], index=index
+        )
+        for index, call in enumerate(message.tool_calls)
+    ]
+    calls += [
+        tool_call_chunk(name=call["name"], args=call["args"], id=call["id"], index=index)
+        for index, call in enumerate(message.invalid_tool_calls, len(calls))
+    ]
+    chunk = AIMessageChunk(**fields, tool_call_chunks=calls, chunk_position="last")
+    return ChatGenerationChunk(message=chunk, generation_info=generation.generation_info)
+
+
+def interrupted_result() -> LLMResult:
+    """Return what callbacks see of a call that waits for a batch job."""
+    message = AIMessage("", response_metadata={"interrupted": "It waits for a batch job."})
+    return LLMResult(generations=[[ChatGeneration(message=message)]])
