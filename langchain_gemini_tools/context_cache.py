@@ -15,6 +15,7 @@ from langchain_gemini_tools.options import resolve
 from langchain_gemini_tools.retry import RetryPolicy
 from langchain_gemini_tools.wire.cache import CACHED_FIELDS, CacheContents
 from langchain_gemini_tools.wire.invocation import ToolChoiceOption  # noqa: TC001
+from langchain_gemini_tools.wire.tools.tool import reject_credentials
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.services import GeminiServices
@@ -73,6 +74,7 @@ def cache_of(
     ends_with_user = bool(others) and not isinstance(others[-1], AIMessage)
     end = [] if ends_with_user else [HumanMessage("-")]
     request = model.preview([*messages, *end], **options)
+    reject_credentials(request.invocation.tools, "a context cache")
     if name is None:
         name = _create(model, request, settings, without_last=bool(end))
     invocation = request.invocation

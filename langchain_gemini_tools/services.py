@@ -46,6 +46,7 @@ from langchain_gemini_tools.wire.generation import ignored_options
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.metadata import parse_count
 from langchain_gemini_tools.wire.request import RenderedRequest, render_counting, render_request
+from langchain_gemini_tools.wire.tools.tool import reject_credentials
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -322,6 +323,7 @@ class GeminiServices(GeminiAccess):
             raise InvalidOptionError(
                 "The batch service has no Interactions API. Use api='generate_content'."
             )
+        reject_credentials(invocation.tools, "a batch")
         return invocation
 
     def _batch_options(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google.genai import types
 from google.oauth2.credentials import Credentials
+from langchain.agents import create_agent
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
@@ -29,7 +30,7 @@ from langchain_core.tracers.base import BaseTracer
 from pydantic import SecretStr, ValidationError
 from rich.traceback import Traceback
 
-from langchain_gemini_tools import ChatGemini, errors
+from langchain_gemini_tools import ChatGemini, errors, run_in_batches
 from langchain_gemini_tools.testing import cassette
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY, faults
 from tests.integration_tests.invoking import QUESTION, ask, raw
@@ -577,6 +578,23 @@ async def test_headers_of_an_mcp_server_are_sent_and_nowhere_else(
         model.bind_tools([bound.kwargs["tools"][0].to_dict()]).invoke("Hi")
     other = json.loads(json.dumps(tool).replace("blue", "red"))
     assert bound.kwargs["tools"] != model.bind_tools([other]).kwargs["tools"]
+
+
+def test_headers_of_an_mcp_server_are_not_stored_in_batches_and_caches(
+    make_model: MakeModel, emulator: Emulator, tmp_path: Path
+) -> None:
+    model = make_model()
+    with pytest.raises(errors.InvalidToolError, match=r"X-Weather may be a credential.* a batch"):
+        model.bind_tools([LISTED]).batch_job(["Hi"], path=tmp_path / "job")
+    with pytest.raises(errors.InvalidToolError, match=r"X-Weather may be a.* a context cache"):
+        model.with_context_cache(system="x " * 5000, tools=[LISTED])
+    agent = create_agent(model, [LISTED])
+    for result in run_in_batches(agent, [{"messages": "Hi"}], path=tmp_path / "run"):
+        assert isinstance(result, errors.InvalidToolError)
+    stored = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert stored
+    assert not any(TENANT.encode() in content for content in stored)
+    assert emulator.requests == []
 
 
 def test_callers_with_different_headers_do_not_share_cached_responses(

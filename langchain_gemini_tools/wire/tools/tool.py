@@ -277,6 +277,35 @@ def hide_credentials(settings: Any) -> Any:
     }
 
 
+def reject_credentials(tools: Sequence[Tool], place: str) -> None:
+    """Check that no tool has a credential, where requests are stored.
+
+    Args:
+        tools: The bound tools.
+        place: What stores them, for the error.
+
+    Raises:
+        InvalidToolError: A built-in tool has a credential, such as a header of an MCP server.
+    """
+    for tool in tools:
+        if names := sorted(_private_names(tool.builtin)):
+            raise InvalidToolError(
+                f"Tool {tool.name!r}: {', '.join(names)} may be a credential, and {place} would "
+                "store it. Use a tool without credentials there, or call the model directly."
+            )
+
+
+def _private_names(settings: Any) -> set[str]:
+    match settings:
+        case PrivateHeaders():
+            return set(settings)
+        case Mapping():
+            return {name for value in settings.values() for name in _private_names(value)}
+        case list():
+            return {name for item in settings for name in _private_names(item)}
+    return set()
+
+
 def _private(settings: Mapping[str, Any]) -> PrivateHeaders:
     is_shown_form = any(str(value).startswith(REDACTED) for value in settings.values())
     return PrivateHeaders(settings, is_complete=not is_shown_form)
