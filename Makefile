@@ -61,10 +61,11 @@ test: $(STAMP)  ## every test; no key, no network
 # `make test` covers it and it depends on our own code only: the recorded traffic (half of all tests),
 # property tests, fault matrices, prompted calling end to end, notebooks, README, and the emulator itself.
 LOWEST = tests/unit_tests --ignore tests/unit_tests/testing/fake $(addprefix tests/integration_tests/test_, \
-	agent_executor.py cassette_plugin.py cassette_replay.py cassette_saving.py cassettes.py \
-	client_seam.py create_agent.py create_agent_formats.py fake_gemini.py langgraph.py mcp_results.py mcp_servers.py \
+	agent_executor.py batch_jobs.py batch_vertex.py cassette_plugin.py cassette_replay.py cassette_saving.py \
+	cassettes.py client_seam.py context_caches.py create_agent.py create_agent_formats.py fake_gemini.py \
+	interactions.py interactions_langgraph.py interactions_like_sdk.py langgraph.py mcp_results.py mcp_servers.py \
 	media_fetch.py middleware.py model_lifetime.py other_clients.py redaction.py sdk_client.py standard.py \
-	stored_turns.py structured_output.py tool_loop.py ways_agree.py)
+	stored_turns.py structured_output.py tool_loop.py waves.py ways_agree.py)
 
 test-lowest:  ## the tests that depend on dependencies, with the lowest versions that pyproject.toml allows
 	$(PYTHON) -m venv $(VENV)-lowest
