@@ -7,6 +7,7 @@ is in `vertex.py`.
 
 from __future__ import annotations
 
+import re
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -37,10 +38,22 @@ if TYPE_CHECKING:
 
 SUCCESSFUL_STATES = frozenset({"SUCCEEDED", "PARTIALLY_SUCCEEDED"})
 FINAL_STATES = SUCCESSFUL_STATES | {"FAILED", "CANCELLED", "EXPIRED"}
+KNOWN_STATES = FINAL_STATES | {
+    *("UNSPECIFIED", "PENDING", "QUEUED", "RUNNING", "CANCELLING", "PAUSED", "UPDATING"),
+}
 PAGE_SIZE = 100
+_MAX_DIGITS = 18
+_NAME = re.compile(r"batches/[\w-]+")
+_FILE = re.compile(r"files/[\w-]+")
 _MAX_INLINE = Limits(max_requests=20, max_bytes=1_000_000)
 """More is sent as a file. 20 MB are documented, but all results come back in one response, twice,
 and a job with 1.2 GB of results is reported to be unreadable."""
+_COUNTS = {
+    "request": "requestCount",
+    "successful": "successfulRequestCount",
+    "failed": "failedRequestCount",
+    "pending": "pendingRequestCount",
+}
 _UPLOAD_SECONDS = 40 * 3600.0
 """How long an uploaded file is used; the API deletes it after 48 hours."""
 
@@ -80,12 +93,24 @@ def parse_state(state: Any) -> str:
     return str(state or "").rpartition("STATE_")[2]
 
 
+def parse_counts(stats: Any, fields: Mapping[str, str]) -> dict[str, int]:
+    """Return the counts of a job by our names; not those that are missing, or -1 (unknown)."""
+    found = {name: str(as_object(stats).get(field)) for name, field in fields.items()}
+    return {
+        name: int(count)
+        for name, count in found.items()
+        if count.isdecimal() and len(count) <= _MAX_DIGITS
+    }
+
+
 class BatchService(ABC):
     """The operations, with the credentials, the timeout and the retries of a model."""
 
     limits: Limits
     storage: str | None = None
     """The place of requests and results in a bucket, on Vertex AI."""
+    _jobs_field: str
+    """Where a page of the list has its jobs."""
 
     def __init__(
         self, client: GeminiClient, template: RenderedRequest, retries: RetryPolicy
@@ -147,10 +172,6 @@ class BatchService(ABC):
         """Let the SDK ask for one page of the jobs that may have the name."""
 
     @abstractmethod
-    def _jobs_in(self, page: JsonObject) -> list[JsonObject]:
-        """Return the jobs on a page of the list."""
-
-    @abstractmethod
     def _parse_job(self, job: JsonObject) -> JobReport:
         """Read what the API says about a job."""
 
@@ -187,20 +208,36 @@ class BatchService(ABC):
         return self._retries.call(partial(self._find, display_name))
 
     def _find(self, display_name: str) -> JobReport | None:
-        token: str | None = None
+        token: Any = None
+        seen: set[str] = set()
         while True:
             page = self._send(partial(self._list, display_name=display_name, token=token))
-            for listed in self._jobs_in(page):
-                job = self._parse(listed)
-                if job.display_name == display_name:
-                    return job
+            jobs = page.get(self._jobs_field)
+            for listed in jobs if isinstance(jobs, list) else ():
+                with suppress(UnreadableResponseError):  # of a job without a name: it is not ours
+                    job = self._parse(as_object(listed))
+                    if job.display_name == display_name:
+                        return job
             token = page.get("nextPageToken")
             if not token:
                 return None
+            if not isinstance(token, str) or token in seen:
+                raise UnreadableResponseError(
+                    f"The API's list of batch jobs does not end: its page {len(seen) + 1} leads to "
+                    "an earlier one. Make the same call again later."
+                )
+            seen.add(token)
 
     def get(self, name: str) -> JobReport:
         """Return the state of a job."""
-        return self._parse(self._call(lambda sdk: sdk.batches.get(name=name)))
+        report = self._parse(self._call(lambda sdk: sdk.batches.get(name=name)))
+        # Vertex AI replaces the id of a project with its number.
+        if report.name.rpartition("/")[2] != name.rpartition("/")[2]:
+            raise UnreadableResponseError(
+                f"The API was asked for the batch job {name} and returned {report.name}. Make the "
+                "same call again later."
+            )
+        return report
 
     def cancel(self, name: str) -> None:
         """Cancel a job; what it has finished may still be returned."""
@@ -235,6 +272,7 @@ class DeveloperService(BatchService):
 
     limits = Limits(max_requests=200_000, max_bytes=1_900_000_000)
     """2 GB are documented for a file. A job with fewer requests loses less when it expires."""
+    _jobs_field = "operations"
 
     def __init__(
         self,
@@ -256,7 +294,7 @@ class DeveloperService(BatchService):
 
     def check_name(self, name: str) -> None:
         """Reject the name of a job of Vertex AI."""
-        if not name.startswith("batches/"):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InvalidOptionError(
                 f"{name!r} is not the name of a batch job of the Gemini Developer API, such as "
                 "batches/123. For a job of Vertex AI, make the model with vertexai=True."
@@ -308,7 +346,8 @@ class DeveloperService(BatchService):
         def attempt() -> None:
             target.seek(0)
             target.truncate()
-            self._client.download(name, target.write, **self._options)
+            # Not inside of `download`: a full disk is not a failed connection.
+            target.writelines(self._client.download(name, **self._options))
 
         self._retries.call(attempt)
 
@@ -326,9 +365,6 @@ class DeveloperService(BatchService):
     def _list(self, sdk: SdkClient, display_name: str, token: str | None) -> object:  # noqa: ARG002
         return sdk.batches.list(config={"page_size": PAGE_SIZE, "page_token": token})
 
-    def _jobs_in(self, page: JsonObject) -> list[JsonObject]:
-        return page.get("operations") or []
-
     def _parse_job(self, job: JsonObject) -> JobReport:
         """Read the long-running operation that stands for a job."""
         metadata = as_object(job.get("metadata"))
@@ -337,19 +373,24 @@ class DeveloperService(BatchService):
             raise UnreadableResponseError("The API returned a batch job without a name.")
         output = as_object(job.get("response")) or as_object(metadata.get("output"))
         inline = as_object(output.get("inlinedResponses")).get("inlinedResponses")
-        stats = as_object(metadata.get("batchStats"))
+        file = output.get("responsesFile")
+        if file is not None and not (isinstance(file, str) and _FILE.fullmatch(file)):
+            raise UnreadableResponseError(
+                f"The responsesFile of {name} is {file!r:.200}, not the name of a file. Make the "
+                "same call again later."
+            )
+        error = as_object(job.get("error")) or None
+        state = parse_state(metadata.get("state"))
+        if job.get("done") is True and state not in FINAL_STATES:
+            state = "FAILED" if error else "SUCCEEDED"
         return JobReport(
             name=name,
-            state=parse_state(metadata.get("state")),
+            state=state,
             display_name=metadata.get("displayName"),
-            counts={
-                key.removesuffix("RequestCount").removesuffix("Count"): int(count)
-                for key, count in stats.items()
-                if str(count).isdecimal()
-            },
-            output=output.get("responsesFile"),
+            counts=parse_counts(metadata.get("batchStats"), _COUNTS),
+            output=file,
             inline=inline if isinstance(inline, list) else None,
-            error=as_object(job.get("error")) or None,
+            error=error,
         )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from langchain_gemini_tools.client.responses import (
     StreamTimer,
     aread_stream,
-    copy_body,
+    iterate_body,
     parse_operation,
     parse_response,
     read_stream,
@@ -258,16 +258,14 @@ class GeminiClient:
     def download(
         self,
         name: str,
-        write: Callable[[bytes], object],
         *,
         timeout_seconds: float | None,
         headers: PrivateHeaders | None = None,
-    ) -> None:
-        """Download a file of the API, piece by piece.
+    ) -> Iterator[bytes]:
+        """Download a file of the API, and yield it piece by piece.
 
         Args:
             name: `files/...`.
-            write: Receives the pieces.
             timeout_seconds: For connecting, and for each wait between two pieces.
             headers: Added to those of the settings, or replacing them.
         """
@@ -277,7 +275,7 @@ class GeminiClient:
             pending = PendingRequest(None, timeout_seconds, timer=timer, headers=headers)
             with pending:
                 opened.sdk.files.download(file=name)
-            copy_body(pending.response, write, timer)
+            yield from iterate_body(pending.response, timer)
 
     def redacting_errors(self) -> RedactingErrors:
         """Return a context manager that redacts secrets in errors about a response."""

@@ -29,7 +29,7 @@ from langchain_gemini_tools.facts.credentials import (
 from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Generator, Iterator
 
     import httpx  # its types also stand for those of httpx2
 
@@ -202,10 +202,8 @@ async def aread_body(response: httpx.Response) -> bytes:
     return limit.body
 
 
-def copy_body(
-    response: httpx.Response, write: Callable[[bytes], object], timer: StreamTimer
-) -> None:
-    """Pass the body of a response on as it arrives, of any length, and close the response."""
+def iterate_body(response: httpx.Response, timer: StreamTimer) -> Iterator[bytes]:
+    """Yield the body of a response as it arrives, of any length, and close the response."""
     try:
         if response.status_code != 200:
             raise_api_error(response, read_body(response))
@@ -214,7 +212,7 @@ def copy_body(
         for chunk in response.iter_bytes():
             timer.stop()
             timer.event_arrived()
-            write(chunk)
+            yield chunk
             timer.start()
     finally:
         response.close()
