@@ -290,7 +290,12 @@ class GeminiServices(GeminiAccess):
         has_place = path is not None if name is None else inputs is None
         if not has_place:
             raise InvalidOptionError(
-                "A batch job needs inputs and a path, or the name of a job at the service."
+                "A batch job needs inputs and a path, or the name of a job at the service, which "
+                "has inputs of its own. Pass inputs=... and path=..., or name=...."
+            )
+        if config is not None and not isinstance(config, dict):
+            raise InvalidOptionError(
+                f"config={config!r} is not a dict, such as {{'callbacks': [...]}}."
             )
         invocation = self._batch_invocation(None, kwargs)
         shown = {**kwargs}

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from langchain_gemini_tools.batch.folder import Manifest, Part
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from langchain_core.messages import AIMessage
 
@@ -62,8 +65,10 @@ def write_inputs(
     Raises:
         InvalidInputError: An input cannot be sent, or differs from the one in the folder.
     """
+    if inputs is not None:
+        _check_inputs(inputs)
     rewrite = schema_rewriter(source.template)
-    with folder.lock():
+    with folder.lock(creates=inputs is not None):
         manifest = folder.load() if inputs is not None else folder.require()
         service.check_folder(manifest, folder.path)
         if manifest:
@@ -76,6 +81,16 @@ def write_inputs(
             _compare(folder, manifest, _render(source, inputs, rewrite))
 
 
+def _check_inputs(inputs: Any) -> None:
+    """Reject what is one input, or has no order, before each of its letters is a request."""
+    is_one = isinstance(inputs, str | bytes | Mapping | BaseModel)
+    if is_one or isinstance(inputs, set | frozenset) or not isinstance(inputs, Iterable):
+        raise InvalidOptionError(
+            f"inputs is a value of type {type(inputs).__name__}. Pass a list or another iterable "
+            "with an order, whose items are what invoke accepts."
+        )
+
+
 def adopt_job(folder: Folder, service: BatchService, source: BatchSource, name: str) -> None:
     """Make the folder that of a job which was created elsewhere.
 
@@ -86,7 +101,7 @@ def adopt_job(folder: Folder, service: BatchService, source: BatchSource, name: 
         name: The name of the job at the service.
     """
     service.check_name(name)
-    with folder.lock():
+    with folder.lock(creates=True):
         if (manifest := folder.load()) is None:
             part = Part(0, 0, job=name, state="PENDING", is_intended=True, is_foreign=True)
             folder.save(Manifest(uuid.uuid4().hex, source.model, 0, "", parts=(part,)))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import shutil
 import tempfile
 import time
+import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -19,7 +23,7 @@ from langchain_gemini_tools.errors import BatchJobError, GeminiTimeoutError, Inv
 from langchain_gemini_tools.facts.credentials import RETRY_DELAYS_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from langchain_core.runnables import RunnableConfig
 
@@ -52,12 +56,15 @@ class BatchStatus:
     def of(cls, manifest: Manifest) -> BatchStatus:
         """Return what the state of a folder says."""
         parts = manifest.parts
+        total = manifest.count or sum(part.counts.get("request", 0) for part in parts)
+        # More than there are inputs, if results could not be read and were sent again.
+        succeeded = sum(part.counts.get("successful", 0) for part in parts)
         failed = sum(part.counts.get("failed", 0) for part in parts)
         # What failed in one job is sent again in a later one.
         resent = sum(part.count for part in parts if part.first is None and not part.is_foreign)
         return cls(
-            total=manifest.count or sum(part.counts.get("request", 0) for part in parts),
-            succeeded=sum(part.counts.get("successful", 0) for part in parts),
+            total=total,
+            succeeded=min(succeeded, total),
             failed=max(failed - resent, 0),
             states={part.job or f"part {part.number}": part.state for part in parts},
             is_done=all(part.is_collected for part in parts),
@@ -88,8 +95,10 @@ class BatchJob(Generic[Result]):
         config: RunnableConfig | None = None,
     ) -> None:
         self._source = source
-        self._temporary = None if path is not None else tempfile.TemporaryDirectory()
-        self._folder = Folder(self._temporary.name if self._temporary else path or "")
+        if path is None:
+            path = tempfile.mkdtemp()
+            weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+        self._folder = Folder(path)
         self._config = config
         self._service = _make_service(source, webhooks, storage)
         self._outcomes = Outcomes(self._folder, Evaluator(source.template, source.client))
@@ -97,6 +106,12 @@ class BatchJob(Generic[Result]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(path={str(self._folder.path)!r}, names={self.names!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "A BatchJob cannot be pickled. Its folder is its state: pass the path and the model to "
+            "the other process, and call model.batch_job(path=...) there."
+        )
 
     # Preparing and sending
 
@@ -181,6 +196,10 @@ class BatchJob(Generic[Result]):
         """Cancel as `cancel` does, without blocking the event loop."""
         await asyncio.to_thread(self.cancel)
 
+    async def aresend(self) -> None:
+        """Resend as `resend` does, without blocking the event loop."""
+        await asyncio.to_thread(self.resend)
+
     async def adelete(self) -> None:
         """Delete as `delete` does, without blocking the event loop."""
         await asyncio.to_thread(self.delete)
@@ -198,7 +217,7 @@ class BatchJob(Generic[Result]):
 
         Args:
             poll_seconds: The time between two polls. The first ones follow sooner.
-            timeout_seconds: How long to wait; by default until the end.
+            timeout_seconds: How long to wait; by default until the end. 0 polls once.
             on_poll: Called with the status after each poll, for a progress bar.
 
         Raises:
@@ -292,6 +311,8 @@ def _make_service(
     source: BatchSource, webhooks: Mapping[str, Any] | None, storage: str | None
 ) -> BatchService:
     arguments = (source.client, source.template, source.retries)
+    if webhooks is not None and not isinstance(webhooks, Mapping):
+        raise InvalidOptionError(f"webhooks={webhooks!r} is not a dict, such as {{'uris': [...]}}.")
     if not source.client.settings.vertexai:
         if storage is not None:
             raise InvalidOptionError(
@@ -322,10 +343,20 @@ def _take(items: Iterator[Any], count: int) -> list[Any]:
 
 
 def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:
-    """Yield the seconds to wait after each poll, until the time is over."""
+    """Yield the seconds to wait after each poll, once or until the time is over."""
+    _check_seconds("poll_seconds", longest)
+    if timeout_seconds is not None:
+        _check_seconds("timeout_seconds", timeout_seconds)
     is_off = os.environ.get(RETRY_DELAYS_VARIABLE) == "off"
-    end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    pause = min(1.0, longest)
-    while end is None or time.monotonic() < end:
-        yield 0.0 if is_off else pause
-        pause = min(pause * 1.5, longest)
+    end = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+    pause, is_first = min(1.0, longest), True
+    while (left := end - time.monotonic()) > 0 or is_first:
+        yield 0.0 if is_off else min(pause, max(left, 0.0))
+        pause, is_first = min(pause * 1.5, longest), False
+
+
+def _check_seconds(name: str, seconds: Any) -> None:
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise InvalidOptionError(
+            f"{name}={seconds!r} is not a number of seconds. Use a number that is not negative."
+        )
