@@ -14,14 +14,17 @@ import json
 import logging
 import os
 import re
-import threading
 from array import array
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import InvalidOptionError, UnreadableResponseError
+from langchain_gemini_tools.errors import (
+    BatchJobError,
+    InvalidOptionError,
+    UnreadableResponseError,
+)
 from langchain_gemini_tools.facts.json_values import decode_json
 
 if TYPE_CHECKING:
@@ -107,15 +110,34 @@ class Folder:
     """The files of one batch job."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+            raise InvalidOptionError(
+                f"path={path!r} is not the path of a folder. Use a str or a pathlib.Path."
+            )
         self.path = Path(path)
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Wait until no other process or thread works on the folder. A killed one frees it."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("ab") as file:
+    def lock(self, *, creates: bool = False) -> Iterator[None]:
+        """Wait until no other process or thread works on the folder. A killed one frees it.
+
+        Args:
+            creates: Create the folder. Otherwise it has to contain a job.
+        """
+        if not creates:
+            self.require()
+        with self._open_lock() as file:
             _lock(file)
             yield
+
+    def _open_lock(self) -> BinaryIO:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            return (self.path / "lock").open("ab")
+        except (OSError, ValueError) as error:  # ValueError: a null character
+            raise InvalidOptionError(
+                f"path={str(self.path)!r} cannot be the folder of a batch job: {error}. Use the "
+                "path of a folder that you can write to, or that can be created."
+            ) from error
 
     def load(self) -> Manifest | None:
         """Return the state, or None if nothing has been prepared here."""
@@ -153,12 +175,19 @@ class Folder:
     def replacing(self, name: str) -> Iterator[BinaryIO]:
         """Write a file under another name, and give it its own once it is complete and on disk."""
         temporary = self.path / f"{name}.tmp"
-        temporary.unlink(missing_ok=True)  # of a killed process, or a link to another file
-        with temporary.open("xb+") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path / name)  # noqa: PTH105
+        try:
+            temporary.unlink(missing_ok=True)  # of a killed process, or a link to another file
+            with temporary.open("xb+") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path / name)  # noqa: PTH105
+        except OSError as error:
+            error.add_note(
+                f"{self.path / name} was not written. The batch job is as it was before: make the "
+                "same call again when that is possible."
+            )
+            raise
 
     def requests_path(self, number: int) -> Path:
         """Return the file with the requests of a part."""
@@ -278,37 +307,58 @@ def _line_offsets(path: Path) -> array[int]:
 
 
 class ResultReader:
-    """Finds the results of one part by the number of the input: eight bytes of memory for each."""
+    """Finds the results of one part by the number of the input: eight bytes of memory for each.
+
+    Raises:
+        BatchJobError: No result of a part with a range of inputs names one of them.
+    """
 
     def __init__(self, folder: Folder, part: Part) -> None:
-        path = folder.results_path(part.number)
-        try:
-            self._file = path.open("rb")
-        except FileNotFoundError:
-            raise _changed(path) from None
+        self._path = folder.results_path(part.number)
         self._first = part.first
         self._is_foreign = part.is_foreign
-        self._lock = threading.Lock()
         self.foreign_count = 0
         """How many results a job has that was created elsewhere."""
         self._range = array("q", [_NONE]) * (part.count if part.first is not None else 0)
         self._others: dict[int, int] = {}
-        keys = self._scan()
         if part.is_foreign:
-            self._adopt(list(keys))
-        else:
-            for key, offset in keys:
-                if key is not None and key.isdecimal() and len(key) < _MAX_DIGITS:
-                    self._keep(int(key), offset)
-
-    def _keep(self, index: int, offset: int) -> None:
-        # Of two results with one key, the first counts.
-        if self._first is None:
-            self._others.setdefault(index, offset)
+            self._adopt(list(self._scan()))
             return
-        place = index - self._first
-        if 0 <= place < len(self._range) and self._range[place] == _NONE:
-            self._range[place] = offset
+        if part.first is None:
+            self._others = {index: _NONE for index, _ in folder.read_requests(part.number)}
+        lines = unknown = 0
+        for key, offset in self._scan():
+            lines += 1
+            unknown += not self._keep(key, offset)
+        if unknown:
+            self._report_unknown(part, unknown, lines)
+
+    def _keep(self, key: str | None, offset: int) -> bool:
+        """Store where the result of an input is; return whether the key names one of the part."""
+        if key is None or not key.isdecimal() or len(key) >= _MAX_DIGITS:
+            return False
+        place = int(key) - (self._first or 0)
+        table: dict[int, int] | array[int] = self._others if self._first is None else self._range
+        is_known = place in table if isinstance(table, dict) else 0 <= place < len(table)
+        # Of two results with one key, the first counts.
+        if is_known and table[place] == _NONE:
+            table[place] = offset
+        return is_known
+
+    def _find(self, index: int) -> int:
+        if self._first is None:
+            return self._others.get(index, _NONE)
+        return self._range[index - self._first]
+
+    def _report_unknown(self, part: Part, unknown: int, lines: int) -> None:
+        if unknown == lines and part.first is not None:
+            # Otherwise all inputs would be sent, and paid for, again.
+            raise BatchJobError(
+                f"None of the {lines} results of {part.job} names its input, so nothing was sent "
+                f"again. They are in {self._path}. Make the same call again later, or use another "
+                "path to send the inputs again."
+            )
+        logger.warning("%d of %d results of %s name no input.", unknown, lines, part.job)
 
     def _adopt(self, found: list[tuple[str | None, int]]) -> None:
         """Number the results of a job that was created elsewhere: by their keys, if these do it."""
@@ -319,10 +369,17 @@ class ResultReader:
 
     def _scan(self) -> Iterator[tuple[str | None, int]]:
         position = 0
-        for line in self._file:
-            if line.strip():
-                yield self._key_in(line), position
-            position += len(line)
+        with self._open() as file:
+            for line in file:
+                if line.strip():
+                    yield self._key_in(line), position
+                position += len(line)
+
+    def _open(self) -> BinaryIO:
+        try:
+            return self._path.open("rb")
+        except FileNotFoundError:
+            raise _changed(self._path) from None
 
     def _key_in(self, line: bytes) -> str | None:
         try:
@@ -330,25 +387,16 @@ class ResultReader:
         except UnreadableResponseError:
             if self._is_foreign:
                 raise  # the number of the input is not known
-            logger.warning("A line of %s is not JSON: its input has no result.", self._file.name)
+            logger.warning("A line of %s is not JSON: its input has no result.", self._path)
             return None
 
     def read(self, index: int) -> JsonObject | None:
         """Return the line with the result for an input; None if there is none."""
-        if self._first is None:
-            offset = self._others.get(index, _NONE)
-        else:
-            offset = self._range[index - self._first]
-        if offset == _NONE:
+        if (offset := self._find(index)) == _NONE:
             return None
-        with self._lock:  # seek and read belong together, whichever thread reads
-            self._file.seek(offset)
-            line = self._file.readline()
-        return decode_line(line)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        with self._open() as file:
+            file.seek(offset)
+            return decode_line(file.readline())
 
 
 def decode_line(line: bytes) -> JsonObject:
@@ -368,8 +416,10 @@ def decode_line(line: bytes) -> JsonObject:
 
 def _key_of(line: JsonObject) -> str | None:
     metadata = line.get("metadata")
-    key = line.get("key") or (metadata.get("key") if isinstance(metadata, dict) else None)
-    return key if isinstance(key, str) else None
+    key = line.get("key")
+    if key is None and isinstance(metadata, dict):
+        key = metadata.get("key")
+    return str(key) if isinstance(key, str | int) else None
 
 
 def _lock(file: BinaryIO) -> None:

@@ -170,6 +170,8 @@ def _error_in(
         return None
     # Others have seen `status` instead of `error`.
     status = attempt.get("error") or attempt.get("status")
+    if isinstance(status, str):
+        status = {"message": status}
     if not isinstance(status, dict):
         return UnreadableResponseError("A result of the batch job has no response and no error.")
     given = status.get("code")

@@ -25,10 +25,10 @@ from langchain_gemini_tools.batch.service import (
     BatchService,
     JobReport,
     as_object,
+    parse_counts,
     parse_state,
 )
 from langchain_gemini_tools.errors import (
-    BatchJobError,
     GeminiInvalidRequestError,
     GeminiNotFoundError,
     InvalidOptionError,
@@ -37,7 +37,7 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.facts.json_values import decode_json, encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import BinaryIO
 
     from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
@@ -58,6 +58,7 @@ _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_LEVELS = 15
 _NO_ARGUMENTS = re.compile(rb'"functionCall":\{((?:"id":"[^"]*",)?"name":"[^"]*"),"args":\{\}')
 _REQUESTS = "requests.jsonl"
+_COUNTS = {"successful": "successfulCount", "failed": "failedCount", "pending": "incompleteCount"}
 
 
 class VertexService(BatchService):
@@ -72,6 +73,7 @@ class VertexService(BatchService):
 
     limits = Limits(max_requests=200_000, max_bytes=950_000_000)
     """Documented: 200,000 requests, and 1 GB for a file."""
+    _jobs_field = "batchPredictionJobs"
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class VertexService(BatchService):
 
     def check_name(self, name: str) -> None:
         """Reject the name of a job that this model cannot reach."""
-        if not (match := _JOB_NAME.fullmatch(name)):
+        if not isinstance(name, str) or not (match := _JOB_NAME.fullmatch(name)):
             raise InvalidOptionError(
                 f"{name!r} is not the name of a batch job of Vertex AI, such as "
                 "projects/my-project/locations/global/batchPredictionJobs/123."
@@ -198,17 +200,6 @@ class VertexService(BatchService):
         keys = _Keys(folder, part)
         for lines in files:
             target.writelines(keys.rewrite(line) for line in lines)
-        if keys.matched == keys.lines or part.is_foreign:
-            return
-        if not keys.matched:
-            # Otherwise all inputs would be sent, and paid for, again.
-            raise BatchJobError(
-                f"None of the {keys.lines} results of {report.name} names its input: the lines in "
-                f"{report.output} have no {_ID}, and their requests differ from those that were "
-                "sent. Nothing was sent again."
-            )
-        unknown = keys.lines - keys.matched
-        logger.warning("%d of %d results of %s name no input.", unknown, keys.lines, report.name)
 
     def delete_files(self, part: Part) -> None:
         """Delete the requests and the results in the bucket."""
@@ -245,19 +236,24 @@ class VertexService(BatchService):
             config={"page_size": PAGE_SIZE, "page_token": token, "filter": named}
         )
 
-    def _jobs_in(self, page: JsonObject) -> list[JsonObject]:
-        return page.get("batchPredictionJobs") or []
-
     def _parse_job(self, job: JsonObject) -> JobReport:
         name = job.get("name")
         if not isinstance(name, str):
             raise UnreadableResponseError("The API returned a batch job without a name.")
+        output = as_object(job.get("outputInfo")).get("gcsOutputDirectory")
+        if output is not None and not (isinstance(output, str) and _STORAGE.fullmatch(output)):
+            # fsspec would read files of this machine, or of any server.
+            raise UnreadableResponseError(
+                f"The gcsOutputDirectory of {name} is {output!r:.200}, which is not in Cloud "
+                "Storage. Make the same call again later."
+            )
+        counts = parse_counts(job.get("completionStats"), _COUNTS)
         return JobReport(
             name=name,
             state=parse_state(job.get("state")),
             display_name=job.get("displayName"),
-            counts=_parse_counts(as_object(job.get("completionStats"))),
-            output=as_object(job.get("outputInfo")).get("gcsOutputDirectory"),
+            counts=counts | {"request": sum(counts.values())} if counts else {},
+            output=output,
             error=as_object(job.get("error")) or None,
         )
 
@@ -276,16 +272,6 @@ def _model_path(model: str) -> str:
         return model
     publisher, _, name = model.rpartition("/")
     return f"publishers/{publisher or 'google'}/models/{name}"
-
-
-def _parse_counts(stats: Mapping[str, Any]) -> dict[str, int]:
-    named = {"successful": "successfulCount", "failed": "failedCount", "pending": "incompleteCount"}
-    counts = {
-        name: int(stats[key])
-        for name, key in named.items()
-        if str(stats.get(key)).isdecimal()  # -1 stands for a number that is not known
-    }
-    return counts | {"request": sum(counts.values())} if counts else {}
 
 
 def _find_import_problems(value: Any, path: str = "request", level: int = 1) -> Iterator[str]:
@@ -321,19 +307,15 @@ class _Keys:
         self._folder = folder
         self._part = part
         self._by_request: dict[bytes, deque[int]] | None = None
-        self.lines = 0
-        self.matched = 0
 
     def rewrite(self, line: bytes) -> bytes:
         if not line.strip():
             return b""
-        self.lines += 1
         try:
             found = decode_line(line)
         except UnreadableResponseError:
             return line.rstrip(b"\n") + b"\n"  # reported when the results are read
         key = self._key_of(found)
-        self.matched += key is not None
         kept: JsonObject = {"key": str(key)} if key is not None else {}
         status = found.get("status")
         if isinstance(status, str) and status:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from langchain_gemini_tools.batch.service import KNOWN_STATES
 from langchain_gemini_tools.errors import (
     GeminiAPIError,
     GeminiNotFoundError,
@@ -41,6 +42,7 @@ class Worker:
         self._outcomes = outcomes
         self._unreadable: Counter[int] = Counter()
         """How often the results of a part could not be read, by its number."""
+        self._odd_states: set[str] = set()
 
     def submit(self) -> None:
         """Create the jobs that do not exist yet."""
@@ -106,9 +108,13 @@ class Worker:
                 try:
                     report = self._service.get(part.job)
                 except GeminiNotFoundError as error:
-                    error.add_note(f"The API has no {part.job}. Was it deleted, or is the key new?")
+                    error.add_note(
+                        f"The API has no {part.job}. Was it deleted, or is the key that of another "
+                        "project? Use another path to send the inputs again."
+                    )
                     gone = error
                     continue  # the other jobs have results
+                self._report_state(report)
                 manifest = self._save_part(manifest, _reported(part, report))
                 if report.is_final:
                     manifest = self._collect(manifest, manifest.parts[number], report)
@@ -116,18 +122,28 @@ class Worker:
             raise gone
         return manifest
 
+    def _report_state(self, report: JobReport) -> None:
+        if report.state not in KNOWN_STATES | self._odd_states:
+            self._odd_states.add(report.state)
+            logger.warning(
+                "%s is in the state %r, which this version does not know. It counts as running.",
+                report.name,
+                report.state,
+            )
+
     def _collect(self, manifest: Manifest, part: Part, report: JobReport) -> Manifest:
         """Store the results of a job, and prepare the requests that follow from them."""
-        with self._folder.replacing(self._folder.results_path(part.number).name) as file:
-            try:
+        try:
+            with self._folder.replacing(self._folder.results_path(part.number).name) as file:
                 self._service.write_results(self._folder, part, report, file)
-            except (GeminiNotFoundError, GeminiPermissionError) as error:
-                # A job can be SUCCEEDED before its results are readable.
-                self._count_unreadable(part, error)
-                return manifest
+        except (GeminiNotFoundError, GeminiPermissionError) as error:
+            # A job can be SUCCEEDED before its results are readable.
+            self._count_unreadable(part, error)
+            return manifest
         part = replace(part, is_collected=True)
+        results = self._outcomes.reader(part)
         if part.is_foreign:
-            manifest = replace(manifest, count=self._outcomes.reader(part).foreign_count)
+            manifest = replace(manifest, count=results.foreign_count)
         manifest = manifest.with_part(part)
         return self._send_again(manifest, self._follow_ups(manifest, part))
 
@@ -193,11 +209,12 @@ class Worker:
 
     def delete(self) -> None:
         """Delete the jobs and their files at the service, as far as they are there."""
-        for part in self._folder.require().parts:
-            if part.job:
-                with suppress(GeminiNotFoundError):
-                    self._service.delete(part.job)
-            self._service.delete_files(part)
+        with self._folder.lock():
+            for part in self._folder.require().parts:
+                if part.job:
+                    with suppress(GeminiNotFoundError):
+                        self._service.delete(part.job)
+                self._service.delete_files(part)
 
 
 def _reported(part: Part, report: JobReport) -> Part:

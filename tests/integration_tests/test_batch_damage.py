@@ -1,17 +1,25 @@
-"""Folders and results of batch jobs that are damaged, odd, or of another job."""
+"""Arguments, folders and results of batch jobs that are wrong, damaged, odd, or of another job."""
 
 from __future__ import annotations
 
+import gc
 import json
+import pickle
 import re
+import shutil
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.prompt_values import StringPromptValue
 
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.batch.folder import Limits
 from langchain_gemini_tools.batch.service import DeveloperService
+from langchain_gemini_tools.testing.fake.outgoing import whole
 from tests.integration_tests.test_batch_jobs import (
     FEW,
     MANY,
@@ -20,9 +28,12 @@ from tests.integration_tests.test_batch_jobs import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
+    from langchain_gemini_tools import ChatGemini
     from langchain_gemini_tools.testing.fake import Emulator
+    from langchain_gemini_tools.testing.fake.batches import FakeFile
+    from langchain_gemini_tools.testing.fake.outgoing import Outgoing
     from tests.conftest import MakeModel
 
 
@@ -83,9 +94,7 @@ def test_a_line_that_cannot_be_read_loses_only_its_own_input(
 ) -> None:
     made = make_model().batch_job(questions(MANY), path=tmp_path)
     made.poll()
-    (known,) = emulator.batches.jobs.values()
-    make_model().client.batches.get(name=known.name)
-    output = emulator.batches.files[f"files/batch-{known.name.removeprefix('batches/')}"]
+    output = output_of(emulator, make_model())
     lines = output.data.splitlines(keepends=True)
     output.data = b"".join([*lines[:5], lines[5][:20] + b"\n", *lines[6:]])
     check_answers(made.results(), MANY)
@@ -145,10 +154,7 @@ def test_an_odd_result_does_not_hide_the_others(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, odd: Any
 ) -> None:
     made = make_model().batch_job(questions(MANY), path=tmp_path)
-    (known,) = emulator.batches.jobs.values()
-    while known.state != "SUCCEEDED":
-        make_model().client.batches.get(name=known.name)
-    output = emulator.batches.files[f"files/batch-{known.name.removeprefix('batches/')}"]
+    output = output_of(emulator, make_model())
     output.data = json.dumps(odd).encode() + b"\n" + output.data
     check_answers(made.results(), MANY)
 
@@ -188,3 +194,297 @@ def test_a_deleted_job_does_not_hide_the_results_of_the_others(
             made.poll()
         assert made.names[0] in raised.value.__notes__[0]
     assert [index for index, _ in made.results(wait=False)] == list(range(20, MANY))
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("inputs", "kind"),
+    [
+        ("Hello?", "str"),
+        (b"Hello?", "bytes"),
+        (HumanMessage("Hello?"), "HumanMessage"),
+        (StringPromptValue(text="Hello?"), "StringPromptValue"),
+        ({"question": "Hello?"}, "dict"),
+        ({"Hello?", "Hi?"}, "set"),
+        (5, "int"),
+    ],
+)
+def test_inputs_that_are_not_a_list_are_rejected(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, inputs: Any, kind: str
+) -> None:
+    with pytest.raises(errors.InvalidOptionError, match=f"inputs is a value of type {kind}"):
+        make_model().batch_job(inputs, path=tmp_path / "job")
+    assert emulator.requests == []
+    assert not (tmp_path / "job").exists()
+
+
+@pytest.mark.parametrize("path", ["", 5, b"job", "a\0b"])
+def test_a_path_that_is_not_one_is_rejected(
+    emulator: Emulator, make_model: MakeModel, path: Any
+) -> None:
+    with pytest.raises(errors.InvalidOptionError, match=re.escape(f"path={path!r}")):
+        make_model().batch_job(questions(FEW), path=path)
+    assert emulator.requests == []
+
+
+@pytest.mark.parametrize("below", ["", "further/below"])
+def test_a_path_that_cannot_be_a_folder_is_named(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, below: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("Mine.")
+    with pytest.raises(errors.InvalidOptionError, match=re.escape(f"path='{file / below}'")):
+        make_model().batch_job(questions(FEW), path=file / below)
+    assert emulator.requests == []
+
+
+def test_a_path_without_a_job_is_left_as_it_is(make_model: MakeModel, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "mistyped"):
+        with pytest.raises(errors.InvalidOptionError, match="Pass its inputs"):
+            make_model().batch_job(path=path)
+    assert list(tmp_path.iterdir()) == []
+    made = make_model().batch_job(questions(FEW), path=tmp_path / "job")
+    shutil.rmtree(tmp_path / "job")
+    with pytest.raises(errors.InvalidOptionError, match="no batch job at"):
+        made.poll()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [5, "", "batches/", "batches/../files/1", "batches/a b"])
+def test_a_name_that_no_job_has_is_rejected(
+    emulator: Emulator, make_model: MakeModel, name: Any
+) -> None:
+    with pytest.raises(errors.InvalidOptionError, match=re.escape(f"{name!r} is not the name")):
+        make_model().batch_job(name=name)
+    assert emulator.requests == []
+
+
+@pytest.mark.parametrize("argument", ["config", "webhooks"])
+def test_an_argument_of_another_type_is_rejected_before_anything_is_sent(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, argument: str
+) -> None:
+    arguments: dict[str, Any] = {argument: "x"}
+    with pytest.raises(errors.InvalidOptionError, match=f"{argument}='x' is not a dict"):
+        make_model().batch_job(questions(FEW), path=tmp_path, **arguments)
+    assert emulator.requests == []
+
+
+@pytest.mark.parametrize("seconds", [-1, "30", float("nan")])
+@pytest.mark.parametrize("argument", ["poll_seconds", "timeout_seconds"])
+def test_times_that_are_not_numbers_of_seconds_are_rejected(
+    make_model: MakeModel, tmp_path: Path, argument: str, seconds: Any
+) -> None:
+    made = make_model().batch_job(questions(FEW), path=tmp_path)
+    with pytest.raises(errors.InvalidOptionError, match=re.escape(f"{argument}={seconds!r}")):
+        made.wait(**{argument: seconds})
+
+
+def test_a_job_that_has_ended_needs_no_time(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.polls_until_done = 1
+    made = make_model().batch_job(questions(FEW), path=tmp_path)
+    assert made.wait(timeout_seconds=0).is_done
+
+
+def test_a_job_cannot_be_pickled_and_says_what_can(make_model: MakeModel, tmp_path: Path) -> None:
+    made = make_model().batch_job(questions(FEW), path=tmp_path)
+    with pytest.raises(TypeError, match=re.escape("model.batch_job(path=")):
+        pickle.dumps(made)
+
+
+def test_no_file_is_left_open(
+    emulator: Emulator, make_model: MakeModel, recwarn: pytest.WarningsRecorder, tmp_path: Path
+) -> None:
+    warnings.simplefilter("always")
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    (name,) = made.names
+    check_answers(made.results(), MANY)
+    handle = make_model().batch_job(name=name)
+    check_answers(handle.results(), MANY)
+    folder = Path(re.findall("path='(.*?)'", repr(handle))[0])
+    assert folder.exists()
+    del made, handle
+    gc.collect()
+    assert not folder.exists()
+    assert [w for w in recwarn if issubclass(w.category, ResourceWarning)] == []
+
+
+async def test_what_has_no_result_is_sent_again_without_blocking(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    emulator.batches.end("FAILED")
+    made = await make_model().abatch_job(questions(FEW), path=tmp_path)
+    await made.async_wait()
+    await made.aresend()
+    check_answers([each async for each in made.aresults()], FEW)
+
+
+# What a service may answer
+
+
+def output_of(emulator: Emulator, chat: ChatGemini) -> FakeFile:
+    """Finish the only job, and return its results."""
+    (known,) = emulator.batches.jobs.values()
+    while known.state != "SUCCEEDED":
+        chat.client.batches.get(name=known.name)
+    return emulator.batches.files[f"files/batch-{known.name.removeprefix('batches/')}"]
+
+
+def answer_with(emulator: Emulator, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what the emulator says about its only job."""
+    (known,) = emulator.batches.jobs.values()
+    describe = known.describe
+
+    def changed(**options: Any) -> dict[str, Any]:
+        described = describe(**options)
+        change(described)
+        return described
+
+    known.describe = changed  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        lambda data: data.replace(b'"key": "', b'"key": "other-'),
+        lambda data: data.replace(b'"key": "', b'"other": "'),
+        lambda data: data.replace(b'"key": "', b'"key": "77'),
+        lambda _: b"<html>Sign in</html>\n",
+    ],
+    ids=["unknown keys", "no keys", "other numbers", "a page"],
+)
+def test_results_without_known_keys_are_not_paid_for_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, results: Callable[[bytes], bytes]
+) -> None:
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    output = output_of(emulator, make_model())
+    before = output.data
+    output.data = results(before)
+    with pytest.raises(errors.BatchJobError, match="names its input"):
+        made.wait()
+    output.data = before
+    check_answers(made.results(), MANY)
+    assert emulator.batches.created == 1
+
+
+def test_a_result_that_names_no_input_is_logged(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    output = output_of(emulator, make_model())
+    output.data = output.data.replace(b'"key": "3"', b'"key": "9999"')
+    check_answers(made.results(), MANY)
+    assert f"1 of {MANY} results of" in caplog.text
+    assert str(made.status) == f"{MANY}/{MANY} · done"
+
+
+def test_keys_may_be_numbers_and_results_may_come_twice(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    output = output_of(emulator, make_model())
+    output.data = re.sub(rb'"key": "(\d+)"', rb'"key": \1', output.data) * 2
+    check_answers(made.results(), MANY)
+    assert emulator.batches.created == 1
+
+
+@pytest.mark.parametrize("file", [5, "https://other.example/x", "files/../keys", ["files/a"]])
+def test_results_in_an_odd_place_are_not_read(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, file: Any
+) -> None:
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    answer_with(emulator, lambda job: job.update(response={"responsesFile": file}))
+    with pytest.raises(errors.UnreadableResponseError, match="responsesFile"):
+        made.wait()
+
+
+def test_an_answer_about_another_job_is_an_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(FEW), path=tmp_path)
+    names = made.names
+    answer_with(emulator, lambda job: job.update(name="batches/other"))
+    with pytest.raises(errors.UnreadableResponseError, match="batches/other"):
+        made.poll()
+    assert made.names == names
+
+
+@pytest.mark.parametrize("count", ["9" * 5000, "-5", "many", -5, 1.5, None, []])
+def test_odd_counts_are_not_counted(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, count: Any
+) -> None:
+    made = make_model().batch_job(questions(FEW), path=tmp_path)
+    stats = {"successfulRequestCount": count, "failedRequestCount": count}
+    answer_with(emulator, lambda job: job["metadata"].update(batchStats=stats))
+    assert str(made.wait()) == f"0/{FEW} · done"
+
+
+@pytest.mark.parametrize("state", ["BATCH_STATE_UNSPECIFIED", "BATCH_STATE_NEW", None, 4])
+def test_a_job_that_is_done_has_ended_whatever_its_state(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, state: Any
+) -> None:
+    made = make_model().batch_job(questions(FEW), path=tmp_path)
+    answer_with(emulator, lambda job: job["metadata"].update(state=state))
+    check_answers(made.results(), FEW)
+
+
+def test_a_state_that_is_not_known_is_logged_once(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    emulator.batches.polls_until_done = 5
+    made = make_model().batch_job(questions(FEW), path=tmp_path)
+
+    def change(job: dict[str, Any]) -> None:
+        if "done" not in job:
+            job["metadata"]["state"] = "BATCH_STATE_ASLEEP"
+
+    answer_with(emulator, change)
+    check_answers(made.results(), FEW)
+    assert caplog.text.count("ASLEEP") == 1
+
+
+def test_the_error_of_an_item_may_be_a_text(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model(max_retries=0).batch_job(questions(MANY), path=tmp_path)
+    output = output_of(emulator, make_model())
+    output.data = output.data.replace(b'"response": {', b'"error": "The disk is full.", "x": {', 1)
+    (_, result), *_ = made.results()
+    assert "The disk is full." in str(result)
+
+
+def test_a_list_of_jobs_that_never_ends_is_an_error(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emulator.batches.lose("create", times=10)
+    serve = emulator.batches.serve
+    page = whole(200, {"operations": [5, {}, None], "nextPageToken": "again"})
+
+    def list_again(operation: str, *more: Any) -> Outgoing:
+        return page if operation == "list" else serve(operation, *more)
+
+    monkeypatch.setattr(emulator.batches, "serve", list_again)
+    with pytest.raises(errors.UnreadableResponseError, match="list of batch jobs"):
+        make_model().batch_job(questions(FEW), path=tmp_path)
+    assert emulator.batches.created == 1
+
+
+def test_a_full_disk_is_not_a_failed_connection(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = make_model().batch_job(questions(MANY), path=tmp_path)
+    resource = pytest.importorskip("resource", reason="limits of a process")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            made.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "results-00000.jsonl" in "".join(caught.value.__notes__)
+    downloads = [each for each in emulator.requests if ":download" in each.path]
+    assert len(downloads) == 1
+    check_answers(made.results(), MANY)

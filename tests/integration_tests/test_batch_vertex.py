@@ -667,6 +667,18 @@ def test_results_that_name_no_input_are_not_paid_for_again(
     assert emulator.batches.created == 1
 
 
+@pytest.mark.parametrize("folder", ["/etc", "file:///etc", "https://other.example/x", 5])
+def test_results_outside_of_cloud_storage_are_not_read(
+    emulator: Emulator, make_vertex: MakeModel, tmp_path: Path, folder: Any
+) -> None:
+    made = make_vertex().batch_job(questions(FEW), path=tmp_path / "job", storage=STORAGE)
+    (known,) = emulator.batches.jobs.values()
+    assert known.vertex
+    known.vertex.output = folder
+    with pytest.raises(errors.UnreadableResponseError, match="gcsOutputDirectory"):
+        made.poll()
+
+
 def test_deleting_removes_the_files_of_the_job_and_no_others(
     emulator: Emulator, make_vertex: MakeModel, tmp_path: Path, bucket: Path
 ) -> None:
