@@ -25,6 +25,7 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
     UnreadableResponseError,
 )
+from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
 from langchain_gemini_tools.facts.json_values import decode_json
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ VERSION = 1
 _KEY = re.compile(rb'\{"key":"(\d+)","request":')
 _NONE = -1
 _MAX_DIGITS = 18
+_MAX_SHOWN = 2000
 
 
 @dataclass(frozen=True)
@@ -410,7 +412,9 @@ def decode_line(line: bytes) -> JsonObject:
     except ValueError:
         parsed = None
     if not isinstance(parsed, dict):
-        raise UnreadableResponseError(f"A result of the batch job is not JSON: {line[:200]!r}")
+        # Redacted before it is cut: a half of a key is not found.
+        shown = redact(line[:_MAX_SHOWN].decode("utf-8", "replace"), secrets_in_use())[:200]
+        raise UnreadableResponseError(f"A result of the batch job is not JSON: {shown!r}")
     return parsed
 
 

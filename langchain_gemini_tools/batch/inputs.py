@@ -175,16 +175,16 @@ def _compare(folder: Folder, manifest: Manifest, lines: Iterator[tuple[int, byte
     for before, line in zip(_stored(folder, manifest), lines, strict=False):
         count += 1
         if line != before:
-            raise _difference(folder, f"Input {line[0]} differs from")
+            raise InvalidOptionError(
+                f"Input {line[0]} differs from that of the batch job at {folder.path}: its "
+                "messages, the tools or the options are others. Use another path for another job."
+            )
     if count < manifest.count or next(lines, None) is not None:
-        raise _difference(folder, "The number of inputs differs from that in")
-
-
-def _difference(folder: Folder, what: str) -> InvalidOptionError:
-    return InvalidOptionError(
-        f"{what} the batch job at {folder.path}, which has been prepared already: the messages, "
-        "the tools or the options are others. Use another path for another job."
-    )
+        fewer_or_more = f"only {count:,}" if count < manifest.count else "more"
+        raise InvalidOptionError(
+            f"The batch job at {folder.path} has {manifest.count:,} inputs, and {fewer_or_more} "
+            "were passed. Use another path for another job."
+        )
 
 
 def schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:

@@ -43,6 +43,7 @@ KNOWN_STATES = FINAL_STATES | {
 }
 PAGE_SIZE = 100
 _MAX_DIGITS = 18
+_STATE = re.compile(r"[A-Z0-9_]{1,60}")
 _NAME = re.compile(r"batches/[\w-]+")
 _FILE = re.compile(r"files/[\w-]+")
 _MAX_INLINE = Limits(max_requests=20, max_bytes=1_000_000)
@@ -90,7 +91,8 @@ def as_object(value: Any) -> JsonObject:
 
 def parse_state(state: Any) -> str:
     """Return a state without its prefix, `BATCH_STATE_` or `JOB_STATE_`."""
-    return str(state or "").rpartition("STATE_")[2]
+    name = str(state or "").rpartition("STATE_")[2]
+    return name if _STATE.fullmatch(name) else "UNSPECIFIED"
 
 
 def parse_counts(stats: Any, fields: Mapping[str, str]) -> dict[str, int]:
@@ -233,10 +235,11 @@ class BatchService(ABC):
         report = self._parse(self._call(lambda sdk: sdk.batches.get(name=name)))
         # Vertex AI replaces the id of a project with its number.
         if report.name.rpartition("/")[2] != name.rpartition("/")[2]:
-            raise UnreadableResponseError(
-                f"The API was asked for the batch job {name} and returned {report.name}. Make the "
-                "same call again later."
-            )
+            with self._client.redacting_errors():
+                raise UnreadableResponseError(
+                    f"The API was asked for the batch job {name} and returned {report.name:.200}. "
+                    "Make the same call again later."
+                )
         return report
 
     def cancel(self, name: str) -> None:
@@ -248,7 +251,8 @@ class BatchService(ABC):
         self._call(lambda sdk: sdk.batches.delete(name=name))
 
     def _parse(self, job: JsonObject) -> JobReport:
-        report = self._parse_job(job)
+        with self._client.redacting_errors():
+            report = self._parse_job(job)
         return (
             replace(report, error=self._client.redacted(report.error)) if report.error else report
         )

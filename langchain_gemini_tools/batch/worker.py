@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.batch.service import KNOWN_STATES
 from langchain_gemini_tools.errors import (
+    BatchJobError,
     GeminiAPIError,
     GeminiNotFoundError,
     GeminiPermissionError,
     GeminiRateLimitError,
     InvalidOptionError,
+    UnreadableResponseError,
 )
 
 if TYPE_CHECKING:
@@ -95,32 +97,36 @@ class Worker:
 
     def poll(self) -> Manifest:
         """Ask the service once, collect what has finished, and send what has to follow."""
-        gone: GeminiNotFoundError | None = None
+        failure: Exception | None = None
         with self._folder.lock():
             manifest = self._folder.require()
             for number in range(len(manifest.parts)):
                 part = manifest.parts[number]
-                if part.is_collected:
-                    continue
-                if part.job is None:
-                    manifest = self._submit(manifest, part)
-                    continue
                 try:
-                    report = self._service.get(part.job)
-                except GeminiNotFoundError as error:
-                    error.add_note(
-                        f"The API has no {part.job}. Was it deleted, or is the key that of another "
-                        "project? Use another path to send the inputs again."
-                    )
-                    gone = error
-                    continue  # the other jobs have results
-                self._report_state(report)
-                manifest = self._save_part(manifest, _reported(part, report))
-                if report.is_final:
-                    manifest = self._collect(manifest, manifest.parts[number], report)
-        if gone:
-            raise gone
+                    if part.job is None and not part.is_collected:
+                        manifest = self._submit(manifest, part)
+                    elif part.job and not part.is_collected:
+                        manifest = self._poll_part(manifest, part, part.job)
+                except (GeminiNotFoundError, UnreadableResponseError, BatchJobError) as error:
+                    failure = failure or error  # after the other jobs, which have results
+                    manifest = self._folder.require()
+        if failure:
+            raise failure
         return manifest
+
+    def _poll_part(self, manifest: Manifest, part: Part, name: str) -> Manifest:
+        try:
+            report = self._service.get(name)
+        except GeminiNotFoundError as error:
+            error.add_note(
+                f"The API has no {name}. Was it deleted, or is the key that of another project? "
+                "Use another path to send the inputs again."
+            )
+            raise
+        self._report_state(report)
+        part = _reported(part, report)
+        manifest = self._save_part(manifest, part)
+        return self._collect(manifest, part, report) if report.is_final else manifest
 
     def _report_state(self, report: JobReport) -> None:
         if report.state not in KNOWN_STATES | self._odd_states:

@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 import shutil
+import traceback
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -181,6 +182,36 @@ def test_the_error_of_an_item_shows_no_key(
         assert isinstance(result, errors.GeminiInvalidRequestError)
         assert "Bad: [redacted]" in str(result)
         assert key not in repr(vars(result))
+
+
+def test_a_result_that_is_not_json_shows_no_key(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    key = "unreal-key-0815"
+    chat = make_model(api_key=key)
+    (name,) = chat.batch_job(questions(MANY), path=tmp_path).names
+    output_of(emulator, chat).data = f"<p>The key {key} is blocked.</p>".encode()
+    with pytest.raises(errors.UnreadableResponseError, match="not JSON") as raised:
+        chat.batch_job(name=name).wait()
+    assert key not in "".join(traceback.format_exception(raised.value))
+
+
+def test_unreadable_results_do_not_hide_those_of_other_jobs(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeveloperService, "limits", Limits(21, 10**9))
+    made = make_model().batch_job(questions(42), path=tmp_path)
+    chat = make_model()
+    for name in made.names * 2:
+        chat.client.batches.get(name=name)
+    first = emulator.batches.files[f"files/batch-{made.names[0].removeprefix('batches/')}"]
+    first.data, before = b"<html>", first.data
+    with pytest.raises(errors.BatchJobError, match="names its input"):
+        made.wait()
+    assert [index for index, _ in made.results(wait=False)] == list(range(21, 42))
+    first.data = before
+    check_answers(made.results(), 42)
+    assert emulator.batches.created == 2
 
 
 def test_a_deleted_job_does_not_hide_the_results_of_the_others(
