@@ -112,11 +112,12 @@ class Folder:
     """The files of one batch job."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        given = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+        if not isinstance(given, str) or not given or "\0" in given:
             raise InvalidOptionError(
                 f"path={path!r} is not the path of a folder. Use a str or a pathlib.Path."
             )
-        self.path = Path(path)
+        self.path = Path(given).absolute()  # it stays, whatever os.chdir does
 
     @contextmanager
     def lock(self, *, creates: bool = False) -> Iterator[None]:
@@ -135,7 +136,7 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             return (self.path / "lock").open("ab")
-        except (OSError, ValueError) as error:  # ValueError: a null character
+        except OSError as error:
             raise InvalidOptionError(
                 f"path={str(self.path)!r} cannot be the folder of a batch job: {error}. Use the "
                 "path of a folder that you can write to, or that can be created."

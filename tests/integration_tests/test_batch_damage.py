@@ -260,6 +260,16 @@ def test_a_path_that_is_not_one_is_rejected(
     assert emulator.requests == []
 
 
+def test_a_job_stays_where_it_is_when_the_process_goes_elsewhere(
+    make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = make_model().batch_job(questions(FEW), path="runs/job")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir("other")
+    check_answers(made.results(), FEW)
+
+
 @pytest.mark.parametrize("below", ["", "further/below"])
 def test_a_path_that_cannot_be_a_folder_is_named(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, below: str
