@@ -54,8 +54,9 @@ class BatchCounts:
     def __str__(self) -> str:
         of = f"/{self.total:,}" if self.total is not None else ""
         failed = f" · {self.failed:,} failed" if self.failed else ""
-        tokens = f"{self.input_tokens:,} → {self.output_tokens:,} tokens"
-        return f"{self.finished:,}{of}{failed} · {tokens}"
+        has_tokens = self.input_tokens or self.output_tokens  # a batch job counts none
+        tokens = f" · {self.input_tokens:,} → {self.output_tokens:,} tokens" if has_tokens else ""
+        return f"{self.finished:,}{of}{failed}{tokens}"
 
 
 class JobStatus(Protocol):

@@ -51,7 +51,7 @@ def test_failures_are_counted_separately() -> None:
             [1, 2, 3, 4, 5], config={"callbacks": [progress]}, return_exceptions=True
         )
     assert progress.counts == BatchCounts(5, done=4, failed=1)
-    assert out.getvalue() == "runs: 5/5 · 1 failed · 0 → 0 tokens\n"
+    assert out.getvalue() == "runs: 5/5 · 1 failed\n"
 
 
 def test_an_agent_with_all_its_steps_is_one_run() -> None:
@@ -126,7 +126,7 @@ def test_a_batch_that_is_interrupted_leaves_its_last_count() -> None:
     out = io.StringIO()
     with pytest.raises(ValueError, match="three"), BatchProgress(9, file=out) as progress:
         RunnableLambda(_fail_on_three).map().invoke([1, 2, 3], config={"callbacks": [progress]})
-    assert out.getvalue() == "runs: 1/9 · 1 failed · 0 → 0 tokens\n"
+    assert out.getvalue() == "runs: 1/9 · 1 failed\n"
 
 
 def test_a_notebook_gets_one_output_that_is_updated(
