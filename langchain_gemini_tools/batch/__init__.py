@@ -5,7 +5,6 @@ inputs.py    inputs -> requests in the folder, and their comparison when a job g
 worker.py    creates the jobs, collects their results, and sends what has to follow
 service.py   the API's operations: create without creating twice, poll, upload, download
 vertex.py    the same on Vertex AI, where requests and results are files in a bucket
-bucket.py    files in the user's bucket, through fsspec
 folder.py    what is kept on disk: the requests, the jobs, the results
 callbacks.py each item as a run of LangChain's callbacks
 items.py     the responses to one input -> its result, or the request that follows

@@ -338,9 +338,9 @@ class ResultReader:
 
     def _keep(self, key: str | None, offset: int) -> bool:
         """Store where the result of an input is; return whether the key names one of the part."""
-        if key is None or not key.isdecimal() or len(key) >= _MAX_DIGITS:
+        if (index := parse_number(key)) is None:
             return False
-        place = int(key) - (self._first or 0)
+        place = index - (self._first or 0)
         table: dict[int, int] | array[int] = self._others if self._first is None else self._range
         is_known = place in table if isinstance(table, dict) else 0 <= place < len(table)
         # Of two results with one key, the first counts.
@@ -425,6 +425,12 @@ def _key_of(line: JsonObject) -> str | None:
     if key is None and isinstance(metadata, dict):
         key = metadata.get("key")
     return str(key) if isinstance(key, str | int) else None
+
+
+def parse_number(value: object) -> int | None:
+    """Return a number that the API writes in digits; None for anything else, such as -1."""
+    digits = str(value)
+    return int(digits) if digits.isdecimal() and len(digits) <= _MAX_DIGITS else None
 
 
 def _lock(file: BinaryIO) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.batch.folder import Limits
+from langchain_gemini_tools.batch.folder import Limits, parse_number
 from langchain_gemini_tools.errors import (
     GeminiNotFoundError,
     GeminiPermissionError,
@@ -42,7 +42,6 @@ KNOWN_STATES = FINAL_STATES | {
     *("UNSPECIFIED", "PENDING", "QUEUED", "RUNNING", "CANCELLING", "PAUSED", "UPDATING"),
 }
 PAGE_SIZE = 100
-_MAX_DIGITS = 18
 _STATE = re.compile(r"[A-Z0-9_]{1,60}")
 _NAME = re.compile(r"batches/[\w-]+")
 _FILE = re.compile(r"files/[\w-]+")
@@ -97,12 +96,8 @@ def parse_state(state: Any) -> str:
 
 def parse_counts(stats: Any, fields: Mapping[str, str]) -> dict[str, int]:
     """Return the counts of a job by our names; not those that are missing, or -1 (unknown)."""
-    found = {name: str(as_object(stats).get(field)) for name, field in fields.items()}
-    return {
-        name: int(count)
-        for name, count in found.items()
-        if count.isdecimal() and len(count) <= _MAX_DIGITS
-    }
+    found = {name: parse_number(as_object(stats).get(key)) for name, key in fields.items()}
+    return {name: count for name, count in found.items() if count is not None}
 
 
 class BatchService(ABC):
