@@ -363,8 +363,9 @@ def _without_empty(value: Any) -> Any:
 def _parse_status(status: str) -> JsonObject:
     """Read `Bad Request: {"error": {"code": 400, ...}}` (documented); other texts are kept."""
     name, brace, rest = status.partition("{")
-    with suppress(ValueError):
-        error = as_object(as_object(json.loads(brace + rest)).get("error"))
+    with suppress(ValueError, UnreadableResponseError):
+        decoded = decode_json((brace + rest).encode("utf-8", "surrogatepass"))
+        error = as_object(as_object(decoded).get("error"))
         if isinstance(error.get("code"), int):
             return error
     code = 400 if name.startswith("Bad Request") else 500

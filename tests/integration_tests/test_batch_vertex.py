@@ -537,7 +537,9 @@ DOCUMENTED = (
         ("Bad Request: no JSON", errors.GeminiInvalidRequestError, "Bad Request: no JSON"),
         ("Something else {", errors.GeminiServerError, "Something else {"),
         ('{"error": {"code": 429, "message": "Full."}}', errors.GeminiRateLimitError, "Full."),
+        ('Deep {"a":' + "[" * 100_000, errors.GeminiServerError, "Deep"),
     ],
+    ids=["documented", "no JSON", "a brace", "only JSON", "deep"],
 )
 def test_a_failed_line_is_its_typed_error_in_place(
     *,
