@@ -266,7 +266,7 @@ class _Driver:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[None]:
-        with self._waves.folder.lock():
+        with self._waves.folder.lock(creates=True):
             self._waves.open()
             self.runner.run_id = self._waves.run_id
             if wave := self._waves.current:

@@ -378,12 +378,8 @@ class Waves:
             _JobReader(Folder(self._job_path(wave.number, job)), model)
             for job, model in enumerate(wave.models)
         ]
-        try:
-            for agent, entries in groupby(self._read_waiting(wave), key=lambda entry: entry[0]):
-                yield agent, [readers[job].read(key, place, c) for _, key, job, place, c in entries]
-        finally:
-            for reader in readers:
-                reader.close()
+        for agent, entries in groupby(self._read_waiting(wave), key=lambda entry: entry[0]):
+            yield agent, [readers[job].read(key, place, c) for _, key, job, place, c in entries]
 
     def end(self, wave: Wave) -> None:
         """Note that all answers of a wave were handed to the agents."""
@@ -431,11 +427,6 @@ class _JobReader:
                 body = b"" if line else self._requests.read(place)
                 return Answer(Request(key, self._model, body, call), line)
         return Answer(Request(key, self._model, b"", call), None)
-
-    def close(self) -> None:
-        """Close the files."""
-        for _, results in self._parts:
-            results.close()
 
 
 class Tally:
