@@ -295,7 +295,8 @@ class GeminiServices(GeminiAccess):
             )
         if config is not None and not isinstance(config, dict):
             raise InvalidOptionError(
-                f"config={config!r} is not a dict, such as {{'callbacks': [...]}}."
+                f"config is a value of type {type(config).__name__}. Pass a dict, such as "
+                "{'callbacks': [...]}."
             )
         invocation = self._batch_invocation(None, kwargs)
         shown = {**kwargs}

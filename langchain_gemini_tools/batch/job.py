@@ -19,8 +19,14 @@ from langchain_gemini_tools.batch.inputs import adopt_job, preview_requests, wri
 from langchain_gemini_tools.batch.items import Evaluator, Outcomes
 from langchain_gemini_tools.batch.service import DeveloperService
 from langchain_gemini_tools.batch.worker import Worker
-from langchain_gemini_tools.errors import BatchJobError, GeminiTimeoutError, InvalidOptionError
+from langchain_gemini_tools.errors import (
+    BatchJobError,
+    GeminiTimeoutError,
+    InvalidInputError,
+    InvalidOptionError,
+)
 from langchain_gemini_tools.facts.credentials import RETRY_DELAYS_VARIABLE
+from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -311,8 +317,8 @@ def _make_service(
     source: BatchSource, webhooks: Mapping[str, Any] | None, storage: str | None
 ) -> BatchService:
     arguments = (source.client, source.template, source.retries)
-    if webhooks is not None and not isinstance(webhooks, Mapping):
-        raise InvalidOptionError(f"webhooks={webhooks!r} is not a dict, such as {{'uris': [...]}}.")
+    if webhooks is not None:
+        _check_webhooks(webhooks)
     if not source.client.settings.vertexai:
         if storage is not None:
             raise InvalidOptionError(
@@ -328,6 +334,18 @@ def _make_service(
     from langchain_gemini_tools.batch.vertex import VertexService
 
     return VertexService(*arguments, storage)
+
+
+def _check_webhooks(webhooks: Any) -> None:
+    """Reject what the API cannot receive. The values are not shown: an address may have a key."""
+    expected = "Pass a dict, such as {'uris': [...]}."
+    if not isinstance(webhooks, Mapping):
+        kind = type(webhooks).__name__
+        raise InvalidOptionError(f"webhooks is a value of type {kind}. {expected}")
+    try:
+        encode_json({**webhooks})
+    except InvalidInputError:
+        raise InvalidOptionError(f"webhooks cannot be written as JSON. {expected}") from None
 
 
 def _check_foreign(manifest: Manifest) -> None:

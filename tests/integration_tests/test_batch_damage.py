@@ -302,14 +302,22 @@ def test_a_name_that_no_job_has_is_rejected(
     assert emulator.requests == []
 
 
-@pytest.mark.parametrize("argument", ["config", "webhooks"])
-def test_an_argument_of_another_type_is_rejected_before_anything_is_sent(
-    emulator: Emulator, make_model: MakeModel, tmp_path: Path, argument: str
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"config": "secret"}, "config is a value of type str"),
+        ({"webhooks": "https://secret@host"}, "webhooks is a value of type str"),
+        ({"webhooks": {"uris": type("secret", (), {})()}}, "webhooks cannot be written as JSON"),
+    ],
+)
+def test_an_argument_of_another_type_is_rejected_before_anything_is_written(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, arguments: Any, message: str
 ) -> None:
-    arguments: dict[str, Any] = {argument: "x"}
-    with pytest.raises(errors.InvalidOptionError, match=f"{argument}='x' is not a dict"):
+    with pytest.raises(errors.InvalidOptionError, match=message) as raised:
         make_model().batch_job(questions(FEW), path=tmp_path, **arguments)
+    assert "secret" not in str(raised.value)  # a value may be one
     assert emulator.requests == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("seconds", [-1, "30", float("nan")])
