@@ -253,8 +253,14 @@ def test_inputs_that_are_not_a_list_are_rejected(
 
 @pytest.mark.parametrize("path", ["", 5, b"job", "a\0b"])
 def test_a_path_that_is_not_one_is_rejected(
-    emulator: Emulator, make_model: MakeModel, path: Any
+    *,
+    emulator: Emulator,
+    make_model: MakeModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: Any,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(errors.InvalidOptionError, match=re.escape(f"path={path!r}")):
         make_model().batch_job(questions(FEW), path=path)
     assert emulator.requests == []
