@@ -109,7 +109,7 @@ class Evaluator:
         """
         request, failures = self._template, 0
         hops: list[Any] = []
-        outcome = Outcome(error=BatchJobError("The batch job has no response to this input."))
+        outcome: Outcome | None = None
         for attempt in attempts:
             if request is self._template and first_body and len(attempts) > 1:
                 request = replace(request, encoded=first_body())
@@ -133,7 +133,9 @@ class Evaluator:
                 continue
             outcome, request = self._parse(request, hops, first_body)
             hops = []
-        return outcome
+        return outcome or Outcome(
+            error=BatchJobError("The batch job has no response to this input.")
+        )
 
     def _parse(
         self, request: RenderedRequest, hops: list[Any], first_body: Callable[[], bytes] | None
