@@ -17,11 +17,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import merge_configs
-from pydantic import ConfigDict
+from pydantic import ConfigDict, field_validator
 
 from langchain_gemini_tools.batch import BatchJob
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.options import override
+from langchain_gemini_tools.options import mark_bound, override
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.wire.invocation import ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest
@@ -124,6 +124,12 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
     """
 
     model_config = ConfigDict(defer_build=True)  # until something is bound
+
+    @field_validator("kwargs")
+    @classmethod
+    def _mark_bound(cls, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Mark the options also of a binding that is loaded from JSON."""
+        return mark_bound(kwargs)
 
     @classmethod
     def get_lc_namespace(cls) -> list[str]:

@@ -32,7 +32,6 @@ from langchain_gemini_tools.facts.credentials import headers_digest
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
     hide_headers,
-    mark_bound,
     redact_headers,
     rename_functions,
     resolve,
@@ -284,7 +283,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             kwargs = {"stop": kwargs.pop("stop_sequences"), **kwargs}
         if "functions" in kwargs:
             kwargs = rename_functions(kwargs)
-        return GeminiBinding(bound=self, kwargs=hide_headers(mark_bound(kwargs)))
+        return GeminiBinding(bound=self, kwargs=hide_headers(kwargs))
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> GeminiBinding:
         """Bind a config to every call.

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from langchain_core.load import dumps, loads
 from pydantic import SecretStr, ValidationError
 
 from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.binding import GeminiBinding
 from langchain_gemini_tools.errors import InvalidOptionError
 
 Json = dict[str, Any]
@@ -271,7 +273,9 @@ def test_bound_efforts_look_as_they_were_given() -> None:
         repr(given),
         json.dumps(given),
     )
-    for again in (bound, pickle.loads(pickle.dumps(bound)), copy.deepcopy(bound)):
+    ours: Json = {"allowed_objects": [ChatGemini, GeminiBinding]}
+    loaded = loads(dumps(bound), valid_namespaces=["langchain_gemini_tools"], **ours)
+    for again in (bound, pickle.loads(pickle.dumps(bound)), copy.deepcopy(bound), loaded):
         assert again.preview("Hi", thinking_budget=5).body["generationConfig"] == thinking(
             includeThoughts=True, thinkingBudget=5
         )
