@@ -143,10 +143,16 @@ def _with_signed_call(content: gemini.Content) -> gemini.Content:
 
 
 def render_steps(content: gemini.Content) -> Iterator[Step]:
-    """Yield the steps of one content; adjacent texts and media are one step."""
+    """Yield the steps of one content; adjacent texts and media are one step.
+
+    Calls come last, next to their results, unless the API has sent these steps in another order.
+    """
     kind = "user_input" if content["role"] == "user" else "model_output"
+    parts = content["parts"]
+    if kind == "model_output" and not any(STEP in part for part in parts):
+        parts = sorted(parts, key=lambda part: "functionCall" in part)
     said: list[Any] = []
-    for part in content["parts"]:
+    for part in parts:
         if (shown := _render_said(part, kind)) is not None:
             said += shown
             continue

@@ -548,12 +548,16 @@ def test_another_vendor_s_history_is_sent(chat: ChatGemini, emulator: Emulator) 
         {"type": "thinking", "thinking": "Hm.", "signature": "theirs"},
         {"type": "text", "text": "I look."},
         use,
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+        {"type": "text", "text": "I also searched."},
     ]
     call = {"name": "get_weather", "args": {"city": "Oslo"}, "id": "toolu_1"}
     theirs = AIMessage(blocks, tool_calls=[call], response_metadata={"model_provider": "anthropic"})
     chat.invoke(
         [HumanMessage("Weather in Oslo?"), theirs, ToolMessage("Sunny", tool_call_id="toolu_1")]
     )
+    said = [content["text"] for content in emulator.last.steps[1]["content"]]
+    assert (said[0], "web_search" in said[1], said[2]) == ("I look.", True, "I also searched.")
     assert [step["type"] for step in emulator.last.steps] == [
         "user_input",
         "model_output",
