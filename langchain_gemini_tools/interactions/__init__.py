@@ -5,7 +5,8 @@ package translates at the two ends: contents into steps, and steps into parts.
 
 - `request`: the body, from the fields of generateContent; the request parses its response
 - `steps`: a history -> steps, as far as the API has not kept it; steps are sent back as they came
-- `response`: interactions and events of a stream -> responses that `wire` parses
+- `response`: interactions -> responses that `wire` parses
+- `stream`: the events of a stream -> the same
 
 Facts about the API are marked with their evidence: recorded, documented, by the SDK, or inferred.
 """

@@ -20,7 +20,6 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.facts.finish_reasons import RUNNING
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json, snake
 from langchain_gemini_tools.interactions.response import (
-    EventDecoder,
     continue_body,
     decode_interaction,
     no_status,
@@ -33,6 +32,7 @@ from langchain_gemini_tools.interactions.steps import (
     restore_steps,
     sum_of,
 )
+from langchain_gemini_tools.interactions.stream import EventDecoder
 from langchain_gemini_tools.wire.body import encode_body
 from langchain_gemini_tools.wire.generation import JSON, plain
 from langchain_gemini_tools.wire.history import Repair

@@ -22,7 +22,8 @@ from langchain_gemini_tools.errors import (
     MalformedToolCallError,
     UnreadableResponseError,
 )
-from langchain_gemini_tools.interactions.response import EventDecoder, decode_interaction
+from langchain_gemini_tools.interactions.response import decode_interaction
+from langchain_gemini_tools.interactions.stream import EventDecoder
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 
 CONTEXT = ResponseContext("gemini-3.8-flash", is_interaction=True)
