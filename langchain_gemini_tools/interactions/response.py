@@ -10,14 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.errors import (
-    MalformedToolCallError,
-    UnreadableResponseError,
-)
-from langchain_gemini_tools.facts.finish_reasons import (
-    CONTINUATION,
-    REQUIRES_CONTINUATION,
-)
+from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
+from langchain_gemini_tools.facts.finish_reasons import CONTINUATION, REQUIRES_CONTINUATION
 from langchain_gemini_tools.interactions.steps import HISTORY_SUM, INTERACTION_ID, Step
 from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.replay import RAW_STEPS, STEP

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import UnreadableResponseError, map_api_error
-from langchain_gemini_tools.facts.finish_reasons import INTERACTION_COMPLETED
+from langchain_gemini_tools.facts.finish_reasons import INTERACTION_COMPLETED, lookup
 from langchain_gemini_tools.interactions.response import (
     as_list,
     as_step,
@@ -88,9 +88,16 @@ class EventDecoder:
         """Return the last event. Its interaction has no steps, unless no other event had any."""
         if not self._steps:
             return decode_interaction(interaction, self._history_sum)
+        is_complete = lookup(str(interaction.get("status")), "gemini").is_complete
+        left = self._end_steps() if is_complete else []
+        left += [part for index in sorted(self._waiting) for part in self._waiting[index]]
         steps = [step.whole() for step in self._steps.values()]
-        left = [part for index in sorted(self._waiting) for part in self._waiting[index]]
         return build_response(interaction, steps, left, self._history_sum)
+
+    def _end_steps(self) -> list[gemini.JsonObject]:
+        """End the steps whose `step.stop` is missing. In recordings it never is."""
+        stops = [{"index": index} for index in self._steps]
+        return [part for stop in stops for part in self._parts("step.stop", stop)]
 
     def _parts(self, kind: Any, event: gemini.JsonObject) -> Iterator[gemini.JsonObject]:
         if kind not in ("step.start", "step.delta", "step.stop"):

@@ -273,6 +273,26 @@ def test_calls_that_overlap_are_separated() -> None:
     assert message.text == "Hello"
 
 
+def test_the_end_of_an_interaction_ends_its_steps() -> None:
+    """Servers in between may leave out `step.stop`; what arrived is the same without it."""
+    events = [
+        start(0, "google_search_call", id="s", arguments={"queries": ["q"]}),
+        start(1, "function_call", id="a", name="f"),
+        delta(1, "arguments_delta", arguments='{"x": 1}'),
+        start(2, "function_call", id="b", name="g", arguments={"y": 2}),
+    ]
+    message = stream(*events, status="requires_action")
+    whole = stream(*events[:1], stop(0), *events[1:3], stop(1), events[3], stop(2))
+    assert (
+        message.additional_kwargs["__gemini_steps__"]
+        == (whole.additional_kwargs["__gemini_steps__"])
+    )
+    assert message.content[-1]["type"] == "gemini_part"
+    assert [call["args"] for call in message.tool_calls] == [{"x": 1}, {"y": 2}]
+    with pytest.raises(MalformedToolCallError, match="ended inside the arguments"):
+        stream(*events, status="incomplete")
+
+
 @pytest.mark.parametrize("arguments", ['{"x": 1}', [1], 5, True])
 def test_arguments_that_are_not_an_object_are_an_error_in_both_ways(arguments: Any) -> None:
     call = {"type": "function_call", "id": "c", "name": "f", "arguments": arguments}
