@@ -471,18 +471,22 @@ async def test_a_malformed_answer_is_requested_again_with_feedback(
 # Histories
 
 
-def test_a_changed_message_is_sent_without_its_steps(chat: ChatGemini, emulator: Emulator) -> None:
+@pytest.mark.parametrize("call_id", ["mine", None], ids=["another id", "the same id"])
+def test_a_changed_message_is_sent_without_its_steps(
+    call_id: str | None, chat: ChatGemini, emulator: Emulator
+) -> None:
+    """A call that a user has edited before it is executed keeps its id."""
     message = chat.bind_tools([get_weather]).invoke("Weather in Oslo?")
     message.tool_calls[0]["args"] = {"city": "Rome"}
     [call] = message.tool_calls
-    call["id"] = "mine"
-    result = ToolMessage("Sunny", tool_call_id="mine")
+    call["id"] = call_id or call["id"]
+    result = ToolMessage("Sunny", tool_call_id=str(call["id"]))
     chat.invoke([HumanMessage("Weather in Oslo?"), message, result])
     assert emulator.last.steps[1:3] == [
         {"type": "thought", "signature": SKIP},
         {
             "type": "function_call",
-            "id": "mine",
+            "id": call["id"],
             "name": "get_weather",
             "arguments": {"city": "Rome"},
         },

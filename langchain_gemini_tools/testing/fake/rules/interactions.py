@@ -162,13 +162,14 @@ def check_steps(
 ) -> None:
     """Refuse a conversation whose calls, results and signatures do not belong together."""
     open_calls: list[str] = []
-    is_signed = False
+    is_signed = is_issued = False
     for step in steps:
         kind = step["type"]
         if kind in {"user_input", "model_output"} and open_calls:
             raise invalid(f"The call {open_calls[0]!r} has no result before the next {kind}")
         if kind == "function_call":
-            _check_call(step, memory, needs_signature=bool(model and model.is_3 and not is_signed))
+            needs_signature = bool(model and model.is_3 and not is_signed)
+            _check_call(step, memory if is_issued else None, needs_signature=needs_signature)
             open_calls.append(step["id"])
         elif kind == "function_result":
             _check_result(step, open_calls)
@@ -177,8 +178,9 @@ def check_steps(
             _check_signature(step, memory, accepts_foreign=accepts_foreign)
         if kind == "thought":
             is_signed = bool(step.get("signature"))
+            is_issued = is_signed and decode(step["signature"]) not in SKIP_VALUES
         elif kind in {"user_input", "function_result"}:
-            is_signed = False
+            is_signed = is_issued = False
     if open_calls:
         raise invalid(f"The call {open_calls[0]!r} has no result")
 
@@ -197,10 +199,11 @@ def check_end(body: JsonObject, steps: list[JsonObject], stored: Mapping[str, St
         raise invalid("The conversation ends with the model")
 
 
-def _check_call(step: JsonObject, memory: Memory, *, needs_signature: bool) -> None:
+def _check_call(step: JsonObject, memory: Memory | None, *, needs_signature: bool) -> None:
+    """Refuse a call that is not what the model wrote; only a signature can show that."""
     if not isinstance(step.get("arguments"), dict) or not step.get("name") or not step.get("id"):
         raise invalid("A function_call has an id, a name and arguments, which are an object")
-    known = memory.interaction_calls.get(step["id"])
+    known = memory.interaction_calls.get(step["id"]) if memory else None
     if known and known != (step["name"], step["arguments"]):
         raise invalid(f"The call {step['id']!r} came back changed")
     if needs_signature:
