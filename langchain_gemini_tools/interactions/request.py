@@ -96,11 +96,20 @@ class InteractionRequest(RenderedRequest):
 
     def decode(self, response: gemini.JsonObject) -> gemini.Response:
         """Return a whole interaction in the shape that `parse` reads."""
-        return decode_interaction(response, self.history_sum)
+        return decode_interaction(response, self.history_sum, self._sent_results)
 
     def event_decoder(self) -> Callable[[gemini.JsonObject], list[gemini.Response]]:
         """Return what turns the events of one stream into those that the parser reads."""
-        return EventDecoder(self.history_sum)
+        return EventDecoder(self.history_sum, self._sent_results)
+
+    @property
+    def _sent_results(self) -> set[str]:
+        """The ids of the calls whose results this request sends, if it may get them back."""
+        if not self.is_background:
+            return set()
+        sent: Any = self.body.get("input")  # of extra_body in any form that the API accepts
+        steps = [step for step in sent if isinstance(step, dict)] if isinstance(sent, list) else []
+        return {str(step.get("call_id")) for step in steps if step.get("type") == "function_result"}
 
     @property
     def is_background(self) -> bool:

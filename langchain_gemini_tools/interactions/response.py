@@ -17,7 +17,7 @@ from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.replay import RAW_STEPS, STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from langchain_gemini_tools.wire import shapes as gemini
 
@@ -36,21 +36,22 @@ _DETAILS = {
     "tool_use_tokens_by_modality": "toolUsePromptTokensDetails",
 }
 _COPIED = {"service_tier": "serviceTier", "created": "createTime", "agent": "agent"}
-_SENT_STEPS = ("user_input", "function_result")
-"""Steps of the caller, which `GET` returns as well (documented)."""
 _FAILED = "failed"
 _CONTENTS = ("text", "image", "audio", "video", "document")
 
 
-def decode_interaction(interaction: gemini.JsonObject, history_sum: str | None) -> gemini.Response:
+def decode_interaction(
+    interaction: gemini.JsonObject, history_sum: str | None, sent_results: Collection[str] = ()
+) -> gemini.Response:
     """Return a whole interaction as a response.
 
     Args:
         interaction: The body.
         history_sum: The check sum of the messages that were sent, if the API keeps them, so that
             the id can be used later; else `None`.
+        sent_results: The ids of the calls whose results were sent.
     """
-    steps = [step for step in _steps(interaction) if step.get("type") not in _SENT_STEPS]
+    steps = _new_steps(_steps(interaction), sent_results)
     if not steps and interaction.get("status") is None:
         raise no_status(interaction)
     parts = [part for step in steps for part in parse_step(step)]
@@ -86,6 +87,22 @@ def _steps(interaction: gemini.JsonObject) -> list[Step]:
             "The interaction's `steps` are not a list of objects.", body=interaction
         )
     return [as_step(step) for step in steps]
+
+
+def _new_steps(steps: list[Step], sent_results: Collection[str]) -> list[Step]:
+    """Return the steps that the model has added, without those that were sent.
+
+    `GET` returns the caller's steps as well (documented). There is no recording of whether
+    these are all steps of the request; if so, calls in the history must not be taken for new ones.
+    """
+    begin = 0
+    for number, step in enumerate(steps, 1):
+        match step:
+            case {"type": "user_input"}:
+                begin = number
+            case {"type": "function_result", "call_id": str(name)} if name in sent_results:
+                begin = number
+    return [step for step in steps[begin:] if step.get("type") != "function_result"]
 
 
 def as_step(given: Step) -> Step:

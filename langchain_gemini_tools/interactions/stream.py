@@ -24,7 +24,7 @@ from langchain_gemini_tools.interactions.response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from langchain_gemini_tools.interactions.steps import Step
     from langchain_gemini_tools.wire import shapes as gemini
@@ -51,8 +51,9 @@ class EventDecoder:
     begins inside a function call wait until that call has ended.
     """
 
-    def __init__(self, history_sum: str | None) -> None:
+    def __init__(self, history_sum: str | None, sent_results: Collection[str] = ()) -> None:
         self._history_sum = history_sum
+        self._sent_results = sent_results
         self._steps: dict[int, _StreamedStep] = {}
         """By index, in the order in which they began."""
         self._open_call: int | None = None
@@ -69,7 +70,7 @@ class EventDecoder:
         if self._has_ended:
             return []
         if kind is None and "status" in event:
-            return [decode_interaction(event, self._history_sum)]
+            return [self._decode_whole(event)]
         if kind in _OLD_EVENTS:
             kind = _OLD_EVENTS[kind]
             event = {**event, "step": event.get("content")}
@@ -84,10 +85,13 @@ class EventDecoder:
         parts = list(self._parts(kind, event))
         return [{"candidates": [{"content": {"role": "model", "parts": parts}}]}] if parts else []
 
+    def _decode_whole(self, interaction: gemini.JsonObject) -> gemini.Response:
+        return decode_interaction(interaction, self._history_sum, self._sent_results)
+
     def _end(self, interaction: gemini.JsonObject) -> gemini.Response:
         """Return the last event. Its interaction has no steps, unless no other event had any."""
         if not self._steps:
-            return decode_interaction(interaction, self._history_sum)
+            return self._decode_whole(interaction)
         is_complete = lookup(str(interaction.get("status")), "gemini").is_complete
         left = self._end_steps() if is_complete else []
         left += [part for index in sorted(self._waiting) for part in self._waiting[index]]

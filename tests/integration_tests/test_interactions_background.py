@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_gemini_tools import ChatGemini
@@ -35,6 +35,7 @@ from langchain_gemini_tools.testing.fake.faults import (
     stall,
 )
 from tests.integration_tests.invoking import QUESTION, ask
+from tests.integration_tests.play import get_weather
 from tests.rotation import STREAMS, WAYS, rotated
 
 if TYPE_CHECKING:
@@ -303,6 +304,35 @@ async def test_an_agent_is_named_as_one(way: str, gemini: FakeGemini) -> None:
     assert body == expected | ({"stream": True} if "stream" in way else {})
     assert message.text
     assert message.response_metadata["agent"] == AGENT
+
+
+@pytest.mark.parametrize("keeps", [False, True], ids=["all messages", "new messages"])
+@rotated(way=WAYS)
+async def test_steps_that_were_sent_are_not_part_of_the_answer(
+    way: str, keeps: bool, gemini: FakeGemini
+) -> None:
+    """What is read has the steps of the request as well: no call of them is made again."""
+    bound = new_model(use_previous_interaction=keeps).bind_tools([get_weather])
+    first = await bound.ainvoke("Weather in Oslo?")
+    [call] = first.tool_calls
+    result = ToolMessage("Sun", tool_call_id=call["id"])
+    history: list[Any] = [HumanMessage("Weather in Oslo?"), first, result]
+    second = await bound.ainvoke(history)
+    assert (second.tool_calls, "Sun" in second.text) == ([], True)
+    history += [second, HumanMessage("Hello!")]
+    third = await bound.ainvoke(history)
+    assert third.text.startswith("Hello!")
+    for known, messages in ((second, history[:3]), (third, history)):
+        name = known.response_metadata["interaction_id"]
+        given = RunnableLambda(lambda _, messages=messages: messages)
+        again = await ask(given | bound.bind(interaction_id=name), way)
+        assert (again.tool_calls, again.text) == ([], known.text)
+    assert gemini.refusals == []
+
+
+def test_input_of_extra_body_may_be_a_text(gemini: FakeGemini) -> None:
+    message = new_model(extra_body={"input": "Hello"}).invoke("Anything")
+    assert (gemini.requests[0].body["input"], message.text[:5]) == ("Hello", "Hello")
 
 
 def test_a_background_answer_is_continued_by_its_id(gemini: FakeGemini) -> None:
