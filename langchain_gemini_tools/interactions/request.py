@@ -166,6 +166,13 @@ class InteractionRequest(RenderedRequest):
         context = replace(self.context, prior_usage=prior_usage)
         return replace(self, encoded=encoded, context=context, is_second_try=True)
 
+    def advice_on(self, error: GeminiAPIError) -> str | None:
+        """Return what to do if an agent was named as a model."""
+        is_known = self._options.is_agent or self.interaction_id or self.render_whole
+        if is_known or not isinstance(error, GeminiNotFoundError) or error.interaction_id:
+            return None
+        return "If this is the name of an agent, pass agent=True."
+
     def without_previous(self, failure: GeminiAPIError) -> RenderedRequest | None:
         """Return the request with all messages, if the API does not have the previous one.
 

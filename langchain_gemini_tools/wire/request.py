@@ -179,11 +179,19 @@ class RenderedRequest:
                 if places := name_places(str(error), tools, *names):
                     error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
             error.name_model(self.invocation.model)
-            if self.invocation.cached_content and _CACHE_IS_GONE in str(error):
-                cache = self.invocation.cached_content
-                advice = f"The context cache {cache!r} has expired or was deleted, or belongs to "
-                error.args = (f"{error} ({advice}another project. Create it again.)",)
+            if advice := self.advice_on(error):
+                error.args = (f"{error} ({advice})",)
             raise
+
+    def advice_on(self, error: GeminiAPIError) -> str | None:
+        """Return what the user can do about an error of the API, if more is known than it says."""
+        cache = self.invocation.cached_content
+        if not cache or _CACHE_IS_GONE not in str(error):
+            return None
+        return (
+            f"The context cache {cache!r} has expired or was deleted, or belongs to another "
+            "project. Create it again."
+        )
 
 
 def feedback_on(failure: ResponseError) -> str:

@@ -306,6 +306,17 @@ async def test_an_agent_is_named_as_one(way: str, gemini: FakeGemini) -> None:
     assert message.response_metadata["agent"] == AGENT
 
 
+def instead(messages: list[Any]) -> RunnableLambda[Any, list[Any]]:
+    """Return a step that passes on these messages, whatever it is given."""
+    return RunnableLambda(lambda _: messages)
+
+
+def test_an_agent_that_is_not_named_as_one_is_explained(gemini: FakeGemini) -> None:
+    with pytest.raises(GeminiNotFoundError, match="the name of an agent, pass agent=True"):
+        new_model(model=AGENT).invoke("Hello")
+    assert len(gemini.requests) == 1
+
+
 @pytest.mark.parametrize("keeps", [False, True], ids=["all messages", "new messages"])
 @rotated(way=WAYS)
 async def test_steps_that_were_sent_are_not_part_of_the_answer(
@@ -324,8 +335,7 @@ async def test_steps_that_were_sent_are_not_part_of_the_answer(
     assert third.text.startswith("Hello!")
     for known, messages in ((second, history[:3]), (third, history)):
         name = known.response_metadata["interaction_id"]
-        given = RunnableLambda(lambda _, messages=messages: messages)
-        again = await ask(given | bound.bind(interaction_id=name), way)
+        again = await ask(instead(messages) | bound.bind(interaction_id=name), way)
         assert (again.tool_calls, again.text) == ([], known.text)
     assert gemini.refusals == []
 
