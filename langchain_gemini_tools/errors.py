@@ -417,9 +417,15 @@ def parse_error_body(text: str, reason: str = "") -> Any:
 
 
 def contains_error(value: Any) -> bool:
-    """Whether a JSON value that came with status 200 is an error nevertheless."""
+    """Whether a JSON value that came with status 200 is an error nevertheless.
+
+    An interaction that says why it failed is a response: to send the request again is another one.
+    """
     items = value if isinstance(value, list) else [value]
-    return any(isinstance(item, dict) and bool(item.get("error")) for item in items)
+    return any(
+        isinstance(item, dict) and bool(item.get("error")) and not {"id", "status"} <= item.keys()
+        for item in items
+    )
 
 
 def _class_for(code: int, error: JsonObject) -> type[GeminiAPIError]:

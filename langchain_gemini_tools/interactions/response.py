@@ -152,8 +152,15 @@ def parse_identity(interaction: gemini.JsonObject, history_sum: str | None) -> g
 
 
 def _error_message(interaction: gemini.JsonObject, steps: list[Step]) -> str | None:
-    """Return what the API says about a failure; by the SDK, in `errors` or in a step."""
-    errors = [*as_list(interaction.get("errors")), *(step.get("error") for step in steps)]
+    """Return what the API says about a failure.
+
+    By the SDK it is in `errors` or in a step; Google's samples read `error`.
+    """
+    errors = [
+        interaction.get("error"),
+        *as_list(interaction.get("errors")),
+        *(step.get("error") for step in steps),
+    ]
     messages = [str(error["message"]) for error in errors if _has_message(error)]
     return "; ".join(dict.fromkeys(messages)) or None
 

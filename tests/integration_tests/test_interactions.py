@@ -331,16 +331,20 @@ async def test_text_of_an_interaction_that_failed_is_not_an_answer(
     assert len(emulator.requests) == 1
 
 
-@rotated(way=WAYS)
+NO_QUOTA = {"code": 8, "message": "No quota."}
+
+
+@rotated(way=WAYS, said=[{"errors": [NO_QUOTA]}, {"error": NO_QUOTA}])
 async def test_what_the_api_says_about_a_failure_is_in_the_error(
-    way: str, chat: ChatGemini, emulator: Emulator
+    way: str, said: Json, chat: ChatGemini, emulator: Emulator
 ) -> None:
-    body = {"id": "v1_a", "status": "failed", "errors": [{"code": 8, "message": "No quota."}]}
+    body = {"id": "v1_a", "status": "failed", **said}
     events = [{"event_type": "interaction.completed", "interaction": body}]
     emulator.reply(**({"events": events} if "stream" in way else {"body": body}))
     with pytest.raises(FailedInteractionError, match="failed: No quota") as failure:
         await ask(chat, way)
     assert failure.value.finish_message == "No quota."
+    assert len(emulator.requests) == 1
     assert failure.value.partial
     assert failure.value.partial.response_metadata["response_id"] == "v1_a"
 
