@@ -551,7 +551,7 @@ def _check(name: str, value: Any) -> Any:
         return _adapter(name).validate_python(value)
     except ValidationError as error:
         reasons = _reasons(error)
-    raise InvalidOptionError(f"{name}={str(value)[:80]!r} is not valid: {reasons}.")
+    raise InvalidOptionError(f"{name}={value!r:.80} is not valid: {reasons}.")
 
 
 def _reasons(error: ValidationError) -> str:
