@@ -20,6 +20,7 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.facts.finish_reasons import RUNNING
 from langchain_gemini_tools.facts.json_values import LARGE, encode_json, snake
 from langchain_gemini_tools.interactions.response import (
+    CONTENTS,
     continue_body,
     decode_interaction,
     no_status,
@@ -107,8 +108,7 @@ class InteractionRequest(RenderedRequest):
         """The ids of the calls whose results this request sends, if it may get them back."""
         if not self.is_background:
             return set()
-        sent: Any = self.body.get("input")  # of extra_body in any form that the API accepts
-        steps = [step for step in sent if isinstance(step, dict)] if isinstance(sent, list) else []
+        steps = _as_steps(self.body.get("input") or [])
         return {str(step.get("call_id")) for step in steps if step.get("type") == "function_result"}
 
     @property
@@ -160,7 +160,7 @@ class InteractionRequest(RenderedRequest):
         """Return the same request, with a description of what was wrong with the response."""
         said = {"type": "text", "text": feedback_on(failure)}
         body: Any = self.body
-        steps = [*body["input"], {"type": "user_input", "content": [said]}]
+        steps = [*_as_steps(body["input"]), {"type": "user_input", "content": [said]}]
         prior_usage = failure.partial.usage_metadata if failure.partial else None
         encoded = encode_json({**body, "input": steps}, is_large=len(self.encoded) > LARGE)
         context = replace(self.context, prior_usage=prior_usage)
@@ -226,6 +226,17 @@ def render_interaction(
         if is_new
         else None,
     )
+
+
+def _as_steps(given: Any) -> list[gemini.JsonObject]:
+    """Return the input as steps; that of `extra_body` may be a text, a content or contents."""
+    if isinstance(given, str):
+        given = {"type": "text", "text": given}
+    items = [given] if isinstance(given, dict) else given
+    if all(item.get("type") in CONTENTS for item in items):
+        return [{"type": "user_input", "content": items}] if items else []
+    steps: list[gemini.JsonObject] = items
+    return steps
 
 
 def _merge_extra(body: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:

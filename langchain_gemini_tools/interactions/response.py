@@ -37,7 +37,8 @@ _DETAILS = {
 }
 _COPIED = {"service_tier": "serviceTier", "created": "createTime", "agent": "agent"}
 _FAILED = "failed"
-_CONTENTS = ("text", "image", "audio", "video", "document")
+CONTENTS = ("text", "image", "audio", "video", "document")
+"""Types of contents, which are not types of steps."""
 
 
 def decode_interaction(
@@ -107,7 +108,7 @@ def _new_steps(steps: list[Step], sent_results: Collection[str]) -> list[Step]:
 
 def as_step(given: Step) -> Step:
     """Return a step; a content that stands in its place is one of the model's output."""
-    if given.get("type") not in _CONTENTS:
+    if given.get("type") not in CONTENTS:
         return given
     is_empty = given.keys() == {"type"}  # the start of one in a stream
     return {"type": "model_output", "content": [] if is_empty else [given]}

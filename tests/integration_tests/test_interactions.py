@@ -472,6 +472,21 @@ async def test_a_malformed_answer_is_requested_again_with_feedback(
     assert said.startswith("Your last answer could not be used")
 
 
+def test_feedback_follows_an_input_of_extra_body_in_every_form(
+    make_model: MakeModel, emulator: Emulator, no_pauses: None
+) -> None:
+    bound = make_model(api="interactions", max_retries=1).bind_tools([get_weather])
+    hello = {"type": "text", "text": "Hello"}
+    forms: list[Any] = ["Hello", hello, [hello], [{"type": "user_input", "content": [hello]}]]
+    for given in forms:
+        emulator.reply("")
+        emulator.reply("Sunny.")
+        assert bound.invoke("Anything", extra_body={"input": given}).text == "Sunny."
+        first, feedback = emulator.last.steps
+        assert first == {"type": "user_input", "content": [hello]}
+        assert feedback["content"][0]["text"].startswith("Your last answer could not be used")
+
+
 # Histories
 
 
