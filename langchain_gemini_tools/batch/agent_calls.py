@@ -8,6 +8,7 @@ made again, and the answer is parsed as that of any request.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -63,6 +64,9 @@ class GraphStep:
     _raised: dict[str, BaseException] = field(default_factory=dict)
     """The interrupt of each task. A second one would be taken for the first when it is resumed,
     for instance that of a fallback, which handles the interrupt like an error."""
+    _answered: Counter[str] = field(default_factory=Counter)
+    """How many answers each task has used. LangGraph before 1.2.20 gives all interrupts of a
+    task the same id."""
 
     @property
     def pauses(self) -> type[BaseException]:
@@ -84,10 +88,11 @@ class GraphStep:
         if task in self._raised:
             raise self._raised[task]
         try:
-            answer: JsonObject = interrupt(question)
+            answer: JsonObject = interrupt({**question, "number": self._answered[task]})
         except self.pauses as raised:
             self._raised[task] = raised
             raise
+        self._answered[task] += 1
         return answer
 
 

@@ -19,7 +19,7 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -481,6 +481,73 @@ def test_other_inputs_at_the_same_path_are_rejected(
         run_in_batches(agent, [], path=tmp_path / "empty")
 
 
+def test_messages_as_inputs_may_be_passed_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    """LangGraph gives messages ids, in place."""
+    given = [{"messages": [HumanMessage("Weather in Oslo?")]}]
+    agent = create_agent(make_model(), [get_weather])
+    run_in_batches(agent, given, path=tmp_path)
+    (state,) = run_in_batches(agent, given, path=tmp_path)
+    assert "Sunny in Oslo" in state["messages"][-1].text
+    assert sent(emulator) == [1, 1]
+
+
+def test_a_checkpointer_without_the_agents_is_rejected_before_anything_is_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    agent = create_agent(make_model(), [get_weather])
+    saver = InMemorySaver()
+    run_in_batches(agent, ASKED, path=tmp_path, checkpointer=saver, max_waves=1)
+    with pytest.raises(errors.InvalidOptionError, match="same checkpointer"):
+        run_in_batches(agent, ASKED, path=tmp_path, checkpointer=InMemorySaver())
+    assert not run_in_batches(agent, ASKED, path=tmp_path, checkpointer=saver).errors
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"inputs": "Weather?"}, "inputs"),
+        ({"inputs": {"messages": "Weather?"}}, "inputs"),
+        ({"inputs": None}, "inputs"),
+        ({"path": None}, "path"),
+        ({"path": __file__}, "folder"),
+        ({"max_waves": 0}, "max_waves"),
+        ({"max_waves": "3"}, "max_waves"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"poll_seconds": -1}, "poll_seconds"),
+        ({"poll_seconds": "x"}, "poll_seconds"),
+        ({"timeout_seconds": -1}, "timeout_seconds"),
+        ({"timeout_seconds": "1"}, "timeout_seconds"),
+        ({"resume": "yes"}, "resume"),
+        ({"config": ["x"]}, "config"),
+        ({"config": {"configurable": {"thread_id": "1"}}}, "thread_id"),
+        ({"config": {"run_id": 1}}, "run_id"),
+        ({"checkpointer": True}, "checkpointer"),
+        ({"checkpointer": "a.db"}, "checkpointer"),
+    ],
+)
+def test_wrong_arguments_are_named_before_anything_is_stored(
+    make_model: MakeModel, tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    given: Any = {"inputs": ASKED, "path": tmp_path / "run"} | options
+    with pytest.raises(errors.InvalidOptionError, match=words):
+        run_in_batches(create_agent(make_model()), **given)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [{"checkpointer": InMemorySaver()}, {"context": 1}, {"resume": {"a": 1}}]
+)
+def test_what_a_loop_does_not_use_is_rejected(
+    make_model: MakeModel, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.InvalidOptionError, match=f"ToolLoop.*{next(iter(options))}"):
+        run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path, **options)
+
+
 def test_what_cannot_run_in_batches_is_rejected(
     make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -709,6 +776,16 @@ def test_items_of_a_loop_that_fail_are_sent_again(
     (result,) = run_in_batches(loop, ["Weather in Oslo?"], path=tmp_path)
     assert "Sunny in Oslo" in result.answer()
     assert sent(emulator) == [1, 1, 1]
+
+
+def test_a_loop_whose_state_is_gone_is_not_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
+    (tmp_path / "loops.jsonl").unlink()
+    with pytest.raises(errors.InvalidOptionError, match=r"loops\.jsonl has no state for input 0"):
+        run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
+    assert sent(emulator) == [1]
 
 
 def test_a_path_belongs_to_a_loop_or_to_an_agent(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_gemini_tools import ToolLoop, errors, run_in_batches
 from langchain_gemini_tools.testing import FakeGemini, Reply
@@ -267,6 +269,73 @@ def test_a_process_killed_while_it_stores_something_loses_and_repeats_nothing(
     assert not results.errors
     assert sent(emulator) == [3, 3]
     check_nothing_else(emulator)
+
+
+@pytest.fixture(params=["own ids", "shared ids"])
+def _ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 1.2.20, LangGraph gave all interrupts of a task the same id."""
+    if request.param == "shared ids":
+        monkeypatch.setattr(
+            "langgraph.types._interrupt_id",
+            lambda namespace, _: hashlib.sha256(namespace.encode()).hexdigest(),
+            raising=False,
+        )
+
+
+def _run_killed_once(
+    agent: Any, path: Path, given: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """Yield the state of an agent for each place where it was killed: before a `run.json`."""
+    rename, left = os.replace, [0]
+
+    def dying_rename(source: Any, target: Any) -> None:
+        left[0] -= Path(target).name == "run.json"
+        if left[0] < 0:
+            raise Killed
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", dying_rename)
+    for writes in range(100):
+        try:
+            left[0] = writes
+            run(agent, path / str(writes), given)
+        except Killed:
+            left[0] = 1000
+            yield run(agent, path / str(writes), given)[0]
+        else:
+            assert writes > 3
+            return
+
+
+@pytest.mark.usefixtures("_ids")
+def test_a_process_killed_between_two_calls_of_one_node_does_not_mix_up_their_answers(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model()
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": [model.invoke(f"Say {word}.") for word in ("one", "two")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    for state in _run_killed_once(graph.compile(), tmp_path, ASKED[:1], monkeypatch):
+        _, one, two = state["messages"]
+        assert ("one" in one.text, "two" in two.text) == (True, True)
+        assert sent(emulator) == [1, 1]
+        emulator.batches.jobs.clear()
+
+
+@pytest.mark.usefixtures("_ids")
+def test_a_process_killed_inside_a_long_response_does_not_repeat_a_part_of_it(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "One two three four five."
+    for _ in range(20):
+        emulator.reply_long(text, hop_size=2)
+    agent = create_agent(make_model(model="gemini-4-flash"))
+    states = _run_killed_once(agent, tmp_path, [{"messages": "Count."}], monkeypatch)
+    assert {state["messages"][-1].text for state in states} == {text}
 
 
 PLAN = ["start", *["intent", "create", "job", "results", "tool"] * 2]
