@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
@@ -24,6 +26,7 @@ from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from langchain_core.outputs import ChatResult
 
@@ -94,6 +97,87 @@ class GraphStep:
             raise
         self._answered[task] += 1
         return answer
+
+
+class PauseKeeper(BaseCallbackHandler):
+    """Raises the interrupt of a waiting call again where a node or a tool of the user catches it.
+
+    They would go on without the answer. LangGraph stores nothing of a node that is interrupted.
+    """
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self) -> None:
+        self._root: UUID | None = None
+        self._pauses: dict[UUID | None, BaseException] = {}
+        """The interrupts with which runs have to end."""
+
+    def on_chain_start(self, *_: Any, run_id: UUID, **__: Any) -> None:
+        """Note the run of the whole thread, which ends as usual when it is interrupted."""
+        self._root = self._root or run_id
+
+    def on_llm_end(
+        self,
+        response: LLMResult,  # noqa: ARG002
+        *,
+        parent_run_id: UUID | None = None,
+        pause: BaseException | None = None,
+        **_: Any,
+    ) -> None:
+        """Note a call that waits."""
+        if pause is not None:
+            self._pauses[parent_run_id] = pause
+
+    def on_chain_error(
+        self, error: BaseException, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
+    ) -> None:
+        """Pass an interrupt on to the parent."""
+        from langgraph.errors import GraphInterrupt
+
+        pause = self._pauses.pop(run_id, None)
+        if isinstance(error, GraphInterrupt):
+            self._pauses[parent_run_id] = error
+        elif pause is not None:  # the error was made of the interrupt
+            self._raise(pause, parent_run_id)
+
+    on_llm_error = on_tool_error = on_chain_error
+
+    def on_chain_end(
+        self,
+        outputs: Any,  # noqa: ARG002
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **_: Any,
+    ) -> None:
+        """Raise an interrupt that was caught."""
+        pause = self._pauses.pop(run_id, None)
+        if pause is not None and run_id != self._root:
+            self._raise(pause, parent_run_id)
+
+    def on_tool_end(self, output: Any, **about: Any) -> None:
+        """Raise an interrupt that was caught."""
+        self.on_chain_end(output, **about)
+
+    def _raise(self, pause: BaseException, parent_run_id: UUID | None) -> None:
+        self._pauses[parent_run_id] = pause
+        raise _caught_interrupt()(*pause.args)
+
+
+@cache
+def _caught_interrupt() -> type[BaseException]:
+    from langgraph.errors import GraphInterrupt
+
+    class CaughtInterrupt(GraphInterrupt):
+        def __repr__(self) -> str:  # LangChain logs it
+            return (
+                "A node or a tool has caught the exception by which a call of the model waits for "
+                "a batch job. It is raised again. Add `except GraphBubbleUp: raise` (of "
+                "langgraph.errors) before `except Exception`."
+            )
+
+    return CaughtInterrupt
 
 
 def find_asker() -> Asker | None:

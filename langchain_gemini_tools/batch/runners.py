@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
 from langchain_core.messages.ai import add_usage
+from langchain_core.runnables.config import merge_configs
 
-from langchain_gemini_tools.batch.agent_calls import CONFIG_KEY, REQUEST_TYPE, GraphStep
+from langchain_gemini_tools.batch.agent_calls import (
+    CONFIG_KEY,
+    REQUEST_TYPE,
+    GraphStep,
+    PauseKeeper,
+)
 from langchain_gemini_tools.batch.agent_results import PausedAgent
 from langchain_gemini_tools.batch.waves import Request
 from langchain_gemini_tools.errors import InvalidOptionError
@@ -119,8 +125,8 @@ class GraphRunner:
 
     def _arguments(self, index: int) -> JsonObject:
         asker = GraphStep(self._session, self._on_offer)
-        options = {"stream_mode": "updates", "durability": "sync"}
-        return {"config": self.config(index, asker), **options, **self._more}
+        config = merge_configs(self.config(index, asker), {"callbacks": [PauseKeeper()]})
+        return {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
 
     def run(self, index: int, given: Any) -> Step:
         """Run a thread until it waits or ends."""

@@ -172,11 +172,6 @@ class Waves:
         """All waves so far."""
         return self._run.waves
 
-    @property
-    def known_inputs(self) -> int:
-        """How many inputs an earlier call has seen."""
-        return len(self._digests)
-
     # The run
 
     def open(self) -> None:

@@ -19,6 +19,7 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -334,6 +335,51 @@ def test_a_call_that_waits_is_not_taken_for_a_failure(
         "gemini-3.8-flash"
     ] * 3
     assert [job.model for job in emulator.batches.jobs.values()] == ["gemini-3.8-flash"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("place", ["node", "tool", "sub-agent", "fallback", "other error"])
+async def test_code_that_catches_a_waiting_call_gets_its_answer(  # noqa: PLR0917
+    emulator: Emulator,
+    make_model: MakeModel,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    place: str,
+    is_async: bool,
+) -> None:
+    model = make_model(streaming=place == "sub-agent")
+    expert: Any = create_agent(model, name="expert")
+    fallback = model.with_fallbacks([FakeListChatModel(responses=["Sorry."])])
+
+    def ask(question: str) -> str:
+        """Ask an expert."""
+        try:
+            if place == "sub-agent":
+                return str(expert.invoke({"messages": question})["messages"][-1].text)
+            return str((fallback if place == "fallback" else model).invoke(question).text)
+        except Exception as error:
+            if place == "other error":
+                raise RuntimeError from error
+            return "Sorry."
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", lambda _: {"messages": [AIMessage(ask("Say one."))]})
+    graph.add_edge(START, "node")
+    agent: Any = graph.compile()
+    if place == "tool":
+        emulator.reply(calls=[("ask", {"question": "Say one."})])
+        agent = create_agent(model, [ask])
+    if is_async:
+        results = await arun_in_batches(agent, ASKED[:1], path=tmp_path)
+    else:
+        results = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    assert not results.errors
+    assert "Say one" in results[0]["messages"][-1].text
+    assert "Sorry" not in str(results[0])
+    assert sent(emulator) == ([1, 1, 1] if place == "tool" else [1])
+    check_nothing_else(emulator)
+    assert "except GraphBubbleUp: raise" in caplog.text
+    assert "Say one" not in caplog.text
 
 
 def test_a_fallback_answers_for_a_model_that_fails(
