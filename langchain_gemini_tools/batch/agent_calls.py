@@ -8,7 +8,9 @@ made again, and the answer is parsed as that of any request.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import Counter
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,6 +41,8 @@ CONFIG_KEY = "gemini_batch"
 """The key in `configurable` that switches batches on: an `Asker`, or True in LangGraph."""
 REQUEST_TYPE = "gemini_batch_request"
 """The `type` of the interrupts of this module."""
+is_in_run: ContextVar[bool] = ContextVar("is_in_run", default=False)
+"""Whether the code runs in a step of `run_in_batches`."""
 
 
 class Asker(Protocol):
@@ -183,8 +187,16 @@ def _caught_interrupt() -> type[BaseException]:
 def find_asker() -> Asker | None:
     """Return what answers calls in this run; None if they are sent as usual."""
     config = var_child_runnable_config.get()
-    found = config.get("configurable", {}).get(CONFIG_KEY) if config else None
+    configurable = config.get("configurable", {}) if config else {}
+    found = configurable.get(CONFIG_KEY)
     if not found:
+        if is_in_run.get() and CONFIG_KEY not in configurable:
+            warnings.warn(
+                "A call of the model in run_in_batches is sent at once, at the standard price. It "
+                "is in a graph that is called with a thread_id, which LangGraph runs apart. Call "
+                "it without a thread_id, or with the config of the node or tool.",
+                stacklevel=2,
+            )
         return None
     asker: Asker = GraphStep() if found is True else found
     return asker

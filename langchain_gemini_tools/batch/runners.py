@@ -23,6 +23,7 @@ from langchain_gemini_tools.batch.agent_calls import (
     REQUEST_TYPE,
     GraphStep,
     PauseKeeper,
+    is_in_run,
 )
 from langchain_gemini_tools.batch.agent_results import PausedAgent
 from langchain_gemini_tools.batch.waves import Request
@@ -131,21 +132,27 @@ class GraphRunner:
     def run(self, index: int, given: Any) -> Step:
         """Run a thread until it waits or ends."""
         found: list[Any] = []
+        token = is_in_run.set(True)
         try:
             for update in self.agent.stream(given, **self._arguments(index)):
                 found += update.get("__interrupt__", ())
         except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
             return Step(error=error)
+        finally:
+            is_in_run.reset(token)
         return _step_of(found)
 
     async def arun(self, index: int, given: Any) -> Step:
         """Run a thread as `run` does, on the event loop."""
         found: list[Any] = []
+        token = is_in_run.set(True)
         try:
             async for update in self.agent.astream(given, **self._arguments(index)):
                 found += update.get("__interrupt__", ())
         except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
             return Step(error=error)
+        finally:
+            is_in_run.reset(token)
         return _step_of(found)
 
     def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import operator
 import sys
+import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -224,6 +225,30 @@ def test_sub_agents_wait_in_parallel(
     assert "Sunny in Oslo" in results[0]
     assert "Sunny in Rome" in results[1]
     check_nothing_else(emulator)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_sub_agent_with_its_own_thread_is_called_at_once_with_a_warning(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, is_async: bool
+) -> None:
+    expert: Any = create_agent(make_model())
+
+    def node(state: MessagesState) -> Any:
+        return expert.invoke(state, {"configurable": {"thread_id": "1"}})
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    with pytest.warns(UserWarning, match=r"standard price.*thread_id"):  # noqa: PT031
+        if is_async:
+            await arun_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+        else:
+            run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+    assert sent(emulator) == []
+    assert len([r for r in emulator.requests if "generateContent" in r.path]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expert.invoke(ASKED[0])  # not in a run
 
 
 class _Map(TypedDict):
