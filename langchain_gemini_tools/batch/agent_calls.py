@@ -50,6 +50,8 @@ class Asker(Protocol):
 
     session: str
     """Differs between two runs of the program."""
+    keeps_failures: bool
+    """Whether failures of earlier runs of the program stay failures."""
 
     @property
     def pauses(self) -> type[BaseException]:
@@ -61,6 +63,9 @@ class Asker(Protocol):
     def ask(self, question: JsonObject) -> JsonObject:
         """Return the answer to a request, or stop the agent until there is one."""
 
+    def keep(self, answer: JsonObject) -> None:
+        """Return an answer again: it is that of the next call."""
+
 
 @dataclass
 class GraphStep:
@@ -68,9 +73,11 @@ class GraphStep:
 
     session: str = ""
     on_offer: Callable[[BatchSource], None] = lambda _: None
+    keeps_failures: bool = False
     _raised: dict[str, BaseException] = field(default_factory=dict)
     """The interrupt of each task. A second one would be taken for the first when it is resumed,
     for instance that of a fallback, which handles the interrupt like an error."""
+    _kept: dict[str, JsonObject] = field(default_factory=dict)
     _answered: Counter[str] = field(default_factory=Counter)
     """How many answers each task has used. LangGraph before 1.2.20 gives all interrupts of a
     task the same id."""
@@ -90,10 +97,11 @@ class GraphStep:
         """Return the answer with which the thread was resumed, or interrupt the thread."""
         from langgraph.types import interrupt
 
-        config = var_child_runnable_config.get() or {}
-        task = str(config.get("configurable", {}).get("checkpoint_ns"))
+        task = _find_task()
         if task in self._raised:
             raise self._raised[task]
+        if task in self._kept:
+            return self._kept.pop(task)
         try:
             answer: JsonObject = interrupt({**question, "number": self._answered[task]})
         except self.pauses as raised:
@@ -101,6 +109,15 @@ class GraphStep:
             raise
         self._answered[task] += 1
         return answer
+
+    def keep(self, answer: JsonObject) -> None:
+        """Return an answer again: it is that of the next call."""
+        self._kept[_find_task()] = answer
+
+
+def _find_task() -> str:
+    config = var_child_runnable_config.get() or {}
+    return str(config.get("configurable", {}).get("checkpoint_ns"))
 
 
 class PauseKeeper(BaseCallbackHandler):
@@ -118,7 +135,7 @@ class PauseKeeper(BaseCallbackHandler):
         """The interrupts with which runs have to end."""
 
     def on_chain_start(self, *_: Any, run_id: UUID, **__: Any) -> None:
-        """Note the run of the whole thread, which ends as usual when it is interrupted."""
+        """Note the run of the whole thread, whose interrupts LangGraph handles."""
         self._root = self._root or run_id
 
     def on_llm_end(
@@ -139,10 +156,10 @@ class PauseKeeper(BaseCallbackHandler):
         """Pass an interrupt on to the parent."""
         from langgraph.errors import GraphInterrupt
 
-        pause = self._pauses.pop(run_id, None)
+        pause = self._take(run_id)
         if isinstance(error, GraphInterrupt):
             self._pauses[parent_run_id] = error
-        elif pause is not None:  # the error was made of the interrupt
+        elif pause is not None and isinstance(error, Exception):  # it was made of the interrupt
             self._raise(pause, parent_run_id)
 
     on_llm_error = on_tool_error = on_chain_error
@@ -156,13 +173,16 @@ class PauseKeeper(BaseCallbackHandler):
         **_: Any,
     ) -> None:
         """Raise an interrupt that was caught."""
-        pause = self._pauses.pop(run_id, None)
-        if pause is not None and run_id != self._root:
+        if (pause := self._take(run_id)) is not None:
             self._raise(pause, parent_run_id)
 
     def on_tool_end(self, output: Any, **about: Any) -> None:
         """Raise an interrupt that was caught."""
         self.on_chain_end(output, **about)
+
+    def _take(self, run_id: UUID) -> BaseException | None:
+        pause = self._pauses.pop(run_id, None)
+        return None if run_id == self._root else pause
 
     def _raise(self, pause: BaseException, parent_run_id: UUID | None) -> None:
         self._pauses[parent_run_id] = pause
@@ -219,14 +239,22 @@ def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) 
     call, body = _identify(request), request.encoded
     evaluator = Evaluator(request, source.client)
     attempts: list[JsonObject] = []
+    failed: list[JsonObject] = []
     while True:
         question = {"type": REQUEST_TYPE, "model": request.invocation.model, "call": call}
         answer = asker.ask({**question, "body": body.decode()})
         line = answer["line"]
-        _check_same_call(answer["call"], call)
-        if "response" not in line and answer["session"] != asker.session:
-            continue  # it failed in an earlier run of the program: sent again
-        attempts.append(line)
+        if failed and answer["call"][1] != call[1]:
+            asker.keep(answer)  # the agent has handled the failure, and made another call
+            attempts, failed = [*attempts, *failed], []
+        else:
+            _check_same_call(answer["call"], call)
+            is_old = answer["session"] != asker.session and not asker.keeps_failures
+            if "response" not in line and is_old:
+                failed.append(line)
+                continue  # it failed in an earlier run of the program: sent again
+            attempts.append(line)
+            failed = []
         outcome = evaluator.evaluate(attempts, lambda: request.encoded)
         if outcome.next_body is None:
             break

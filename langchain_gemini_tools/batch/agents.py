@@ -374,8 +374,6 @@ class _Driver:
         return step
 
     def _answers_to(self, step: Step) -> dict[str, Any]:
-        if step.in_wave:
-            return {}  # after the wave, the same interrupt is there again
         ids = [each.id for each in step.interrupts]
         return {key: self._resume.pop(key) for key in ids if key in self._resume}
 
@@ -387,7 +385,7 @@ class _Driver:
             self._waves.add(index, step.requests)
         if step.in_wave and self._still_waiting is not None:
             self._still_waiting |= set(step.in_wave)
-        if step.interrupts and not step.requests and not step.in_wave:
+        if step.interrupts and not step.requests:
             self._paused.add(index)
 
     def _end_inputs(self) -> None:

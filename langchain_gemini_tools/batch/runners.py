@@ -124,17 +124,19 @@ class GraphRunner:
 
     # Steps
 
-    def _arguments(self, index: int) -> JsonObject:
-        asker = GraphStep(self._session, self._on_offer)
+    def _arguments(self, index: int, *, keeps_failures: bool) -> JsonObject:
+        asker = GraphStep(self._session, self._on_offer, keeps_failures)
         config = merge_configs(self.config(index, asker), {"callbacks": [PauseKeeper()]})
         return {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
 
-    def run(self, index: int, given: Any) -> Step:
+    def run(self, index: int, given: Any, *, keeps_failures: bool = False) -> Step:
         """Run a thread until it waits or ends."""
         found: list[Any] = []
         token = is_in_run.set(True)
         try:
-            for update in self.agent.stream(given, **self._arguments(index)):
+            for update in self.agent.stream(
+                given, **self._arguments(index, keeps_failures=keeps_failures)
+            ):
                 found += update.get("__interrupt__", ())
         except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
             return Step(error=error)
@@ -142,12 +144,14 @@ class GraphRunner:
             is_in_run.reset(token)
         return _step_of(found)
 
-    async def arun(self, index: int, given: Any) -> Step:
+    async def arun(self, index: int, given: Any, *, keeps_failures: bool = False) -> Step:
         """Run a thread as `run` does, on the event loop."""
         found: list[Any] = []
         token = is_in_run.set(True)
         try:
-            async for update in self.agent.astream(given, **self._arguments(index)):
+            async for update in self.agent.astream(
+                given, **self._arguments(index, keeps_failures=keeps_failures)
+            ):
                 found += update.get("__interrupt__", ())
         except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
             return Step(error=error)
@@ -195,8 +199,7 @@ class GraphRunner:
             return Step()
         found = list(state.interrupts)
         if sent := tuple(key for key in map(_key_of, found) if key in in_wave):
-            others = [each for each in found if _key_of(each) not in in_wave]
-            return replace(_step_of(others), in_wave=sent)
+            return Step(in_wave=sent)  # after the wave, its other interrupts are there again
         waiting = {each.id for each in found}
         is_stopped = waiting and all(
             task.result is not None
@@ -209,11 +212,11 @@ class GraphRunner:
 
     def nudge(self, index: int) -> Step:
         """Let a thread repeat the call that it waits for."""
-        return self.run(index, None)
+        return self.run(index, None, keeps_failures=True)
 
     async def anudge(self, index: int) -> Step:
         """Let a thread repeat the call, on the event loop."""
-        return await self.arun(index, None)
+        return await self.arun(index, None, keeps_failures=True)
 
     # Results
 
@@ -339,6 +342,7 @@ class LoopStep:
     session: str
     on_offer: OnOffer
     answers: list[JsonObject]
+    keeps_failures: bool = False
     pauses: type[BaseException] = LoopPause
     _used: int = 0
 
@@ -352,6 +356,10 @@ class LoopStep:
         if self._used > len(self.answers):
             raise LoopPause(question)
         return self.answers[self._used - 1]
+
+    def keep(self, answer: JsonObject) -> None:  # noqa: ARG002
+        """Return an answer again: it is that of the next call."""
+        self._used -= 1
 
 
 @dataclass(frozen=True)

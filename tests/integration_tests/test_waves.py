@@ -425,6 +425,26 @@ def test_a_fallback_answers_for_a_model_that_fails(
     ]
 
 
+def test_a_fallback_answers_after_a_restart(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    def fail(_: int, body: Any) -> Any:
+        is_first = list(emulator.batches.jobs.values())[-1].model == "gemini-3.8-flash"
+        return {"code": 3, "message": "Bad."} if is_first else None
+
+    emulator.batches.fail_items(fail)
+    fallback = ModelFallbackMiddleware(make_model(model="gemini-2.5-flash"))
+    agent = create_agent(make_model(), middleware=[fallback])
+    run_in_batches(agent, ASKED[:1], path=tmp_path, max_waves=1)
+    (state,) = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    assert isinstance(state, dict), state
+    assert state["messages"][-1].response_metadata["model_name"] == "gemini-2.5-flash"
+    assert [job.model for job in emulator.batches.jobs.values()] == [
+        "gemini-3.8-flash",
+        "gemini-2.5-flash",
+    ]
+
+
 # People
 
 
@@ -519,6 +539,27 @@ def test_an_agent_that_fails_has_its_error_in_place_and_is_tried_again_by_the_ne
     assert again[0] == results[0]
     assert sent(emulator) == [3, 2, 1]
     check_nothing_else(emulator)
+
+
+def test_an_error_beside_a_waiting_call_is_shown(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+
+    def broken(state: MessagesState) -> Any:
+        model.invoke("Say one.")
+        raise LookupError
+
+    def waiting(state: MessagesState) -> Any:
+        return {"messages": [model.invoke("Say two."), model.invoke("Say three.")]}
+
+    graph = StateGraph(MessagesState)
+    for node in (broken, waiting):
+        graph.add_node(node)
+        graph.add_edge(START, node.__name__)
+    (result,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+    assert isinstance(result, LookupError)
+    assert sent(emulator) == [2]
 
 
 def test_the_limit_of_waves_is_an_error_in_place_and_can_be_raised(

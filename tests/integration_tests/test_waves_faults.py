@@ -277,7 +277,7 @@ def _ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if request.param == "shared ids":
         monkeypatch.setattr(
             "langgraph.types._interrupt_id",
-            lambda namespace, _: hashlib.sha256(namespace.encode()).hexdigest(),
+            lambda namespace, _: hashlib.sha256(namespace.encode()).hexdigest()[:32],
             raising=False,
         )
 
@@ -336,6 +336,36 @@ def test_a_process_killed_inside_a_long_response_does_not_repeat_a_part_of_it(
     agent = create_agent(make_model(model="gemini-4-flash"))
     states = _run_killed_once(agent, tmp_path, [{"messages": "Count."}], monkeypatch)
     assert {state["messages"][-1].text for state in states} == {text}
+
+
+def test_a_process_killed_while_parallel_nodes_go_on_repeats_no_request(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model, is_killed = make_model(), False
+
+    def slow(state: MessagesState) -> Any:
+        nonlocal is_killed
+        answer = model.invoke("Say one.")
+        if not is_killed:
+            is_killed = True
+            time.sleep(0.5)  # until the second call of the other node waits
+            raise Killed
+        return {"messages": [answer]}
+
+    def quick(state: MessagesState) -> Any:
+        return {"messages": [model.invoke("Say two."), model.invoke("Say three.")]}
+
+    graph = StateGraph(MessagesState)
+    for node in (slow, quick):
+        graph.add_node(node)
+        graph.add_edge(START, node.__name__)
+    agent = graph.compile()
+    with pytest.raises(Killed):
+        run(agent, tmp_path, ASKED[:1])
+    (state,) = run(agent, tmp_path, ASKED[:1])
+    assert len(state["messages"]) == 4
+    assert sent(emulator) == [2, 1]
+    check_nothing_else(emulator)
 
 
 PLAN = ["start", *["intent", "create", "job", "results", "tool"] * 2]
