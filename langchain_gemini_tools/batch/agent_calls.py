@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatResult
 
     from langchain_gemini_tools.batch.inputs import BatchSource
+    from langchain_gemini_tools.batch.items import Outcome
     from langchain_gemini_tools.wire.request import RenderedRequest
 
     JsonObject = dict[str, Any]
@@ -239,26 +240,25 @@ def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) 
     call, body = _identify(request), request.encoded
     evaluator = Evaluator(request, source.client)
     attempts: list[JsonObject] = []
-    failed: list[JsonObject] = []
+    failed: Outcome | None = None
     while True:
         question = {"type": REQUEST_TYPE, "model": request.invocation.model, "call": call}
         answer = asker.ask({**question, "body": body.decode()})
-        line = answer["line"]
-        if failed and answer["call"][1] != call[1]:
+        if failed and not attempts and answer["call"][1] != call[1]:
             asker.keep(answer)  # the agent has handled the failure, and made another call
-            attempts, failed = [*attempts, *failed], []
-        else:
-            _check_same_call(answer["call"], call)
-            is_old = answer["session"] != asker.session and not asker.keeps_failures
-            if "response" not in line and is_old:
-                failed.append(line)
-                continue  # it failed in an earlier run of the program: sent again
-            attempts.append(line)
-            failed = []
-        outcome = evaluator.evaluate(attempts, lambda: request.encoded)
-        if outcome.next_body is None:
+            outcome = failed
             break
-        body = outcome.next_body
+        _check_same_call(answer["call"], call)
+        attempts.append(answer["line"])
+        outcome = evaluator.evaluate(attempts, lambda: request.encoded)
+        if outcome.next_body is not None:
+            body = outcome.next_body
+            continue
+        is_old = answer["session"] != asker.session and not asker.keeps_failures
+        if outcome.result is not None or not is_old:
+            break
+        # It failed in an earlier run of the program: sent again.
+        failed, attempts, body = outcome, [], request.encoded
     if outcome.result is None:
         raise outcome.error or AssertionError(outcome)
     return outcome.result

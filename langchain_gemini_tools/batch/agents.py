@@ -365,12 +365,12 @@ class _Driver:
     def _resumed(self, index: int, step: Step) -> Step:
         """Hand the user's answers to an agent that waits for them."""
         while answers := self._answers_to(step):
-            step = self.runner.run(index, resume_with(answers))
+            step = self._graph.run(index, resume_with(answers), keeps_failures=True)
         return step
 
     async def _aresumed(self, index: int, step: Step) -> Step:
         while answers := self._answers_to(step):
-            step = await self._graph.arun(index, resume_with(answers))
+            step = await self._graph.arun(index, resume_with(answers), keeps_failures=True)
         return step
 
     def _answers_to(self, step: Step) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import xxhash
 from langchain.agents import create_agent
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -134,6 +134,20 @@ def test_an_item_that_keeps_failing_is_an_error_in_place_until_the_next_call(
     assert "Sunny in Rome" in again[1]["messages"][-1].text
     assert sent(emulator) == [3, 3, 1, 1, 1]
     check_nothing_else(emulator)
+
+
+@pytest.mark.parametrize("kind", ["agent", "loop"])
+def test_a_response_that_cannot_be_used_is_an_error_in_place_until_the_next_call(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, kind: str
+) -> None:
+    emulator.reply(parts=[], finish_reason="SAFETY")
+    runner: Any = ToolLoop(make_model()) if kind == "loop" else create_agent(make_model())
+    given: Any = ["Hello"] if kind == "loop" else ASKED[:1]
+    (result,) = run(runner, tmp_path, given)
+    assert isinstance(result, errors.ResponseError)
+    assert sent(emulator) == [1]
+    assert not run(runner, tmp_path, given).errors
+    assert sent(emulator) == [1, 1]
 
 
 def test_an_expired_job_is_sent_again(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
@@ -277,7 +291,7 @@ def _ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if request.param == "shared ids":
         monkeypatch.setattr(
             "langgraph.types._interrupt_id",
-            lambda namespace, _: hashlib.sha256(namespace.encode()).hexdigest()[:32],
+            lambda namespace, _: xxhash.xxh3_128_hexdigest(namespace.encode()),
             raising=False,
         )
 
