@@ -281,8 +281,9 @@ def _check_same_call(answered: list[str], call: list[str]) -> None:
         raise InvalidOptionError(
             "The answer of the batch belongs to another call of the model in the same node. "
             "LangGraph runs a node again when it goes on, so a node must repeat its calls in the "
-            "same order and with the same messages. Make parallel calls in nodes of their own "
-            "(Send), and keep times and random values out of the messages."
+            "same order, with the same model and the same messages. Make parallel calls in "
+            "separate nodes (Send), and keep times and random values out of the messages. If the "
+            "agent was changed since the request was sent, use the old one, or another path."
         )
 
 

@@ -218,6 +218,29 @@ def test_an_agent_that_was_changed_in_between_is_rejected(
         run(other, tmp_path)
 
 
+def test_a_model_that_was_changed_after_its_answer_came_is_rejected_until_it_is_back(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, rename = create_agent(make_model(), [get_weather]), os.replace
+
+    def die_with_results(source: Any, target: Any) -> None:
+        rename(source, target)
+        if '"is_collected": true' in Path(target).read_text():
+            raise Killed
+
+    monkeypatch.setattr(os, "replace", die_with_results)
+    with pytest.raises(Killed):
+        run(agent, tmp_path)
+    monkeypatch.setattr(os, "replace", rename)
+    other = create_agent(make_model(model="gemini-2.5-flash"), [get_weather])
+    results = run(other, tmp_path)
+    assert {type(result) for result in results} == {errors.InvalidOptionError}
+    assert "If the agent was changed" in str(results[0])
+    assert not run(agent, tmp_path).errors
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
+
 def test_a_damaged_folder_is_named(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
     run(agent, tmp_path)
     (tmp_path / "run.json").write_text('{"version": 99}')
