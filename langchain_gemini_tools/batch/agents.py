@@ -27,6 +27,7 @@ from langchain_gemini_tools.batch.agent_results import (
     count_of,
     usage_of,
 )
+from langchain_gemini_tools.batch.job import check_seconds
 from langchain_gemini_tools.batch.runners import (
     GraphRunner,
     LoopRunner,
@@ -178,13 +179,11 @@ class _Driver:
     ) -> None:
         is_iterable = isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping))
         _check("inputs", inputs, is_iterable, "a list or an iterator of inputs")
-        _check("path", path, isinstance(path, (str, os.PathLike)), "the path of a folder")
-        _check("path", path, not os.path.isfile(path), "the path of a folder")  # noqa: PTH113
-        _check("max_waves", max_waves, _is_number(max_waves, int, 1), _COUNT)
-        _check("max_concurrency", max_concurrency, _is_number(max_concurrency, int, 1), _COUNT)
-        _check("poll_seconds", poll_seconds, _is_number(poll_seconds, float, 0), _SECONDS)
-        is_limit = timeout_seconds is None or _is_number(timeout_seconds, float, 0)
-        _check("timeout_seconds", timeout_seconds, is_limit, f"{_SECONDS}, or None")
+        for name, value in {"max_waves": max_waves, "max_concurrency": max_concurrency}.items():
+            _check(name, value, isinstance(value, int) and value >= 1, "an integer of at least 1")
+        check_seconds("poll_seconds", poll_seconds)
+        if timeout_seconds is not None:
+            check_seconds("timeout_seconds", timeout_seconds)
         is_mapping = resume is None or isinstance(resume, Mapping)
         _check("resume", resume, is_mapping, "a dict of ids of interrupts to answers")
         _check_config(config)
@@ -543,17 +542,9 @@ class _Driver:
         return results
 
 
-_COUNT, _SECONDS = "an integer of at least 1", "a number of seconds"
-
-
 def _check(name: str, value: object, is_valid: bool, expected: str) -> None:  # noqa: FBT001
     if not is_valid:
         raise InvalidOptionError(f"{name} must be {expected}, not {value!r}.")
-
-
-def _is_number(value: object, kind: type, least: int) -> bool:
-    is_number = isinstance(value, (kind, int)) and not isinstance(value, bool)
-    return is_number and value >= least  # type: ignore[operator]
 
 
 def _check_config(config: Any) -> None:
