@@ -351,9 +351,9 @@ class GeminiServices(GeminiAccess):
         request = self._render(messages, self._batch_invocation(*options))
         try:
             return ask_in_batches(asker, request, self._source_of(request))
-        except asker.pauses:
+        except asker.pauses as pause:
             if run_manager:
-                run_manager.on_llm_end(interrupted_result())
+                run_manager.on_llm_end(interrupted_result(), pause=pause)
                 run_manager.handlers = []  # the call has ended; core would report an error
             raise
 
@@ -367,9 +367,9 @@ class GeminiServices(GeminiAccess):
         request = await self._arender(messages, self._batch_invocation(*options))
         try:
             return ask_in_batches(asker, request, self._source_of(request))
-        except asker.pauses:
+        except asker.pauses as pause:
             if run_manager:
-                await run_manager.on_llm_end(interrupted_result())
+                await run_manager.on_llm_end(interrupted_result(), pause=pause)
                 run_manager.handlers = []
             raise
 

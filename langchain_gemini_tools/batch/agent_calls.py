@@ -8,9 +8,14 @@ made again, and the answer is parsed as that of any request.
 from __future__ import annotations
 
 import hashlib
+import warnings
+from collections import Counter
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
@@ -23,10 +28,12 @@ from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from langchain_core.outputs import ChatResult
 
     from langchain_gemini_tools.batch.inputs import BatchSource
+    from langchain_gemini_tools.batch.items import Outcome
     from langchain_gemini_tools.wire.request import RenderedRequest
 
     JsonObject = dict[str, Any]
@@ -35,6 +42,8 @@ CONFIG_KEY = "gemini_batch"
 """The key in `configurable` that switches batches on: an `Asker`, or True in LangGraph."""
 REQUEST_TYPE = "gemini_batch_request"
 """The `type` of the interrupts of this module."""
+is_in_run: ContextVar[bool] = ContextVar("is_in_run", default=False)
+"""Whether the code runs in a step of `run_in_batches`."""
 
 
 class Asker(Protocol):
@@ -42,6 +51,8 @@ class Asker(Protocol):
 
     session: str
     """Differs between two runs of the program."""
+    keeps_failures: bool
+    """Whether failures of earlier runs of the program stay failures."""
 
     @property
     def pauses(self) -> type[BaseException]:
@@ -53,6 +64,9 @@ class Asker(Protocol):
     def ask(self, question: JsonObject) -> JsonObject:
         """Return the answer to a request, or stop the agent until there is one."""
 
+    def keep(self, answer: JsonObject) -> None:
+        """Return an answer again: it is that of the next call."""
+
 
 @dataclass
 class GraphStep:
@@ -60,9 +74,14 @@ class GraphStep:
 
     session: str = ""
     on_offer: Callable[[BatchSource], None] = lambda _: None
+    keeps_failures: bool = False
     _raised: dict[str, BaseException] = field(default_factory=dict)
     """The interrupt of each task. A second one would be taken for the first when it is resumed,
     for instance that of a fallback, which handles the interrupt like an error."""
+    _kept: dict[str, JsonObject] = field(default_factory=dict)
+    _answered: Counter[str] = field(default_factory=Counter)
+    """How many answers each task has used. LangGraph before 1.2.20 gives all interrupts of a
+    task the same id."""
 
     @property
     def pauses(self) -> type[BaseException]:
@@ -79,23 +98,126 @@ class GraphStep:
         """Return the answer with which the thread was resumed, or interrupt the thread."""
         from langgraph.types import interrupt
 
-        config = var_child_runnable_config.get() or {}
-        task = str(config.get("configurable", {}).get("checkpoint_ns"))
+        task = _find_task()
         if task in self._raised:
             raise self._raised[task]
+        if task in self._kept:
+            return self._kept.pop(task)
         try:
-            answer: JsonObject = interrupt(question)
+            answer: JsonObject = interrupt({**question, "number": self._answered[task]})
         except self.pauses as raised:
             self._raised[task] = raised
             raise
+        self._answered[task] += 1
         return answer
+
+    def keep(self, answer: JsonObject) -> None:
+        """Return an answer again: it is that of the next call."""
+        self._kept[_find_task()] = answer
+
+
+def _find_task() -> str:
+    config = var_child_runnable_config.get() or {}
+    return str(config.get("configurable", {}).get("checkpoint_ns"))
+
+
+class PauseKeeper(BaseCallbackHandler):
+    """Raises the interrupt of a waiting call again where a node or a tool of the user catches it.
+
+    They would go on without the answer. LangGraph stores nothing of a node that is interrupted.
+    """
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self) -> None:
+        self._root: UUID | None = None
+        self._pauses: dict[UUID | None, BaseException] = {}
+        """The interrupts with which runs have to end."""
+
+    def on_chain_start(self, *_: Any, run_id: UUID, **__: Any) -> None:
+        """Note the run of the whole thread, whose interrupts LangGraph handles."""
+        self._root = self._root or run_id
+
+    def on_llm_end(
+        self,
+        response: LLMResult,  # noqa: ARG002
+        *,
+        parent_run_id: UUID | None = None,
+        pause: BaseException | None = None,
+        **_: Any,
+    ) -> None:
+        """Note a call that waits."""
+        if pause is not None:
+            self._pauses[parent_run_id] = pause
+
+    def on_chain_error(
+        self, error: BaseException, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
+    ) -> None:
+        """Pass an interrupt on to the parent."""
+        from langgraph.errors import GraphInterrupt
+
+        pause = self._take(run_id)
+        if isinstance(error, GraphInterrupt):
+            self._pauses[parent_run_id] = error
+        elif pause is not None and isinstance(error, Exception):  # it was made of the interrupt
+            self._raise(pause, parent_run_id)
+
+    on_llm_error = on_tool_error = on_chain_error
+
+    def on_chain_end(
+        self,
+        outputs: Any,  # noqa: ARG002
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **_: Any,
+    ) -> None:
+        """Raise an interrupt that was caught."""
+        if (pause := self._take(run_id)) is not None:
+            self._raise(pause, parent_run_id)
+
+    def on_tool_end(self, output: Any, **about: Any) -> None:
+        """Raise an interrupt that was caught."""
+        self.on_chain_end(output, **about)
+
+    def _take(self, run_id: UUID) -> BaseException | None:
+        pause = self._pauses.pop(run_id, None)
+        return None if run_id == self._root else pause
+
+    def _raise(self, pause: BaseException, parent_run_id: UUID | None) -> None:
+        self._pauses[parent_run_id] = pause
+        raise _caught_interrupt()(*pause.args)
+
+
+@cache
+def _caught_interrupt() -> type[BaseException]:
+    from langgraph.errors import GraphInterrupt
+
+    class CaughtInterrupt(GraphInterrupt):
+        def __repr__(self) -> str:  # LangChain logs it
+            return (
+                "A node or a tool has caught the exception by which a call of the model waits for "
+                "a batch job. It is raised again. Add `except GraphBubbleUp: raise` (of "
+                "langgraph.errors) before `except Exception`."
+            )
+
+    return CaughtInterrupt
 
 
 def find_asker() -> Asker | None:
     """Return what answers calls in this run; None if they are sent as usual."""
     config = var_child_runnable_config.get()
-    found = config.get("configurable", {}).get(CONFIG_KEY) if config else None
+    configurable = config.get("configurable", {}) if config else {}
+    found = configurable.get(CONFIG_KEY)
     if not found:
+        if is_in_run.get() and CONFIG_KEY not in configurable:
+            warnings.warn(
+                "A call of the model in run_in_batches is sent at once, at the standard price. It "
+                "is in a graph that is called with a thread_id, which LangGraph runs apart. Call "
+                "it without a thread_id, or with the config of the node or tool.",
+                stacklevel=2,
+            )
         return None
     asker: Asker = GraphStep() if found is True else found
     return asker
@@ -118,18 +240,25 @@ def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) 
     call, body = _identify(request), request.encoded
     evaluator = Evaluator(request, source.client)
     attempts: list[JsonObject] = []
+    failed: Outcome | None = None
     while True:
         question = {"type": REQUEST_TYPE, "model": request.invocation.model, "call": call}
         answer = asker.ask({**question, "body": body.decode()})
-        line = answer["line"]
-        _check_same_call(answer["call"], call)
-        if "response" not in line and answer["session"] != asker.session:
-            continue  # it failed in an earlier run of the program: sent again
-        attempts.append(line)
-        outcome = evaluator.evaluate(attempts, lambda: request.encoded)
-        if outcome.next_body is None:
+        if failed and not attempts and answer["call"][1] != call[1]:
+            asker.keep(answer)  # the agent has handled the failure, and made another call
+            outcome = failed
             break
-        body = outcome.next_body
+        _check_same_call(answer["call"], call)
+        attempts.append(answer["line"])
+        outcome = evaluator.evaluate(attempts, lambda: request.encoded)
+        if outcome.next_body is not None:
+            body = outcome.next_body
+            continue
+        is_old = answer["session"] != asker.session and not asker.keeps_failures
+        if outcome.result is not None or not is_old:
+            break
+        # It failed in an earlier run of the program: sent again.
+        failed, attempts, body = outcome, [], request.encoded
     if outcome.result is None:
         raise outcome.error or AssertionError(outcome)
     return outcome.result
@@ -152,8 +281,9 @@ def _check_same_call(answered: list[str], call: list[str]) -> None:
         raise InvalidOptionError(
             "The answer of the batch belongs to another call of the model in the same node. "
             "LangGraph runs a node again when it goes on, so a node must repeat its calls in the "
-            "same order and with the same messages. Make parallel calls in nodes of their own "
-            "(Send), and keep times and random values out of the messages."
+            "same order, with the same model and the same messages. Make parallel calls in "
+            "separate nodes (Send), and keep times and random values out of the messages. If the "
+            "agent was changed since the request was sent, use the old one, or another path."
         )
 
 

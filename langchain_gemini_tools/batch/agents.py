@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
 import os
 import sys
@@ -26,6 +27,7 @@ from langchain_gemini_tools.batch.agent_results import (
     count_of,
     usage_of,
 )
+from langchain_gemini_tools.batch.job import check_seconds
 from langchain_gemini_tools.batch.runners import (
     GraphRunner,
     LoopRunner,
@@ -122,6 +124,7 @@ def run_in_batches(  # noqa: PLR0913
     """
     driver = _Driver(
         agent,
+        inputs,
         path=path,
         checkpointer=checkpointer,
         config=config,
@@ -134,7 +137,7 @@ def run_in_batches(  # noqa: PLR0913
         timeout_seconds=timeout_seconds,
         progress=progress,
     )
-    return driver.run(inputs)
+    return driver.run()
 
 
 async def arun_in_batches(agent: Any, inputs: Iterable[Any], **options: Any) -> AgentResults:
@@ -148,10 +151,10 @@ async def arun_in_batches(agent: Any, inputs: Iterable[Any], **options: Any) -> 
         inputs: See `run_in_batches`.
         **options: The other arguments of `run_in_batches`.
     """
-    driver = _Driver(agent, **options)
+    driver = _Driver(agent, inputs, **options)
     if isinstance(driver.runner, LoopRunner):  # it runs async tools itself
-        return await asyncio.to_thread(driver.run, inputs)
-    return await driver.arun(inputs)
+        return await asyncio.to_thread(driver.run)
+    return await driver.arun()
 
 
 class _Driver:
@@ -160,6 +163,7 @@ class _Driver:
     def __init__(  # noqa: PLR0913
         self,
         agent: Any,
+        inputs: Iterable[Any],
         *,
         path: str | os.PathLike[str],
         checkpointer: Any = None,
@@ -173,16 +177,31 @@ class _Driver:
         timeout_seconds: float | None = None,
         progress: bool = True,
     ) -> None:
+        is_iterable = isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping))
+        _check("inputs", inputs, is_iterable, "a list or an iterator of inputs")
+        for name, value in {"max_waves": max_waves, "max_concurrency": max_concurrency}.items():
+            _check(name, value, isinstance(value, int) and value >= 1, "an integer of at least 1")
+        check_seconds("poll_seconds", poll_seconds)
+        if timeout_seconds is not None:
+            check_seconds("timeout_seconds", timeout_seconds)
+        is_mapping = resume is None or isinstance(resume, Mapping)
+        _check("resume", resume, is_mapping, "a dict of ids of interrupts to answers")
+        _check_config(config)
         session = uuid.uuid4().hex
         self.runner: Runner
         if _is_loop(agent):
+            unused = {"checkpointer": checkpointer, "context": context, "resume": resume}
+            for name, value in unused.items():
+                if value is not None:
+                    raise InvalidOptionError(f"A ToolLoop does not use {name}. Leave it out.")
             self.runner = LoopRunner(agent, config, session, self._offer)
         else:
-            check_graph(agent)
+            check_graph(agent, checkpointer)
             if checkpointer is None and not isinstance(agent.checkpointer, bool):
                 checkpointer = agent.checkpointer
             agent = agent.copy({"checkpointer": checkpointer})
             self.runner = GraphRunner(agent, config, context, session, self._offer)
+        self._inputs = inputs
         self._waves = Waves(path, self.runner.kind, storage)
         self._resume = dict(resume or {})
         self._max_waves = max_waves
@@ -204,7 +223,7 @@ class _Driver:
 
     # The run, sync and async
 
-    def run(self, inputs: Iterable[Any]) -> AgentResults:
+    def run(self) -> AgentResults:
         """Run all agents."""
         with contextlib.ExitStack() as stack, self._opened():
             if isinstance(self.runner, GraphRunner):
@@ -214,7 +233,7 @@ class _Driver:
             else:
                 self.runner.open(self._waves.path)
                 stack.callback(self.runner.close)
-            self._each(self._starts(inputs), self._start)
+            self._each(self._starts(), self._start)
             self._end_inputs()
             while self._is_waiting():
                 for model, agent in self._unknown_models():
@@ -228,7 +247,7 @@ class _Driver:
                 self._end_wave(tally)
             return self._results(stack.pop_all(), self._unfinished())
 
-    async def arun(self, inputs: Iterable[Any]) -> AgentResults:
+    async def arun(self) -> AgentResults:
         """Run all agents of a graph on the running event loop."""
         runner = self._graph
         async with contextlib.AsyncExitStack() as stack:
@@ -239,7 +258,7 @@ class _Driver:
             if is_own:
                 self._use(await stack.enter_async_context(aopen_sqlite(self._database)))
             await runner.aresult(0)  # fails if the checkpointer is a sync one
-            await self._aeach(self._starts(inputs), self._astart)
+            await self._aeach(self._starts(), self._astart)
             self._end_inputs()
             while self._is_waiting():
                 for model, agent in self._unknown_models():
@@ -269,6 +288,7 @@ class _Driver:
         with self._waves.folder.lock(creates=True):
             self._waves.open()
             self.runner.run_id = self._waves.run_id
+            self.runner.sent = self._waves.sent_agents()
             if wave := self._waves.current:
                 self._still_waiting = set()
                 self._in_wave = {key for _, key, _ in self._waves.waiting(wave)}
@@ -318,12 +338,12 @@ class _Driver:
 
     # Starting
 
-    def _starts(self, inputs: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
+    def _starts(self) -> Iterator[tuple[int, Any, bool]]:
         """Yield the number of each input, the input, and whether an earlier call had it."""
-        for index, given in enumerate(inputs):
+        for index, given in enumerate(self._inputs):
             is_known = self._waves.check_input(index, self.runner.encode(given))
             self._count = index + 1
-            yield index, given, is_known
+            yield index, copy.deepcopy(given), is_known  # LangGraph gives messages ids, in place
 
     def _start(self, item: tuple[int, Any, bool]) -> None:
         index, given, is_known = item
@@ -344,17 +364,15 @@ class _Driver:
     def _resumed(self, index: int, step: Step) -> Step:
         """Hand the user's answers to an agent that waits for them."""
         while answers := self._answers_to(step):
-            step = self.runner.run(index, resume_with(answers))
+            step = self._graph.run(index, resume_with(answers), keeps_failures=True)
         return step
 
     async def _aresumed(self, index: int, step: Step) -> Step:
         while answers := self._answers_to(step):
-            step = await self._graph.arun(index, resume_with(answers))
+            step = await self._graph.arun(index, resume_with(answers), keeps_failures=True)
         return step
 
     def _answers_to(self, step: Step) -> dict[str, Any]:
-        if step.in_wave:
-            return {}  # after the wave, the same interrupt is there again
         ids = [each.id for each in step.interrupts]
         return {key: self._resume.pop(key) for key in ids if key in self._resume}
 
@@ -366,7 +384,7 @@ class _Driver:
             self._waves.add(index, step.requests)
         if step.in_wave and self._still_waiting is not None:
             self._still_waiting |= set(step.in_wave)
-        if step.interrupts and not step.requests and not step.in_wave:
+        if step.interrupts and not step.requests:
             self._paused.add(index)
 
     def _end_inputs(self) -> None:
@@ -522,6 +540,22 @@ class _Driver:
         )
         weakref.finalize(results, stack.close)
         return results
+
+
+def _check(name: str, value: object, is_valid: bool, expected: str) -> None:  # noqa: FBT001
+    if not is_valid:
+        raise InvalidOptionError(f"{name} must be {expected}, not {value!r}.")
+
+
+def _check_config(config: Any) -> None:
+    _check("config", config, config is None or isinstance(config, Mapping), "a RunnableConfig")
+    configurable = (config or {}).get("configurable") or {}
+    for name in ("thread_id", "checkpoint_id", "checkpoint_ns", "run_id"):
+        if name in configurable or name in (config or {}):
+            raise InvalidOptionError(
+                f"config has {name}, but each agent needs its own. Leave it out: run_in_batches "
+                "sets it."
+            )
 
 
 def _is_loop(agent: Any) -> bool:

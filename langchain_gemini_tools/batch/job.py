@@ -362,9 +362,9 @@ def _take(items: Iterator[Any], count: int) -> list[Any]:
 
 def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:
     """Yield the seconds to wait after each poll, once or until the time is over."""
-    _check_seconds("poll_seconds", longest)
+    check_seconds("poll_seconds", longest)
     if timeout_seconds is not None:
-        _check_seconds("timeout_seconds", timeout_seconds)
+        check_seconds("timeout_seconds", timeout_seconds)
     is_off = os.environ.get(RETRY_DELAYS_VARIABLE) == "off"
     end = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
     pause, is_first = min(1.0, longest), True
@@ -373,7 +373,12 @@ def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:
         pause, is_first = min(pause * 1.5, longest), False
 
 
-def _check_seconds(name: str, seconds: Any) -> None:
+def check_seconds(name: str, seconds: Any) -> None:
+    """Reject what is not a number of seconds.
+
+    Raises:
+        InvalidOptionError: It is not.
+    """
     if not isinstance(seconds, int | float) or not seconds >= 0:
         raise InvalidOptionError(
             f"{name}={seconds!r} is not a number of seconds. Use a number that is not negative."

@@ -16,8 +16,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
 from langchain_core.messages.ai import add_usage
+from langchain_core.runnables.config import merge_configs
 
-from langchain_gemini_tools.batch.agent_calls import CONFIG_KEY, REQUEST_TYPE, GraphStep
+from langchain_gemini_tools.batch.agent_calls import (
+    CONFIG_KEY,
+    REQUEST_TYPE,
+    GraphStep,
+    PauseKeeper,
+    is_in_run,
+)
 from langchain_gemini_tools.batch.agent_results import PausedAgent
 from langchain_gemini_tools.batch.waves import Request
 from langchain_gemini_tools.errors import InvalidOptionError
@@ -49,9 +56,14 @@ class Step:
     """The ids of the requests of the current wave that it waits for."""
 
 
-def _request_of(interrupt_id: str, question: JsonObject) -> Request:
-    return Request(
-        interrupt_id, question["model"], str(question["body"]).encode(), list(question["call"])
+def _request_of(key: str, question: JsonObject) -> Request:
+    return Request(key, question["model"], str(question["body"]).encode(), list(question["call"]))
+
+
+def _lost(where: str, index: int, remedy: str) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"{where} no state for input {index}, for which requests were sent before. {remedy} To "
+        "begin again, use another path."
     )
 
 
@@ -61,6 +73,11 @@ def _is_ours(interrupt: Any) -> bool:
 
 
 # LangGraph
+
+
+def _key_of(interrupt: Any) -> str:
+    """Return what identifies an interrupt in a thread."""
+    return f"{interrupt.id}-{interrupt.value['number']}" if _is_ours(interrupt) else interrupt.id
 
 
 class GraphRunner:
@@ -93,6 +110,7 @@ class GraphRunner:
         self._on_offer = on_offer
         self._serializer = JsonPlusSerializer()
         self.run_id = ""
+        self.sent: set[int] = set()
 
     def encode(self, given: Any) -> bytes:
         """Return the bytes by which an input is compared."""
@@ -106,33 +124,43 @@ class GraphRunner:
 
     # Steps
 
-    def _arguments(self, index: int) -> JsonObject:
-        asker = GraphStep(self._session, self._on_offer)
-        options = {"stream_mode": "updates", "durability": "sync"}
-        return {"config": self.config(index, asker), **options, **self._more}
+    def _arguments(self, index: int, *, keeps_failures: bool) -> JsonObject:
+        asker = GraphStep(self._session, self._on_offer, keeps_failures)
+        config = merge_configs(self.config(index, asker), {"callbacks": [PauseKeeper()]})
+        return {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
 
-    def run(self, index: int, given: Any) -> Step:
+    def run(self, index: int, given: Any, *, keeps_failures: bool = False) -> Step:
         """Run a thread until it waits or ends."""
         found: list[Any] = []
+        token = is_in_run.set(True)
         try:
-            for update in self.agent.stream(given, **self._arguments(index)):
+            for update in self.agent.stream(
+                given, **self._arguments(index, keeps_failures=keeps_failures)
+            ):
                 found += update.get("__interrupt__", ())
         except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
             return Step(error=error)
+        finally:
+            is_in_run.reset(token)
         return _step_of(found)
 
-    async def arun(self, index: int, given: Any) -> Step:
+    async def arun(self, index: int, given: Any, *, keeps_failures: bool = False) -> Step:
         """Run a thread as `run` does, on the event loop."""
         found: list[Any] = []
+        token = is_in_run.set(True)
         try:
-            async for update in self.agent.astream(given, **self._arguments(index)):
+            async for update in self.agent.astream(
+                given, **self._arguments(index, keeps_failures=keeps_failures)
+            ):
                 found += update.get("__interrupt__", ())
         except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
             return Step(error=error)
+        finally:
+            is_in_run.reset(token)
         return _step_of(found)
 
     def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
-        """Hand answers to a thread, by the ids of its interrupts, and run it."""
+        """Hand answers to a thread, by the keys of its requests, and run it."""
         return self.run(index, self._resuming(answers))
 
     async def adeliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
@@ -141,27 +169,54 @@ class GraphRunner:
 
     def _resuming(self, answers: Mapping[str, JsonObject]) -> Any:
         return resume_with(
-            {key: {**answer, "session": self._session} for key, answer in answers.items()}
+            {
+                key.rpartition("-")[0]: {**answer, "session": self._session}
+                for key, answer in answers.items()
+            }
         )
 
     def recover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
         """Find out where a thread has come to, and run it if it can go on."""
-        plan = _plan(given, self.agent.get_state(self.config(index)), in_wave)
+        state = self.agent.get_state(self.config(index))
+        plan = self._plan(index, given, state, in_wave)
         return plan if isinstance(plan, Step) else self.run(index, plan[0])
 
     async def arecover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
         """Find out as `recover` does, on the event loop."""
         state = await self.agent.aget_state(self.config(index))
-        plan = _plan(given, state, in_wave)
+        plan = self._plan(index, given, state, in_wave)
         return plan if isinstance(plan, Step) else await self.arun(index, plan[0])
+
+    def _plan(
+        self, index: int, given: Any, state: Any, in_wave: Collection[str]
+    ) -> Step | tuple[Any]:
+        """Return where a thread is, or what it has to be run with."""
+        if state.created_at is None:
+            if index in self.sent:
+                raise _lost("The checkpointer has", index, "Pass the same checkpointer as before.")
+            return (given,)
+        if not state.tasks:  # `state.next` is also empty if it was killed before a checkpoint
+            return Step()
+        found = list(state.interrupts)
+        if sent := tuple(key for key in map(_key_of, found) if key in in_wave):
+            return Step(in_wave=sent)  # after the wave, its other interrupts are there again
+        waiting = {each.id for each in found}
+        is_stopped = waiting and all(
+            task.result is not None
+            or (task.error is None and waiting & {each.id for each in task.interrupts})
+            for task in state.tasks
+        )
+        if not is_stopped:
+            return (None,)  # it was killed, or has failed
+        return _step_of(found)
 
     def nudge(self, index: int) -> Step:
         """Let a thread repeat the call that it waits for."""
-        return self.run(index, None)
+        return self.run(index, None, keeps_failures=True)
 
     async def anudge(self, index: int) -> Step:
         """Let a thread repeat the call, on the event loop."""
-        return await self.arun(index, None)
+        return await self.arun(index, None, keeps_failures=True)
 
     # Results
 
@@ -190,29 +245,8 @@ def resume_with(answers: Mapping[str, Any]) -> Any:
 
 
 def _step_of(found: list[Any]) -> Step:
-    ours = tuple(_request_of(each.id, each.value) for each in found if _is_ours(each))
+    ours = tuple(_request_of(_key_of(each), each.value) for each in found if _is_ours(each))
     return Step(ours, tuple(each for each in found if not _is_ours(each)))
-
-
-def _plan(given: Any, state: Any, in_wave: Collection[str]) -> Step | tuple[Any]:
-    """Return where a thread is, or what it has to be run with."""
-    if state.created_at is None:
-        return (given,)
-    if not state.tasks:  # `state.next` is also empty if it was killed before a checkpoint
-        return Step()
-    found = list(state.interrupts)
-    if sent := tuple(each.id for each in found if each.id in in_wave):
-        others = [each for each in found if each.id not in in_wave]
-        return replace(_step_of(others), in_wave=sent)
-    waiting = {each.id for each in found}
-    is_stopped = waiting and all(
-        task.result is not None
-        or (task.error is None and waiting & {each.id for each in task.interrupts})
-        for task in state.tasks
-    )
-    if not is_stopped:
-        return (None,)  # it was killed, or has failed
-    return _step_of(found)
 
 
 _FAST_COMMITS = "PRAGMA synchronous=NORMAL"
@@ -263,8 +297,8 @@ def _check_sqlite() -> None:
         ) from None
 
 
-def check_graph(agent: Any) -> None:
-    """Reject what is not a compiled graph, and graphs that stop at fixed nodes.
+def check_graph(agent: Any, checkpointer: Any) -> None:
+    """Reject what is not a compiled graph or a checkpointer, and graphs that stop at fixed nodes.
 
     Raises:
         InvalidOptionError: It cannot run in batches.
@@ -273,6 +307,13 @@ def check_graph(agent: Any) -> None:
         raise InvalidOptionError(
             f"run_in_batches needs a compiled LangGraph agent or a ToolLoop, not a "
             f"{type(agent).__name__}."
+        )
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    if not (checkpointer is None or isinstance(checkpointer, BaseCheckpointSaver)):
+        raise InvalidOptionError(
+            "checkpointer must be one of LangGraph's, such as SqliteSaver or PostgresSaver, not "
+            f"{checkpointer!r}. Without one, run_in_batches makes an SQLite file."
         )
     for name in ("interrupt_before_nodes", "interrupt_after_nodes"):
         if nodes := getattr(agent, name, None):
@@ -301,6 +342,7 @@ class LoopStep:
     session: str
     on_offer: OnOffer
     answers: list[JsonObject]
+    keeps_failures: bool = False
     pauses: type[BaseException] = LoopPause
     _used: int = 0
 
@@ -314,6 +356,10 @@ class LoopStep:
         if self._used > len(self.answers):
             raise LoopPause(question)
         return self.answers[self._used - 1]
+
+    def keep(self, answer: JsonObject) -> None:  # noqa: ARG002
+        """Return an answer again: it is that of the next call."""
+        self._used -= 1
 
 
 @dataclass(frozen=True)
@@ -355,6 +401,7 @@ class LoopRunner:
         self._lock = threading.Lock()
         self._places: dict[int, int] = {}
         self.run_id = ""
+        self.sent: set[int] = set()
 
     def open(self, path: Path) -> None:
         """Read where the loops are. What a killed process has half written is dropped."""
@@ -413,6 +460,8 @@ class LoopRunner:
     def recover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
         """Find out where a loop has come to, and render its request again."""
         if index not in self._places:
+            if index in self.sent:
+                raise _lost("loops.jsonl has", index, "Restore it.")
             return self.run(index, given)
         state = self._load(index)
         if state.stop_reason:

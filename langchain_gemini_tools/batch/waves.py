@@ -52,7 +52,7 @@ class Request:
     """A request that an agent waits for."""
 
     id: str
-    """Of the interrupt."""
+    """Identifies it among the requests of its agent; see `runners`."""
     model: str
     body: bytes
     call: list[str]
@@ -171,11 +171,6 @@ class Waves:
     def waves(self) -> tuple[Wave, ...]:
         """All waves so far."""
         return self._run.waves
-
-    @property
-    def known_inputs(self) -> int:
-        """How many inputs an earlier call has seen."""
-        return len(self._digests)
 
     # The run
 
@@ -365,6 +360,10 @@ class Waves:
         """Iterate over the agents of a wave, the ids of their requests, and their models."""
         for agent, key, job, _, _ in self._read_waiting(wave):
             yield agent, key, wave.models[job]
+
+    def sent_agents(self) -> set[int]:
+        """Return the agents that have waited for a wave."""
+        return {entry[0] for wave in self.waves for entry in self._read_waiting(wave)}
 
     def _read_waiting(self, wave: Wave) -> Iterator[list[Any]]:
         path = self._wave_path(wave.number) / "waiting.jsonl"

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import operator
 import sys
+import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -19,7 +20,8 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -225,6 +227,30 @@ def test_sub_agents_wait_in_parallel(
     check_nothing_else(emulator)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_sub_agent_with_its_own_thread_is_called_at_once_with_a_warning(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, is_async: bool
+) -> None:
+    expert: Any = create_agent(make_model())
+
+    def node(state: MessagesState) -> Any:
+        return expert.invoke(state, {"configurable": {"thread_id": "1"}})
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    with pytest.warns(UserWarning, match=r"standard price.*thread_id"):  # noqa: PT031
+        if is_async:
+            await arun_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+        else:
+            run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+    assert sent(emulator) == []
+    assert len([r for r in emulator.requests if "generateContent" in r.path]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expert.invoke(ASKED[0])  # not in a run
+
+
 class _Map(TypedDict):
     cities: list[str]
     answers: Annotated[list[str], operator.add]
@@ -336,6 +362,51 @@ def test_a_call_that_waits_is_not_taken_for_a_failure(
     assert [job.model for job in emulator.batches.jobs.values()] == ["gemini-3.8-flash"]
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("place", ["node", "tool", "sub-agent", "fallback", "other error"])
+async def test_code_that_catches_a_waiting_call_gets_its_answer(  # noqa: PLR0917
+    emulator: Emulator,
+    make_model: MakeModel,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    place: str,
+    is_async: bool,
+) -> None:
+    model = make_model(streaming=place == "sub-agent")
+    expert: Any = create_agent(model, name="expert")
+    fallback = model.with_fallbacks([FakeListChatModel(responses=["Sorry."])])
+
+    def ask(question: str) -> str:
+        """Ask an expert."""
+        try:
+            if place == "sub-agent":
+                return str(expert.invoke({"messages": question})["messages"][-1].text)
+            return str((fallback if place == "fallback" else model).invoke(question).text)
+        except Exception as error:
+            if place == "other error":
+                raise RuntimeError from error
+            return "Sorry."
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", lambda _: {"messages": [AIMessage(ask("Say one."))]})
+    graph.add_edge(START, "node")
+    agent: Any = graph.compile()
+    if place == "tool":
+        emulator.reply(calls=[("ask", {"question": "Say one."})])
+        agent = create_agent(model, [ask])
+    if is_async:
+        results = await arun_in_batches(agent, ASKED[:1], path=tmp_path)
+    else:
+        results = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    assert not results.errors
+    assert "Say one" in results[0]["messages"][-1].text
+    assert "Sorry" not in str(results[0])
+    assert sent(emulator) == ([1, 1, 1] if place == "tool" else [1])
+    check_nothing_else(emulator)
+    assert "except GraphBubbleUp: raise" in caplog.text
+    assert "Say one" not in caplog.text
+
+
 def test_a_fallback_answers_for_a_model_that_fails(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -347,6 +418,26 @@ def test_a_fallback_answers_for_a_model_that_fails(
     fallback = ModelFallbackMiddleware(make_model(model="gemini-2.5-flash"))
     agent = create_agent(make_model(), middleware=[fallback])
     (state,) = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    assert state["messages"][-1].response_metadata["model_name"] == "gemini-2.5-flash"
+    assert [job.model for job in emulator.batches.jobs.values()] == [
+        "gemini-3.8-flash",
+        "gemini-2.5-flash",
+    ]
+
+
+def test_a_fallback_answers_after_a_restart(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    def fail(_: int, body: Any) -> Any:
+        is_first = list(emulator.batches.jobs.values())[-1].model == "gemini-3.8-flash"
+        return {"code": 3, "message": "Bad."} if is_first else None
+
+    emulator.batches.fail_items(fail)
+    fallback = ModelFallbackMiddleware(make_model(model="gemini-2.5-flash"))
+    agent = create_agent(make_model(), middleware=[fallback])
+    run_in_batches(agent, ASKED[:1], path=tmp_path, max_waves=1)
+    (state,) = run_in_batches(agent, ASKED[:1], path=tmp_path)
+    assert isinstance(state, dict), state
     assert state["messages"][-1].response_metadata["model_name"] == "gemini-2.5-flash"
     assert [job.model for job in emulator.batches.jobs.values()] == [
         "gemini-3.8-flash",
@@ -450,6 +541,27 @@ def test_an_agent_that_fails_has_its_error_in_place_and_is_tried_again_by_the_ne
     check_nothing_else(emulator)
 
 
+def test_an_error_beside_a_waiting_call_is_shown(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model = make_model()
+
+    def broken(state: MessagesState) -> Any:
+        model.invoke("Say one.")
+        raise LookupError
+
+    def waiting(state: MessagesState) -> Any:
+        return {"messages": [model.invoke("Say two."), model.invoke("Say three.")]}
+
+    graph = StateGraph(MessagesState)
+    for node in (broken, waiting):
+        graph.add_node(node)
+        graph.add_edge(START, node.__name__)
+    (result,) = run_in_batches(graph.compile(), ASKED[:1], path=tmp_path)
+    assert isinstance(result, LookupError)
+    assert sent(emulator) == [2]
+
+
 def test_the_limit_of_waves_is_an_error_in_place_and_can_be_raised(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -479,6 +591,73 @@ def test_other_inputs_at_the_same_path_are_rejected(
     assert sent(emulator) == [3, 3]
     with pytest.raises(errors.InvalidOptionError, match="no inputs"):
         run_in_batches(agent, [], path=tmp_path / "empty")
+
+
+def test_messages_as_inputs_may_be_passed_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    """LangGraph gives messages ids, in place."""
+    given = [{"messages": [HumanMessage("Weather in Oslo?")]}]
+    agent = create_agent(make_model(), [get_weather])
+    run_in_batches(agent, given, path=tmp_path)
+    (state,) = run_in_batches(agent, given, path=tmp_path)
+    assert "Sunny in Oslo" in state["messages"][-1].text
+    assert sent(emulator) == [1, 1]
+
+
+def test_a_checkpointer_without_the_agents_is_rejected_before_anything_is_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    agent = create_agent(make_model(), [get_weather])
+    saver = InMemorySaver()
+    run_in_batches(agent, ASKED, path=tmp_path, checkpointer=saver, max_waves=1)
+    with pytest.raises(errors.InvalidOptionError, match="same checkpointer"):
+        run_in_batches(agent, ASKED, path=tmp_path, checkpointer=InMemorySaver())
+    assert not run_in_batches(agent, ASKED, path=tmp_path, checkpointer=saver).errors
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"inputs": "Weather?"}, "inputs"),
+        ({"inputs": {"messages": "Weather?"}}, "inputs"),
+        ({"inputs": None}, "inputs"),
+        ({"path": None}, "path"),
+        ({"path": __file__}, "folder"),
+        ({"max_waves": 0}, "max_waves"),
+        ({"max_waves": "3"}, "max_waves"),
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"poll_seconds": -1}, "poll_seconds"),
+        ({"poll_seconds": "x"}, "poll_seconds"),
+        ({"timeout_seconds": -1}, "timeout_seconds"),
+        ({"timeout_seconds": "1"}, "timeout_seconds"),
+        ({"resume": "yes"}, "resume"),
+        ({"config": ["x"]}, "config"),
+        ({"config": {"configurable": {"thread_id": "1"}}}, "thread_id"),
+        ({"config": {"run_id": 1}}, "run_id"),
+        ({"checkpointer": True}, "checkpointer"),
+        ({"checkpointer": "a.db"}, "checkpointer"),
+    ],
+)
+def test_wrong_arguments_are_named_before_anything_is_stored(
+    make_model: MakeModel, tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    given: Any = {"inputs": ASKED, "path": tmp_path / "run"} | options
+    with pytest.raises(errors.InvalidOptionError, match=words):
+        run_in_batches(create_agent(make_model()), **given)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [{"checkpointer": InMemorySaver()}, {"context": 1}, {"resume": {"a": 1}}]
+)
+def test_what_a_loop_does_not_use_is_rejected(
+    make_model: MakeModel, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.InvalidOptionError, match=f"ToolLoop.*{next(iter(options))}"):
+        run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path, **options)
 
 
 def test_what_cannot_run_in_batches_is_rejected(
@@ -709,6 +888,16 @@ def test_items_of_a_loop_that_fail_are_sent_again(
     (result,) = run_in_batches(loop, ["Weather in Oslo?"], path=tmp_path)
     assert "Sunny in Oslo" in result.answer()
     assert sent(emulator) == [1, 1, 1]
+
+
+def test_a_loop_whose_state_is_gone_is_not_sent_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
+    (tmp_path / "loops.jsonl").unlink()
+    with pytest.raises(errors.InvalidOptionError, match=r"loops\.jsonl has no state for input 0"):
+        run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
+    assert sent(emulator) == [1]
 
 
 def test_a_path_belongs_to_a_loop_or_to_an_agent(

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import xxhash
 from langchain.agents import create_agent
+from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_gemini_tools import ToolLoop, errors, run_in_batches
 from langchain_gemini_tools.testing import FakeGemini, Reply
@@ -134,6 +136,20 @@ def test_an_item_that_keeps_failing_is_an_error_in_place_until_the_next_call(
     check_nothing_else(emulator)
 
 
+@pytest.mark.parametrize("kind", ["agent", "loop"])
+def test_a_response_that_cannot_be_used_is_an_error_in_place_until_the_next_call(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, kind: str
+) -> None:
+    emulator.reply(parts=[], finish_reason="SAFETY")
+    runner: Any = ToolLoop(make_model()) if kind == "loop" else create_agent(make_model())
+    given: Any = ["Hello"] if kind == "loop" else ASKED[:1]
+    (result,) = run(runner, tmp_path, given)
+    assert isinstance(result, errors.ResponseError)
+    assert sent(emulator) == [1]
+    assert not run(runner, tmp_path, given).errors
+    assert sent(emulator) == [1, 1]
+
+
 def test_an_expired_job_is_sent_again(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
     emulator.batches.end("SUCCEEDED", "EXPIRED")
     check(emulator, run(agent, tmp_path, MANY), 40)
@@ -202,6 +218,29 @@ def test_an_agent_that_was_changed_in_between_is_rejected(
         run(other, tmp_path)
 
 
+def test_a_model_that_was_changed_after_its_answer_came_is_rejected_until_it_is_back(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, rename = create_agent(make_model(), [get_weather]), os.replace
+
+    def die_with_results(source: Any, target: Any) -> None:
+        rename(source, target)
+        if '"is_collected": true' in Path(target).read_text():
+            raise Killed
+
+    monkeypatch.setattr(os, "replace", die_with_results)
+    with pytest.raises(Killed):
+        run(agent, tmp_path)
+    monkeypatch.setattr(os, "replace", rename)
+    other = create_agent(make_model(model="gemini-2.5-flash"), [get_weather])
+    results = run(other, tmp_path)
+    assert {type(result) for result in results} == {errors.InvalidOptionError}
+    assert "If the agent was changed" in str(results[0])
+    assert not run(agent, tmp_path).errors
+    assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
+
 def test_a_damaged_folder_is_named(emulator: Emulator, agent: Any, tmp_path: Path) -> None:
     run(agent, tmp_path)
     (tmp_path / "run.json").write_text('{"version": 99}')
@@ -266,6 +305,103 @@ def test_a_process_killed_while_it_stores_something_loses_and_repeats_nothing(
     assert kills > 5
     assert not results.errors
     assert sent(emulator) == [3, 3]
+    check_nothing_else(emulator)
+
+
+@pytest.fixture(params=["own ids", "shared ids"])
+def _ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 1.2.20, LangGraph gave all interrupts of a task the same id."""
+    if request.param == "shared ids":
+        monkeypatch.setattr(
+            "langgraph.types._interrupt_id",
+            lambda namespace, _: xxhash.xxh3_128_hexdigest(namespace.encode()),
+            raising=False,
+        )
+
+
+def _run_killed_once(
+    agent: Any, path: Path, given: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """Yield the state of an agent for each place where it was killed: before a `run.json`."""
+    rename, left = os.replace, [0]
+
+    def dying_rename(source: Any, target: Any) -> None:
+        left[0] -= Path(target).name == "run.json"
+        if left[0] < 0:
+            raise Killed
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", dying_rename)
+    for writes in range(100):
+        try:
+            left[0] = writes
+            run(agent, path / str(writes), given)
+        except Killed:
+            left[0] = 1000
+            yield run(agent, path / str(writes), given)[0]
+        else:
+            assert writes > 3
+            return
+
+
+@pytest.mark.usefixtures("_ids")
+def test_a_process_killed_between_two_calls_of_one_node_does_not_mix_up_their_answers(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model()
+
+    def node(state: MessagesState) -> Any:
+        return {"messages": [model.invoke(f"Say {word}.") for word in ("one", "two")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("node", node)
+    graph.add_edge(START, "node")
+    for state in _run_killed_once(graph.compile(), tmp_path, ASKED[:1], monkeypatch):
+        _, one, two = state["messages"]
+        assert ("one" in one.text, "two" in two.text) == (True, True)
+        assert sent(emulator) == [1, 1]
+        emulator.batches.jobs.clear()
+
+
+@pytest.mark.usefixtures("_ids")
+def test_a_process_killed_inside_a_long_response_does_not_repeat_a_part_of_it(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "One two three four five."
+    for _ in range(20):
+        emulator.reply_long(text, hop_size=2)
+    agent = create_agent(make_model(model="gemini-4-flash"))
+    states = _run_killed_once(agent, tmp_path, [{"messages": "Count."}], monkeypatch)
+    assert {state["messages"][-1].text for state in states} == {text}
+
+
+def test_a_process_killed_while_parallel_nodes_go_on_repeats_no_request(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    model, is_killed = make_model(), False
+
+    def slow(state: MessagesState) -> Any:
+        nonlocal is_killed
+        answer = model.invoke("Say one.")
+        if not is_killed:
+            is_killed = True
+            time.sleep(0.5)  # until the second call of the other node waits
+            raise Killed
+        return {"messages": [answer]}
+
+    def quick(state: MessagesState) -> Any:
+        return {"messages": [model.invoke("Say two."), model.invoke("Say three.")]}
+
+    graph = StateGraph(MessagesState)
+    for node in (slow, quick):
+        graph.add_node(node)
+        graph.add_edge(START, node.__name__)
+    agent = graph.compile()
+    with pytest.raises(Killed):
+        run(agent, tmp_path, ASKED[:1])
+    (state,) = run(agent, tmp_path, ASKED[:1])
+    assert len(state["messages"]) == 4
+    assert sent(emulator) == [2, 1]
     check_nothing_else(emulator)
 
 
