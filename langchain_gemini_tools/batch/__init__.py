@@ -16,7 +16,8 @@ Agents in waves of batch jobs:
 
 agents.py        run_in_batches: many agents, in waves. Start reading here
 agent_results.py what it returns
-runners.py       one agent, from one call of its model to the next: LangGraph, ToolLoop
+graph_runner.py  one LangGraph agent, from one call of its model to the next
+loop_runner.py   the same for a ToolLoop
 waves.py         what the agents wait for, sent together; what is kept of it on disk
 agent_calls.py   a call of the model inside such an agent
 """

@@ -17,7 +17,7 @@ import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, Unpack
 
 from langchain_core.runnables.config import ContextThreadPoolExecutor, RunnableConfig
 
@@ -27,10 +27,8 @@ from langchain_gemini_tools.batch.agent_results import (
     count_of,
     usage_of,
 )
-from langchain_gemini_tools.batch.job import check_seconds
-from langchain_gemini_tools.batch.runners import (
+from langchain_gemini_tools.batch.graph_runner import (
     GraphRunner,
-    LoopRunner,
     Step,
     aopen_sqlite,
     check_graph,
@@ -38,6 +36,8 @@ from langchain_gemini_tools.batch.runners import (
     open_sqlite,
     resume_with,
 )
+from langchain_gemini_tools.batch.job import check_seconds
+from langchain_gemini_tools.batch.loop_runner import LoopRunner
 from langchain_gemini_tools.batch.waves import Tally, Wave, WaveJob, Waves
 from langchain_gemini_tools.errors import (
     BatchJobError,
@@ -140,7 +140,25 @@ def run_in_batches(  # noqa: PLR0913
     return driver.run()
 
 
-async def arun_in_batches(agent: Any, inputs: Iterable[Any], **options: Any) -> AgentResults:
+class RunOptions(TypedDict, total=False):
+    """The arguments of `run_in_batches` beside the agent and the inputs."""
+
+    path: Required[str | os.PathLike[str]]
+    checkpointer: Any
+    config: RunnableConfig | None
+    context: Any
+    resume: Mapping[str, Any] | None
+    storage: str | None
+    max_waves: int
+    max_concurrency: int
+    poll_seconds: float
+    timeout_seconds: float | None
+    progress: bool
+
+
+async def arun_in_batches(
+    agent: Any, inputs: Iterable[Any], **options: Unpack[RunOptions]
+) -> AgentResults:
     """Run as `run_in_batches` does, on the running event loop.
 
     Agents and tools run with their async methods, so a checkpointer has to be an async one. Read

@@ -52,7 +52,7 @@ class Request:
     """A request that an agent waits for."""
 
     id: str
-    """Identifies it among the requests of its agent; see `runners`."""
+    """Identifies it among the requests of its agent; see `graph_runner`."""
     model: str
     body: bytes
     call: list[str]

@@ -1,21 +1,14 @@
-"""What runs one agent of many from one call of its model to the next: LangGraph, or `ToolLoop`.
+"""What runs one LangGraph agent of many from one call of its model to the next.
 
-A LangGraph agent keeps its state in a checkpointer. A `ToolLoop` has none: its messages are
-appended to a file.
+The checkpointer keeps its state. `loop_runner` does the same for a `ToolLoop`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import copy
-import json
-import threading
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
-from langchain_core.messages.ai import add_usage
 from langchain_core.runnables.config import merge_configs
 
 from langchain_gemini_tools.batch.agent_calls import (
@@ -33,11 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from langchain_core.messages import BaseMessage, ToolCall
     from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.batch.inputs import BatchSource
-    from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
 
     JsonObject = dict[str, Any]
     OnOffer = Callable[[BatchSource], None]
@@ -56,11 +47,13 @@ class Step:
     """The ids of the requests of the current wave that it waits for."""
 
 
-def _request_of(key: str, question: JsonObject) -> Request:
+def request_of(key: str, question: JsonObject) -> Request:
+    """Return the request that a question of a model is about."""
     return Request(key, question["model"], str(question["body"]).encode(), list(question["call"]))
 
 
-def _lost(where: str, index: int, remedy: str) -> InvalidOptionError:
+def lost_state(where: str, index: int, remedy: str) -> InvalidOptionError:
+    """Return the error about a state that is gone."""
     return InvalidOptionError(
         f"{where} no state for input {index}, for which requests were sent before. {remedy} To "
         "begin again, use another path."
@@ -70,9 +63,6 @@ def _lost(where: str, index: int, remedy: str) -> InvalidOptionError:
 def _is_ours(interrupt: Any) -> bool:
     value = interrupt.value
     return isinstance(value, dict) and value.get("type") == REQUEST_TYPE
-
-
-# LangGraph
 
 
 def _key_of(interrupt: Any) -> str:
@@ -193,7 +183,9 @@ class GraphRunner:
         """Return where a thread is, or what it has to be run with."""
         if state.created_at is None:
             if index in self.sent:
-                raise _lost("The checkpointer has", index, "Pass the same checkpointer as before.")
+                raise lost_state(
+                    "The checkpointer has", index, "Pass the same checkpointer as before."
+                )
             return (given,)
         if not state.tasks:  # `state.next` is also empty if it was killed before a checkpoint
             return Step()
@@ -245,7 +237,7 @@ def resume_with(answers: Mapping[str, Any]) -> Any:
 
 
 def _step_of(found: list[Any]) -> Step:
-    ours = tuple(_request_of(_key_of(each), each.value) for each in found if _is_ours(each))
+    ours = tuple(request_of(_key_of(each), each.value) for each in found if _is_ours(each))
     return Step(ours, tuple(each for each in found if not _is_ours(each)))
 
 
@@ -322,230 +314,3 @@ def check_graph(agent: Any, checkpointer: Any) -> None:
                 "see whether such a stop was approved. Use interrupt() or "
                 "HumanInTheLoopMiddleware."
             )
-
-
-# ToolLoop
-
-
-class LoopPause(BaseException):
-    """A loop waits for a batch job. Not an `Exception`, so that nothing handles it."""
-
-    def __init__(self, question: JsonObject) -> None:
-        super().__init__("The loop waits for a batch job.")
-        self.question = question
-
-
-@dataclass
-class LoopStep:
-    """The asker of one step of a loop: it knows the answers to the first call."""
-
-    session: str
-    on_offer: OnOffer
-    answers: list[JsonObject]
-    keeps_failures: bool = False
-    pauses: type[BaseException] = LoopPause
-    _used: int = 0
-
-    def offer(self, source: BatchSource) -> None:
-        """Receive what sends requests of this model."""
-        self.on_offer(source)
-
-    def ask(self, question: JsonObject) -> JsonObject:
-        """Return the next answer, or stop the loop."""
-        self._used += 1
-        if self._used > len(self.answers):
-            raise LoopPause(question)
-        return self.answers[self._used - 1]
-
-    def keep(self, answer: JsonObject) -> None:  # noqa: ARG002
-        """Return an answer again: it is that of the next call."""
-        self._used -= 1
-
-
-@dataclass(frozen=True)
-class _LoopState:
-    """A run of a loop before a call of the model, or at its end."""
-
-    messages: list[JsonObject]
-    given: int
-    """How many of the messages are the input."""
-    turns: int = 0
-    answers: tuple[JsonObject, ...] = ()
-    """What is known for the next call."""
-    stop_reason: str | None = None
-
-
-class LoopRunner:
-    """Runs a `ToolLoop` for each input, and keeps their messages in `loops.jsonl`.
-
-    Args:
-        loop: The loop.
-        config: Callbacks, tags and so on for each run.
-        session: Differs between two runs of the program.
-        on_offer: Receives what sends requests.
-    """
-
-    kind = "loop"
-
-    def __init__(
-        self, loop: ToolLoop, config: RunnableConfig | None, session: str, on_offer: OnOffer
-    ) -> None:
-        if loop.settings.on_limit == "answer":
-            raise InvalidOptionError(
-                "A ToolLoop with on_limit='answer' cannot run in batches. Use 'return' or 'raise'."
-            )
-        self.agent = loop
-        self._config = config or {}
-        self._session = session
-        self._on_offer = on_offer
-        self._lock = threading.Lock()
-        self._places: dict[int, int] = {}
-        self.run_id = ""
-        self.sent: set[int] = set()
-
-    def open(self, path: Path) -> None:
-        """Read where the loops are. What a killed process has half written is dropped."""
-        self._file = (path / "loops.jsonl").open("ab+")
-        self._file.seek(0)
-        position = 0
-        for line in self._file:
-            if not line.endswith(b"\n"):
-                break
-            self._places[int(line[: line.index(b" ")])] = position
-            position += len(line)
-        self._file.truncate(position)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def encode(self, given: Any) -> bytes:
-        """Return the bytes by which an input is compared."""
-        return _encode(messages_to_dict(self._parse(given)))
-
-    @staticmethod
-    def _parse(given: Any) -> list[BaseMessage]:
-        from langchain_gemini_tools.tool_loop.run import parse_input
-
-        return parse_input(given)
-
-    def _load(self, index: int) -> _LoopState:
-        with self._lock:
-            self._file.seek(self._places[index])
-            line = self._file.readline()
-        return _LoopState(**json.loads(line[line.index(b" ") :]))
-
-    def _store(self, index: int, state: _LoopState) -> None:
-        line = b"%d %b\n" % (index, _encode(vars(state)))
-        with self._lock:
-            self._file.seek(0, 2)
-            self._places[index] = self._file.tell()
-            self._file.write(line)
-            self._file.flush()
-
-    # Steps
-
-    def run(self, index: int, given: Any) -> Step:
-        """Begin a loop."""
-        messages = messages_to_dict(self._parse(given))
-        return self._run(index, _LoopState(messages, len(messages)))
-
-    def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
-        """Hand the answer to a loop, and run it until its next call."""
-        state = self._load(index)
-        (answer,) = answers.values()
-        known = (*state.answers, {**answer, "session": self._session})
-        return self._run(index, replace(state, answers=known))
-
-    def recover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
-        """Find out where a loop has come to, and render its request again."""
-        if index not in self._places:
-            if index in self.sent:
-                raise _lost("loops.jsonl has", index, "Restore it.")
-            return self.run(index, given)
-        state = self._load(index)
-        if state.stop_reason:
-            return Step()
-        if (key := _loop_key(index, state)) in in_wave:
-            return Step(in_wave=(key,))
-        return self._run(index, state)
-
-    def nudge(self, index: int) -> Step:
-        """Let a loop repeat the call that it waits for."""
-        return self._run(index, self._load(index))
-
-    def _run(self, index: int, state: _LoopState) -> Step:
-        from langchain_gemini_tools.tool_loop import result_of
-
-        asker = LoopStep(self._session, self._on_offer, list(state.answers))
-        configurable = {**self._config.get("configurable", {}), CONFIG_KEY: asker}
-        config: RunnableConfig = {**self._config, "configurable": configurable}
-        loop = copy.copy(self.agent)
-        left = loop.settings.max_turns - state.turns
-        loop.settings = replace(loop.settings, max_turns=left)
-        messages = messages_from_dict(state.messages)
-        try:
-            result = loop.invoke(messages, config)
-        except LoopPause as pause:
-            result = cast("ToolLoopResult", result_of(pause))
-            if result.new_messages:
-                state = _LoopState(
-                    messages_to_dict(result.messages), state.given, state.turns + result.turns - 1
-                )
-            self._store(index, state)
-            return Step((_request_of(_loop_key(index, state), pause.question),))
-        except Exception as error:  # noqa: BLE001 - any error of the run
-            self._store(index, state)
-            return Step(error=error)
-        self._store(
-            index,
-            _LoopState(
-                messages_to_dict(result.messages),
-                state.given,
-                state.turns + result.turns,
-                stop_reason=result.stop_reason,
-            ),
-        )
-        return Step()
-
-    # Results
-
-    def result(self, index: int) -> ToolLoopResult:
-        """Return what `invoke` would return. Of tool calls, it has no times and no exceptions."""
-        from langchain_gemini_tools.tool_loop import ToolCallRecord, ToolLoopResult
-
-        state = self._load(index)
-        messages = messages_from_dict(state.messages)
-        new, records, usage, turn = messages[state.given :], [], None, 0
-        calls: dict[str | None, tuple[int, ToolCall]] = {}
-        for message in new:
-            if isinstance(message, AIMessage):
-                turn += 1
-                usage = add_usage(usage, message.usage_metadata)
-                calls |= {call["id"]: (turn, call) for call in message.tool_calls}
-            elif isinstance(message, ToolMessage) and message.tool_call_id in calls:
-                number, call = calls.pop(message.tool_call_id)
-                status = "succeeded" if message.status == "success" else "failed"
-                records.append(ToolCallRecord(number, call, cast("Any", status), message))
-        return ToolLoopResult(
-            messages=messages,
-            new_messages=new,
-            stop_reason=cast("Any", state.stop_reason or "failed"),
-            turns=state.turns,
-            calls=records,
-            pending=[call for _, call in calls.values()],
-            usage=usage if any(isinstance(each, AIMessage) for each in new) else None,
-        )
-
-    async def aresult(self, index: int) -> ToolLoopResult:
-        """Return the result, without blocking the event loop."""
-        return await asyncio.to_thread(self.result, index)
-
-
-def _loop_key(index: int, state: _LoopState) -> str:
-    return f"{index}-{state.turns}-{len(state.answers)}"
-
-
-def _encode(value: Any) -> bytes:
-    # Artifacts of tools may be any objects. Only their text is kept.
-    return json.dumps(value, default=str).encode()

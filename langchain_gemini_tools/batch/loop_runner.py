@@ -1,0 +1,259 @@
+"""What runs one `ToolLoop` of many from one call of its model to the next.
+
+A `ToolLoop` has no checkpointer: its messages are appended to a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
+from langchain_core.messages.ai import add_usage
+
+from langchain_gemini_tools.batch.agent_calls import (
+    CONFIG_KEY,
+)
+from langchain_gemini_tools.batch.graph_runner import Step, lost_state, request_of
+from langchain_gemini_tools.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+    from langchain_core.messages import BaseMessage, ToolCall
+    from langchain_core.runnables import RunnableConfig
+
+    from langchain_gemini_tools.batch.inputs import BatchSource
+    from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
+
+    JsonObject = dict[str, Any]
+    OnOffer = Callable[[BatchSource], None]
+
+
+class LoopPause(BaseException):
+    """A loop waits for a batch job. Not an `Exception`, so that nothing handles it."""
+
+    def __init__(self, question: JsonObject) -> None:
+        super().__init__("The loop waits for a batch job.")
+        self.question = question
+
+
+@dataclass
+class LoopStep:
+    """The asker of one step of a loop: it knows the answers to the first call."""
+
+    session: str
+    on_offer: OnOffer
+    answers: list[JsonObject]
+    keeps_failures: bool = False
+    pauses: type[BaseException] = LoopPause
+    _used: int = 0
+
+    def offer(self, source: BatchSource) -> None:
+        """Receive what sends requests of this model."""
+        self.on_offer(source)
+
+    def ask(self, question: JsonObject) -> JsonObject:
+        """Return the next answer, or stop the loop."""
+        self._used += 1
+        if self._used > len(self.answers):
+            raise LoopPause(question)
+        return self.answers[self._used - 1]
+
+    def keep(self, answer: JsonObject) -> None:  # noqa: ARG002
+        """Return an answer again: it is that of the next call."""
+        self._used -= 1
+
+
+@dataclass(frozen=True)
+class _LoopState:
+    """A run of a loop before a call of the model, or at its end."""
+
+    messages: list[JsonObject]
+    given: int
+    """How many of the messages are the input."""
+    turns: int = 0
+    answers: tuple[JsonObject, ...] = ()
+    """What is known for the next call."""
+    stop_reason: str | None = None
+
+
+class LoopRunner:
+    """Runs a `ToolLoop` for each input, and keeps their messages in `loops.jsonl`.
+
+    Args:
+        loop: The loop.
+        config: Callbacks, tags and so on for each run.
+        session: Differs between two runs of the program.
+        on_offer: Receives what sends requests.
+    """
+
+    kind = "loop"
+
+    def __init__(
+        self, loop: ToolLoop, config: RunnableConfig | None, session: str, on_offer: OnOffer
+    ) -> None:
+        if loop.settings.on_limit == "answer":
+            raise InvalidOptionError(
+                "A ToolLoop with on_limit='answer' cannot run in batches. Use 'return' or 'raise'."
+            )
+        self.agent = loop
+        self._config = config or {}
+        self._session = session
+        self._on_offer = on_offer
+        self._lock = threading.Lock()
+        self._places: dict[int, int] = {}
+        self.run_id = ""
+        self.sent: set[int] = set()
+
+    def open(self, path: Path) -> None:
+        """Read where the loops are. What a killed process has half written is dropped."""
+        self._file = (path / "loops.jsonl").open("ab+")
+        self._file.seek(0)
+        position = 0
+        for line in self._file:
+            if not line.endswith(b"\n"):
+                break
+            self._places[int(line[: line.index(b" ")])] = position
+            position += len(line)
+        self._file.truncate(position)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def encode(self, given: Any) -> bytes:
+        """Return the bytes by which an input is compared."""
+        return _encode(messages_to_dict(self._parse(given)))
+
+    @staticmethod
+    def _parse(given: Any) -> list[BaseMessage]:
+        from langchain_gemini_tools.tool_loop.run import parse_input
+
+        return parse_input(given)
+
+    def _load(self, index: int) -> _LoopState:
+        with self._lock:
+            self._file.seek(self._places[index])
+            line = self._file.readline()
+        return _LoopState(**json.loads(line[line.index(b" ") :]))
+
+    def _store(self, index: int, state: _LoopState) -> None:
+        line = b"%d %b\n" % (index, _encode(vars(state)))
+        with self._lock:
+            self._file.seek(0, 2)
+            self._places[index] = self._file.tell()
+            self._file.write(line)
+            self._file.flush()
+
+    # Steps
+
+    def run(self, index: int, given: Any) -> Step:
+        """Begin a loop."""
+        messages = messages_to_dict(self._parse(given))
+        return self._run(index, _LoopState(messages, len(messages)))
+
+    def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
+        """Hand the answer to a loop, and run it until its next call."""
+        state = self._load(index)
+        (answer,) = answers.values()
+        known = (*state.answers, {**answer, "session": self._session})
+        return self._run(index, replace(state, answers=known))
+
+    def recover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
+        """Find out where a loop has come to, and render its request again."""
+        if index not in self._places:
+            if index in self.sent:
+                raise lost_state("loops.jsonl has", index, "Restore it.")
+            return self.run(index, given)
+        state = self._load(index)
+        if state.stop_reason:
+            return Step()
+        if (key := _loop_key(index, state)) in in_wave:
+            return Step(in_wave=(key,))
+        return self._run(index, state)
+
+    def nudge(self, index: int) -> Step:
+        """Let a loop repeat the call that it waits for."""
+        return self._run(index, self._load(index))
+
+    def _run(self, index: int, state: _LoopState) -> Step:
+        from langchain_gemini_tools.tool_loop import result_of
+
+        asker = LoopStep(self._session, self._on_offer, list(state.answers))
+        configurable = {**self._config.get("configurable", {}), CONFIG_KEY: asker}
+        config: RunnableConfig = {**self._config, "configurable": configurable}
+        loop = copy.copy(self.agent)
+        left = loop.settings.max_turns - state.turns
+        loop.settings = replace(loop.settings, max_turns=left)
+        messages = messages_from_dict(state.messages)
+        try:
+            result = loop.invoke(messages, config)
+        except LoopPause as pause:
+            result = cast("ToolLoopResult", result_of(pause))
+            if result.new_messages:
+                state = _LoopState(
+                    messages_to_dict(result.messages), state.given, state.turns + result.turns - 1
+                )
+            self._store(index, state)
+            return Step((request_of(_loop_key(index, state), pause.question),))
+        except Exception as error:  # noqa: BLE001 - any error of the run
+            self._store(index, state)
+            return Step(error=error)
+        self._store(
+            index,
+            _LoopState(
+                messages_to_dict(result.messages),
+                state.given,
+                state.turns + result.turns,
+                stop_reason=result.stop_reason,
+            ),
+        )
+        return Step()
+
+    # Results
+
+    def result(self, index: int) -> ToolLoopResult:
+        """Return what `invoke` would return. Of tool calls, it has no times and no exceptions."""
+        from langchain_gemini_tools.tool_loop import ToolCallRecord, ToolLoopResult
+
+        state = self._load(index)
+        messages = messages_from_dict(state.messages)
+        new, records, usage, turn = messages[state.given :], [], None, 0
+        calls: dict[str | None, tuple[int, ToolCall]] = {}
+        for message in new:
+            if isinstance(message, AIMessage):
+                turn += 1
+                usage = add_usage(usage, message.usage_metadata)
+                calls |= {call["id"]: (turn, call) for call in message.tool_calls}
+            elif isinstance(message, ToolMessage) and message.tool_call_id in calls:
+                number, call = calls.pop(message.tool_call_id)
+                status = "succeeded" if message.status == "success" else "failed"
+                records.append(ToolCallRecord(number, call, cast("Any", status), message))
+        return ToolLoopResult(
+            messages=messages,
+            new_messages=new,
+            stop_reason=cast("Any", state.stop_reason or "failed"),
+            turns=state.turns,
+            calls=records,
+            pending=[call for _, call in calls.values()],
+            usage=usage if any(isinstance(each, AIMessage) for each in new) else None,
+        )
+
+    async def aresult(self, index: int) -> ToolLoopResult:
+        """Return the result, without blocking the event loop."""
+        return await asyncio.to_thread(self.result, index)
+
+
+def _loop_key(index: int, state: _LoopState) -> str:
+    return f"{index}-{state.turns}-{len(state.answers)}"
+
+
+def _encode(value: Any) -> bytes:
+    # Artifacts of tools may be any objects. Only their text is kept.
+    return json.dumps(value, default=str).encode()
