@@ -130,9 +130,10 @@ soak: $(STAMP)  ## thousands of calls with faults; prints memory, sockets, tasks
 	$(BIN)/python -m tests.soak
 
 # Two environments as users have them: what the tests need besides would be loaded by the SDK, too.
-bench: $(VENV)-bench/.installed $(VENV)-peer/.installed  ## CPU and memory next to others
+bench: $(STAMP) $(VENV)-bench/.installed $(VENV)-peer/.installed  ## CPU and memory next to others
 	$(VENV)-bench/bin/python -m tests.benchmarks.run --peer-python $(VENV)-peer/bin/python $(BENCH)
 	$(VENV)-bench/bin/python -m tests.benchmarks.fake_gemini
+	WAVES_SCALE=10 $(BIN)/python -m pytest -s tests/benchmarks
 
 $(VENV)-bench/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
