@@ -18,8 +18,8 @@ from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.testing import FakeGemini
 from tests.integration_tests.test_batch_vertex import LocalBuckets
 
-MILLISECONDS_PER_REQUEST = 0.45
-"""The aim is 0.3, and 0.15 to 0.21 were measured; a busy machine counts more."""
+TIMES_A_PREVIEW = 10
+"""Measured: 5 to 6. On a quiet machine a preview costs 0.05 ms."""
 MEGABYTES = 6
 
 
@@ -54,15 +54,28 @@ def _cpu_seconds(path: Path, count: int, backend: Any) -> float:
     return seconds
 
 
+def _cpu_seconds_of_previews(count: int) -> float:
+    """What rendering the same requests costs, as a measure of the machine."""
+    model = ChatGemini(model="gemini-3.8-flash", api_key="not-used")
+    inputs = _questions(count)
+    start = time.thread_time()
+    for each in inputs:
+        model.preview(each)
+    return time.thread_time() - start
+
+
 def test_a_request_costs_little_there_and_back(tmp_path: Path, backend: Any) -> None:
+    """The aim is 0.3 ms on a quiet machine. A busy one counts more, so a ratio is asserted."""
     _cpu_seconds(tmp_path / "warm", 100, backend)
-    measured = []
-    for run in range(3):  # until one is good enough: a busy machine counts more
-        measured.append(_cpu_seconds(tmp_path / str(run), 2_000, backend) / 2_000 * 1000)
-        if min(measured) <= MILLISECONDS_PER_REQUEST:
+    ratios, measured = [], []
+    for run in range(4):  # until one is good enough
+        previews = _cpu_seconds_of_previews(2_000)
+        measured.append(_cpu_seconds(tmp_path / str(run), 2_000, backend))
+        ratios.append(measured[-1] / previews)
+        if min(ratios) <= TIMES_A_PREVIEW:
             break
-    print(f"{min(measured):.2f} ms of CPU per request")
-    assert min(measured) <= MILLISECONDS_PER_REQUEST
+    print(f"{min(measured) / 2:.2f} ms of CPU per request, {min(ratios):.1f} times a preview")
+    assert min(ratios) <= TIMES_A_PREVIEW
 
 
 def test_the_cost_grows_with_the_number_of_requests(tmp_path: Path, backend: Any) -> None:
