@@ -5,12 +5,12 @@ BIN     = $(VENV)/bin
 SHELL   = bash
 STAMP   = $(VENV)/.installed
 
-# Tests run in a process for each core, at most four: each collects the whole suite, which takes
-# seconds and half a gigabyte. `make test WORKERS=0` runs them in one process. pytest-benchmark comes
-# with langchain-tests and would warn that it cannot measure in several processes.
-WORKERS ?= logical
-PARALLEL = --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
-	--benchmark-disable
+# Four processes, also on two cores: many tests wait for a socket or for another process. Each process
+# collects the whole suite, which takes seconds and half a gigabyte. `make test WORKERS=0` runs the tests
+# in one process. pytest-benchmark comes with langchain-tests and would warn that it cannot measure in
+# several processes.
+WORKERS ?= 4
+PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --benchmark-disable
 # The tests start a hundred interpreters. Without bytecode each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 

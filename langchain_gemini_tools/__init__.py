@@ -1,7 +1,7 @@
 """`ChatGemini`, a LangChain chat model for Google Gemini, built for tool calling.
 
 The names here are loaded on first use; the types of google-genai among them load the SDK. Other
-public names are in their modules: errors in `errors`, loop events and approval verdicts in
+public names are in their modules: errors in `errors`, loop events and approval decisions in
 `tool_loop`, `FetchLimits` in `media_fetch`, `TOOL_PROMPT` in `prompted`, `ToolReport` in
 `tools`, `BatchJob` in `batch`, the results of `run_in_batches` in `batch.agents`,
 `GeminiBinding` in `binding`, `StructuredOutput` in `structured_output`, the request of `preview` in
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langchain_gemini_tools.batch.agents import arun_in_batches, run_in_batches
     from langchain_gemini_tools.chat_model import ChatGemini
-    from langchain_gemini_tools.client.sdk_types import (
+    from langchain_gemini_tools.client import (
         ComputerUse,
         Environment,
         HarmBlockThreshold,
@@ -54,12 +54,12 @@ __all__ = [
 _MODULES = {
     "BatchProgress": "display",
     "ChatGemini": "chat_model",
-    "ComputerUse": "client.sdk_types",
-    "Environment": "client.sdk_types",
-    "HarmBlockThreshold": "client.sdk_types",
-    "HarmCategory": "client.sdk_types",
-    "MediaResolution": "client.sdk_types",
-    "Modality": "client.sdk_types",
+    "ComputerUse": "client",
+    "Environment": "client",
+    "HarmBlockThreshold": "client",
+    "HarmCategory": "client",
+    "MediaResolution": "client",
+    "Modality": "client",
     "RunClock": "display",
     "arun_in_batches": "batch.agents",
     "run_in_batches": "batch.agents",

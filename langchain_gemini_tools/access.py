@@ -1,7 +1,13 @@
-"""How a model reaches the API: its settings, credentials and client, and what pickles carry."""
+"""What a call needs of its model: the rendered request, the client, the credentials.
+
+Which API the requests go to, and what copies and pickles carry, follows from the credentials.
+Modules that many programs never need (prompted tools, interactions) are imported by the functions
+that need them.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self
@@ -9,17 +15,37 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import ConfigDict, PrivateAttr, SecretStr
 
 from langchain_gemini_tools.client import ClientSettings, GeminiClient, SdkAsyncClient, SdkClient
-from langchain_gemini_tools.errors import GeminiAuthenticationError
-from langchain_gemini_tools.facts.credentials import environment_uses_vertexai
-from langchain_gemini_tools.facts.locks import ForkSafeLock
-from langchain_gemini_tools.field_values import FoundKey, as_json, has_credential
-from langchain_gemini_tools.fields import GeminiFields
+from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
+from langchain_gemini_tools.facts.credentials import environment_gateway, environment_uses_vertexai
+from langchain_gemini_tools.field_values import (
+    FoundKey,
+    OwnProfile,
+    as_json,
+    as_secret,
+    has_credential,
+    unknown_option,
+)
+from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
+from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
+from langchain_gemini_tools.prompted.written_calls import WrittenCalls
+from langchain_gemini_tools.retry import RetryPolicy, RunReports
+from langchain_gemini_tools.wire.invocation import CacheContents
+from langchain_gemini_tools.wire.request import RenderedRequest, render_request
 
 if TYPE_CHECKING:
-    from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
+    from collections.abc import Iterator, Mapping, Sequence
 
-_CLIENT_LOCK = ForkSafeLock()
+    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+    from langchain_core.load.serializable import SerializedConstructor, SerializedNotImplemented
+    from langchain_core.messages import BaseMessage
+
+    from langchain_gemini_tools.wire.invocation import Invocation
+
+logger = logging.getLogger(__name__)
+
+_SHAPE_THE_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kwargs"})
 _PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+_MAX_WARNINGS_KEPT = 1000
 
 
 class GeminiAccess(GeminiFields):
@@ -32,6 +58,87 @@ class GeminiAccess(GeminiFields):
     """Fields that a pickle did not carry."""
     _key_was_found: bool = PrivateAttr(default=False)
     """Whether the key that a pickle did not carry came from the environment."""
+    _cache_contents: CacheContents | None = PrivateAttr(default=None)
+    """What the context cache contains, if it is known."""
+    _warned: set[str] = PrivateAttr(default_factory=set)
+    _media: FetchedMedia = PrivateAttr(default_factory=FetchedMedia)
+
+    def cache_in_use(self, name: str | None) -> CacheContents | None:
+        """Return what a context cache contains, if it is known.
+
+        Args:
+            name: The name of the cache.
+        """
+        known = self._cache_contents
+        return known if known and known.name == name else None
+
+    # Reading, changes and copies
+
+    if not TYPE_CHECKING:  # otherwise every name would be an attribute for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            if field := FIELDS_BY_SYNONYM.get(name):
+                return getattr(self, field)
+            return super().__getattr__(name)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the fields; clients and caches do not matter."""
+        if not isinstance(other, GeminiFields) or type(other) is not type(self):
+            return False
+        return self._own_values() == other._own_values()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        name = FIELDS_BY_SYNONYM.get(name, name)
+        super().__setattr__(name, as_secret(name, value))
+        if name in type(self).model_fields:
+            self._forget_computed()
+        if name in _SHAPE_THE_PROFILE:
+            self._renew_profile()
+
+    def _own_values(self) -> dict[str, Any]:
+        """Return the values of the fields, without what was computed from them."""
+        fields = type(self).model_fields
+        return {name: value for name, value in self.__dict__.items() if name in fields}
+
+    def _forget_computed(self) -> None:
+        """Drop what was computed from the fields, such as what LangChain shows to tracers."""
+        for name in self.__dict__.keys() - type(self).model_fields.keys():
+            del self.__dict__[name]
+
+    def _renew_profile(self) -> None:
+        """Let the profile follow the model, unless it was passed."""
+        if isinstance(self.profile, OwnProfile):
+            self.profile = self._resolve_model_profile()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other fields.
+
+        Args:
+            update: Fields to change, under any of their names.
+            deep: Copy the values of the fields, too.
+
+        Raises:
+            InvalidOptionError: A field does not exist.
+        """
+        changes: dict[str, Any] = {}
+        for key, value in (update or {}).items():
+            name = FIELDS_BY_SYNONYM.get(key, key)
+            if name not in type(self).model_fields:
+                raise InvalidOptionError(unknown_option(key, type(self).model_fields))
+            changes[name] = as_secret(name, value)
+        copied = super().model_copy(update=changes, deep=deep)
+        if changes:
+            copied._forget_computed()  # noqa: SLF001 - of the same class
+        if changes.keys() & _SHAPE_THE_PROFILE:
+            copied._renew_profile()  # noqa: SLF001 - of the same class
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        # Credentials cannot be copied: a copy uses the same.
+        shared = {id(self.credentials): self.credentials} if self.credentials is not None else {}
+        return super().__deepcopy__({**(memo or {}), **shared})
 
     # Pickles may be stored and read by others: no credential goes into one.
 
@@ -52,7 +159,7 @@ class GeminiAccess(GeminiFields):
         private = {**(state["__pydantic_private__"] or {}), "_gemini": None}
         private["_left_out"] = left_out
         if self.google_api_key:
-            private["_key_was_found"] = self._passed_key is None
+            private["_key_was_found"] = isinstance(self.google_api_key, FoundKey)
         return {**state, "__dict__": fields, "__pydantic_private__": private}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
@@ -106,15 +213,20 @@ class GeminiAccess(GeminiFields):
     # Which API
 
     def _client_settings(self) -> ClientSettings:
-        base_url = self.base_url
+        base_url, uses_vertexai = self.base_url, self.uses_vertexai
         if isinstance(base_url, dict):
             base_url = base_url.get("api_endpoint") or base_url.get("base_url")
+        api_key = self._key_in_use
+        if not (base_url or uses_vertexai) and (gateway := environment_gateway()):
+            base_url, found = gateway
+            if found and (api_key is None or isinstance(api_key, FoundKey)):
+                api_key = SecretStr(found)
         return ClientSettings(
-            api_key=self._key_in_use,
-            vertexai=True if self.uses_vertexai else self.vertexai,
+            api_key=api_key,
+            vertexai=True if uses_vertexai else self.vertexai,
             # The SDK rejects them for the Developer API.
-            project=self.project if self.uses_vertexai else None,
-            location=self.location if self.uses_vertexai else None,
+            project=self.project if uses_vertexai else None,
+            location=self.location if uses_vertexai else None,
             credentials=self.credentials,
             base_url=base_url,
             api_version=self.api_version,
@@ -138,35 +250,74 @@ class GeminiAccess(GeminiFields):
         return bool(self.project or self.credentials)
 
     @property
-    def _passed_key(self) -> SecretStr | None:
-        """The key, unless it was found in the environment."""
-        return None if isinstance(self.google_api_key, FoundKey) else self.google_api_key
-
-    @property
     def _key_in_use(self) -> SecretStr | None:
         """The key, unless it was found and Vertex AI has other credentials, as in the SDK."""
-        if not self.uses_vertexai or self._passed_key:
-            return self.google_api_key
+        key = self.google_api_key
+        is_passed = key and not isinstance(key, FoundKey)
+        if is_passed or not self.uses_vertexai:
+            return key
         has_place = self.project or self.location or self.credentials
-        return None if has_place or any(map(os.environ.get, _PLACES)) else self.google_api_key
+        return None if has_place or any(map(os.environ.get, _PLACES)) else key
+
+    # Rendering
+
+    def _render(self, messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
+        if limits := invocation.fetch_limits:
+            messages = fetch_media(messages, limits, self._media)
+        return self._report(render_fetched(messages, invocation))
+
+    async def _arender(
+        self, messages: Sequence[BaseMessage], invocation: Invocation
+    ) -> RenderedRequest:
+        if limits := invocation.fetch_limits:
+            messages = await afetch_media(messages, limits, self._media)
+        return self._report(render_fetched(messages, invocation))
+
+    def _report(self, request: RenderedRequest) -> RenderedRequest:
+        for warning in _warnings_about(request):
+            self._warn_once(request.invocation.model, warning)
+        return request
+
+    def _warn_once(self, model: str, text: str) -> None:
+        """Log a warning once, although an agent binds and sends the same again at every step."""
+        warning = f"{model}: {text}"
+        if warning in self._warned:
+            return
+        if len(self._warned) < _MAX_WARNINGS_KEPT:
+            self._warned.add(warning)
+        logger.warning("%s", warning)
+
+    def _report_findings(self, invocation: Invocation) -> None:
+        from langchain_gemini_tools.wire.tools.lint import find_problems
+
+        findings = find_problems(
+            invocation.tools,
+            invocation.capabilities.prompted()
+            if invocation.is_prompted
+            else invocation.capabilities,
+            is_prompted=invocation.is_prompted,
+            form=invocation.schema_form,
+        )
+        for finding in findings:
+            self._warn_once(invocation.model, str(finding))
 
     # The client
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
-        # A share of its own, which `close` gives up.
+        # The copy has a separate share, which its `close` gives up.
         copied._gemini = copy(self._gemini)  # noqa: SLF001 - of the same class
         return copied
 
     @property
     def _client(self) -> GeminiClient:
         """The client for the current fields. Models with equal settings share its connections."""
-        self._check_unpickled()
-        settings = self._client_settings()
-        with _CLIENT_LOCK:
-            if self._gemini is None or self._gemini.settings != settings:
-                self._gemini = GeminiClient(settings)
-            return self._gemini
+        client, settings = self._gemini, self._client_settings()
+        if client is None or client.settings != settings:
+            self._check_unpickled()
+            # Two threads may both get here: the connections of their clients are the same.
+            client = self._gemini = GeminiClient(settings)
+        return client
 
     @property
     def client(self) -> SdkClient:
@@ -216,3 +367,55 @@ class GeminiAccess(GeminiFields):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
+    """Render messages whose media were fetched, for the API that the call uses."""
+    if invocation.interaction:
+        from langchain_gemini_tools.interactions.request import render_interaction
+
+        return render_interaction(messages, invocation, WrittenCalls)
+    if invocation.is_prompted:
+        from langchain_gemini_tools.prompted.request import render_prompted
+
+        return render_prompted(messages, invocation)
+    return render_request(messages, invocation, find_written_calls=WrittenCalls)
+
+
+def _warnings_about(request: RenderedRequest) -> Iterator[str]:
+    for repair in request.repairs:
+        if not repair.is_harmless:
+            yield f"Message {repair.position}: {repair.explanation}"
+    invocation = request.invocation
+    if ignored := invocation.ignored:
+        yield (
+            f"{', '.join(ignored)}: ignored by this model and rejected by later ones, so not "
+            "sent. Omit them; reasoning_effort and the prompt have an effect."
+        )
+    is_required = invocation.tool_choice.mode == "ANY"
+    if is_required and not any(tool.is_function for tool in invocation.tools):
+        yield (
+            "tool_choice: only functions can be required, not Gemini's own tools, so it was not "
+            "sent. Ask for the tool in the prompt."
+        )
+    options = invocation.interaction
+    if options and (options.uses_previous or options.background):
+        name = "agent" if options.is_agent else "background"
+        name = "use_previous_interaction" if options.uses_previous else name
+        yield (
+            f"{name} lets Google keep these interactions: for 55 days, or for a day without "
+            "billing."
+        )
+
+
+def retry_policy(
+    invocation: Invocation,
+    run_manager: CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None = None,
+) -> RetryPolicy:
+    """Return how failed requests of a call are retried, and where that is reported."""
+    return RetryPolicy(
+        invocation.max_retries,
+        invocation.max_retry_delay_seconds,
+        reports=RunReports(run_manager),
+        model=invocation.model,
+    )

@@ -25,7 +25,7 @@ from langchain_gemini_tools.options import mark_bound, override
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.wire.invocation import ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest
-from langchain_gemini_tools.wire.tools.tool import bind_tools, plain_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools, plain_tools
 
 if TYPE_CHECKING:
     from langchain_core.language_models.chat_models import _ChatModelBinding as _Binding
@@ -42,7 +42,7 @@ Parsed = TypeVar("Parsed")
 _BOUND: Any = ...
 """The default of an argument for which None has a meaning: what is bound applies."""
 
-_TOOL_OPTIONS = frozenset({"tools", "tool_choice", "tool_config"})
+TOOL_OPTIONS = ("tools", "tool_choice", "tool_config")
 
 
 class StructuredOutputMethod:
@@ -93,7 +93,8 @@ class StructuredOutputMethod:
         """Return a runnable whose output is an instance of a schema.
 
         Args:
-            schema: A Pydantic class, a TypedDict, a JSON schema, or a function's specification.
+            schema: A Pydantic class, a TypedDict, a JSON schema, a function's specification, or
+                another type (`list[City]`, an enum, a `Literal`), which JSON output describes.
             method: `"function_calling"` forces a tool call with the schema. `"json_schema"` uses
                 the API's JSON output with the schema. `"json_mode"` does the same; without a
                 schema it returns JSON as your prompt describes it. By default
@@ -140,9 +141,10 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         """Return what `dumpd` stores, with tools as plain dicts."""
         stored = super().to_json()
         if stored["type"] == "constructor":
-            kwargs = self.kwargs
-            with suppress(InvalidToolError):  # which a call reports
-                kwargs = {**kwargs, **_bound_tools(kwargs.get("tools"))}
+            kwargs = {**self.kwargs}
+            if kwargs.get("tools"):
+                with suppress(InvalidToolError):  # which a call reports
+                    kwargs["tools"] = bind_tools(kwargs["tools"])
             stored["kwargs"]["kwargs"] = plain_tools(kwargs)
         return stored
 
@@ -176,18 +178,26 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
         return self._with_options(override(self.kwargs, model.bind(**kwargs).kwargs))
 
     def bind_tools(
-        self, tools: Sequence[Any], *, tool_choice: ToolChoiceOption = None, **kwargs: Any
+        self,
+        tools: Sequence[Any],
+        tool_config: Any = None,
+        *,
+        tool_choice: ToolChoiceOption = None,
+        **kwargs: Any,
     ) -> GeminiBinding:
         """Bind tools in place of those that are bound, and keep the other options.
 
         Args:
             tools: What `ChatGemini.bind_tools` accepts.
+            tool_config: What `ChatGemini.bind_tools` accepts.
             tool_choice: What `ChatGemini.bind_tools` accepts.
             **kwargs: `strict` and so on, and options of the call.
         """
+        if tool_config is not None:
+            kwargs["tool_config"] = tool_config
         model, options = self.unwrap({})
         if "tools" in options:
-            options = {key: value for key, value in options.items() if key not in _TOOL_OPTIONS}
+            options = {key: value for key, value in options.items() if key not in TOOL_OPTIONS}
         options = override(options, kwargs)
         if tool_choice is not None:
             options["tool_choice"] = tool_choice
@@ -248,7 +258,7 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             text: The text of one user message.
         """
         model, options = self.unwrap({})
-        others = {key: value for key, value in options.items() if key not in _TOOL_OPTIONS}
+        others = {key: value for key, value in options.items() if key not in TOOL_OPTIONS}
         return model.get_num_tokens_from_messages([HumanMessage(text)], **others) if text else 0
 
     def get_num_tokens_from_messages(
@@ -289,7 +299,3 @@ class GeminiBinding(StructuredOutputMethod, _Binding):
             custom_input_type=self.custom_input_type,
             custom_output_type=self.custom_output_type,
         )
-
-
-def _bound_tools(tools: Any) -> dict[str, Any]:
-    return {"tools": bind_tools(tools)} if tools else {}

@@ -18,6 +18,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
+from langchain_gemini_tools.access import retry_policy
 from langchain_gemini_tools.batch.agent_calls import as_chunk, find_asker
 from langchain_gemini_tools.binding import GeminiBinding, StructuredOutputMethod
 from langchain_gemini_tools.continuation import LongResponse
@@ -40,12 +41,12 @@ from langchain_gemini_tools.options import (
     spelled_as_fields,
     split_headers,
 )
-from langchain_gemini_tools.services import GeminiServices, async_retry_policy, retry_policy
+from langchain_gemini_tools.services import GeminiServices
 from langchain_gemini_tools.wire.generation import plain
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.request import RenderedRequest
+from langchain_gemini_tools.wire.tools.bind import plain_tools
 from langchain_gemini_tools.wire.tools.choice import render_validated
-from langchain_gemini_tools.wire.tools.tool import plain_tools
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -64,6 +65,9 @@ _ANSWERED_BY_ANOTHER_REQUEST = (
     GeminiInvalidRequestError,
 )
 """Failures after which the same question may be sent in another form."""
+_PARALLEL = (
+    "parallel_tool_calls=False has no effect: Gemini cannot be limited to one tool call at a time."
+)
 _TRACED_OPTIONS = ("model", "stop", "temperature", "max_output_tokens")
 
 
@@ -138,8 +142,9 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         }
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        fields = {name: getattr(self, name) for name in _TRACED_OPTIONS}
-        options = fields | spelled_as_fields(self.model_kwargs) | spelled_as_fields(kwargs)
+        options: dict[str, Any] = {name: getattr(self, name) for name in _TRACED_OPTIONS}
+        for level in filter(None, (self.model_kwargs, kwargs)):
+            options |= spelled_as_fields(level)
         params = LangSmithParams(
             ls_provider="google_genai",
             ls_model_name=str(options["model"] or self.model).removeprefix("models/"),
@@ -202,7 +207,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         if asker := find_asker():
             return await self._aask_in_batches(asker, messages, (stop, kwargs), run_manager)
         request = await self._arender(messages, resolve(self, stop, kwargs))
-        retries = async_retry_policy(request.invocation, run_manager)
+        retries = retry_policy(request.invocation, run_manager)
         while True:
             try:
                 return await LongResponse(request, self._client, retries).agenerate()
@@ -251,7 +256,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             yield as_chunk(await self._aask_in_batches(asker, messages, options, run_manager))
             return
         request = await self._arender(messages, _for_stream(resolve(self, stop, kwargs)))
-        retries = async_retry_policy(request.invocation, run_manager)
+        retries = retry_policy(request.invocation, run_manager)
         while True:
             has_begun = False
             response = LongResponse(request, self._client, retries)
@@ -311,9 +316,10 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
         """
         return cast("GeminiBinding", self.bind().with_types(**types))
 
-    def bind_tools(
+    def bind_tools(  # noqa: PLR0913 - tool_config is second in langchain-google-genai
         self,
         tools: Sequence[Any],
+        tool_config: Any = None,
         *,
         tool_choice: ToolChoiceOption = None,
         strict: bool | None = None,
@@ -327,6 +333,8 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             tools: Functions, LangChain tools, Pydantic classes, TypedDicts, dicts in the OpenAI,
                 Anthropic or Gemini form, SDK types, and Gemini's own tools
                 (`{"google_search": {}}`).
+            tool_config: The API's `toolConfig`, as a dict or an SDK object; joined with
+                `tool_choice`.
             tool_choice: `"auto"`, `"any"` (also `"required"`, `True`), `"none"`, `"validated"`, the
                 name of a tool, a list of names, or a dict in the OpenAI, Anthropic or Gemini form.
             strict: Make tool calls follow their schema: mode VALIDATED, unless another is chosen.
@@ -340,30 +348,23 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
             InvalidOptionError: An option is unknown or has an invalid value.
         """
         kwargs = set_together(kwargs)
+        if tool_config is not None:
+            kwargs["tool_config"] = tool_config
         given = {**kwargs, "tools": tools}
         if tool_choice is not None:
             given["tool_choice"] = tool_choice
         invocation = resolve(self, None, given)
         if "ls_structured_output_format" not in kwargs:  # the model does not choose that one
             self._report_findings(invocation)
-        bound, capabilities = invocation.tools, invocation.capabilities
-        validates = strict and capabilities.validates_calls and bound
-        if validates and (config := render_validated(invocation.tool_choice)):
+        bound, choice = invocation.tools, invocation.tool_choice
+        if strict and (config := render_validated(choice, bound, invocation.capabilities)):
             tool_choice = config
             if spelled_as_fields({**self.model_kwargs, **kwargs}).get("tool_config"):
                 kwargs["tool_config"] = None  # it is part of the choice
         if parallel_tool_calls is False:
-            warnings.warn(
-                "parallel_tool_calls=False has no effect: Gemini cannot be limited to one tool "
-                "call at a time.",
-                stacklevel=2,
-            )
-        options = {
-            "tools": bound,
-            "tool_choice": plain(tool_choice),
-            "response_format": response_format,
-        }
-        # The last: of two output formats, the later one applies.
+            warnings.warn(_PARALLEL, stacklevel=2)
+        options = {"tools": bound, "tool_choice": plain(tool_choice)}
+        options["response_format"] = response_format  # the last: of two formats, the later applies
         return self.bind(**kwargs, **{k: v for k, v in options.items() if v not in (None, ())})
 
 
@@ -372,6 +373,9 @@ def _for_stream(invocation: Invocation) -> Invocation:
         raise InvalidOptionError("n must be 1 for streaming: a stream has one candidate.")
     if options := invocation.interaction:
         return replace(invocation, interaction=replace(options, is_stream=True))
+    if invocation.tool_choice.settings and not invocation.cache:
+        # A cache fixes the tool config, also of responses that are not streams.
+        return replace(invocation, streams_arguments=True)
     return invocation
 
 

@@ -13,9 +13,13 @@ from langchain_gemini_tools.chat_model import ChatGemini  # noqa: TC001
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.options import resolve
 from langchain_gemini_tools.retry import RetryPolicy
-from langchain_gemini_tools.wire.cache import CACHED_FIELDS, CacheContents
-from langchain_gemini_tools.wire.invocation import ToolChoiceOption  # noqa: TC001
-from langchain_gemini_tools.wire.tools.tool import reject_credentials
+from langchain_gemini_tools.wire.checks import CACHED_FIELDS
+from langchain_gemini_tools.wire.invocation import (
+    CacheContents,
+    ToolChoiceOption,
+)
+from langchain_gemini_tools.wire.media import render_duration
+from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.services import GeminiServices
@@ -152,7 +156,6 @@ def render_expiry(
 
 
 def _render_seconds(ttl: str | float | timedelta) -> str:
-    """Return a duration as the API writes it, such as `3.5s`: no exponent, nine decimals."""
     given = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     try:
         seconds = float(given.removesuffix("s") if isinstance(given, str) else given)
@@ -160,4 +163,4 @@ def _render_seconds(ttl: str | float | timedelta) -> str:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
         raise InvalidOptionError(f"ttl must be seconds such as 300 or '300s', not {ttl!r}.")
-    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+    return render_duration(seconds)

@@ -17,7 +17,7 @@ The sync and async methods differ only by `async` and `await`.
 from __future__ import annotations
 
 import logging
-from contextlib import aclosing, closing, contextmanager, suppress
+from contextlib import aclosing, closing, suppress
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -25,18 +25,18 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.exceptions import ModelError, ModelTimeoutError
 
 from langchain_gemini_tools.errors import GeminiAPIError, ResponseError
+from langchain_gemini_tools.wire.function_calls import whole_call
 from langchain_gemini_tools.wire.hops import (
     block_reason_of,
     find_next_token,
     has_more,
     shows_output,
     token_of,
-    whole_call,
 )
 from langchain_gemini_tools.wire.metadata import truncated_stream_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Generator, Iterable
 
     from langchain_core.messages import AIMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
@@ -90,33 +90,50 @@ class LongResponse:
             ResponseError: The response is not usable.
             GeminiAPIError: A hop failed. What the others returned is in the error's `partial`.
         """
-        request, client = self._request, self._client
-        with request.naming_tools(), client.redacting_errors():
-            with self._keeping_hops():
-                while self._has_next_hop():
-                    send = partial(self._send, self._sending())
-                    self._hops.append(request.decode(self._retries.call(send)))
-            return request.parse(self._hops[0], self._hops[1:])
+        try:
+            while self._has_next_hop():
+                self._hops.append(self._send())
+            return self._request.parse(self._hops[0], self._hops[1:])
+        except (GeminiAPIError, ResponseError) as error:
+            self._explain(error)
+            raise
 
     async def agenerate(self) -> ChatResult:
         """Send as `generate` does, on the running event loop."""
-        request, client = self._request, self._client
-        with request.naming_tools(), client.redacting_errors():
-            with self._keeping_hops():
-                while self._has_next_hop():
-                    send = partial(self._asend, self._sending())
-                    self._hops.append(request.decode(await self._retries.acall(send)))
-            return request.parse(self._hops[0], self._hops[1:])
+        try:
+            while self._has_next_hop():
+                self._hops.append(await self._asend())
+            return self._request.parse(self._hops[0], self._hops[1:])
+        except (GeminiAPIError, ResponseError) as error:
+            self._explain(error)
+            raise
 
-    def _send(self, sending: dict[str, Any]) -> gemini.JsonObject:
-        if self._request.is_background:
-            return self._background().run(sending)
-        return self._client.send(**sending)
+    def _send(self) -> gemini.Response:
+        """Return the response to the next hop. An error has what the hops before it returned."""
+        send = self._run if self._request.is_background else self._client.send
+        send = partial(send, **self._sending())
+        try:
+            return self._request.decode(self._retries.call(send))
+        except (GeminiAPIError, ResponseError) as error:
+            if self._hops:
+                error.partial = self._partial()
+            raise
 
-    async def _asend(self, sending: dict[str, Any]) -> gemini.JsonObject:
-        if self._request.is_background:
-            return await self._background().arun(sending)
-        return await self._client.asend(**sending)
+    async def _asend(self) -> gemini.Response:
+        send = self._arun if self._request.is_background else self._client.asend
+        send = partial(send, **self._sending())
+        try:
+            return self._request.decode(await self._retries.acall(send))
+        except (GeminiAPIError, ResponseError) as error:
+            if self._hops:
+                error.partial = self._partial()
+            raise
+
+    def _run(self, **sending: Any) -> gemini.JsonObject:
+        return self._background().run(sending)
+
+    async def _arun(self, **sending: Any) -> gemini.JsonObject:
+        return await self._background().arun(sending)
 
     def _background(self) -> BackgroundRun:
         from langchain_gemini_tools.background import BackgroundRun
@@ -128,15 +145,12 @@ class LongResponse:
     def _has_next_hop(self) -> bool:
         return not self._hops or self._advance(find_next_token(self._hops[-1]))
 
-    @contextmanager
-    def _keeping_hops(self) -> Iterator[None]:
-        """Put what the hops so far have returned on the `partial` of an error in a later one."""
-        try:
-            yield
-        except (GeminiAPIError, ResponseError) as error:
-            if self._hops:
-                error.partial = self._partial()
-            raise
+    def _explain(self, error: GeminiAPIError | ResponseError) -> None:
+        """Redact an error about a response; name the model and the tools in one of the API."""
+        if isinstance(error, ResponseError):
+            self._client.redact_error(error)
+        if isinstance(error, GeminiAPIError):
+            self._request.name_tools(error)
 
     def _partial(self) -> AIMessage | None:
         parser = self._request.stream_parser()
@@ -162,24 +176,25 @@ class LongResponse:
                 yield from chunks
 
     def _first_hop(self) -> Generator[ChatGenerationChunk]:
-        """Yield the chunks of the first hop; a retry starts with a new parser."""
-        request, client = self._request, self._client
-        self._parser = parser = request.stream_parser()
-        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
-            yield from self._parse(self._read())
+        """Return the chunks of the first hop; a retry starts with a new parser."""
+        self._parser = self._request.stream_parser()
+        return self._parse(self._read())
 
     def _next_hop(self) -> Generator[ChatGenerationChunk]:
-        """Yield the chunks of a later hop, which is retried until an event can be passed on."""
-        request, client, parser = self._request, self._client, self._parser
-        parser.end_hop()
-        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
-            yield from self._parse(self._retries.open_stream(self._read))
+        """Return the chunks of a later hop, which is retried until an event can be passed on."""
+        self._parser.end_hop()
+        return self._parse(self._retries.open_stream(self._read))
 
-    def _parse(self, events: Generator[gemini.Response]) -> Iterator[ChatGenerationChunk]:
-        with closing(events):
-            yield from chain.from_iterable(map(self._parser.feed, events))
-        if self._token is None:
-            yield from self._parser.finish()
+    def _parse(self, events: Generator[gemini.Response]) -> Generator[ChatGenerationChunk]:
+        try:
+            with self._parser.keeping_partial():
+                with closing(events):
+                    yield from chain.from_iterable(map(self._parser.feed, events))
+                if self._token is None:
+                    yield from self._parser.finish()
+        except (GeminiAPIError, ResponseError) as error:
+            self._explain(error)
+            raise
 
     def _read(self) -> Generator[gemini.Response]:
         """Yield the events of a hop that may be passed on, and find the token of the next hop."""
@@ -217,37 +232,32 @@ class LongResponse:
                 async for chunk in chunks:
                     yield chunk
 
-    async def _afirst_hop(self) -> AsyncGenerator[ChatGenerationChunk]:
-        request, client = self._request, self._client
-        self._parser = parser = request.stream_parser()
-        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
-            async with aclosing(self._aparse(self._aread())) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+    def _afirst_hop(self) -> AsyncGenerator[ChatGenerationChunk]:
+        self._parser = self._request.stream_parser()
+        return self._aparse(self._aread())
 
-    async def _anext_hop(self) -> AsyncGenerator[ChatGenerationChunk]:
-        request, client, parser = self._request, self._client, self._parser
-        parser.end_hop()
-        with request.naming_tools(), client.redacting_errors(), parser.keeping_partial():
-            events = self._retries.aopen_stream(self._aread)
-            async with aclosing(self._aparse(events)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+    def _anext_hop(self) -> AsyncGenerator[ChatGenerationChunk]:
+        self._parser.end_hop()
+        return self._aparse(self._retries.aopen_stream(self._aread))
 
     async def _aparse(
         self, events: AsyncGenerator[gemini.Response]
     ) -> AsyncGenerator[ChatGenerationChunk]:
         event: Any = None
         try:
-            async with aclosing(events):
-                async for event in events:
-                    for chunk in self._parser.feed(event):
+            with self._parser.keeping_partial():
+                async with aclosing(events):
+                    async for event in events:
+                        for chunk in self._parser.feed(event):
+                            yield chunk
+                if self._token is None:
+                    for chunk in self._parser.finish():
                         yield chunk
+        except (GeminiAPIError, ResponseError) as error:
+            self._explain(error)
+            raise
         finally:
             event = None
-        if self._token is None:
-            for chunk in self._parser.finish():
-                yield chunk
 
     async def _aread(self) -> AsyncGenerator[gemini.Response]:
         hop = self._begin_hop()

@@ -38,11 +38,7 @@ takes longer than loading the rest of this package.
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.exceptions import (
@@ -58,8 +54,10 @@ from langchain_core.exceptions import (
     ModelTimeoutError,
 )
 
+from langchain_gemini_tools.facts.error_bodies import ErrorBody
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from langchain_core.messages import AIMessage
 
@@ -268,18 +266,15 @@ class GeminiAPIError(GeminiToolsError, ModelError):
     ) -> None:
         # `super().__init__` would call the SDK's constructor in a joined class.
         Exception.__init__(self, text)
-        headers: Mapping[str, str] = getattr(response, "headers", {})
-        error = _error_object(details)
+        error = ErrorBody(details, getattr(response, "headers", {}))
         self.code = code
-        self.status: str | None = _text(error.get("status"))
-        self.message: str | None = _text(error.get("message"))
+        self.status: str | None = error.status
+        self.message: str | None = error.message
         self.details = details
         self.response = response
-        self.retry_after = _retry_after(error, headers)
-        request_id = _detail(error, "RequestInfo").get("requestId")
-        self.request_id: str | None = request_id or headers.get("x-request-id")
-        quotas = _listed(_detail(error, "QuotaFailure"), "violations")
-        self.is_daily_quota = any("PerDay" in str(quota.get("quotaId")) for quota in quotas)
+        self.retry_after = error.retry_after
+        self.request_id = error.request_id
+        self.is_daily_quota = error.is_daily_quota
         if self.is_daily_quota:
             self.is_retryable = False
         self.partial: AIMessage | None = None
@@ -363,76 +358,27 @@ _CLASS_OF_CODE: dict[int, type[GeminiAPIError]] = {
     429: GeminiRateLimitError,
 }
 
-# google.rpc.Code -> HTTP status, for errors inside a stream that have no code.
-_CODE_OF_STATUS = {
-    "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
-    "OUT_OF_RANGE": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "ABORTED": 409,
-    "RESOURCE_EXHAUSTED": 429,
-    "CANCELLED": 499,
-    "UNIMPLEMENTED": 501,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
-}
-
-# The Interactions API has a word in `code`. The first is recorded, the second documented; of the
-# others only the HTTP status is known.
-_CODE_OF_WORD = {"invalid_request": 400, "gateway_timeout": 504} | {
-    status.lower(): code for status, code in _CODE_OF_STATUS.items()
-}
-
 
 def map_api_error(code: int | None, details: Any, response: Any = None) -> GeminiAPIError:
     """Return the error for an error response of the API.
 
     Args:
         code: The HTTP status, or None if it was 200 and the body contains the error.
-        details: The body as JSON; see `parse_error_body`.
+        details: The body as JSON; see `facts/error_bodies.py`.
         response: The HTTP response, for its headers.
     """
-    error = _error_object(details)
-    code = code or _code_in(error)
+    error = ErrorBody(details, getattr(response, "headers", {}))
+    code = code or error.code
     sdk_name = {4: "ClientError", 5: "ServerError"}.get(code // 100, "APIError")
-    retry_after = _retry_after(error, getattr(response, "headers", {}))
     return _joined(_class_for(code, error), sdk_name)(
-        _describe(code, error, retry_after), code=code, details=details, response=response
+        error.describe(code), code=code, details=details, response=response
     )
 
 
-def parse_error_body(text: str, reason: str = "") -> Any:
-    """Return the body of an error as JSON; an HTML page becomes `{"error": {"message": ...}}`."""
-    try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError):
-        parsed = None
-    if isinstance(parsed, list) and parsed:
-        parsed = parsed[0]
-    if isinstance(parsed, dict):
-        return parsed
-    return {"error": {"message": _readable(text) or reason or "The response has no body."}}
-
-
-def contains_error(value: Any) -> bool:
-    """Whether a JSON value that came with status 200 is an error nevertheless.
-
-    An interaction that says why it failed is a response: to send the request again is another one.
-    """
-    items = value if isinstance(value, list) else [value]
-    return any(
-        isinstance(item, dict) and bool(item.get("error")) and not {"id", "status"} <= item.keys()
-        for item in items
-    )
-
-
-def _class_for(code: int, error: JsonObject) -> type[GeminiAPIError]:
-    message = str(error.get("message") or "")
+def _class_for(code: int, error: ErrorBody) -> type[GeminiAPIError]:
     if code == 400:
+        message, reason = error.message or "", error.reason or ""
         # At the Developer API a bad key is a 400: "API key not valid. Please pass a valid API key."
-        reason = str(_detail(error, "ErrorInfo").get("reason"))
         if reason.startswith("API_KEY_") or message.startswith("API key not valid"):
             return GeminiAuthenticationError
         if _OVERFLOW.search(message):
@@ -442,75 +388,6 @@ def _class_for(code: int, error: JsonObject) -> type[GeminiAPIError]:
     if 400 <= code < 500:
         return GeminiInvalidRequestError
     return GeminiServerError if code >= 500 else GeminiAPIError
-
-
-def _code_in(error: JsonObject) -> int:
-    code = error.get("code")
-    if isinstance(code, int) and 300 <= code < 600:
-        return code
-    if isinstance(code, str) and code in _CODE_OF_WORD:
-        return _CODE_OF_WORD[code]
-    return _CODE_OF_STATUS.get(str(error.get("status")), 500)
-
-
-def _describe(code: int, error: JsonObject, retry_after: float | None) -> str:
-    """Return one line: code, status, message, the invalid fields, the delay."""
-    message = " ".join(str(error.get("message") or "no explanation").split())
-    text = " ".join(filter(None, [str(code), _text(error.get("status"))])) + f": {message}"
-    for found in _listed(_detail(error, "BadRequest"), "fieldViolations"):
-        description = " ".join(str(found.get("description", "?")).split())
-        if description not in message:  # the message often repeats the violations
-            text += f" [{found.get('field', '?')}: {description}]"
-    return text if retry_after is None else f"{text} [retry after {retry_after:g} s]"
-
-
-def _error_object(details: Any) -> JsonObject:
-    """Return the object that has the message, whatever the shape of the body."""
-    if isinstance(details, list):
-        details = next(filter(contains_error, details), None)
-    if not isinstance(details, dict):
-        return {}
-    error = details.get("error", details)
-    return error if isinstance(error, dict) else {"message": str(error)}
-
-
-def _detail(error: JsonObject, kind: str) -> JsonObject:
-    """Return the first detail of this google.rpc type, or an empty dict."""
-    for detail in _listed(error, "details"):
-        if str(detail.get("@type")).endswith(f"google.rpc.{kind}"):
-            return detail
-    return {}
-
-
-def _listed(found: JsonObject, key: str) -> list[JsonObject]:
-    items = found.get(key)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
-def _retry_after(error: JsonObject, headers: Mapping[str, str]) -> float | None:
-    """Read the delay from RetryInfo in the body ("26s"), else from Retry-After."""
-    given = _detail(error, "RetryInfo").get("retryDelay") or headers.get("retry-after") or ""
-    try:
-        seconds = float(str(given).removesuffix("s"))
-        return None if math.isnan(seconds) else max(seconds, 0.0)
-    except ValueError:
-        pass
-    try:
-        return max((parsedate_to_datetime(str(given)) - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _readable(text: str) -> str:
-    """Return the title of an HTML page, else its text, cut to 300 characters."""
-    # Tags do not contain "<": so each character is read once, whatever the page contains.
-    title = re.search(r"<title[^<>]*>([^<]+)", text, re.IGNORECASE)
-    words = title[1] if title else re.sub(r"<[^<>]*>", " ", text)
-    return " ".join(words.split())[:300]
 
 
 _JOINED: dict[tuple[type[GeminiAPIError], str], type[GeminiAPIError]] = {}

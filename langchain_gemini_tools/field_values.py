@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, SecretStr, ValidationError
 
+from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
 from langchain_gemini_tools.facts.credentials import environment_keys, private_values
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
-from langchain_gemini_tools.wire.tools.dialects import is_builtin
+from langchain_gemini_tools.wire.tools.builtin import is_builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,6 +65,25 @@ class OwnProfile(dict[str, Any]):
     """A profile that follows the model, in contrast to one that was passed."""
 
 
+def keep_found_key(key: Any, validate: Any) -> Any:
+    """Keep the mark of a key in a model that is made from the fields of another model."""
+    return key if isinstance(key, FoundKey) else validate(key)
+
+
+def check_key(key: SecretStr | None) -> SecretStr | None:
+    """Reject a key that cannot be sent.
+
+    Raises:
+        ValueError: A character of it cannot be part of a header.
+    """
+    if key and (reason := find_invalid_character(key.get_secret_value())):
+        raise ValueError(f"The API key is not valid: {reason}. Copy it again.")
+    return key
+
+
+Headers = Annotated[dict[str, str] | None, AfterValidator(check_headers)]
+
+
 def find_key() -> FoundKey | None:
     """Return the key of the environment, if there is one."""
     value = next(iter(environment_keys()), None)
@@ -97,11 +117,14 @@ def check_place(value: str | None) -> str | None:
 Place = Annotated[str | None, AfterValidator(check_place)]
 
 
+_IN_GENERATION_CONFIG = "Pass it to a call inside of generation_config={...}."
+
 _REPLACEMENTS = {
     "allowed_function_names": "Use tool_choice=[...] with the names.",
     "automatic_function_calling": "Use ToolLoop, or create_agent of LangChain.",
     "client": "Set api_key, base_url and so on; model.client is the SDK's client of this model.",
     "default_headers": "Use additional_headers.",
+    "enable_enhanced_civic_answers": _IN_GENERATION_CONFIG,
     "extra_headers": "Use additional_headers.",
     "function_call": "Use tool_choice.",
     "function_calling_config": "Use tool_choice, or tool_config={'function_calling_config': ...}.",
@@ -109,7 +132,10 @@ _REPLACEMENTS = {
     "generation_config": "Use the fields of the model, or pass generation_config to a call.",
     "headers": "Use additional_headers.",
     "http_options": "Use additional_headers, timeout, base_url and api_version on the model.",
+    "model_armor_config": "Use extra_body={'modelArmorConfig': ...}.",
+    "model_selection_config": _IN_GENERATION_CONFIG,
     "response_format": "Use response_schema, or with_structured_output.",
+    "routing_config": _IN_GENERATION_CONFIG,
     "safety_filters": "Use safety_settings.",
     "system_instruction": "Put a SystemMessage before the other messages.",
     "thinking": "Use reasoning_effort, thinking_budget or include_thoughts.",
@@ -156,7 +182,7 @@ def as_dict(value: Any) -> Any:
 def as_json(name: str, value: Any) -> Any:
     """Return the value of a field as JSON that the constructor accepts."""
     match name:
-        case "response_schema" if isinstance(value, type):
+        case "response_schema" if value is not None and not isinstance(value, dict):
             return render_output_format({name: value})["responseJsonSchema"]
         case "model_kwargs" | "extra_body":
             return plain(value)
@@ -182,12 +208,13 @@ def has_credential(name: str, value: Any) -> bool:
     return False
 
 
-def check_address(address: str | dict[str, Any] | None) -> None:
+def check_address(given: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
     """Reject an address with credentials: they would be shown wherever the address is.
 
     Raises:
         ValueError: It has a user name, a password or a query, or options that are not an address.
     """
+    address = given
     if isinstance(address, dict):
         if others := address.keys() - {"api_endpoint", "base_url"}:
             raise ValueError(
@@ -198,12 +225,13 @@ def check_address(address: str | dict[str, Any] | None) -> None:
     try:
         parts = urlsplit(address or "")
     except ValueError:
-        return  # the first request reports it
+        return given  # the first request reports it
     if "@" in parts.netloc or parts.query:
         raise ValueError(
             "base_url must not contain a user, a password or a query, which logs and repr would "
             'show. Use additional_headers={"Authorization": "Basic ..."} instead.'
         )
+    return given
 
 
 def without_inputs(error: ValidationError) -> ValidationError:

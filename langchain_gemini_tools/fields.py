@@ -1,4 +1,4 @@
-"""The fields of `ChatGemini`: names, defaults, descriptions, validation, copies and pickles.
+"""The fields of `ChatGemini`: names, defaults, descriptions, validation.
 
 A field that is marked as an `Option` can be set for one call, too; `options.py` joins them. To add
 an option of the API that is sent as it is, add its field here and its type to `arguments.py`.
@@ -14,7 +14,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PrivateAttr,
     SecretStr,
     ValidationError,
     field_validator,
@@ -22,34 +21,33 @@ from pydantic import (
 )
 
 from langchain_gemini_tools import __version__
-from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
-from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.models import DEFAULT_TIMEOUT_SECONDS
 from langchain_gemini_tools.field_values import (
     BODY,
     CALL,
     GENERATION,
     MAX_SECONDS,
-    FoundKey,
+    Headers,
     OwnProfile,
     Place,
     as_dict,
-    as_secret,
     check_address,
+    check_key,
     check_model_name,
     find_key,
+    keep_found_key,
     read_tier,
     reveal,
     unknown_option,
     without_inputs,
 )
-from langchain_gemini_tools.wire.cache import CacheContents
 from langchain_gemini_tools.wire.invocation import FetchLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from langchain_gemini_tools.arguments import FieldSynonyms
+
+_SDK_TYPES = ("thinking_config", "image_config", "speech_config", "safety_settings")
+"""Fields that accept types of google-genai."""
 
 _SYNONYMS = {
     "model_name": "model",
@@ -66,11 +64,6 @@ _SYNONYMS = {
     "response_json_schema": "response_schema",
 }
 """Names that Google's API and other integrations use, in addition to the aliases of the fields."""
-
-_SHAPE_THE_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kwargs"})
-
-_SDK_TYPES = ("thinking_config", "image_config", "speech_config", "safety_settings")
-"""Fields that accept types of google-genai."""
 
 if TYPE_CHECKING:
 
@@ -167,7 +160,7 @@ class GeminiFields(_ChatModel):
         default=None, description="Address of the API, for proxies and tests."
     )
     api_version: Place = Field(default=None, description="Version of the API, such as `v1beta`.")
-    additional_headers: Annotated[dict[str, str] | None, AfterValidator(check_headers)] = Field(
+    additional_headers: Headers = Field(
         default=None,
         exclude=True,
         repr=False,
@@ -261,7 +254,9 @@ class GeminiFields(_ChatModel):
     response_logprobs: Annotated[bool | None, GENERATION] = Field(
         default=None, description="Return log probabilities of the tokens."
     )
-    logprobs: Annotated[int | None, GENERATION] = Field(
+    logprobs: Annotated[
+        int | None, BeforeValidator(lambda value: None if value is False else value), GENERATION
+    ] = Field(
         default=None,
         ge=0,
         le=20,
@@ -401,18 +396,6 @@ class GeminiFields(_ChatModel):
             )
         return super().__new__(cls)
 
-    _cache_contents: CacheContents | None = PrivateAttr(default=None)
-    """What the context cache contains, if it is known."""
-
-    def cache_in_use(self, name: str | None) -> CacheContents | None:
-        """Return what a context cache contains, if it is known.
-
-        Args:
-            name: The name of the cache.
-        """
-        known = self._cache_contents
-        return known if known and known.name == name else None
-
     def __init__(self, **arguments: Any) -> None:
         rejected: ValidationError | None = None
         try:
@@ -423,32 +406,12 @@ class GeminiFields(_ChatModel):
             del arguments  # a traceback may show locals
             raise rejected
 
-    # Validation
+    # Validation. Subclasses inherit it, also where they give a field another type.
 
-    @field_validator("google_api_key", mode="wrap")
-    @classmethod
-    def _keep_found_keys(cls, key: Any, validate: Any) -> Any:
-        # A model made from the fields of another model has found its key, too.
-        return key if isinstance(key, FoundKey) else validate(key)
-
-    @field_validator("google_api_key")
-    @classmethod
-    def _check_key(cls, key: SecretStr | None) -> SecretStr | None:
-        if key and (reason := find_invalid_character(key.get_secret_value())):
-            raise ValueError(f"The API key is not valid: {reason}. Copy it again.")
-        return key
-
-    @field_validator(*_SDK_TYPES, mode="before")
-    @classmethod
-    def _store_sdk_types_as_dicts(cls, value: Any) -> Any:
-        # Stored models are JSON.
-        return as_dict(value)
-
-    @field_validator("base_url")
-    @classmethod
-    def _check_base_url(cls, address: Any) -> Any:
-        check_address(address)
-        return address
+    _keep_found_key = field_validator("google_api_key", mode="wrap")(keep_found_key)
+    _check_key = field_validator("google_api_key")(check_key)
+    _check_address = field_validator("base_url")(check_address)
+    _dump_sdk_types = field_validator(*_SDK_TYPES, mode="before")(as_dict)  # models stored as JSON
 
     @model_validator(mode="before")
     @classmethod
@@ -512,74 +475,6 @@ class GeminiFields(_ChatModel):
     def _set_gemini_tools_version(self) -> Self:
         self._add_version("langchain-gemini-tools", __version__)
         return self
-
-    # Reading, changes and copies
-
-    if not TYPE_CHECKING:  # otherwise every name would be an attribute for type checkers
-
-        def __getattr__(self, name: str) -> Any:
-            if field := FIELDS_BY_SYNONYM.get(name):
-                return getattr(self, field)
-            return super().__getattr__(name)
-
-    def __eq__(self, other: object) -> bool:
-        """Compare the fields; clients and caches do not matter."""
-        if not isinstance(other, GeminiFields) or type(other) is not type(self):
-            return False
-        return self._own_values() == other._own_values()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        name = FIELDS_BY_SYNONYM.get(name, name)
-        super().__setattr__(name, as_secret(name, value))
-        if name in type(self).model_fields:
-            self._forget_computed()
-        if name in _SHAPE_THE_PROFILE:
-            self._renew_profile()
-
-    def _own_values(self) -> dict[str, Any]:
-        """Return the values of the fields, without what was computed from them."""
-        fields = type(self).model_fields
-        return {name: value for name, value in self.__dict__.items() if name in fields}
-
-    def _forget_computed(self) -> None:
-        """Drop what was computed from the fields, such as what LangChain shows to tracers."""
-        for name in self.__dict__.keys() - type(self).model_fields.keys():
-            del self.__dict__[name]
-
-    def _renew_profile(self) -> None:
-        """Let the profile follow the model, unless it was passed."""
-        if isinstance(self.profile, OwnProfile):
-            self.profile = self._resolve_model_profile()
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other fields.
-
-        Args:
-            update: Fields to change, under any of their names.
-            deep: Copy the values of the fields, too.
-
-        Raises:
-            InvalidOptionError: A field does not exist.
-        """
-        changes: dict[str, Any] = {}
-        for key, value in (update or {}).items():
-            name = FIELDS_BY_SYNONYM.get(key, key)
-            if name not in type(self).model_fields:
-                raise InvalidOptionError(unknown_option(key, type(self).model_fields))
-            changes[name] = as_secret(name, value)
-        copied = super().model_copy(update=changes, deep=deep)
-        if changes:
-            copied._forget_computed()  # noqa: SLF001 - of the same class
-        if changes.keys() & _SHAPE_THE_PROFILE:
-            copied._renew_profile()  # noqa: SLF001 - of the same class
-        return copied
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        # Credentials cannot be copied: a copy uses the same.
-        shared = {id(self.credentials): self.credentials} if self.credentials is not None else {}
-        return super().__deepcopy__({**(memo or {}), **shared})
 
 
 FIELDS_BY_SYNONYM = {

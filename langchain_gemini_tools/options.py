@@ -1,13 +1,12 @@
-"""The options of one call: which exist, which level applies, and what they resolve to.
+"""The options of one call: which exist, under which names, and which level applies.
 
 The constructor, `model_kwargs`, `bind` and each call accept the same options. The nearer level
 applies: constructor < `model_kwargs` < `bind` < call. `resolve` joins them once per invocation.
-What the options mean on the wire is decided in `wire/`.
+What they mean for the model is decided in `wire/invocation.py`.
 """
 
 from __future__ import annotations
 
-import re
 import warnings
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -24,18 +23,13 @@ from langchain_gemini_tools.facts.models import (
 )
 from langchain_gemini_tools.field_values import Option, OwnProfile, unknown_option
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
-from langchain_gemini_tools.wire.backends import check_tools
 from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, plain, unpack_config
-from langchain_gemini_tools.wire.invocation import FetchLimits, InteractionOptions, Invocation
-from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
-from langchain_gemini_tools.wire.tools.tool import bind_tools
+from langchain_gemini_tools.wire.invocation import Invocation, is_prompted, resolve_invocation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_gemini_tools.access import GeminiAccess
-    from langchain_gemini_tools.facts.models import Capabilities
-    from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
 
 _OPTIONS = {
     name: mark
@@ -64,6 +58,9 @@ _CALL_ONLY = frozenset(
 PRIVATE_OPTIONS = frozenset({"additional_headers", "http_options"})
 """Options that may be credentials: they are hidden in bindings, traces and keys of caches."""
 
+_DECISIVE_FIELDS = ("model_family", "output_version")
+"""Fields that are not options, and that decide what options mean."""
+
 _KNOWN_OPTIONS = _CALL_ONLY | _OPTIONS.keys()
 _PLAIN = frozenset(name for name in _OPTIONS if _OPTIONS[name].sent_in == "generationConfig")
 _GENERATION_OPTIONS = tuple(sorted(RENDERED_OPTIONS | _PLAIN))
@@ -80,9 +77,12 @@ _CHECKED = frozenset(
 ) - {"extra_body"}
 """Options that are validated as the constructor validates them; `wire` reads the others."""
 
+_NEVER_NONE = ("model", "max_retries")
+"""Options that a call sets to None to use what the model has."""
+
 _DEFAULTS = {
     name: GeminiFields.model_fields[name].default
-    for name in _OPTIONS.keys() - {"model", "max_retries"}  # which the model's own fields replace
+    for name in _OPTIONS.keys() - {*_NEVER_NONE}
     if type(None) not in get_args(GeminiFields.model_fields[name].annotation)
 }
 """What None means for a field that cannot be None."""
@@ -154,103 +154,14 @@ def resolve(fields: GeminiAccess, stop: list[str] | None, kwargs: Mapping[str, A
         InvalidToolError: A tool cannot be declared to Gemini.
     """
     given = _join_levels(fields, stop, kwargs)
-    model = given.get("model") or fields.model
-    if fields.uses_vertexai:
-        model = model.removeprefix("models/")  # there it would name a model of the project
-    capabilities = capabilities_of(fields.model_family or model)
-    interaction = _resolve_interaction(given)
-    if interaction:
-        capabilities = capabilities.on_interactions()
-    is_prompted = _is_prompted(given["tool_calling"], capabilities)
-    cache = fields.cache_in_use(given.get("cached_content"))
-    if cache and not given.get("tools"):
-        given["tools"] = cache.tools
-        if given.get("tool_choice") is None and given.get("tool_config") is None:
-            given["tool_choice"] = cache.tool_choice
-    tools, choice = _resolve_tools(given, capabilities.prompted() if is_prompted else capabilities)
-    if interaction is None:
-        check_tools(tools, vertexai=fields.uses_vertexai)
-    best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
-    retries, on_malformed = given["max_retries"], given["on_malformed"]
-    max_retries = fields.max_retries if retries is None else retries
-    # The rest of a response may be empty, and its token is valid for the same request only.
-    continues = given.get("continuation_token")
-    is_read_again = continues or given.get("interaction_id")
-    retries_with_feedback = on_malformed == "retry" and max_retries > 0 and not is_read_again
-    fetches = given["fetch_urls"]
-    return Invocation(
-        model=model,
-        capabilities=capabilities,
-        vertexai=fields.uses_vertexai,
-        interaction=interaction,
-        tools=tools,
-        tool_choice=choice,
-        schema_form=given.get("tool_schema") or best,
-        is_prompted=is_prompted,
-        tool_prompt=given.get("tool_prompt"),
+    given |= {name: getattr(fields, name) for name in _DECISIVE_FIELDS}
+    cached = given["cached_content"]
+    return resolve_invocation(
+        given,
         generation={name: given[name] for name in _GENERATION_OPTIONS if name in given},
-        safety_settings=given.get("safety_settings"),
-        cached_content=given.get("cached_content"),
-        cache=cache,
-        continuation_token=continues,
-        continues_automatically=given["automatic_continuation"],
-        headers=given.get("additional_headers"),
         body={camel(name): given[name] for name in _BODY_OPTIONS if given[name] is not None},
-        extra_body=given.get("extra_body"),
-        merges_system=given["convert_system_message_to_human"],
-        repairs_history=given["on_broken_history"] == "repair",
-        returns_failures=on_malformed == "return",
-        # An agent would take an empty response for the end of its work.
-        rejects_empty=not continues
-        and (
-            on_malformed == "raise"
-            or retries_with_feedback
-            or (bool(tools) and on_malformed != "return")
-        ),
-        streams_blocks=fields.output_version == "v1" and not is_prompted,
-        retries_with_feedback=retries_with_feedback,
-        fetch_limits=FetchLimits() if fetches is True else fetches or None,
-        timeout_seconds=given.get("timeout", capabilities.timeout_seconds),
-        stream_timeout_seconds=given["stream_timeout"],
-        max_retries=max_retries,
-        max_retry_delay_seconds=given["max_retry_delay"],
-    )
-
-
-_STORING = ("use_previous_interaction", "background", "agent", "interaction_id")
-"""Options that work only with interactions that the API keeps."""
-
-_INTERACTION_ID = re.compile(r"[\w.~=-]+", re.ASCII)
-"""What may stand in a path as it is."""
-
-
-def _resolve_interaction(given: Mapping[str, Any]) -> InteractionOptions | None:
-    """Return the options of the Interactions API; `None` if the call does not use it."""
-    store = given["store"]
-    storing = [name for name in _STORING if given.get(name)]
-    if given["api"] != "interactions":
-        if store is not None or storing:
-            name = [*storing, "store"][0]
-            raise InvalidOptionError(f"{name} needs api='interactions'. Set it, or omit {name}.")
-        return None
-    if storing and store is False:
-        raise InvalidOptionError(
-            f"{storing[0]}={given[storing[0]]!r} needs interactions that are kept, but store is "
-            "False. Omit one of them."
-        )
-    known = given.get("interaction_id")
-    if known is not None and not (isinstance(known, str) and _INTERACTION_ID.fullmatch(known)):
-        raise InvalidOptionError(
-            f"interaction_id={known!r} is not the id of an interaction. Use the one in the log, in "
-            "the note of an error, or in response_metadata['interaction_id']."
-        )
-    return InteractionOptions(
-        store=bool(store or storing),
-        uses_previous=given["use_previous_interaction"],
-        is_agent=given["agent"],
-        background=bool(given["background"] or given["agent"]),
-        interaction_id=known,
-        background_timeout_seconds=given["background_timeout"],
+        vertexai=fields.uses_vertexai,
+        cache=fields.cache_in_use(cached) if cached else None,
     )
 
 
@@ -260,41 +171,7 @@ def resolve_profile(fields: GeminiAccess) -> OwnProfile:
     way = every.get("tool_calling", fields.tool_calling)
     called = capabilities_of(fields.model_family or every.get("model") or fields.model)
     family = fields.model_family or fields.model
-    return OwnProfile(profile_of(family, is_prompted=_is_prompted(way, called)))
-
-
-def _is_prompted(way: str | None, capabilities: Capabilities) -> bool:
-    if way in {"auto", None}:
-        return not capabilities.calls_functions and capabilities.accepts_prompted_functions
-    return way == "prompted"
-
-
-def _resolve_tools(
-    given: Mapping[str, Any], capabilities: Capabilities
-) -> tuple[tuple[Tool, ...], ToolChoice]:
-    tools = bind_tools(given.get("tools") or ())
-    if tools:
-        _check_tools(tools, capabilities)
-    choice, config = given.get("tool_choice"), given.get("tool_config")
-    if isinstance(choice, ToolChoice):  # of a cache: resolved when it was created
-        return tools, choice
-    if config is None and isinstance(choice, str | bool | None):
-        return tools, _choose_once(choice, tools, capabilities)
-    return tools, resolve_tool_choice(choice, tools, capabilities, config)
-
-
-# An agent sends the same tools at every step: they are checked and chosen when they are bound.
-
-
-@lru_cache(maxsize=128)
-def _check_tools(tools: tuple[Tool, ...], capabilities: Capabilities) -> None:
-    # Loads what is known about schemas, which a call without tools never needs.
-    from langchain_gemini_tools.wire.tools.lint import reject_unusable_tools
-
-    reject_unusable_tools(tools, capabilities)
-
-
-_choose_once = lru_cache(maxsize=128)(resolve_tool_choice)
+    return OwnProfile(profile_of(family, is_prompted=is_prompted(way, called)))
 
 
 def _join_levels(
@@ -313,6 +190,9 @@ def _join_levels(
     # What is bound as `stop_sequences` arrives as `stop`, so this is set by the call itself.
     if stop is not None and kwargs.get("stop_sequences") is None:
         options["stop"] = _checked("stop", stop)
+    for name in _NEVER_NONE:
+        if options[name] is None:
+            options[name] = getattr(fields, name)
     return _with_one_effort(options)
 
 
@@ -473,6 +353,8 @@ def hide_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 def redact_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return options to show, with the names of headers but not their values."""
+    if PRIVATE_OPTIONS.isdisjoint(kwargs):
+        return dict(kwargs)
     shown, headers = split_headers(kwargs)
     return {**shown, "additional_headers": dict.fromkeys(headers, REDACTED)} if headers else shown
 

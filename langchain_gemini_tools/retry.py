@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         Iterator,
     )
 
-    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
     from tenacity import RetryCallState
 
 Result = TypeVar("Result")
@@ -95,13 +94,8 @@ class RetryPolicy:
     """How many requests may follow the first one."""
     max_delay_seconds: float = 60.0
     initial_delay_seconds: float = 1.0
-    on_retry: Callable[[int, Exception, float], object] | None = None
-    """Called before each delay with the number of the retry, the error and the delay in seconds."""
-    aon_retry: Callable[[int, Exception, float], Awaitable[object]] | None = None
-    """The same for `acall` and `aopen_stream`; awaited on their event loop."""
-    on_status: Callable[[dict[str, Any]], object] | None = None
-    """Called with the id and the status of an interaction in the background."""
-    aon_status: Callable[[dict[str, Any]], Awaitable[object]] | None = None
+    reports: RunReports | None = None
+    """Where each retry is reported before its delay. Without it, retries are only logged."""
     sleep: Callable[[float], object] = time.sleep
     asleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
@@ -193,24 +187,24 @@ class RetryPolicy:
         return longest * (1.0 + self.jitter()) / 2
 
     def report(self, attempt: int, error: Exception, delay: float) -> None:
-        """Call `on_retry`, if there is one."""
-        if self.on_retry is not None:
-            self.on_retry(attempt, error, delay)
+        """Report a retry to LangChain's callbacks."""
+        if self.reports:
+            self.reports.retry(attempt, error, delay)
 
     async def areport(self, attempt: int, error: Exception, delay: float) -> None:
-        """Await `aon_retry`, if there is one."""
-        if self.aon_retry is not None:
-            await self.aon_retry(attempt, error, delay)
+        """Report as `report` does, on the running loop, which handlers may need."""
+        if self.reports:
+            await self.reports.aretry(attempt, error, delay)
 
     def report_status(self, status: dict[str, Any]) -> None:
-        """Call `on_status`, if there is one."""
-        if self.on_status is not None:
-            self.on_status(status)
+        """Report the id and the status of an interaction in the background."""
+        if self.reports:
+            self.reports.status(status)
 
     async def areport_status(self, status: dict[str, Any]) -> None:
-        """Await `aon_status`, if there is one."""
-        if self.aon_status is not None:
-            await self.aon_status(status)
+        """Report as `report_status` does, on the running loop."""
+        if self.reports:
+            await self.reports.astatus(status)
 
 
 def _is_replayed(error: ModelError) -> bool:
@@ -219,18 +213,72 @@ def _is_replayed(error: ModelError) -> bool:
     return headers is not None and headers.get("x-cassette") == "replayed"
 
 
-def report_retry(
-    run_manager: CallbackManagerForLLMRun, attempt: int, error: Exception, delay: float
-) -> None:
-    """Report a retry to LangChain's callbacks (`on_retry`), as tenacity's state."""
-    run_manager.on_retry(_retry_state(attempt, error, delay))
+RETRY_EVENT = "gemini_retry"
+"""Name of the custom event that reports a retry of a stream."""
+STATUS_EVENT = "gemini_interaction"
+"""Name of the custom event that reports an interaction in the background."""
 
 
-async def areport_retry(
-    run_manager: AsyncCallbackManagerForLLMRun, attempt: int, error: Exception, delay: float
-) -> None:
-    """Report as `report_retry` does, on the running loop, which handlers may need."""
-    await run_manager.on_retry(_retry_state(attempt, error, delay))
+@dataclass(frozen=True)
+class RunReports:
+    """Reports what happens during a call to LangChain's callbacks.
+
+    langchain-core streams without handing over its run manager. Then the chain, agent or graph that
+    streams the model gets custom events (`on_custom_event`). Without one, nothing is reported.
+
+    The sync methods are for sync calls, the async ones for calls on an event loop.
+    """
+
+    run_manager: Any
+    """A `CallbackManagerForLLMRun`, for async calls an `AsyncCallbackManagerForLLMRun`, or None."""
+
+    def retry(self, attempt: int, error: Exception, delay: float) -> None:
+        """Report a retry: to `on_retry` as tenacity's state, or as a custom event."""
+        if self.run_manager:
+            self.run_manager.on_retry(_retry_state(attempt, error, delay))
+        else:
+            _report_to_parent(RETRY_EVENT, _retry_event(attempt, error, delay))
+
+    async def aretry(self, attempt: int, error: Exception, delay: float) -> None:
+        """Report as `retry` does, on the running loop."""
+        if self.run_manager:
+            await self.run_manager.on_retry(_retry_state(attempt, error, delay))
+        else:
+            await _areport_to_parent(RETRY_EVENT, _retry_event(attempt, error, delay))
+
+    def status(self, status: dict[str, Any]) -> None:
+        """Report the status of an interaction as a custom event of the model's run."""
+        from langchain_core.callbacks import CallbackManager
+
+        if run := self.run_manager:
+            manager = CallbackManager(run.handlers, tags=run.tags, metadata=run.metadata)
+            manager.on_custom_event(STATUS_EVENT, status, run_id=run.run_id)
+        else:
+            _report_to_parent(STATUS_EVENT, status)
+
+    async def astatus(self, status: dict[str, Any]) -> None:
+        """Report as `status` does, on the running loop."""
+        from langchain_core.callbacks import AsyncCallbackManager
+
+        if run := self.run_manager:
+            manager = AsyncCallbackManager(run.handlers, tags=run.tags, metadata=run.metadata)
+            await manager.on_custom_event(STATUS_EVENT, status, run_id=run.run_id)
+        else:
+            await _areport_to_parent(STATUS_EVENT, status)
+
+
+def _report_to_parent(name: str, data: dict[str, Any]) -> None:
+    from langchain_core.callbacks import dispatch_custom_event
+
+    with contextlib.suppress(RuntimeError):  # without a parent run
+        dispatch_custom_event(name, data)
+
+
+async def _areport_to_parent(name: str, data: dict[str, Any]) -> None:
+    from langchain_core.callbacks import adispatch_custom_event
+
+    with contextlib.suppress(RuntimeError):  # without a parent run
+        await adispatch_custom_event(name, data)
 
 
 def _retry_state(attempt: int, error: Exception, delay: float) -> RetryCallState:
@@ -243,69 +291,8 @@ def _retry_state(attempt: int, error: Exception, delay: float) -> RetryCallState
     return state
 
 
-RETRY_EVENT = "gemini_retry"
-"""Name of the custom event that reports a retry of a stream."""
-
-
-def report_to_parent_run(attempt: int, error: Exception, delay: float) -> None:
-    """Report a retry to the chain, agent or graph that streams the model (`on_custom_event`).
-
-    langchain-core gives streams no run manager to call `on_retry` with. Without a parent run, the
-    retry is only logged.
-    """
-    from langchain_core.callbacks import dispatch_custom_event
-
-    with contextlib.suppress(RuntimeError):  # without a parent run
-        dispatch_custom_event(RETRY_EVENT, _retry_event(attempt, error, delay))
-
-
-async def areport_to_parent_run(attempt: int, error: Exception, delay: float) -> None:
-    """Report as `report_to_parent_run` does, on the running loop."""
-    from langchain_core.callbacks import adispatch_custom_event
-
-    with contextlib.suppress(RuntimeError):  # without a parent run
-        await adispatch_custom_event(RETRY_EVENT, _retry_event(attempt, error, delay))
-
-
 def _retry_event(attempt: int, error: Exception, delay: float) -> dict[str, Any]:
     return {"attempt": attempt, "delay_seconds": delay, "error": str(error)}
-
-
-STATUS_EVENT = "gemini_interaction"
-"""Name of the custom event that reports an interaction in the background."""
-
-
-def report_status(run_manager: CallbackManagerForLLMRun | None, status: dict[str, Any]) -> None:
-    """Report the status of an interaction as a custom event of the model's run.
-
-    A stream has no run manager: there it is an event of the parent run, if there is one.
-    """
-    from langchain_core.callbacks import CallbackManager, dispatch_custom_event
-
-    if run_manager is None:
-        with contextlib.suppress(RuntimeError):  # without a parent run
-            dispatch_custom_event(STATUS_EVENT, status)
-        return
-    manager = CallbackManager(
-        run_manager.handlers, tags=run_manager.tags, metadata=run_manager.metadata
-    )
-    manager.on_custom_event(STATUS_EVENT, status, run_id=run_manager.run_id)
-
-
-async def areport_status(
-    run_manager: AsyncCallbackManagerForLLMRun | None, status: dict[str, Any]
-) -> None:
-    """Report as `report_status` does, on the running loop."""
-    from langchain_core.callbacks import AsyncCallbackManager, adispatch_custom_event
-
-    if run_manager is None:
-        with contextlib.suppress(RuntimeError):  # without a parent run
-            await adispatch_custom_event(STATUS_EVENT, status)
-        return
-    manager = AsyncCallbackManager(
-        run_manager.handlers, tags=run_manager.tags, metadata=run_manager.metadata
-    )
-    await manager.on_custom_event(STATUS_EVENT, status, run_id=run_manager.run_id)
 
 
 def _start(items: Iterator[Result]) -> tuple[Iterator[Result], list[Result]]:

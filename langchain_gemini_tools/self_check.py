@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from langchain_gemini_tools.chat_model import ChatGemini
 from langchain_gemini_tools.display.safe_text import clean, render_error, replace_unencodable
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
-from langchain_gemini_tools.facts.credentials import environment_keys, environment_uses_vertexai
+from langchain_gemini_tools.facts.credentials import environment_secrets, environment_uses_vertexai
 from langchain_gemini_tools.facts.models import capabilities_of
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ Api = Literal["generate_content", "interactions"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one check."""
+    """The outcome of one check."""
 
     name: str
     description: str
@@ -332,7 +332,7 @@ def run_check(check: Callable[[ChatGemini], str], model: ChatGemini) -> Outcome:
         detail, status = str(reason), "skipped"
     except CheckError as error:
         detail, status = str(error), "FAILED"
-    except Exception as error:  # noqa: BLE001 - a report has them all
+    except Exception as error:  # noqa: BLE001 - the report shows every error
         detail, status = render_error(error), "FAILED"
     seconds = time.perf_counter() - begin
     detail = " ".join(clean(detail, _MAX_CHARS).split())
@@ -353,7 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run every check, print a table and a report, and return the exit code."""
     options = _parse(arguments)
     with redirect_stdout(replace_unencodable(sys.stdout)):
-        if options.fake or environment_keys() or environment_uses_vertexai():
+        if options.fake or environment_secrets() or environment_uses_vertexai():
             return _run(options.model, options.api, is_fake=options.fake)
         _explain(options.model, options.api)
         return 0
@@ -387,7 +387,7 @@ def _explain(model: str, api: Api) -> None:
     print(f"GOOGLE_API_KEY is not set. With a key, these checks would run on {model}:\n")
     for check in _checks_of(api):
         print(f"  {name_of(check):<24}{description_of(check)}")
-    print("\n`--fake` runs them on the fake server, which is no evidence about Gemini.")
+    print("\n`--fake` runs them on the fake server, which says nothing about the real Gemini.")
 
 
 def _run(model_name: str, api: Api, *, is_fake: bool) -> int:
@@ -415,7 +415,7 @@ def _source(*, is_fake: bool) -> AbstractContextManager[Any]:
 
 
 def render_report(model: str, source: str, outcomes: Sequence[Outcome]) -> str:
-    """Return the outcomes as Markdown, with the versions of what took part."""
+    """Return the outcomes as Markdown, with the versions of the packages."""
     counts = dict.fromkeys(("passed", "FAILED", "skipped"), 0)
     for outcome in outcomes:
         counts[outcome.status] += 1

@@ -7,7 +7,6 @@ that need them.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,35 +17,24 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict, PrivateAttr
+from pydantic import ConfigDict
 
-from langchain_gemini_tools.access import GeminiAccess
+from langchain_gemini_tools.access import GeminiAccess, render_fetched, retry_policy
 from langchain_gemini_tools.batch import BatchJob, BatchSource
 from langchain_gemini_tools.batch.agent_calls import (
     Asker,
     ask_in_batches,
     interrupted_result,
 )
-from langchain_gemini_tools.batch.callbacks import TracedModel
+from langchain_gemini_tools.batch.inputs import TracedModel
 from langchain_gemini_tools.errors import InvalidOptionError
-from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
+from langchain_gemini_tools.media_fetch import fetch_media
 from langchain_gemini_tools.options import resolve, spelled_as_fields
 from langchain_gemini_tools.prompted import PromptOverhead
-from langchain_gemini_tools.prompted.written_calls import WrittenCalls
-from langchain_gemini_tools.retry import (
-    RetryPolicy,
-    areport_retry,
-    areport_status,
-    areport_to_parent_run,
-    report_retry,
-    report_status,
-    report_to_parent_run,
-)
-from langchain_gemini_tools.wire.generation import ignored_options
 from langchain_gemini_tools.wire.invocation import Invocation, ToolChoiceOption
 from langchain_gemini_tools.wire.metadata import parse_count
-from langchain_gemini_tools.wire.request import RenderedRequest, render_counting, render_request
-from langchain_gemini_tools.wire.tools.tool import reject_credentials
+from langchain_gemini_tools.wire.request import RenderedRequest, render_counting
+from langchain_gemini_tools.wire.tools.builtin import reject_credentials
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -54,9 +42,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-logger = logging.getLogger(__name__)
-
-_MAX_WARNINGS_KEPT = 1000
 _ON_GENERATE_CONTENT = {
     "api": "generate_content",
     "store": None,
@@ -71,11 +56,6 @@ class GeminiServices(GeminiAccess):
     """What `ChatGemini` does apart from generating."""
 
     model_config = ConfigDict(defer_build=True)  # only `ChatGemini` is validated
-
-    _warned: set[str] = PrivateAttr(default_factory=set)
-    _media: FetchedMedia = PrivateAttr(default_factory=FetchedMedia)
-
-    # Rendering
 
     def preview(
         self, model_input: LanguageModelInput, stop: list[str] | None = None, **kwargs: Any
@@ -94,66 +74,6 @@ class GeminiServices(GeminiAccess):
         """
         messages = self._convert_input(model_input).to_messages()
         return self._render(messages, resolve(self, stop, kwargs))
-
-    def _render(self, messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
-        if limits := invocation.fetch_limits:
-            messages = fetch_media(messages, limits, self._media)
-        return self._report_repairs(_render_fetched(messages, invocation))
-
-    async def _arender(
-        self, messages: Sequence[BaseMessage], invocation: Invocation
-    ) -> RenderedRequest:
-        if limits := invocation.fetch_limits:
-            messages = await afetch_media(messages, limits, self._media)
-        return self._report_repairs(_render_fetched(messages, invocation))
-
-    def _report_repairs(self, request: RenderedRequest) -> RenderedRequest:
-        for repair in request.repairs:
-            if not repair.is_harmless:
-                warning = f"Message {repair.position}: {repair.explanation}"
-                self._warn_once(request.invocation.model, warning)
-        self._report_ignored(request.invocation)
-        options = request.invocation.interaction
-        if options and (options.uses_previous or options.background):
-            name = "agent" if options.is_agent else "background"
-            name = "use_previous_interaction" if options.uses_previous else name
-            self._warn_once(
-                request.invocation.model,
-                f"{name} lets Google keep these interactions: for 55 days, or for a day without "
-                "billing.",
-            )
-        return request
-
-    def _report_ignored(self, invocation: Invocation) -> None:
-        if ignored := ignored_options(invocation.generation, invocation.capabilities):
-            self._warn_once(
-                invocation.model,
-                f"{', '.join(ignored)}: ignored by this model and rejected by later ones, so not "
-                "sent. Omit them; reasoning_effort and the prompt have an effect.",
-            )
-
-    def _warn_once(self, model: str, text: str) -> None:
-        """Log a warning once, although an agent binds and sends the same again at every step."""
-        warning = f"{model}: {text}"
-        if warning in self._warned:
-            return
-        if len(self._warned) < _MAX_WARNINGS_KEPT:
-            self._warned.add(warning)
-        logger.warning("%s", warning)
-
-    def _report_findings(self, invocation: Invocation) -> None:
-        from langchain_gemini_tools.wire.tools.lint import find_problems
-
-        findings = find_problems(
-            invocation.tools,
-            invocation.capabilities.prompted()
-            if invocation.is_prompted
-            else invocation.capabilities,
-            is_prompted=invocation.is_prompted,
-            form=invocation.schema_form,
-        )
-        for finding in findings:
-            self._warn_once(invocation.model, str(finding))
 
     # Context caches
 
@@ -227,9 +147,9 @@ class GeminiServices(GeminiAccess):
     ) -> BatchJob[AIMessage]:
         """Send inputs through Gemini's batch service: half the price, an answer within a day.
 
-        The folder at `path` is the state of the job. After a crash, the same call goes on where it
-        was, and nothing is sent twice. On Vertex AI, requests and results are also files in your
-        bucket, at `storage`; this needs the extra `vertex-batch`.
+        The folder at `path` is the state of the job. After a crash, the same call continues where
+        it stopped, and nothing is sent twice. On Vertex AI, requests and results are also files in
+        your bucket, at `storage`; this needs the extra `vertex-batch`.
 
         Example:
             ```python
@@ -239,8 +159,8 @@ class GeminiServices(GeminiAccess):
             ```
 
         Args:
-            inputs: What `invoke` accepts, each; rendered one after the other. None goes on with
-                the job at `path`.
+            inputs: An iterable; each item is what `invoke` accepts. They are rendered one after the
+                other. None continues the job at `path`.
             path: The folder of the job. It is created, and has to stay until the end.
             name: The name of a job at the service (`batches/...`, on Vertex AI
                 `projects/.../batchPredictionJobs/...`) instead of inputs. Without `path`, its
@@ -305,7 +225,7 @@ class GeminiServices(GeminiAccess):
             template=self._render([HumanMessage("template")], invocation),
             render=lambda each: self._render(self._convert_input(each).to_messages(), invocation),
             client=self._client,
-            retries=retry_policy(invocation, None),
+            retries=retry_policy(invocation),
             traced=TracedModel(
                 self, self._get_invocation_params(**shown), {**self._get_ls_params(**shown)}
             ),
@@ -378,7 +298,7 @@ class GeminiServices(GeminiAccess):
             template=request,
             render=lambda body: replace(request, encoded=body),
             client=self._client,
-            retries=retry_policy(request.invocation, None),
+            retries=retry_policy(request.invocation),
             traced=TracedModel(self, {}, {}),  # callbacks see the call itself
         )
 
@@ -454,7 +374,7 @@ class GeminiServices(GeminiAccess):
         invocation = resolve(self, None, options)
         if limits := invocation.fetch_limits:
             messages = fetch_media(messages, limits, self._media)
-        request = _render_fetched(messages, invocation)
+        request = render_fetched(messages, invocation)
         client = self._client
         count = partial(
             client.count_tokens,
@@ -464,7 +384,7 @@ class GeminiServices(GeminiAccess):
             headers=invocation.headers,
         )
         with client.redacting_errors():
-            return parse_count(retry_policy(invocation, None).call(count))
+            return parse_count(retry_policy(invocation).call(count))
 
     def _count_tools(self, tools: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         """Count what tools add to a message; the API does not count tools alone."""
@@ -472,44 +392,3 @@ class GeminiServices(GeminiAccess):
         with_tools = self.get_num_tokens_from_messages(message, tools, **kwargs)
         others = {k: v for k, v in kwargs.items() if k not in {"tool_choice", "tool_config"}}
         return with_tools - self.get_num_tokens_from_messages(message, **others)
-
-
-def _render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> RenderedRequest:
-    if invocation.interaction:
-        from langchain_gemini_tools.interactions.request import render_interaction
-
-        return render_interaction(messages, invocation, WrittenCalls)
-    if invocation.is_prompted:
-        from langchain_gemini_tools.prompted.request import render_prompted
-
-        return render_prompted(messages, invocation)
-    return render_request(messages, invocation, find_written_calls=WrittenCalls)
-
-
-def retry_policy(
-    invocation: Invocation, run_manager: CallbackManagerForLLMRun | None
-) -> RetryPolicy:
-    """Return how failed requests of a call are retried and reported."""
-    # langchain-core streams without handing over its run manager.
-    report = partial(report_retry, run_manager) if run_manager else report_to_parent_run
-    return RetryPolicy(
-        invocation.max_retries,
-        invocation.max_retry_delay_seconds,
-        on_retry=report,
-        on_status=partial(report_status, run_manager),
-        model=invocation.model,
-    )
-
-
-def async_retry_policy(
-    invocation: Invocation, run_manager: AsyncCallbackManagerForLLMRun | None
-) -> RetryPolicy:
-    """Return what `retry_policy` returns, for async calls."""
-    report = partial(areport_retry, run_manager) if run_manager else areport_to_parent_run
-    return RetryPolicy(
-        invocation.max_retries,
-        invocation.max_retry_delay_seconds,
-        aon_retry=report,
-        aon_status=partial(areport_status, run_manager),
-        model=invocation.model,
-    )

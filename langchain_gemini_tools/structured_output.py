@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast, get_args
 
@@ -29,16 +30,18 @@ from langchain_core.runnables.config import merge_configs
 from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.json import parse_json_markdown
 from langchain_core.utils.pydantic import is_basemodel_subclass
+from pydantic import TypeAdapter, ValidationError
 
 from langchain_gemini_tools.batch import BatchJob
-from langchain_gemini_tools.binding import GeminiBinding, Method, Parsed
+from langchain_gemini_tools.binding import TOOL_OPTIONS, GeminiBinding, Method, Parsed
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.options import resolve, spelled_as_fields
 from langchain_gemini_tools.prompted.arguments import find_mismatch
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS
 from langchain_gemini_tools.wire.request import RenderedRequest
 from langchain_gemini_tools.wire.schema.clean import clean_response_schema
-from langchain_gemini_tools.wire.tools.tool import bind_tools
+from langchain_gemini_tools.wire.schema.python_types import is_plain_type
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -203,17 +206,21 @@ def _as_function(schema: object, method: str | None) -> Tool | None:
     """
     if method not in {None, "function_calling"}:
         return None
+    if method and is_plain_type(schema):
+        raise InvalidToolError(
+            f"{schema!r} cannot be a tool, whose arguments have names. Use method='json_schema'."
+        )
     try:
-        tools = [tool for tool in bind_tools([schema]) if tool.is_function]
+        functions = bind_tools([schema]).functions
     except InvalidToolError:
         if method is None:
             return None
         raise
-    if not tools:
+    if not functions:
         raise InvalidToolError(
             f"{schema!r} is not a schema. Use a Pydantic class, a TypedDict or a JSON schema."
         )
-    return tools[0]
+    return next(iter(functions.values()))
 
 
 def _has_functions(model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any]) -> bool:
@@ -224,7 +231,7 @@ def _has_functions(model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any])
 
 
 def _reject_other_tools(options: Mapping[str, Any]) -> None:
-    for name in ("tools", "tool_choice", "tool_config"):
+    for name in TOOL_OPTIONS:
         if options.get(name) is not None:
             raise InvalidOptionError(
                 f"{name} cannot be combined with method='function_calling', which forces a call of "
@@ -332,6 +339,8 @@ def json_parser(
     """
     if _is_pydantic(schema):
         return _WholePydanticParser(pydantic_object=schema)
+    if is_plain_type(schema):
+        return _PlainTypeParser(output_type=schema)
     return _WholeJsonParser(checked_schema=checked_schema)
 
 
@@ -348,6 +357,23 @@ class _WholeJsonParser(JsonOutputParser):
             text = f"The response does not match its schema. {mismatch}"
             raise OutputParserException(text, llm_output=result[0].text)
         return value
+
+
+class _PlainTypeParser(_WholeJsonParser):
+    """A parser for types without fields: `list[City]`, an enum, a `Literal`."""
+
+    output_type: Any
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        partial = partial and not _finish_reason(result[0])
+        value = super().parse_result(result, partial=partial)
+        try:
+            return TypeAdapter(self.output_type).validate_python(value)
+        except ValidationError as error:
+            if partial:
+                return None  # more of it will come
+            text = f"The response is not of type {self.output_type}: {error}"
+            raise OutputParserException(text, llm_output=result[0].text) from error
 
 
 class _WholePydanticParser(PydanticOutputParser[Any]):
@@ -388,32 +414,39 @@ def _reporting_deep_json(generation: Generation) -> Iterator[None]:
 def _with_raw(
     model: Runnable[LanguageModelInput, AIMessage], parser: Runnable[AIMessage, Any]
 ) -> tuple[Runnable[Any, Any], Runnable[Any, Any]]:
-    """Return the steps to `{"raw", "parsed", "parsing_error"}`.
+    """Return the steps to `{"raw", "parsed", "parsing_error"}`."""
+    beside_raw = _BesideRaw(parser)
+    return RunnableParallel(raw=model), RunnableGenerator(beside_raw.parse, beside_raw.aparse)
 
-    A stream yields the message as it arrives, and the rest at its end.
+
+@dataclass(frozen=True)
+class _BesideRaw:
+    """Passes a message on as it arrives, and adds what it was parsed into at its end.
+
+    A class, because functions inside of a function cannot be pickled.
     """
 
-    def parse(pieces: Iterator[dict[str, Any]]) -> Iterator[AddableDict]:
+    parser: Runnable[AIMessage, Any]
+
+    def parse(self, pieces: Iterator[dict[str, Any]]) -> Iterator[AddableDict]:
         messages: list[Any] = []
         for piece in pieces:
             messages.append(piece["raw"])
             yield AddableDict(raw=piece["raw"])
         try:
-            yield _outcome(parser.invoke(_sum(messages)))
+            yield _outcome(self.parser.invoke(_sum(messages)))
         except Exception as error:  # noqa: BLE001 - any error of a user's validator
             yield _outcome(None, error)
 
-    async def aparse(pieces: AsyncIterator[dict[str, Any]]) -> AsyncIterator[AddableDict]:
+    async def aparse(self, pieces: AsyncIterator[dict[str, Any]]) -> AsyncIterator[AddableDict]:
         messages: list[Any] = []
         async for piece in pieces:
             messages.append(piece["raw"])
             yield AddableDict(raw=piece["raw"])
         try:
-            yield _outcome(await parser.ainvoke(_sum(messages)))
+            yield _outcome(await self.parser.ainvoke(_sum(messages)))
         except Exception as error:  # noqa: BLE001
             yield _outcome(None, error)
-
-    return RunnableParallel(raw=model), RunnableGenerator(parse, aparse)
 
 
 def _sum(pieces: list[Any]) -> Any:

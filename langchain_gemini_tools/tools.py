@@ -22,8 +22,10 @@ from pydantic import Field, PrivateAttr
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.json_values import snake
 from langchain_gemini_tools.facts.models import capabilities_of
+from langchain_gemini_tools.wire.invocation import is_prompted
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.lint import Finding, find_problems
-from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools
+from langchain_gemini_tools.wire.tools.tool import BoundTools, Tool
 
 if TYPE_CHECKING:
     from langchain_mcp_adapters.interceptors import MCPToolCallRequest, MCPToolCallResult
@@ -337,9 +339,16 @@ def check_tools(tools: Iterable[object], model: str = "gemini-3.8-flash") -> Too
 
     Returns:
         A report to print, or to inspect: `report.ok`, `report.errors`, `report.warnings`.
+
+    Raises:
+        InvalidToolError: `tools` is not a list or another iterable of tools.
     """
+    if isinstance(tools, str | Mapping | BaseTool) or not isinstance(tools, Iterable):
+        raise InvalidToolError(
+            f"check_tools needs a list of tools, not a {type(tools).__name__}. Put a single tool "
+            "into a list."
+        )
     capabilities = capabilities_of(model)
-    is_prompted = not capabilities.calls_functions and capabilities.accepts_prompted_functions
     bound: list[Tool] = []
     invalid: list[Finding] = []
     for tool in tools:
@@ -347,11 +356,15 @@ def check_tools(tools: Iterable[object], model: str = "gemini-3.8-flash") -> Too
             bound += bind_tools([tool])
         except InvalidToolError as error:
             invalid.append(_invalid(tool, str(error)))
+    prompted = is_prompted("auto", capabilities)
     return ToolReport(
         model=model,
         tool_count=len(bound) + len(invalid),
         tokens=sum(tool.token_estimate for tool in bound),
-        findings=(*invalid, *find_problems(bound, capabilities, is_prompted=is_prompted)),
+        findings=(
+            *invalid,
+            *find_problems(BoundTools(bound), capabilities, is_prompted=prompted),
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytest_plugins = ["pytester", "tests.scores"]
+pytest_plugins = ["pytester", "tests.cases"]
 
 _LEAKS = ("GOOGLE_", "GEMINI_", "VERTEX", "LANGSMITH_", "LANGCHAIN_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")

@@ -1,12 +1,13 @@
-"""Figures about the code, for ARCHITECTURE.md: `python -m tests.figures` writes them there.
+"""What can be read off the source: figures for ARCHITECTURE.md, and which module states a fact.
 
-Code lines are lines without blanks, comments and docstrings. A module counts an importer once,
-wherever the import stands.
+`python -m tests.figures` writes the figures there. Code lines are lines without blanks, comments
+and docstrings. A module counts an importer once, wherever the import stands.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import itertools
 import re
@@ -24,8 +25,11 @@ from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 if TYPE_CHECKING:
     from types import FrameType
 
+
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 PAGE = PACKAGE.parent / "ARCHITECTURE.md"
+FAKE = {PACKAGE / "testing" / "fake", PACKAGE / "testing" / "fake_gemini.py"}
+"""The fake server is a second reading of Gemini's rules, so it repeats facts on purpose."""
 _BLOCK = re.compile(r"(?<=<!-- figures -->\n).*(?=<!-- end of figures -->)", re.DOTALL)
 
 
@@ -139,6 +143,25 @@ def main() -> None:
     text = PAGE.read_text()
     if _BLOCK.search(text):
         PAGE.write_text(_BLOCK.sub(lambda _: table, text))
+
+
+def modules() -> list[Path]:
+    """Every module except those of the fake server."""
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if not FAKE & {path, *path.parents}]
+
+
+@functools.cache
+def literals_of(path: Path) -> frozenset[str]:
+    """Every string literal of a module."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    values = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return frozenset(value for value in values if isinstance(value, str))
+
+
+def modules_with(*literals: str) -> set[str]:
+    """The modules that contain one of these string literals, except those of the fake server."""
+    naming = [path for path in modules() if not literals_of(path).isdisjoint(literals)]
+    return {path.relative_to(PACKAGE).as_posix() for path in naming}
 
 
 if __name__ == "__main__":

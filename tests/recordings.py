@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from tests.batches import each
+from tests.cases import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.batches import Test
+    from tests.cases import Test
 
 JsonObject = dict[str, Any]
 

@@ -1,21 +1,20 @@
 """Batch jobs: many requests at half the price, answered within a day.
 
 job.py       BatchJob: submit, poll, wait, results, cancel, delete. Start reading here
-inputs.py    inputs -> requests in the folder, and their comparison when a job goes on
+inputs.py    inputs -> requests in the folder, and their comparison when a job is resumed
 worker.py    creates the jobs, collects their results, and sends what has to follow
 service.py   the API's operations: create without creating twice, poll, upload, download
 vertex.py    the same on Vertex AI, where requests and results are files in a bucket
 folder.py    what is kept on disk: the requests, the jobs, the results
-callbacks.py each item as a run of LangChain's callbacks
-items.py     the responses to one input -> its result, or the request that follows
+items.py     the responses to one input -> its result, or the request that follows; callbacks
 
 A job's folder is its only state. Everything in it is written to a temporary file first and then
 renamed, so a process that is killed leaves the old state or the new one.
 
 Agents in waves of batch jobs:
 
-agents.py        run_in_batches: many agents, in waves. Start reading here
-agent_results.py what it returns
+agents.py        run_in_batches: its arguments and results. Start reading here
+driver.py        runs all agents, wave after wave
 graph_runner.py  one LangGraph agent, from one call of its model to the next
 loop_runner.py   the same for a ToolLoop
 waves.py         what the agents wait for, sent together; what is kept of it on disk

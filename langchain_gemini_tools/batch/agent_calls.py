@@ -1,7 +1,7 @@
 """A call of the model inside an agent that runs in batches.
 
 The config of the run switches it on. The call is not sent: its request is handed to an `Asker`,
-which stops the agent until a batch job has answered it. When the agent goes on, the same call is
+which stops the agent until a batch job has answered it. When the agent resumes, the same call is
 made again, and the answer is parsed as that of any request.
 """
 
@@ -52,11 +52,11 @@ class Asker(Protocol):
     session: str
     """Differs between two runs of the program."""
     keeps_failures: bool
-    """Whether failures of earlier runs of the program stay failures."""
+    """Whether failures in earlier runs of the program are final."""
 
     @property
     def pauses(self) -> type[BaseException]:
-        """What `ask` raises."""
+        """The exception that `ask` raises."""
 
     def offer(self, source: BatchSource) -> None:
         """Receive what sends requests of this model."""
@@ -65,7 +65,7 @@ class Asker(Protocol):
         """Return the answer to a request, or stop the agent until there is one."""
 
     def keep(self, answer: JsonObject) -> None:
-        """Return an answer again: it is that of the next call."""
+        """Keep an answer for the next call, to which it belongs."""
 
 
 @dataclass
@@ -76,8 +76,8 @@ class GraphStep:
     on_offer: Callable[[BatchSource], None] = lambda _: None
     keeps_failures: bool = False
     _raised: dict[str, BaseException] = field(default_factory=dict)
-    """The interrupt of each task. A second one would be taken for the first when it is resumed,
-    for instance that of a fallback, which handles the interrupt like an error."""
+    """The interrupt of each task. On resuming, LangGraph would confuse a second one with the
+    first, for instance that of a fallback, which handles the interrupt like an error."""
     _kept: dict[str, JsonObject] = field(default_factory=dict)
     _answered: Counter[str] = field(default_factory=Counter)
     """How many answers each task has used. LangGraph before 1.2.20 gives all interrupts of a
@@ -112,7 +112,7 @@ class GraphStep:
         return answer
 
     def keep(self, answer: JsonObject) -> None:
-        """Return an answer again: it is that of the next call."""
+        """Keep an answer for the next call, to which it belongs."""
         self._kept[_find_task()] = answer
 
 
@@ -124,7 +124,8 @@ def _find_task() -> str:
 class PauseKeeper(BaseCallbackHandler):
     """Raises the interrupt of a waiting call again where a node or a tool of the user catches it.
 
-    They would go on without the answer. LangGraph stores nothing of a node that is interrupted.
+    Otherwise they would continue without the answer. LangGraph stores nothing of a node that is
+    interrupted.
     """
 
     raise_error = True
@@ -160,7 +161,7 @@ class PauseKeeper(BaseCallbackHandler):
         pause = self._take(run_id)
         if isinstance(error, GraphInterrupt):
             self._pauses[parent_run_id] = error
-        elif pause is not None and isinstance(error, Exception):  # it was made of the interrupt
+        elif pause is not None and isinstance(error, Exception):  # raised because of the interrupt
             self._raise(pause, parent_run_id)
 
     on_llm_error = on_tool_error = on_chain_error
@@ -206,7 +207,7 @@ def _caught_interrupt() -> type[BaseException]:
 
 
 def find_asker() -> Asker | None:
-    """Return what answers calls in this run; None if they are sent as usual."""
+    """Return what answers the calls of this run; None if they are sent as usual."""
     config = var_child_runnable_config.get()
     configurable = config.get("configurable", {}) if config else {}
     found = configurable.get(CONFIG_KEY)
@@ -214,8 +215,8 @@ def find_asker() -> Asker | None:
         if is_in_run.get() and CONFIG_KEY not in configurable:
             warnings.warn(
                 "A call of the model in run_in_batches is sent at once, at the standard price. It "
-                "is in a graph that is called with a thread_id, which LangGraph runs apart. Call "
-                "it without a thread_id, or with the config of the node or tool.",
+                "is in a graph that is called with a thread_id, which LangGraph runs separately. "
+                "Call it without a thread_id, or with the config of the node or tool.",
                 stacklevel=2,
             )
         return None
@@ -280,7 +281,7 @@ def _check_same_call(answered: list[str], call: list[str]) -> None:
     if answered[1] != call[1]:
         raise InvalidOptionError(
             "The answer of the batch belongs to another call of the model in the same node. "
-            "LangGraph runs a node again when it goes on, so a node must repeat its calls in the "
+            "LangGraph runs a node again when it resumes, so a node must repeat its calls in the "
             "same order, with the same model and the same messages. Make parallel calls in "
             "separate nodes (Send), and keep times and random values out of the messages. If the "
             "agent was changed since the request was sent, use the old one, or another path."
@@ -309,5 +310,5 @@ def as_chunk(result: ChatResult) -> ChatGenerationChunk:
 
 def interrupted_result() -> LLMResult:
     """Return what callbacks see of a call that waits for a batch job."""
-    message = AIMessage("", response_metadata={"interrupted": "It waits for a batch job."})
+    message = AIMessage("", response_metadata={"interrupted": "The call waits for a batch job."})
     return LLMResult(generations=[[ChatGeneration(message=message)]])

@@ -1,66 +1,25 @@
-"""`run_in_batches`: many agents at the price of batches, in waves.
+"""`run_in_batches`: many agents at the price of batches, in waves; its arguments and results.
 
 Every agent runs until it calls the model. What they wait for goes into one batch job, and each
-agent goes on with its answer, runs its tools, and calls the model again.
+agent continues with its response, runs its tools, and calls the model again. `driver` does it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import copy
-import logging
+import inspect
 import os
-import sys
-import time
-import uuid
-import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar, Unpack
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol, Required, TypedDict, Unpack, cast, overload
 
-from langchain_core.runnables.config import ContextThreadPoolExecutor, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 
-from langchain_gemini_tools.batch.agent_results import (
-    AgentResults,
-    PausedAgent,
-    count_of,
-    usage_of,
-)
-from langchain_gemini_tools.batch.graph_runner import (
-    GraphRunner,
-    Step,
-    aopen_sqlite,
-    check_graph,
-    flush_sqlite,
-    open_sqlite,
-    resume_with,
-)
 from langchain_gemini_tools.batch.job import check_seconds
-from langchain_gemini_tools.batch.loop_runner import LoopRunner
-from langchain_gemini_tools.batch.waves import Tally, Wave, WaveJob, Waves
-from langchain_gemini_tools.errors import (
-    BatchJobError,
-    GeminiNotFoundError,
-    GeminiTimeoutError,
-    InvalidOptionError,
-)
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from langchain_gemini_tools.batch.inputs import BatchSource
-
-    Runner = GraphRunner | LoopRunner
+from langchain_gemini_tools.errors import InvalidOptionError
 
 __all__ = ["AgentResults", "PausedAgent", "Wave", "arun_in_batches", "run_in_batches"]
-
-_T = TypeVar("_T")
-
-logger = logging.getLogger(__name__)
-
-_MAX_FRUITLESS = 3
-"""After so many waves whose jobs returned nothing, the run ends with an error."""
 
 
 def run_in_batches(  # noqa: PLR0913
@@ -82,11 +41,12 @@ def run_in_batches(  # noqa: PLR0913
     """Run an agent for many inputs through Gemini's batch service: at half the price, in waves.
 
     Each agent runs until it calls the model. All calls go into one batch job, a wave. Then every
-    agent goes on with its answer, runs its tools, and calls the model again, until none waits.
+    agent continues with its response, runs its tools, and calls the model again, until all are
+    done.
 
     The folder at `path` and the checkpointer are the state of the run. After a crash, the same call
-    goes on where it was: nothing is sent twice, and only tools that were running when the process
-    ended run again. Agents that failed are tried again.
+    continues where it stopped: nothing is sent twice, and only tools that were running when the
+    process ended run again. Agents that failed are tried again.
 
     Example:
         ```python
@@ -101,8 +61,8 @@ def run_in_batches(  # noqa: PLR0913
     Args:
         agent: A compiled LangGraph graph whose models are `ChatGemini`, such as that of
             `create_agent`; or a `ToolLoop`.
-        inputs: What the agent's `invoke` accepts, each.
-        path: The folder of the run. It is created, and has to stay until the end.
+        inputs: An iterable; each item is what the agent's `invoke` accepts.
+        path: The folder of the run. It is created. Keep it until the run has ended.
         checkpointer: LangGraph's checkpointer. By default that of the agent, or an SQLite file in
             the folder. A `ToolLoop` has none.
         config: Callbacks, tags, metadata and `configurable` values for each agent.
@@ -110,21 +70,22 @@ def run_in_batches(  # noqa: PLR0913
         resume: Answers to the agents' own interrupts, by the ids of the interrupts.
         storage: `gs://bucket/prefix` for requests and results, on Vertex AI only.
         max_waves: How many waves the whole run may have. Agents that still wait after that have a
-            `BatchJobError`; the same call with a higher number goes on.
+            `BatchJobError`; the same call with a higher number continues.
         max_concurrency: How many agents run their tools at a time.
-        poll_seconds: The time between two questions about a job.
+        poll_seconds: The time between two polls of a job.
         timeout_seconds: How long to wait for jobs; by default until the end.
         progress: Write a line about each wave to stderr.
 
     Raises:
-        InvalidOptionError: The inputs differ from those at `path`, or the agent cannot run so.
+        InvalidOptionError: The inputs differ from those at `path`, or the agent cannot run
+            in batches.
         GeminiTimeoutError: The time is over. Make the same call again later.
         BatchJobError: A job failed or was cancelled. Make the same call again.
         GeminiAPIError: The API did not create a job. Make the same call again.
     """
-    driver = _Driver(
-        agent,
-        inputs,
+    from langchain_gemini_tools.batch.driver import Driver
+
+    options = RunOptions(
         path=path,
         checkpointer=checkpointer,
         config=config,
@@ -137,7 +98,8 @@ def run_in_batches(  # noqa: PLR0913
         timeout_seconds=timeout_seconds,
         progress=progress,
     )
-    return driver.run()
+    _check_arguments(inputs, options)
+    return Driver(agent, inputs, options).run()
 
 
 class RunOptions(TypedDict, total=False):
@@ -169,400 +131,31 @@ async def arun_in_batches(
         inputs: See `run_in_batches`.
         **options: The other arguments of `run_in_batches`.
     """
-    driver = _Driver(agent, inputs, **options)
-    if isinstance(driver.runner, LoopRunner):  # it runs async tools itself
-        return await asyncio.to_thread(driver.run)
-    return await driver.arun()
+    from langchain_gemini_tools.batch.driver import Driver
 
-
-class _Driver:
-    """One call of `run_in_batches`."""
-
-    def __init__(  # noqa: PLR0913
-        self,
-        agent: Any,
-        inputs: Iterable[Any],
-        *,
-        path: str | os.PathLike[str],
-        checkpointer: Any = None,
-        config: RunnableConfig | None = None,
-        context: Any = None,
-        resume: Mapping[str, Any] | None = None,
-        storage: str | None = None,
-        max_waves: int = 100,
-        max_concurrency: int = 16,
-        poll_seconds: float = 30.0,
-        timeout_seconds: float | None = None,
-        progress: bool = True,
-    ) -> None:
-        is_iterable = isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping))
-        _check("inputs", inputs, is_iterable, "a list or an iterator of inputs")
-        for name, value in {"max_waves": max_waves, "max_concurrency": max_concurrency}.items():
-            _check(name, value, isinstance(value, int) and value >= 1, "an integer of at least 1")
-        check_seconds("poll_seconds", poll_seconds)
-        if timeout_seconds is not None:
-            check_seconds("timeout_seconds", timeout_seconds)
-        is_mapping = resume is None or isinstance(resume, Mapping)
-        _check("resume", resume, is_mapping, "a dict of ids of interrupts to answers")
-        _check_config(config)
-        session = uuid.uuid4().hex
-        self.runner: Runner
-        if _is_loop(agent):
-            unused = {"checkpointer": checkpointer, "context": context, "resume": resume}
-            for name, value in unused.items():
-                if value is not None:
-                    raise InvalidOptionError(f"A ToolLoop does not use {name}. Leave it out.")
-            self.runner = LoopRunner(agent, config, session, self._offer)
-        else:
-            check_graph(agent, checkpointer)
-            if checkpointer is None and not isinstance(agent.checkpointer, bool):
-                checkpointer = agent.checkpointer
-            agent = agent.copy({"checkpointer": checkpointer})
-            self.runner = GraphRunner(agent, config, context, session, self._offer)
-        self._inputs = inputs
-        self._waves = Waves(path, self.runner.kind, storage)
-        self._resume = dict(resume or {})
-        self._max_waves = max_waves
-        self._max_concurrency = max_concurrency
-        self._poll_seconds = poll_seconds
-        self._timeout_seconds = timeout_seconds
-        self._end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        self._shows_progress = progress
-        self._sources: dict[str, BatchSource] = {}
-        self._count = 0
-        self._errors: dict[int, Exception] = {}
-        self._paused: set[int] = set()
-        self._in_wave: set[str] = set()
-        """The ids of the requests in a wave that an earlier process has begun."""
-        self._still_waiting: set[str] | None = None
-        """Those of them that agents still wait for. None for a wave of this process, all of whose
-        requests are waited for."""
-        self._fruitless = 0
-
-    # The run, sync and async
-
-    def run(self) -> AgentResults:
-        """Run all agents."""
-        with contextlib.ExitStack() as stack, self._opened():
-            if isinstance(self.runner, GraphRunner):
-                if self.runner.agent.checkpointer is None:
-                    self._use(stack.enter_context(open_sqlite(self._database)))
-                self.runner.result(0)  # fails if the checkpointer is an async one
-            else:
-                self.runner.open(self._waves.path)
-                stack.callback(self.runner.close)
-            self._each(self._starts(), self._start)
-            self._end_inputs()
-            while self._is_waiting():
-                for model, agent in self._unknown_models():
-                    self._check_known(model, self.runner.nudge(agent))
-                wave = self._wave()
-                for job in self._jobs(wave):
-                    with self._explaining(wave):
-                        job.wait(**self._waiting_options())
-                tally = Tally(wave)
-                self._each(self._deliveries(wave, tally), self._deliver)
-                self._end_wave(tally)
-            return self._results(stack.pop_all(), self._unfinished())
-
-    async def arun(self) -> AgentResults:
-        """Run all agents of a graph on the running event loop."""
-        runner = self._graph
-        async with contextlib.AsyncExitStack() as stack:
-            opened = self._opened()
-            await asyncio.to_thread(opened.__enter__)
-            stack.push(opened.__exit__)
-            is_own = runner.agent.checkpointer is None
-            if is_own:
-                self._use(await stack.enter_async_context(aopen_sqlite(self._database)))
-            await runner.aresult(0)  # fails if the checkpointer is a sync one
-            await self._aeach(self._starts(), self._astart)
-            self._end_inputs()
-            while self._is_waiting():
-                for model, agent in self._unknown_models():
-                    self._check_known(model, await runner.anudge(agent))
-                wave = await asyncio.to_thread(self._wave)
-                for job in await asyncio.to_thread(self._jobs, wave):
-                    with self._explaining(wave):
-                        await job.async_wait(**self._waiting_options())
-                tally = Tally(wave)
-                await self._aeach(self._deliveries(wave, tally), self._adeliver)
-                await asyncio.to_thread(self._end_wave, tally)
-            unfinished = self._unfinished()
-        if not is_own:
-            return self._results(contextlib.ExitStack(), unfinished, is_async=True)
-        with contextlib.ExitStack() as results:
-            # Results are read later, and maybe by no one who closes an async checkpointer.
-            self._use(results.enter_context(open_sqlite(self._database)))
-            return self._results(results.pop_all(), unfinished)
-
-    @property
-    def _graph(self) -> GraphRunner:
-        assert isinstance(self.runner, GraphRunner)  # noqa: S101 - a loop runs in a thread
-        return self.runner
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[None]:
-        with self._waves.folder.lock(creates=True):
-            self._waves.open()
-            self.runner.run_id = self._waves.run_id
-            self.runner.sent = self._waves.sent_agents()
-            if wave := self._waves.current:
-                self._still_waiting = set()
-                self._in_wave = {key for _, key, _ in self._waves.waiting(wave)}
-            try:
-                yield
-            finally:
-                self._waves.close()
-
-    @property
-    def _database(self) -> Path:
-        return self._waves.path / "checkpoints.sqlite"
-
-    def _use(self, checkpointer: Any) -> None:
-        self._graph.agent = self._graph.agent.copy({"checkpointer": checkpointer})
-
-    def _each(self, items: Iterable[_T], work: Callable[[_T], None]) -> None:
-        """Do the same with all items, in threads."""
-        running: set[Future[None]] = set()
-        with ContextThreadPoolExecutor(self._max_concurrency) as pool:
-            try:
-                for item in items:
-                    running.add(pool.submit(work, item))
-                    if len(running) > 2 * self._max_concurrency:
-                        done, running = wait(running, return_when=FIRST_COMPLETED)
-                        for future in done:
-                            future.result()
-                for future in running:
-                    future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
-    async def _aeach(self, items: Iterable[_T], work: Callable[[_T], Awaitable[None]]) -> None:
-        """Do the same with all items, in tasks."""
-        running: set[asyncio.Future[None]] = set()
-        try:
-            for item in items:
-                running.add(asyncio.ensure_future(work(item)))
-                if len(running) >= self._max_concurrency:
-                    done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    for future in done:
-                        future.result()
-            await asyncio.gather(*running)
-        finally:
-            for future in running:
-                future.cancel()
-
-    # Starting
-
-    def _starts(self) -> Iterator[tuple[int, Any, bool]]:
-        """Yield the number of each input, the input, and whether an earlier call had it."""
-        for index, given in enumerate(self._inputs):
-            is_known = self._waves.check_input(index, self.runner.encode(given))
-            self._count = index + 1
-            yield index, copy.deepcopy(given), is_known  # LangGraph gives messages ids, in place
-
-    def _start(self, item: tuple[int, Any, bool]) -> None:
-        index, given, is_known = item
-        if is_known:
-            step = self.runner.recover(index, given, self._in_wave)
-        else:
-            step = self.runner.run(index, given)
-        self._note(index, self._resumed(index, step))
-
-    async def _astart(self, item: tuple[int, Any, bool]) -> None:
-        index, given, is_known = item
-        if is_known:
-            step = await self._graph.arecover(index, given, self._in_wave)
-        else:
-            step = await self._graph.arun(index, given)
-        self._note(index, await self._aresumed(index, step))
-
-    def _resumed(self, index: int, step: Step) -> Step:
-        """Hand the user's answers to an agent that waits for them."""
-        while answers := self._answers_to(step):
-            step = self._graph.run(index, resume_with(answers), keeps_failures=True)
-        return step
-
-    async def _aresumed(self, index: int, step: Step) -> Step:
-        while answers := self._answers_to(step):
-            step = await self._graph.arun(index, resume_with(answers), keeps_failures=True)
-        return step
-
-    def _answers_to(self, step: Step) -> dict[str, Any]:
-        ids = [each.id for each in step.interrupts]
-        return {key: self._resume.pop(key) for key in ids if key in self._resume}
-
-    def _note(self, index: int, step: Step) -> None:
-        """Keep what an agent waits for, or what has become of it."""
-        if step.error is not None:
-            self._errors[index] = step.error
-        if step.requests:
-            self._waves.add(index, step.requests)
-        if step.in_wave and self._still_waiting is not None:
-            self._still_waiting |= set(step.in_wave)
-        if step.interrupts and not step.requests:
-            self._paused.add(index)
-
-    def _end_inputs(self) -> None:
-        self._waves.end_inputs(self._count)
-        for key in self._resume:
-            logger.warning("resume names %s, but no agent waits for its answer.", key)
-
-    # Sending
-
-    def _offer(self, source: BatchSource) -> None:
-        model = source.template.invocation.model
-        known = self._sources.setdefault(model, source)
-        if known.client.settings != source.client.settings:
-            raise InvalidOptionError(
-                f"The agent has two models {model!r} with different keys, addresses or connection "
-                "settings. In a run in batches, they have to be equal."
-            )
-
-    def _is_waiting(self) -> bool:
-        """Return whether there is a wave to send or to hand out."""
-        if self._waves.current:
-            return True
-        return self._waves.has_pending and len(self._waves.waves) < self._max_waves
-
-    def _needed(self, wave: Wave) -> dict[str, int]:
-        """Return the models of a wave whose answers are waited for, and an agent that waits."""
-        still = self._still_waiting
-        found: dict[str, int] = {}
-        for agent, key, model in self._waves.waiting(wave):
-            if still is None or key in still:
-                found.setdefault(model, agent)
-        return found
-
-    def _unknown_models(self) -> list[tuple[str, int]]:
-        """Return the models that were not called yet in this process, and an agent for each."""
-        if wave := self._waves.current:
-            unsent = self._waves.unsent_models(wave)
-            needed = {model: a for model, a in self._needed(wave).items() if model in unsent}
-        else:
-            needed = self._waves.pending_models
-        return [(model, agent) for model, agent in needed.items() if model not in self._sources]
-
-    def _check_known(self, model: str, step: Step) -> None:
-        if model not in self._sources:
-            if step.error is not None:
-                raise step.error
-            raise InvalidOptionError(
-                f"The run has requests for {model}, which the agent does not call any more. Use "
-                "the same agent as before, or another path."
-            )
-
-    def _wave(self) -> Wave:
-        """Return the wave that was begun, or begin one."""
-        return self._waves.current or self._waves.begin(self._sources)
-
-    def _jobs(self, wave: Wave) -> list[WaveJob]:
-        """Create the jobs of a wave, and return those that have not ended."""
-        needed = self._needed(wave)
-        sources = {model: self._sources[model] for model in needed if model in self._sources}
-        jobs = self._waves.jobs(wave, sources)
-        for job in jobs:
-            job.submit()
-        if jobs:
-            self._show(f"wave {wave.number + 1}: {count_of(wave.requests, 'request')} sent")
-        return jobs
-
-    @contextlib.contextmanager
-    def _explaining(self, wave: Wave) -> Iterator[None]:
-        try:
-            yield
-        except GeminiNotFoundError as error:
-            self._waves.explain_gone(error, wave)
-            raise
-        except GeminiTimeoutError as error:
-            if self._end is None or time.monotonic() < self._end:
-                raise
-            raise GeminiTimeoutError(
-                f"Wave {wave.number + 1} has not ended within {self._timeout_seconds:g} s. It goes "
-                "on: make the same call again later."
-            ) from error
-
-    def _waiting_options(self) -> dict[str, Any]:
-        left = None if self._end is None else max(self._end - time.monotonic(), 0.001)
-        return {"poll_seconds": self._poll_seconds, "timeout_seconds": left}
-
-    # Handing out
-
-    def _deliveries(self, wave: Wave, tally: Tally) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the agents of a wave with the answers that they wait for, by request."""
-        still = self._still_waiting
-        for agent, answers in self._waves.answers(wave):
-            for answer in answers:
-                tally.add(answer)
-            waiting = [a for a in answers if still is None or a.request.id in still]
-            found = {
-                a.request.id: {"line": a.line, "call": a.request.call}
-                for a in waiting
-                if a.line is not None
-            }
-            if found:
-                yield agent, found
-            elif waiting:
-                self._waves.add(agent, [answer.request for answer in waiting])
-
-    def _deliver(self, item: tuple[int, dict[str, Any]]) -> None:
-        index, answers = item
-        self._note(index, self._resumed(index, self.runner.deliver(index, answers)))
-
-    async def _adeliver(self, item: tuple[int, dict[str, Any]]) -> None:
-        index, answers = item
-        step = await self._graph.adeliver(index, answers)
-        self._note(index, await self._aresumed(index, step))
-
-    def _end_wave(self, tally: Tally) -> None:
-        wave = tally.wave()
-        self._still_waiting = None
-        if self._database.exists():
-            flush_sqlite(self._database)
-        self._waves.end(wave)
-        self._show(f"{wave} · in all {usage_of(self._waves.waves)}")
-        self._waves.check_ended_well(wave)
-        self._fruitless = self._fruitless + 1 if tally.is_fruitless else 0
-        if self._fruitless >= _MAX_FRUITLESS:
-            raise BatchJobError(
-                f"The last {self._fruitless} waves brought no answer. Look at the batch jobs, and "
-                "make the same call again to go on."
-            )
-
-    def _show(self, text: str) -> None:
-        if self._shows_progress:
-            sys.stderr.write(f"{text}\n")
-
-    def _unfinished(self) -> dict[int, Exception]:
-        """Return an error for each agent that waits for a wave that is not sent."""
-        error = BatchJobError(
-            f"The agent still waits after {len(self._waves.waves)} waves. Call again with a higher "
-            "max_waves to go on."
-        )
-        return dict.fromkeys(self._waves.pending_agents(), error)
-
-    def _results(
-        self,
-        stack: contextlib.ExitStack,
-        unfinished: Mapping[int, Exception],
-        *,
-        is_async: bool = False,
-    ) -> AgentResults:
-        if not self._waves.waves:
-            logger.warning("No agent has called a ChatGemini in batches.")
-        errors = {**unfinished, **self._errors}
-        results = AgentResults(
-            self.runner, self._count, errors, self._paused, self._waves.waves, is_async=is_async
-        )
-        weakref.finalize(results, stack.close)
-        return results
+    given = inspect.signature(run_in_batches).bind(agent, inputs, **options)
+    given.apply_defaults()
+    checked = cast("RunOptions", given.kwargs)
+    _check_arguments(inputs, checked)
+    return await Driver(agent, inputs, checked).arun()
 
 
 def _check(name: str, value: object, is_valid: bool, expected: str) -> None:  # noqa: FBT001
     if not is_valid:
         raise InvalidOptionError(f"{name} must be {expected}, not {value!r}.")
+
+
+def _check_arguments(inputs: Any, options: RunOptions) -> None:
+    is_iterable = isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping))
+    _check("inputs", inputs, is_iterable, "a list or an iterator of inputs")
+    for name, value in {key: options[key] for key in ("max_waves", "max_concurrency")}.items():
+        _check(name, value, isinstance(value, int) and value >= 1, "an integer of at least 1")
+    check_seconds("poll_seconds", options["poll_seconds"])
+    if options["timeout_seconds"] is not None:
+        check_seconds("timeout_seconds", options["timeout_seconds"])
+    is_mapping = options["resume"] is None or isinstance(options["resume"], Mapping)
+    _check("resume", options["resume"], is_mapping, "a dict of ids of interrupts to answers")
+    _check_config(options["config"])
 
 
 def _check_config(config: Any) -> None:
@@ -576,7 +169,173 @@ def _check_config(config: Any) -> None:
             )
 
 
-def _is_loop(agent: Any) -> bool:
-    # Not imported: who has a loop has loaded it.
-    module = sys.modules.get("langchain_gemini_tools.tool_loop")
-    return module is not None and isinstance(agent, module.ToolLoop)
+@dataclass(frozen=True)
+class Wave:
+    """One wave: the requests that were sent together, and what they cost."""
+
+    number: int
+    requests: int
+    models: tuple[str, ...]
+    """The model of each job."""
+    is_done: bool = False
+    """Whether all its answers were delivered to the agents."""
+    answered: int = 0
+    failed: int = 0
+    """Requests that the service did not answer. They are sent again, unless they are invalid."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: str | None = None
+    """The price, at half of the standard price; None if `genai-prices` is not installed."""
+
+    def __str__(self) -> str:
+        failed = f", {self.failed:,} without an answer" if self.failed else ""
+        tokens = f"{self.input_tokens:,} → {self.output_tokens:,} tokens"
+        return f"wave {self.number + 1}: {self.answered:,} of {self.requests:,}{failed} · {tokens}"
+
+
+@dataclass(frozen=True)
+class PausedAgent:
+    """An agent that waits for a person.
+
+    Pass the answers to the next call of `run_in_batches`: `resume={interrupt.id: answer}`.
+    """
+
+    index: int
+    """The number of its input."""
+    interrupts: tuple[Any, ...]
+    """What it asks: LangGraph's `Interrupt`s, with `id` and `value`."""
+    config: RunnableConfig
+    """Its config, to read its state: `results.agent.get_state(paused.config)`."""
+
+
+class _Reader(Protocol):
+    """What reads the result of one agent."""
+
+    agent: Any
+
+    def result(self, index: int) -> Any: ...
+
+    async def aresult(self, index: int) -> Any: ...
+
+
+class AgentResults(Sequence[Any]):
+    """The outcome of each agent, in the order of the inputs.
+
+    An item is what `invoke` returns; an exception, if the agent failed; or a `PausedAgent`, if it
+    waits for a person. Items are read from the checkpointer when they are used, so that memory
+    does not grow with their number. `print` shows how many there are of each, and what they cost.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        runner: _Reader,
+        count: int,
+        errors: Mapping[int, Exception],
+        paused: Iterable[int],
+        waves: Sequence[Wave],
+        *,
+        is_async: bool = False,
+    ) -> None:
+        self._runner = runner
+        self._count = count
+        self.errors = dict(sorted(errors.items()))
+        """The errors of the agents that failed, by the number of the input."""
+        self._paused = sorted(paused)
+        self.waves = tuple(waves)
+        """The waves, with their counts."""
+        self._is_async = is_async
+
+    @property
+    def agent(self) -> Any:
+        """The agent, with its checkpointer."""
+        return self._runner.agent
+
+    @property
+    def paused(self) -> list[Any]:
+        """The agents that wait for a person: each a `PausedAgent`."""
+        return [self[index] for index in self._paused]
+
+    @property
+    def input_tokens(self) -> int:
+        """The input tokens of all requests."""
+        return sum(wave.input_tokens for wave in self.waves)
+
+    @property
+    def output_tokens(self) -> int:
+        """The output tokens of all requests."""
+        return sum(wave.output_tokens for wave in self.waves)
+
+    @property
+    def dollars(self) -> Decimal | None:
+        """The price in a batch, half of the standard one; None without `genai-prices`."""
+        return _dollars_of(self.waves)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self._count))]
+        number = range(self._count)[index]
+        return self.errors[number] if number in self.errors else self._runner.result(number)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[number] for number in range(self._count))
+
+    async def aget(self, index: int) -> Any:
+        """Return an item, without blocking the event loop.
+
+        Args:
+            index: The number of the input.
+        """
+        number = range(self._count)[index]
+        if number in self.errors:
+            return self.errors[number]
+        if self._is_async:
+            return await self._runner.aresult(number)
+        return await asyncio.to_thread(self._runner.result, number)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for number in range(self._count):
+            yield await self.aget(number)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
+
+    def __str__(self) -> str:
+        counts = {
+            "done": self._count - len(self.errors) - len(self._paused),
+            "failed": len(self.errors),
+            "waiting for a person": len(self._paused),
+        }
+        agents = " · ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        requests = count_of(sum(wave.requests for wave in self.waves), "request")
+        waves = count_of(len(self.waves), "wave")
+        return f"{agents} · {waves}, {requests} · {usage_of(self.waves)}"
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def usage_of(waves: Sequence[Wave]) -> str:
+    """Return the tokens and the price of waves, as text."""
+    from langchain_gemini_tools.display.cost import Cost
+
+    tokens_in = sum(wave.input_tokens for wave in waves)
+    tokens_out = sum(wave.output_tokens for wave in waves)
+    dollars = _dollars_of(waves)
+    price = "" if dollars is None else f" · {Cost(dollars)} at batch price"
+    return f"{tokens_in:,} → {tokens_out:,} tokens{price}"
+
+
+def _dollars_of(waves: Sequence[Wave]) -> Decimal | None:
+    known = [Decimal(wave.dollars) for wave in waves if wave.dollars is not None]
+    return sum(known, Decimal(0)) if known else None

@@ -1,6 +1,6 @@
 """What a batch job keeps on disk.
 
-batch.json            the jobs at the service, and what has become of them
+batch.json            the jobs at the service, and their states
 requests-00000.jsonl  the requests of a job: `{"key": "17", "request": {...}}`
 results-00000.jsonl   its results, as the service returned them, in any order
 
@@ -18,7 +18,7 @@ from array import array
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langchain_gemini_tools.errors import (
     BatchJobError,
@@ -29,14 +29,19 @@ from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
 from langchain_gemini_tools.facts.json_values import decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
+
+    from _typeshed import DataclassInstance
 
     JsonObject = dict[str, Any]
 
 logger = logging.getLogger(__name__)
 
+_State = TypeVar("_State")
+
 VERSION = 1
+"""Of the files with states."""
 _KEY = re.compile(rb'\{"key":"(\d+)","request":')
 _NONE = -1
 _MAX_DIGITS = 18
@@ -117,7 +122,7 @@ class Folder:
             raise InvalidOptionError(
                 f"path={path!r} is not the path of a folder. Use a str or a pathlib.Path."
             )
-        self.path = Path(given).absolute()  # it stays, whatever os.chdir does
+        self.path = Path(given).absolute()  # os.chdir does not change it
 
     @contextmanager
     def lock(self, *, creates: bool = False) -> Iterator[None]:
@@ -144,18 +149,33 @@ class Folder:
 
     def load(self) -> Manifest | None:
         """Return the state, or None if nothing has been prepared here."""
-        file = self.path / "batch.json"
+        remedy = "read the jobs by name into another path: model.batch_job(name=..., path=...)."
+        return self.load_state("batch.json", _parse_manifest, remedy)
+
+    def load_state(
+        self, name: str, parse: Callable[[JsonObject], _State], remedy: str
+    ) -> _State | None:
+        """Return the content of a file that `save_state` wrote; None if there is none.
+
+        Args:
+            name: The name of the file.
+            parse: Returns the value for its fields.
+            remedy: What to do if it is damaged, as the end of a sentence.
+
+        Raises:
+            InvalidOptionError: It is damaged, or has another version.
+        """
+        file = self.path / name
         try:
             content = file.read_bytes()
         except FileNotFoundError:
             return None
         try:
-            return _read_manifest(content)
+            return parse(_read_fields(content))
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidOptionError(
                 f"{file} is damaged, or of another version of this package: {error!r}. Restore it, "
-                "or read the jobs by name into another path: "
-                "model.batch_job(name=..., path=...)."
+                f"or {remedy}"
             ) from error
 
     def require(self) -> Manifest:
@@ -170,13 +190,16 @@ class Folder:
 
     def save(self, manifest: Manifest) -> None:
         """Replace the state."""
-        stored = {"version": VERSION, **asdict(manifest)}
-        with self.replacing("batch.json") as file:
-            file.write(json.dumps(stored, indent=1).encode())
+        self.save_state("batch.json", manifest)
+
+    def save_state(self, name: str, state: DataclassInstance) -> None:
+        """Replace a file with the fields of a dataclass as JSON."""
+        with self.replacing(name) as file:
+            file.write(json.dumps({"version": VERSION, **asdict(state)}, indent=1).encode())
 
     @contextmanager
     def replacing(self, name: str) -> Iterator[BinaryIO]:
-        """Write a file under another name, and give it its own once it is complete and on disk."""
+        """Write a file under a temporary name, and rename it once it is complete and on disk."""
         temporary = self.path / f"{name}.tmp"
         try:
             temporary.unlink(missing_ok=True)  # of a killed process, or a link to another file
@@ -253,15 +276,14 @@ def _changed(path: Path) -> InvalidOptionError:
     )
 
 
-def _read_manifest(content: bytes) -> Manifest:
-    """Read `batch.json`.
-
-    Raises:
-        ValueError, TypeError, KeyError: It is not one of ours.
-    """
+def _read_fields(content: bytes) -> JsonObject:
     stored = dict(json.loads(content))
     if (version := stored.pop("version")) != VERSION:
         raise ValueError(f"its version is {version!r}")
+    return stored
+
+
+def _parse_manifest(stored: JsonObject) -> Manifest:
     parts = tuple(Part(**part) for part in stored.pop("parts"))
     if not parts or [part.number for part in parts] != list(range(len(parts))):
         raise ValueError("its parts are not numbered")
@@ -361,10 +383,12 @@ class ResultReader:
                 f"again. They are in {self._path}. Make the same call again later, or use another "
                 "path to send the inputs again."
             )
-        logger.warning("%d of %d results of %s name no input.", unknown, lines, part.job)
+        logger.warning(
+            "%d of %d results of %s do not name an input of the job.", unknown, lines, part.job
+        )
 
     def _adopt(self, found: list[tuple[str | None, int]]) -> None:
-        """Number the results of a job that was created elsewhere: by their keys, if these do it."""
+        """Number the results of a job that was created elsewhere, by their keys if possible."""
         self.foreign_count = len(found)
         are_numbers = {key for key, _ in found} == {str(number) for number in range(len(found))}
         for number, (key, offset) in enumerate(found):
@@ -413,7 +437,7 @@ def decode_line(line: bytes) -> JsonObject:
     except ValueError:
         parsed = None
     if not isinstance(parsed, dict):
-        # Redacted before it is cut: a half of a key is not found.
+        # Redacted before it is cut: half a key cannot be recognized.
         shown = redact(line[:_MAX_SHOWN].decode("utf-8", "replace"), secrets_in_use())[:200]
         raise UnreadableResponseError(f"A result of the batch job is not JSON: {shown!r}")
     return parsed

@@ -1,4 +1,4 @@
-"""What runs one LangGraph agent of many from one call of its model to the next.
+"""`GraphRunner` runs one of many LangGraph agents from one call of its model to the next.
 
 The checkpointer keeps its state. `loop_runner` does the same for a `ToolLoop`.
 """
@@ -18,7 +18,7 @@ from langchain_gemini_tools.batch.agent_calls import (
     PauseKeeper,
     is_in_run,
 )
-from langchain_gemini_tools.batch.agent_results import PausedAgent
+from langchain_gemini_tools.batch.agents import PausedAgent
 from langchain_gemini_tools.batch.waves import Request
 from langchain_gemini_tools.errors import InvalidOptionError
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """Where an agent has come to: it waits, it has failed, or it is done."""
+    """The state of an agent after a step: it waits, it has failed, or it is done."""
 
     requests: tuple[Request, ...] = ()
     """The requests that it waits for, except for those of the current wave."""
@@ -53,10 +53,10 @@ def request_of(key: str, question: JsonObject) -> Request:
 
 
 def lost_state(where: str, index: int, remedy: str) -> InvalidOptionError:
-    """Return the error about a state that is gone."""
+    """Return the error about a state that no longer exists."""
     return InvalidOptionError(
         f"{where} no state for input {index}, for which requests were sent before. {remedy} To "
-        "begin again, use another path."
+        "start again, use another path."
     )
 
 
@@ -150,11 +150,11 @@ class GraphRunner:
         return _step_of(found)
 
     def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
-        """Hand answers to a thread, by the keys of its requests, and run it."""
+        """Pass answers to a thread, by the keys of its requests, and run it."""
         return self.run(index, self._resuming(answers))
 
     async def adeliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
-        """Hand answers to a thread as `deliver` does, on the event loop."""
+        """Pass answers to a thread as `deliver` does, on the event loop."""
         return await self.arun(index, self._resuming(answers))
 
     def _resuming(self, answers: Mapping[str, JsonObject]) -> Any:
@@ -166,7 +166,7 @@ class GraphRunner:
         )
 
     def recover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
-        """Find out where a thread has come to, and run it if it can go on."""
+        """Find out how far a thread is, and run it if it can continue."""
         state = self.agent.get_state(self.config(index))
         plan = self._plan(index, given, state, in_wave)
         return plan if isinstance(plan, Step) else self.run(index, plan[0])
@@ -203,11 +203,11 @@ class GraphRunner:
         return _step_of(found)
 
     def nudge(self, index: int) -> Step:
-        """Let a thread repeat the call that it waits for."""
+        """Make a thread repeat the call that it waits for."""
         return self.run(index, None, keeps_failures=True)
 
     async def anudge(self, index: int) -> Step:
-        """Let a thread repeat the call, on the event loop."""
+        """Repeat the call as `nudge` does, on the event loop."""
         return await self.arun(index, None, keeps_failures=True)
 
     # Results

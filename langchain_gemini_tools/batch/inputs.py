@@ -1,4 +1,4 @@
-"""Inputs -> the requests in the folder of a job, and their comparison when a job goes on."""
+"""Inputs -> the requests in the folder of a job, and their comparison when a job is resumed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from langchain_gemini_tools.facts.json_values import encode_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
-    from langchain_gemini_tools.batch.callbacks import TracedModel
     from langchain_gemini_tools.batch.folder import Folder
     from langchain_gemini_tools.batch.service import BatchService
     from langchain_gemini_tools.client import GeminiClient
@@ -30,6 +30,17 @@ if TYPE_CHECKING:
     JsonObject = dict[str, Any]
 
 _JSON_SCHEMA, _SCHEMA = "responseJsonSchema", "responseSchema"
+
+
+@dataclass(frozen=True)
+class TracedModel:
+    """What callbacks receive about the model of a job."""
+
+    model: BaseChatModel
+    params: Mapping[str, Any]
+    """Its options, as callbacks of `invoke` receive them."""
+    metadata: Mapping[str, Any]
+    """Its `ls_*` parameters."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ def write_inputs(
         folder: The state of the job.
         service: What the requests are sent to, with its limits.
         source: Renders the inputs.
-        inputs: What `invoke` accepts, each; None goes on with the folder as it is.
+        inputs: An iterable; each item is what `invoke` accepts. None uses the folder as it is.
 
     Raises:
         InvalidInputError: An input cannot be sent, or differs from the one in the folder.
@@ -82,7 +93,7 @@ def write_inputs(
 
 
 def _check_inputs(inputs: Any) -> None:
-    """Reject what is one input, or has no order, before each of its letters is a request."""
+    """Reject a single input, and what has no order: each letter of a text would be a request."""
     is_one = isinstance(inputs, str | bytes | Mapping | BaseModel)
     if is_one or isinstance(inputs, set | frozenset) or not isinstance(inputs, Iterable):
         raise InvalidOptionError(
@@ -92,7 +103,7 @@ def _check_inputs(inputs: Any) -> None:
 
 
 def adopt_job(folder: Folder, service: BatchService, source: BatchSource, name: str) -> None:
-    """Make the folder that of a job which was created elsewhere.
+    """Use the folder for a job that was created elsewhere.
 
     Args:
         folder: The state of the job.
@@ -124,7 +135,7 @@ def _check_model(folder: Folder, manifest: Manifest, model: str) -> None:
     """Reject another model: the requests, which are compared, do not name it."""
     if not manifest.parts[0].is_foreign and manifest.model != model:
         raise InvalidOptionError(
-            f"The batch job at {folder.path} is one of {manifest.model}, not of {model}. "
+            f"The batch job at {folder.path} uses {manifest.model}, not {model}. "
             "Use another path for another job."
         )
 
@@ -156,7 +167,7 @@ def _write(
 
     parts = folder.write_requests(seen(), 0, service.limits, is_range=True)
     if not parts:
-        raise InvalidOptionError("The batch job has no inputs.")
+        raise InvalidOptionError("The batch job has no inputs. Pass at least one.")
     run = uuid.uuid4().hex
     folder.save(
         Manifest(run, model, count, digest.hexdigest(), storage=service.storage, parts=tuple(parts))
@@ -177,7 +188,7 @@ def _compare(folder: Folder, manifest: Manifest, lines: Iterator[tuple[int, byte
         if line != before:
             raise InvalidOptionError(
                 f"Input {line[0]} differs from that of the batch job at {folder.path}: its "
-                "messages, the tools or the options are others. Use another path for another job."
+                "messages, the tools or the options have changed. Use another path for another job."
             )
     if count < manifest.count or next(lines, None) is not None:
         fewer_or_more = f"only {count:,}" if count < manifest.count else "more"

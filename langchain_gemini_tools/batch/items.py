@@ -1,14 +1,30 @@
 """The responses to one input -> its result, or the request that has to follow.
 
 An input may take several jobs: a failed item is sent again, a long response is continued, and a
-malformed one is sent once more with feedback. All of it follows from the responses so far, so
-nothing but them is stored. `Outcomes` finds the responses in the folder, `Evaluator` reads them.
+malformed one is sent once more with feedback. All of it follows from the responses so far, so only
+they are stored. `Outcomes` finds the responses in the folder, `Evaluator` reads them, and
+`ItemReporter` shows an item to tracers and token counters as a run of LangChain's callbacks.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from langchain_core.callbacks import CallbackManager
+from langchain_core.load import dumpd
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+)
+from langchain_core.outputs import LLMResult
+from langchain_core.runnables.config import ensure_config
 
 from langchain_gemini_tools.batch.folder import RequestReader, ResultReader
 from langchain_gemini_tools.batch.service import SUCCESSFUL_STATES
@@ -20,37 +36,25 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
     map_api_error,
 )
+from langchain_gemini_tools.facts.error_bodies import find_http_status
 from langchain_gemini_tools.wire.hops import find_next_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from langchain_core.outputs import ChatResult
+    from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
+    from langchain_gemini_tools.batch.inputs import TracedModel
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.wire.request import RenderedRequest
 
     JsonObject = dict[str, Any]
 
 MAX_HOPS = 64
-_UNKNOWN = (500, "UNKNOWN")
-_HTTP_STATUS = {
-    1: (499, "CANCELLED"),
-    2: _UNKNOWN,
-    3: (400, "INVALID_ARGUMENT"),
-    4: (504, "DEADLINE_EXCEEDED"),
-    5: (404, "NOT_FOUND"),
-    7: (403, "PERMISSION_DENIED"),
-    8: (429, "RESOURCE_EXHAUSTED"),
-    9: (400, "FAILED_PRECONDITION"),
-    13: (500, "INTERNAL"),
-    14: (503, "UNAVAILABLE"),
-    16: (401, "UNAUTHENTICATED"),
-}
-"""google.rpc.Code, which items use -> HTTP status and name."""
 _CANCELLED = 499
-"""Single items are reported to fail with it although no one cancelled the job: sending helps."""
+"""Single items are reported to fail with it in jobs that were not cancelled: they are retried."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Missing:
     is_resent: bool = True
 
     def to_error(self) -> BatchJobError:
-        """Return the error that stands in place of the result."""
+        """Return the error that replaces the result."""
         reason = f": {self.error.get('message')}" if self.error else ""
         error = BatchJobError(
             f"The batch job ended as {self.state} without a response to this input{reason}. "
@@ -157,8 +161,8 @@ class Evaluator:
 
 def _unfinished() -> BatchJobError:
     return BatchJobError(
-        "The response is not complete, and nothing continues it, because the batch job was "
-        "cancelled. job.resend() continues it."
+        "The response is not complete, because the batch job was cancelled before the next "
+        "request. job.resend() continues it."
     )
 
 
@@ -170,16 +174,14 @@ def _error_in(
         return attempt.to_error()
     if isinstance(attempt.get("response"), dict):
         return None
-    # Others have seen `status` instead of `error`.
+    # Reported: `status` instead of `error`.
     status = attempt.get("error") or attempt.get("status")
     if isinstance(status, str):
         status = {"message": status}
     if not isinstance(status, dict):
         return UnreadableResponseError("A result of the batch job has no response and no error.")
-    given = status.get("code")
-    given = given if isinstance(given, int) else 2
-    # Items of Vertex AI have the HTTP status itself.
-    code, name = (given, "UNKNOWN") if given >= 400 else _HTTP_STATUS.get(given, _UNKNOWN)
+    # Items have a code of google.rpc, those of Vertex AI the HTTP status itself.
+    code, name = find_http_status(status.get("code"))
     details = {"error": {"status": name, **status, "code": code}}
     error = map_api_error(code, client.redacted(details))
     if code == _CANCELLED:
@@ -188,7 +190,7 @@ def _error_in(
 
 
 class Outcomes:
-    """What has become of the inputs of a folder.
+    """The outcomes of the inputs of a folder.
 
     Args:
         folder: The state of the job.
@@ -248,6 +250,89 @@ def _first_part(manifest: Manifest, index: int) -> int:
 
 
 def _missing(part: Part) -> Missing:
-    # A successful job that leaves out an item is asked for it again, like an expired one.
+    # An item that a successful job left out is sent again, like those of an expired one.
     is_resent = part.state in SUCCESSFUL_STATES | {"EXPIRED"}
     return Missing(part.state, part.error, is_resent=is_resent)
+
+
+class ItemReporter:
+    """Reports items to the callbacks that would see an `invoke` of the model at this place.
+
+    Args:
+        traced: The model.
+        config: Callbacks, tags, metadata and the name of the runs.
+    """
+
+    def __init__(self, traced: TracedModel, config: RunnableConfig | None) -> None:
+        self._traced = traced
+        self._config = ensure_config(config)
+        self.is_heard = bool(self._manager().handlers)
+        """Whether there are callbacks."""
+
+    def _manager(self) -> CallbackManager:
+        """Return a manager for one run: tracers write into its metadata."""
+        model, config = self._traced.model, self._config
+        return CallbackManager.configure(
+            config.get("callbacks"),
+            model.callbacks,
+            inheritable_tags=config.get("tags"),
+            local_tags=model.tags,
+            inheritable_metadata={**(config.get("metadata") or {}), **self._traced.metadata},
+            local_metadata=model.metadata,
+        )
+
+    @cached_property
+    def _serialized(self) -> dict[str, Any]:
+        serialized: dict[str, Any] = dumpd(self._traced.model)
+        return serialized
+
+    def report(self, body: bytes, outcome: Outcome) -> None:
+        """Report one item as a run that starts and ends now.
+
+        Args:
+            body: The request, from which the texts and tool calls of the conversation are shown.
+            outcome: Its outcome.
+        """
+        (run,) = self._manager().on_chat_model_start(
+            self._serialized,
+            [_messages(json.loads(body))],
+            invocation_params=dict(self._traced.params),
+            name=self._config.get("run_name"),
+        )
+        if outcome.result is not None:
+            run.on_llm_end(LLMResult(generations=[[*outcome.result.generations]]))
+        elif outcome.error is not None:
+            run.on_llm_error(outcome.error, response=LLMResult(generations=[]))
+
+
+def _messages(body: dict[str, Any]) -> list[BaseMessage]:
+    system = _text(body.get("systemInstruction") or {})
+    messages: list[BaseMessage] = [SystemMessage(system)] if system else []
+    for content in body.get("contents") or ():
+        parts = content.get("parts") or ()
+        if content.get("role") == "model":
+            calls = [_tool_call(part["functionCall"]) for part in parts if "functionCall" in part]
+            messages.append(AIMessage(_text(content), tool_calls=calls))
+            continue
+        results = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        messages += map(_tool_message, results)
+        if (text := _text(content)) or not results:
+            messages.append(HumanMessage(text))
+    return messages
+
+
+def _tool_call(call: dict[str, Any]) -> ToolCall:
+    return ToolCall(name=call["name"], args=call.get("args") or {}, id=_id_of(call))
+
+
+def _tool_message(result: dict[str, Any]) -> ToolMessage:
+    text = json.dumps(result.get("response"), ensure_ascii=False, separators=(",", ":"))
+    return ToolMessage(text, name=result["name"], tool_call_id=_id_of(result))
+
+
+def _id_of(part: dict[str, Any]) -> str:
+    return str(part.get("id") or part["name"])
+
+
+def _text(content: dict[str, Any]) -> str:
+    return "".join(part.get("text") or "" for part in content.get("parts") or ())

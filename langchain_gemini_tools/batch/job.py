@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from langchain_gemini_tools.batch.callbacks import ItemReporter
 from langchain_gemini_tools.batch.folder import Folder
 from langchain_gemini_tools.batch.inputs import adopt_job, preview_requests, write_inputs
-from langchain_gemini_tools.batch.items import Evaluator, Outcomes
+from langchain_gemini_tools.batch.items import Evaluator, ItemReporter, Outcomes
 from langchain_gemini_tools.batch.service import DeveloperService
 from langchain_gemini_tools.batch.worker import Worker
 from langchain_gemini_tools.errors import (
@@ -81,7 +80,7 @@ class BatchJob(Generic[Result]):
     """Inputs that Gemini's batch service answers, at half the price, within a day.
 
     `ChatGemini.batch_job` returns one. The folder at `path` is its state: after a crash, the same
-    call goes on where it was. One process at a time works on it; others wait.
+    call continues where it stopped. One process at a time works on it; others wait.
 
     Example:
         ```python
@@ -125,7 +124,7 @@ class BatchJob(Generic[Result]):
         """Write the requests to the folder, or compare them with those that are there.
 
         Args:
-            inputs: What `invoke` accepts, each; None goes on with the folder as it is.
+            inputs: An iterable; each item is what `invoke` accepts. None uses the folder as it is.
 
         Raises:
             InvalidInputError: An input cannot be sent, or differs from the one in the folder.
@@ -184,9 +183,9 @@ class BatchJob(Generic[Result]):
         self._worker.resend()
 
     def delete(self) -> None:
-        """Delete the jobs, the uploaded requests, and results in a bucket. The folder stays.
+        """Delete the jobs, the uploaded requests, and results in a bucket. The folder is kept.
 
-        What the service does not have any more is skipped.
+        What does not exist at the service any more is skipped.
         """
         self._worker.delete()
 
@@ -227,7 +226,7 @@ class BatchJob(Generic[Result]):
             on_poll: Called with the status after each poll, for a progress bar.
 
         Raises:
-            GeminiTimeoutError: The time is over. The job goes on; call `wait` again.
+            GeminiTimeoutError: The time is over. The job continues to run; call `wait` again.
         """
         for pause in _pauses(poll_seconds, timeout_seconds):
             status = self.poll()
@@ -257,8 +256,8 @@ class BatchJob(Generic[Result]):
 
     def _out_of_time(self, seconds: float | None) -> GeminiTimeoutError:
         return GeminiTimeoutError(
-            f"The batch job has not ended within {seconds:g} s. It goes on: call wait or results "
-            "again, in this process or in another one."
+            f"The batch job has not ended within {seconds:g} s. It continues to run: call "
+            "wait or results again, in this process or in another one."
         )
 
     # Results

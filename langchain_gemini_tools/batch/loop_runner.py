@@ -1,4 +1,4 @@
-"""What runs one `ToolLoop` of many from one call of its model to the next.
+"""`LoopRunner` runs one of many `ToolLoop`s from one call of its model to the next.
 
 A `ToolLoop` has no checkpointer: its messages are appended to a file.
 """
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     OnOffer = Callable[[BatchSource], None]
 
 
+_MAX_DEPTH = 100
+"""Deeper values are stored as text."""
+
+
 class LoopPause(BaseException):
     """A loop waits for a batch job. Not an `Exception`, so that nothing handles it."""
 
@@ -66,7 +70,7 @@ class LoopStep:
         return self.answers[self._used - 1]
 
     def keep(self, answer: JsonObject) -> None:  # noqa: ARG002
-        """Return an answer again: it is that of the next call."""
+        """Keep an answer for the next call, to which it belongs."""
         self._used -= 1
 
 
@@ -112,16 +116,26 @@ class LoopRunner:
         self.sent: set[int] = set()
 
     def open(self, path: Path) -> None:
-        """Read where the loops are. What a killed process has half written is dropped."""
+        """Read the state of the loops. An incomplete line of a killed process is dropped."""
         self._file = (path / "loops.jsonl").open("ab+")
         self._file.seek(0)
         position = 0
         for line in self._file:
             if not line.endswith(b"\n"):
                 break
-            self._places[int(line[: line.index(b" ")])] = position
+            self._places[self._number_in(line)] = position
             position += len(line)
         self._file.truncate(position)
+
+    def _number_in(self, line: bytes) -> int:
+        number, _, _ = line.partition(b" ")
+        if not number.isdigit():
+            self._file.close()
+            raise self._damaged()
+        return int(number)
+
+    def _damaged(self) -> InvalidOptionError:
+        return InvalidOptionError(f"{self._file.name} is damaged. Restore it, or use another path.")
 
     def close(self) -> None:
         """Close the file."""
@@ -141,7 +155,10 @@ class LoopRunner:
         with self._lock:
             self._file.seek(self._places[index])
             line = self._file.readline()
-        return _LoopState(**json.loads(line[line.index(b" ") :]))
+        try:
+            return _LoopState(**json.loads(line.partition(b" ")[2]))
+        except (ValueError, TypeError) as error:
+            raise self._damaged() from error
 
     def _store(self, index: int, state: _LoopState) -> None:
         line = b"%d %b\n" % (index, _encode(vars(state)))
@@ -159,14 +176,14 @@ class LoopRunner:
         return self._run(index, _LoopState(messages, len(messages)))
 
     def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
-        """Hand the answer to a loop, and run it until its next call."""
+        """Pass the answer to a loop, and run it until its next call."""
         state = self._load(index)
         (answer,) = answers.values()
         known = (*state.answers, {**answer, "session": self._session})
         return self._run(index, replace(state, answers=known))
 
     def recover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
-        """Find out where a loop has come to, and render its request again."""
+        """Find out how far a loop is, and render its request again."""
         if index not in self._places:
             if index in self.sent:
                 raise lost_state("loops.jsonl has", index, "Restore it.")
@@ -179,7 +196,7 @@ class LoopRunner:
         return self._run(index, state)
 
     def nudge(self, index: int) -> Step:
-        """Let a loop repeat the call that it waits for."""
+        """Make a loop repeat the call that it waits for."""
         return self._run(index, self._load(index))
 
     def _run(self, index: int, state: _LoopState) -> Step:
@@ -202,9 +219,11 @@ class LoopRunner:
                 )
             self._store(index, state)
             return Step((request_of(_loop_key(index, state), pause.question),))
-        except Exception as error:  # noqa: BLE001 - any error of the run
-            self._store(index, state)
-            return Step(error=error)
+        except BaseException as error:  # any error of the run, and interrupts
+            self._store(index, _after_failure(error, state, loop.settings.max_turns))
+            if not isinstance(error, Exception):
+                raise
+            return Step(error=_with_all_turns(error, state.turns))
         self._store(
             index,
             _LoopState(
@@ -254,6 +273,44 @@ def _loop_key(index: int, state: _LoopState) -> str:
     return f"{index}-{state.turns}-{len(state.answers)}"
 
 
+def _after_failure(error: BaseException, state: _LoopState, turns_left: int) -> _LoopState:
+    """Return the state to continue a failed run from, with the results of tools that have ended."""
+    from langchain_gemini_tools.tool_loop import result_of
+
+    result = result_of(error)
+    new = result.new_messages if result else ()
+    turns = sum(isinstance(message, AIMessage) for message in new)
+    has_results = bool(new) and isinstance(new[-1], ToolMessage)
+    if result is None or not has_results or turns >= turns_left:
+        return state
+    return _LoopState(messages_to_dict(result.messages), state.given, state.turns + turns)
+
+
+def _with_all_turns(error: Exception, before: int) -> Exception:
+    """Return an error about the limit of turns that counts those of earlier waves as well."""
+    from langchain_gemini_tools.tool_loop import IncompleteRunError
+
+    if not isinstance(error, IncompleteRunError):
+        return error
+    result = error.tool_loop_result
+    return IncompleteRunError(replace(result, turns=before + result.turns))
+
+
 def _encode(value: Any) -> bytes:
     # Artifacts of tools may be any objects. Only their text is kept.
-    return json.dumps(value, default=str).encode()
+    try:
+        return json.dumps(value, default=str).encode()
+    except (TypeError, ValueError, RecursionError):  # names that are not texts, or circular
+        return json.dumps(_as_json(value), default=str).encode()
+
+
+def _as_json(value: Any, inside: tuple[int, ...] = ()) -> Any:
+    """Return a value with texts as names, and with the text of what contains itself."""
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if id(value) in inside or len(inside) > _MAX_DEPTH:
+        return str(value)
+    inside = (*inside, id(value))
+    if isinstance(value, dict):
+        return {str(key): _as_json(item, inside) for key, item in value.items()}
+    return [_as_json(item, inside) for item in value]

@@ -1,8 +1,8 @@
 """The API's operations on batch jobs, read from the server's own JSON.
 
-The SDK's types drop the counts and the error of a job, and never call a partly successful one done.
-`BatchService` is what both backends share, `DeveloperService` the Gemini Developer API; Vertex AI
-is in `vertex.py`.
+The SDK's types drop the counts and the error of a job, and never report a partly successful one
+as done. `BatchService` is what both backends share, `DeveloperService` the Gemini Developer API;
+Vertex AI is in `vertex.py`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class JobReport:
     """Without its prefix: `PENDING`, `RUNNING`, `SUCCEEDED`, ..."""
     display_name: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    """`request`, `successful`, `failed` and `pending`, as far as the API counts them."""
+    """`request`, `successful`, `failed` and `pending`, if the API counts them."""
     output: str | None = None
     """Where the results are: the name of a file, or of a folder in a bucket."""
     inline: list[JsonObject] | None = field(default=None, repr=False)
@@ -128,7 +128,7 @@ class BatchService(ABC):
 
     @abstractmethod
     def check_folder(self, manifest: Manifest | None, path: object) -> None:
-        """Reject the folder of a job that this service cannot go on with, or a new job."""
+        """Reject the folder of a job that this service cannot continue, or a new job."""
 
     @abstractmethod
     def check_name(self, name: str) -> None:
@@ -158,15 +158,15 @@ class BatchService(ABC):
 
     @abstractmethod
     def delete_files(self, part: Part) -> None:
-        """Delete the files of a part at the service, as far as they are there."""
+        """Delete the files of a part at the service, if they exist."""
 
     @abstractmethod
     def _create(self, sdk: SdkClient) -> object:
-        """Let the SDK write the address and the headers of a creation."""
+        """Call the method of the SDK that creates a job; it writes the address and the headers."""
 
     @abstractmethod
     def _list(self, sdk: SdkClient, display_name: str, token: str | None) -> object:
-        """Let the SDK ask for one page of the jobs that may have the name."""
+        """Call the method of the SDK that returns one page of the jobs that may have the name."""
 
     @abstractmethod
     def _parse_job(self, job: JsonObject) -> JobReport:
@@ -201,7 +201,7 @@ class BatchService(ABC):
         return self._retries.call(attempt)
 
     def find(self, display_name: str) -> JobReport | None:
-        """Return the job with a name of ours; None if the API lists none."""
+        """Return the job with this name; None if the API lists none."""
         return self._retries.call(partial(self._find, display_name))
 
     def _find(self, display_name: str) -> JobReport | None:
@@ -211,7 +211,9 @@ class BatchService(ABC):
             page = self._send(partial(self._list, display_name=display_name, token=token))
             jobs = page.get(self._jobs_field)
             for listed in jobs if isinstance(jobs, list) else ():
-                with suppress(UnreadableResponseError):  # of a job without a name: it is not ours
+                with suppress(
+                    UnreadableResponseError
+                ):  # a job without a name was created elsewhere
                     job = self._parse(as_object(listed))
                     if job.display_name == display_name:
                         return job
@@ -220,8 +222,8 @@ class BatchService(ABC):
                 return None
             if not isinstance(token, str) or token in seen:
                 raise UnreadableResponseError(
-                    f"The API's list of batch jobs does not end: its page {len(seen) + 1} leads to "
-                    "an earlier one. Make the same call again later."
+                    f"The API's list of batch jobs does not end: its page {len(seen) + 1} refers "
+                    "to an earlier one. Make the same call again later."
                 )
             seen.add(token)
 
@@ -287,7 +289,7 @@ class DeveloperService(BatchService):
         """Reject the folder of a job of Vertex AI."""
         if manifest and manifest.is_on_vertexai:
             raise InvalidOptionError(
-                f"The batch job at {path} is one of Vertex AI, not of the Gemini Developer API. "
+                f"The batch job at {path} belongs to Vertex AI, not to the Gemini Developer API. "
                 "Use another path for another job."
             )
 
@@ -354,7 +356,7 @@ class DeveloperService(BatchService):
         """Delete the uploaded requests. The API deletes the results with the job."""
         if part.file:
             delete = partial(_delete_file, name=part.file)
-            # Of a file that does not exist, the API says that access is denied (reported).
+            # Reported: for a file that does not exist, the API says that access is denied.
             with suppress(GeminiNotFoundError, GeminiPermissionError):
                 self._call(delete)
 
@@ -365,7 +367,7 @@ class DeveloperService(BatchService):
         return sdk.batches.list(config={"page_size": PAGE_SIZE, "page_token": token})
 
     def _parse_job(self, job: JsonObject) -> JobReport:
-        """Read the long-running operation that stands for a job."""
+        """Read the long-running operation that represents a job."""
         metadata = as_object(job.get("metadata"))
         name = job.get("name") or metadata.get("name")
         if not isinstance(name, str):

@@ -1,9 +1,10 @@
 """Batch jobs of Vertex AI: requests and results are files in the user's bucket.
 
-The service copies what stands beside `request` in a line to the line of its result. Google does not
-document it; users of the API report it, for failed lines as well. So each line has a `custom_id`.
-The echoed request itself identifies a line only if that is missing: the service imports the lines
-as rows of a table, returns them in another order, and adds `null` for fields of other rows.
+The service copies the other fields of a line, beside `request`, to the line of its result. Google
+does not document it; users of the API report it, for failed lines as well. So each line has a
+`custom_id`. The echoed request itself identifies a line only if that is missing: the service
+imports the lines as rows of a table, returns them in another order, and adds `null` for fields of
+other rows.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class VertexService(BatchService):
             return
         if not manifest.is_on_vertexai:
             raise InvalidOptionError(
-                f"The batch job at {path} is one of the Gemini Developer API, not of Vertex AI. "
+                f"The batch job at {path} belongs to the Gemini Developer API, not to Vertex AI. "
                 "Use another path for another job."
             )
         if self.storage and manifest.storage and self.storage != manifest.storage:
@@ -131,7 +132,7 @@ class VertexService(BatchService):
             )
         here = self._client.settings.location
         if here and here != match["location"]:
-            # The SDK looks for the job in its own location, whatever the name says.
+            # The SDK looks for the job in its own location and ignores the one in the name.
             raise InvalidOptionError(
                 f"{name} is a job in {match['location']}, and the model uses {here}. Make the "
                 f"model with location={match['location']!r}."
@@ -144,9 +145,9 @@ class VertexService(BatchService):
         if found := next(_find_import_problems(decode_json(_importable(body))), None):
             self._has_warned = True
             logger.warning(
-                "Input %d of the batch job: %s. Vertex AI imports requests into a table, and is "
-                "reported to fail the whole job then. Change the request, or use the Gemini "
-                "Developer API.",
+                "Input %d of the batch job: %s. Vertex AI imports requests into a table. "
+                "It is reported to fail the whole job in this case. Change the request, or use "
+                "the Gemini Developer API.",
                 index,
                 found,
             )
@@ -298,7 +299,7 @@ def _find_import_problems(value: Any, path: str = "request", level: int = 1) -> 
 
 
 def _importable(body: bytes) -> bytes:
-    """Leave out the arguments of function calls without any: they are optional."""
+    """Remove empty arguments of function calls, which are optional."""
     # Text that a user wrote cannot match: quotes inside of strings are escaped.
     return _NO_ARGUMENTS.sub(rb'"functionCall":{\1', body) if b'"args":{}' in body else body
 
@@ -376,7 +377,7 @@ class _Bucket:
     """Files in Cloud Storage, through fsspec.
 
     Args:
-        credentials: Of `google.auth`; None lets fsspec find some.
+        credentials: Credentials of `google.auth`; with None, fsspec finds some.
     """
 
     def __init__(self, credentials: object) -> None:
@@ -437,7 +438,7 @@ def _read_lines(system: Any, path: str, url: str) -> Iterator[bytes]:
 
 @contextmanager
 def _mapping_errors(url: str) -> Iterator[None]:
-    """Map errors of the storage to ours, of which those that may pass are retried."""
+    """Map errors of the storage to ours, some of which are retried."""
     try:
         yield
     except (GeminiToolsError, ImportError):

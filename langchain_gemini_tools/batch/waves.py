@@ -8,7 +8,7 @@ wave-00000/            one wave
   0/                   the batch job of a model; see `folder.py`
 
 A wave exists once it is in `run.json`. Jobs are created after that, so a process that is killed
-leaves no job, or one that is found again.
+leaves either no job or one that is found again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import os
 import shutil
 import threading
 import uuid
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from langchain_gemini_tools.batch.agents import Wave
 from langchain_gemini_tools.batch.folder import Folder, RequestReader, ResultReader
 from langchain_gemini_tools.batch.items import Evaluator, Outcomes
 from langchain_gemini_tools.batch.job import BatchJob
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
     JsonObject = dict[str, Any]
 
-VERSION = 1
 _DIGEST_SIZE = 16
+_KINDS = {"agent": "LangGraph agent", "loop": "ToolLoop"}
 
 
 @dataclass(frozen=True)
@@ -61,35 +62,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a wave has brought for a request."""
+    """The result of a wave for one request."""
 
     request: Request
     line: JsonObject | None
     """The result, as the service returned it; None if the job ended without one."""
-
-
-@dataclass(frozen=True)
-class Wave:
-    """One wave: the requests that were sent together, and what they cost."""
-
-    number: int
-    requests: int
-    models: tuple[str, ...]
-    """The model of each job."""
-    is_done: bool = False
-    """Whether all its answers were handed to the agents."""
-    answered: int = 0
-    failed: int = 0
-    """Requests that the service did not answer. They are sent again, unless they are invalid."""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    dollars: str | None = None
-    """The price, at half of the standard price; None if `genai-prices` is not installed."""
-
-    def __str__(self) -> str:
-        failed = f", {self.failed:,} without an answer" if self.failed else ""
-        tokens = f"{self.input_tokens:,} → {self.output_tokens:,} tokens"
-        return f"wave {self.number + 1}: {self.answered:,} of {self.requests:,}{failed} · {tokens}"
 
 
 @dataclass(frozen=True)
@@ -101,21 +78,13 @@ class _Run:
     waves: tuple[Wave, ...] = ()
 
 
-def _read_run(content: bytes) -> _Run:
-    """Read `run.json`.
-
-    Raises:
-        ValueError, TypeError, KeyError: It is not one of ours.
-    """
-    stored = dict(json.loads(content))
-    if (version := stored.pop("version")) != VERSION:
-        raise ValueError(f"its version is {version!r}")
+def _parse_run(stored: JsonObject) -> _Run:
     waves = [Wave(**{**wave, "models": tuple(wave["models"])}) for wave in stored.pop("waves")]
     return _Run(**stored, waves=tuple(waves))
 
 
 class _Unread(Outcomes):
-    """Results that are not read here: what follows from them is part of the next wave."""
+    """Outcomes of no input: the agents read the results, and send what follows in the next wave."""
 
     def of(
         self,
@@ -175,16 +144,16 @@ class Waves:
     # The run
 
     def open(self) -> None:
-        """Load the run, or begin one. Hold the lock of the folder from here on."""
-        file = self.path / "run.json"
-        if file.exists():
-            self._run = self._load(file)
-        else:
+        """Load the run, or begin one. The caller holds the lock of the folder until `close`."""
+        run = self.folder.load_state("run.json", _parse_run, "use another path.")
+        if run is None:
             self._save(_Run(uuid.uuid4().hex, self._kind))
+        else:
+            self._run = run
         if self._run.kind != self._kind:
             raise InvalidOptionError(
-                f"{self.path} belongs to a run of a {self._run.kind}, not of a {self._kind}. Use "
-                "another path."
+                f"{self.path} belongs to the run of a {_KINDS.get(self._run.kind)}, not of a "
+                f"{_KINDS[self._kind]}. Use another path."
             )
         shutil.rmtree(self._wave_path(len(self.waves)), ignore_errors=True)  # of a killed process
         self._inputs = (self.path / "inputs.txt").open("ab+")
@@ -201,19 +170,8 @@ class Waves:
                 file.close()
         (self.path / "waiting.tmp").unlink(missing_ok=True)
 
-    def _load(self, file: Path) -> _Run:
-        try:
-            return _read_run(file.read_bytes())
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidOptionError(
-                f"{file} is damaged, or of another version of this package: {error!r}. Restore it, "
-                "or use another path."
-            ) from error
-
     def _save(self, run: _Run) -> None:
-        stored = {"version": VERSION, **asdict(run)}
-        with self.folder.replacing("run.json") as file:
-            file.write(json.dumps(stored, indent=1).encode())
+        self.folder.save_state("run.json", run)
         self._run = run
 
     def check_input(self, index: int, encoded: bytes) -> bool:
@@ -243,7 +201,7 @@ class Waves:
         if count < len(self._digests):
             raise self._difference("There are fewer inputs than in")
         if not count:
-            raise InvalidOptionError("There are no inputs.")
+            raise InvalidOptionError("There are no inputs. Pass at least one.")
         if not self._run.is_complete:
             self._save(replace(self._run, is_complete=True))
 
@@ -267,7 +225,7 @@ class Waves:
 
     def _read_pending(self) -> Iterator[tuple[int, Request]]:
         assert self._pending is not None  # noqa: S101 - the folder is open
-        # By agent, whichever came first: a run that is repeated sends the same.
+        # Sorted by agent, so that a repeated run sends the same.
         for _, place in sorted(self._pending_places):
             self._pending.seek(place)
             agent, key, model, call = json.loads(self._pending.readline())
@@ -328,7 +286,7 @@ class Waves:
         self._pending_models.clear()
 
     def jobs(self, wave: Wave, sources: dict[str, BatchSource]) -> list[WaveJob]:
-        """Return the batch jobs of a wave that have not ended, as far as their models are known."""
+        """Return the batch jobs of a wave that have not ended, if their models are known."""
         return [
             self._job(wave.number, job, sources[model])
             for job, model in enumerate(wave.models)
@@ -369,10 +327,17 @@ class Waves:
         path = self._wave_path(wave.number) / "waiting.jsonl"
         if path.exists():
             with path.open("rb") as file:
-                yield from map(json.loads, file)
+                for line in file:
+                    try:
+                        agent, key, job, place, call = json.loads(line)
+                    except (ValueError, TypeError) as error:
+                        raise InvalidOptionError(
+                            f"{path} is damaged. Restore it, or use another path."
+                        ) from error
+                    yield [agent, key, job, place, call]
 
     def answers(self, wave: Wave) -> Iterator[tuple[int, list[Answer]]]:
-        """Iterate over the agents of a wave and what it has brought for them."""
+        """Iterate over the agents of a wave and their answers."""
         readers = [
             _JobReader(Folder(self._job_path(wave.number, job)), model)
             for job, model in enumerate(wave.models)
@@ -381,7 +346,7 @@ class Waves:
             yield agent, [readers[job].read(key, place, c) for _, key, job, place, c in entries]
 
     def end(self, wave: Wave) -> None:
-        """Note that all answers of a wave were handed to the agents."""
+        """Note that all answers of a wave were delivered to the agents."""
         self._save(replace(self._run, waves=(*self.waves[:-1], replace(wave, is_done=True))))
 
     def check_ended_well(self, wave: Wave) -> None:
@@ -401,7 +366,7 @@ class Waves:
                     )
 
     def explain_gone(self, error: GeminiNotFoundError, wave: Wave) -> None:
-        """Add to the error about a job that does not exist what can be done."""
+        """Add a note to the error about a job that does not exist: what to do."""
         error.add_note(
             f"To send its requests again, delete {self._wave_path(wave.number)} and make the same "
             "call again."

@@ -1,4 +1,4 @@
-"""`Worker` moves a job's folder forward: it creates the jobs and collects their results."""
+"""`Worker` creates the jobs of a folder, polls them, and collects their results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_UNREADABLE = 20
-"""After so many polls, about eight minutes, results that cannot be read are an error."""
+"""After this many polls, about eight minutes, results that cannot be read are an error."""
 
 
 class Worker:
@@ -76,7 +76,7 @@ class Worker:
                     "The requests are stored: make the same call again later."
                 )
                 raise
-            logger.warning("A batch job waits until others have ended: %s", str(error))
+            logger.warning("A batch job is not created before others have ended: %s", str(error))
             return manifest
         return self._save_part(manifest, _reported(part, report))
 
@@ -119,8 +119,8 @@ class Worker:
             report = self._service.get(name)
         except GeminiNotFoundError as error:
             error.add_note(
-                f"The API has no {name}. Was it deleted, or is the key that of another project? "
-                "Use another path to send the inputs again."
+                f"The API has no {name}. It may have been deleted, or the key belongs to another "
+                "project. Use another path to send the inputs again."
             )
             raise
         self._report_state(report)
@@ -204,7 +204,7 @@ class Worker:
             if manifest.parts[0].is_foreign:
                 raise InvalidOptionError(
                     f"{manifest.parts[0].job} was created elsewhere, so its requests are not known "
-                    "here. Send the inputs as a job of their own."
+                    "here. Send the inputs as a new job."
                 )
             lines = (
                 (index, outcome.next_body or self._outcomes.first_request(manifest, index))
@@ -214,7 +214,7 @@ class Worker:
             self._send_again(manifest, lines)
 
     def delete(self) -> None:
-        """Delete the jobs and their files at the service, as far as they are there."""
+        """Delete the jobs and their files at the service, if they exist."""
         with self._folder.lock():
             for part in self._folder.require().parts:
                 if part.job:

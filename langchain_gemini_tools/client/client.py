@@ -8,33 +8,37 @@ how the bodies get past it.
 from __future__ import annotations
 
 import asyncio
-import traceback
+import os
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from langchain_gemini_tools.client.failures import (
+    MappingErrors,
+    RedactingErrors,
+    mapping_sdk_errors,
+    redact_error,
+    secrets_of,
+)
+from langchain_gemini_tools.client.network import Deadline
 from langchain_gemini_tools.client.responses import (
     StreamTimer,
+    aread_body,
     aread_stream,
     iterate_body,
     parse_operation,
     parse_response,
+    read_body,
     read_stream,
 )
-from langchain_gemini_tools.client.sdk import fake_has_stopped, mapping_sdk_errors
-from langchain_gemini_tools.client.sharing import acquire_sdk
-from langchain_gemini_tools.client.transport import (
-    PendingRequest,
-    is_refused_connection,
-    map_transport_error,
-)
-from langchain_gemini_tools.errors import GeminiToolsError, InvalidOptionError, ResponseError
-from langchain_gemini_tools.facts.credentials import redact, redact_json, remember, secrets_in_use
+from langchain_gemini_tools.client.sdk import acquire_sdk
+from langchain_gemini_tools.client.transport import PendingRequest
+from langchain_gemini_tools.facts.credentials import redact_json, remember
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 
     from langchain_gemini_tools.client.sdk import ClientSettings, OpenedSdk, SdkClient
-    from langchain_gemini_tools.client.sharing import SharedSdk
+    from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.facts.credentials import PrivateHeaders
 
     JsonObject = dict[str, Any]
@@ -57,7 +61,7 @@ class GeminiClient:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         remember(settings)
-        self._shared: SharedSdk | None = None
+        self._opened: OpenedSdk | None = None
         self._has_share = False
 
     def __repr__(self) -> str:
@@ -68,7 +72,7 @@ class GeminiClient:
 
     def __copy__(self) -> GeminiClient:
         copied = type(self)(self.settings)
-        copied._shared = self._shared  # noqa: SLF001 - of the same class
+        copied._opened = self._opened  # noqa: SLF001 - of the same class
         return copied
 
     def __deepcopy__(self, memo: object) -> GeminiClient:
@@ -82,7 +86,7 @@ class GeminiClient:
     @property
     def sdk(self) -> SdkClient:
         """The SDK's client. Its requests use the same settings and connections."""
-        with self._mapping_errors(None):
+        with MappingErrors(self.settings, None):
             return self._open().sdk
 
     def send(  # noqa: PLR0913 - keyword-only settings
@@ -105,13 +109,12 @@ class GeminiClient:
             path: Where to POST instead, such as `interactions`, beside the collection of models.
             method: Another method of HTTP, for such a path.
         """
-        with self._mapping_errors(timeout_seconds):
+        with MappingErrors(self.settings, timeout_seconds):
             opened = self._open()  # before the deadline is set: loading the SDK does not count
-            pending = PendingRequest(
-                body, timeout_seconds, headers=headers, path=path, method=method
-            )
-            opened.send(pending, model, is_stream=False)
-            return parse_response(pending.response, pending.read())
+            limit = Deadline(timeout_seconds)
+            pending = PendingRequest(body, limit, headers=headers, path=path, method=method)
+            response = opened.send(pending, model, is_stream=False)
+            return parse_response(response, read_body(response, limit.end))
 
     def count_tokens(
         self,
@@ -126,11 +129,11 @@ class GeminiClient:
         The two backends expect different bodies: the Developer API
         `{"generateContentRequest": {"model": "models/…", …}}`, Vertex AI the fields themselves.
         """
-        with self._mapping_errors(timeout_seconds):
+        with MappingErrors(self.settings, timeout_seconds):
             opened = self._open()
-            pending = PendingRequest(body, timeout_seconds, headers=headers)
-            opened.count_tokens(pending, model)
-            return parse_response(pending.response, pending.read())
+            limit = Deadline(timeout_seconds)
+            response = opened.count_tokens(PendingRequest(body, limit, headers=headers), model)
+            return parse_response(response, read_body(response, limit.end))
 
     def stream(  # noqa: PLR0913 - keyword-only settings
         self,
@@ -157,15 +160,13 @@ class GeminiClient:
                 may have a query.
             method: Another method of HTTP, for such a path.
         """
-        with self._mapping_errors(timeout_seconds, total_seconds):
+        with MappingErrors(self.settings, timeout_seconds, total_seconds):
             opened = self._open()
             timer = StreamTimer(timeout_seconds, total_seconds)
-            pending = PendingRequest(
-                body, timeout_seconds, timer=timer, headers=headers, path=path, method=method
-            )
-            opened.send(pending, model, is_stream=True)
+            pending = PendingRequest(body, timer, headers=headers, path=path, method=method)
+            response = opened.send(pending, model, is_stream=True)
             timer.response_started()
-            yield from read_stream(pending.response, timer)
+            yield from read_stream(response, timer)
 
     async def asend(  # noqa: PLR0913 - keyword-only settings
         self,
@@ -178,14 +179,13 @@ class GeminiClient:
         method: str = "POST",
     ) -> JsonObject:
         """Send as `send` does, on the running event loop."""
-        with self._mapping_errors(timeout_seconds):
+        with MappingErrors(self.settings, timeout_seconds):
             opened = await self._aopen()
             async with asyncio.timeout(timeout_seconds):
-                pending = PendingRequest(
-                    body, timeout_seconds, headers=headers, path=path, method=method
-                )
-                await opened.asend(pending, model, is_stream=False)
-                return parse_response(pending.response, await pending.aread())
+                limit = Deadline(timeout_seconds)
+                pending = PendingRequest(body, limit, headers=headers, path=path, method=method)
+                response = await opened.asend(pending, model, is_stream=False)
+                return parse_response(response, await aread_body(response))
 
     async def astream(  # noqa: PLR0913 - keyword-only settings
         self,
@@ -199,18 +199,16 @@ class GeminiClient:
         method: str = "POST",
     ) -> AsyncGenerator[JsonObject]:
         """Stream as `stream` does, on the running event loop."""
-        with self._mapping_errors(timeout_seconds, total_seconds):
+        with MappingErrors(self.settings, timeout_seconds, total_seconds):
             opened = await self._aopen()
             timer = StreamTimer(timeout_seconds, total_seconds)
-            pending = PendingRequest(
-                body, timeout_seconds, timer=timer, headers=headers, path=path, method=method
-            )
-            async with asyncio.timeout(timer.shorter_seconds):
-                await opened.asend(pending, model, is_stream=True)
+            pending = PendingRequest(body, timer, headers=headers, path=path, method=method)
+            async with asyncio.timeout(timer.seconds):
+                response = await opened.asend(pending, model, is_stream=True)
             timer.response_started()
-            async with aclosing(aread_stream(pending.response, timer)) as responses:
-                async for response in responses:
-                    yield response
+            async with aclosing(aread_stream(response, timer)) as events:
+                async for event in events:
+                    yield event
 
     def call_sdk(
         self,
@@ -230,16 +228,16 @@ class GeminiClient:
             timeout_seconds: For the whole request.
             headers: Added to those of the settings, or replacing them.
         """
-        with self._mapping_errors(timeout_seconds):
+        with MappingErrors(self.settings, timeout_seconds):
             opened = self._open()
-            pending = PendingRequest(body, timeout_seconds, headers=headers)
-            with pending:
+            limit = Deadline(timeout_seconds)
+            with PendingRequest(body, limit, headers=headers) as pending:
                 call(opened.sdk)
-            return parse_operation(pending.response, pending.read())
+            return parse_operation(pending.response, read_body(pending.response, limit.end))
 
     def upload(self, path: str, *, display_name: str, mime_type: str) -> str:
         """Upload a file through the SDK, in pieces, and return its name at the API."""
-        with self._mapping_errors(self.settings.timeout_seconds):
+        with MappingErrors(self.settings, self.settings.timeout_seconds):
             sdk = self._open().sdk
             with mapping_sdk_errors():
                 uploaded = sdk.files.upload(
@@ -249,7 +247,7 @@ class GeminiClient:
 
     def create_cache(self, model: str, config: Any) -> str:
         """Create a context cache through the SDK, and return its name."""
-        with self._mapping_errors(self.settings.timeout_seconds):
+        with MappingErrors(self.settings, self.settings.timeout_seconds):
             sdk = self._open().sdk
             with mapping_sdk_errors():
                 created = sdk.caches.create(model=model, config=config)
@@ -269,11 +267,10 @@ class GeminiClient:
             timeout_seconds: For connecting, and for each wait between two pieces.
             headers: Added to those of the settings, or replacing them.
         """
-        with self._mapping_errors(timeout_seconds):
+        with MappingErrors(self.settings, timeout_seconds):
             opened = self._open()
             timer = StreamTimer(timeout_seconds, None)
-            pending = PendingRequest(None, timeout_seconds, timer=timer, headers=headers)
-            with pending:
+            with PendingRequest(None, timer, headers=headers) as pending:
                 opened.sdk.files.download(file=name)
             yield from iterate_body(pending.response, timer)
 
@@ -281,9 +278,13 @@ class GeminiClient:
         """Return a context manager that redacts secrets in errors about a response."""
         return RedactingErrors(self.settings)
 
+    def redact_error(self, error: ResponseError) -> None:
+        """Redact secrets in an error about a response."""
+        redact_error(error, self.settings)
+
     def redacted(self, value: JsonObject) -> JsonObject:
         """Return what the API says about a failure, without secrets."""
-        shown: JsonObject = redact_json(value, _secrets(self.settings))
+        shown: JsonObject = redact_json(value, secrets_of(self.settings))
         return shown
 
     def close(self) -> None:
@@ -291,148 +292,39 @@ class GeminiClient:
 
         The last one closes them. The next request opens new ones.
         """
-        if shared := self._release():
-            shared.opened.pool.close()
+        if opened := self._release():
+            opened.pool.close()
 
     async def aclose(self) -> None:
         """Give up the share in all connections, in all event loops; the last one closes them."""
-        if shared := self._release():
-            await shared.opened.pool.aclose()
-            shared.opened.pool.close()
+        if opened := self._release():
+            await opened.pool.aclose()
+            opened.pool.close()
 
-    def _release(self) -> SharedSdk | None:
+    def _release(self) -> OpenedSdk | None:
         """Give up the share, and return what is left without one."""
         self._has_share = False
-        shared = self._opened_here()
-        return shared if shared and shared.release(self) else None
+        opened = self._opened_here()
+        return opened if opened and opened.release(self) else None
 
-    def _opened_here(self) -> SharedSdk | None:
-        shared = self._shared
-        return shared if shared and shared.is_of_this_process else None
+    def _opened_here(self) -> OpenedSdk | None:
+        """Return what was opened, unless by the process that this one was forked from."""
+        opened = self._opened
+        return opened if opened and opened.pid == os.getpid() else None
 
     def _open(self) -> OpenedSdk:
-        shared = self._opened_here()
-        if shared is None:
+        opened = self._opened_here()
+        if opened is None:
             # Two threads may both get here: they get the same one.
-            shared = self._shared = acquire_sdk(self.settings)
+            opened = self._opened = acquire_sdk(self.settings)
             self._has_share = False
         if not self._has_share:
-            shared.hold(self)
+            opened.hold(self)
             self._has_share = True
-        return shared.opened
+        return opened
 
     async def _aopen(self) -> OpenedSdk:
         # Loading the SDK reads files for up to a second: not on the event loop.
         if self._opened_here():
             return self._open()
         return await asyncio.to_thread(self._open)
-
-    def _mapping_errors(
-        self, timeout_seconds: float | None, total_seconds: float | None = None
-    ) -> _MappingErrors:
-        return _MappingErrors(self.settings, timeout_seconds, total_seconds)
-
-
-class RedactingErrors:
-    """Redacts an error about a response, and drops the frames that contain the response."""
-
-    # A class, because a generator would add frames again.
-
-    def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
-        if isinstance(error, ResponseError):
-            _redact_error(error, _secrets(self._settings))
-            _drop_frames(error)
-
-
-def _secrets(settings: ClientSettings) -> list[str]:
-    """Return all credentials that an error may quote, those of the call's own headers included."""
-    return list(dict.fromkeys([*settings.secrets, *secrets_in_use()]))
-
-
-def _redact_error(error: ResponseError, secrets: Collection[str]) -> None:
-    """Redact everything that an error shows, except for the content of its `partial` message."""
-    error.args = tuple(redact_json([*error.args], secrets))
-    partial = error.partial
-    shown = {name: value for name, value in vars(error).items() if name != "partial"}
-    vars(error).update(redact_json(shown, secrets))
-    if partial is not None:
-        partial.response_metadata = redact_json(partial.response_metadata, secrets)
-
-
-class _MappingErrors:
-    """Maps errors inside the block to ours, and drops the frames that they came through.
-
-    The frames' locals are headers and bodies, some with the API key, and tracebacks may show them.
-    """
-
-    def __init__(self, settings: ClientSettings, *limits: float | None) -> None:
-        self._settings = settings
-        self._limits = limits
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
-        if error is None:
-            return
-        ours = self._map(error)
-        _drop_frames(error)
-        if ours is None:
-            return
-        try:
-            raise ours
-        finally:
-            # Otherwise the original error stays in the context and in this frame.
-            ours.__context__ = None
-            del error, frames, ours
-
-    def _map(self, error: BaseException) -> GeminiToolsError | None:
-        """Return our error to raise instead; None if the original error is raised."""
-        if not isinstance(error, Exception) or isinstance(error, GeminiToolsError):
-            return None  # a cancellation or an interrupt, or already one of ours
-        text = redact(str(error), _secrets(self._settings))
-        ours = map_transport_error(error, text, *self._limits)
-        if self._settings.is_for_fake and is_refused_connection(error):
-            ours = fake_has_stopped()
-        if ours is None and isinstance(error, ValueError):
-            # The SDK raises it for arguments that it rejects, such as a model named "a?b".
-            ours = InvalidOptionError(text)
-        if ours is not None:
-            # Tracebacks print the cause as well, and some causes quote an illegal header.
-            ours.__cause__ = None if self._is_quoted_in(error) else error
-        elif not getattr(error, "explains_itself", False):  # as errors of cassettes do
-            # Unexpected: keep where it came from as text, which shows no locals.
-            error.add_note("".join(["Raised at:\n", *traceback.format_tb(error.__traceback__)]))
-        return ours
-
-    def _is_quoted_in(self, error: BaseException) -> bool:
-        """Whether the text of the error, or of an error in its chain, contains a secret."""
-        secrets = _secrets(self._settings)
-        texts = [(link, str(link)) for link in _chain(error)]
-        return any(
-            isinstance(link, UnicodeError) or redact(text, secrets) != text for link, text in texts
-        )
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error, its cause or context, the cause of that, and so on."""
-    link: BaseException | None = error
-    seen: set[int] = set()
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        yield link
-        link = link.__cause__ or link.__context__
-
-
-def _drop_frames(error: BaseException) -> None:
-    """Drop the tracebacks of the error and its chain, and contexts that are not shown."""
-    for link in _chain(error):
-        link.__traceback__ = None
-        if link.__suppress_context__:
-            link.__context__ = None  # it may contain the whole body that is not JSON

@@ -3,8 +3,8 @@
 The HTTP library limits each single read, looks up names without a limit, and uses a connection
 again although the server sent more than one response. `guard` wraps its network backend:
 
-* A `TimeLimit` is asked how much time is left before every read and write, so that a head in single
-  bytes, or `102 Processing` without an end, does not outlast it.
+* The `Limit` of a request is asked how much time is left before every read and write, so that a
+  head in single bytes, or `102 Processing` without an end, does not outlast it.
 * Sync connections look up names in a thread, because the system call cannot be interrupted.
 * A connection on which bytes followed a response counts as closed: they are not the response to
   the next request.
@@ -13,25 +13,42 @@ again although the server sent more than one response. `guard` wraps its network
 from __future__ import annotations
 
 import ipaddress
+import math
+import os
 import queue
+import re
 import socket
 import ssl
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import ModuleType
 
+CONNECT_SECONDS = 20.0
+"""The limit for connecting, if the timeout of the request is longer."""
+
+PHASES = ("connect", "read", "write", "pool")
+"""What the HTTP library limits."""
+
+# "Manually set deadline 5s is too short. Minimum allowed deadline is 10s."
+_MIN_SERVER_SECONDS = 10
 _SLICE_BYTES = 65_536
-_MAX_LINE_BYTES = 200_000
-"""Twice what the HTTP library accepts for a whole head."""
+_MAX_HEAD_BYTES = 200_000
+"""Twice what the HTTP library accepts."""
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_END_OF_LINE = re.compile(rb"\n")
+
+
+# Time limits.
 
 
 class TimeLimit(float):
-    """A timeout in seconds that shrinks. Other transports read it as a constant number.
+    """A timeout as the library passes it on: it shrinks. Other transports read it as a number.
 
     Args:
         left: Returns the seconds that are left, and raises when there are none.
@@ -44,6 +61,79 @@ class TimeLimit(float):
         limit = super().__new__(cls, left())
         limit.left = left
         return limit
+
+
+class _Timeouts(dict[str, float]):
+    """The timeouts of a request. The library gets what is left at the beginning of each phase."""
+
+    def __init__(self, phases: Iterable[str], seconds: float, left: Callable[[], float]) -> None:
+        super().__init__(dict.fromkeys(phases, seconds))
+        if "connect" in self:
+            self["connect"] = min(seconds, CONNECT_SECONDS)
+        self._left = left
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            return default
+        if key != "connect":
+            return TimeLimit(self._left)
+        end = time.monotonic() + CONNECT_SECONDS
+        return TimeLimit(lambda: max(min(end - time.monotonic(), self._left()), 0.001))
+
+
+class Limit:
+    """How long a request may take. Subclasses know how much of that time is left."""
+
+    seconds: float | None
+    """The longest time that one phase may take; None for no limit."""
+    server_seconds: int | None = None
+    """What the server is told. Without it, its own limit applies, which may be shorter."""
+    phases: tuple[str, ...] = PHASES
+
+    def left(self) -> float:
+        """Return the seconds that are left; raise if there are none."""
+        raise NotImplementedError
+
+    def extensions(self) -> dict[str, Any]:
+        """Return the extensions of a request to which the limit applies."""
+        if self.seconds is None:
+            return {}
+        return {"timeout": _Timeouts(self.phases, self.seconds, self.left)}
+
+
+class Deadline(Limit):
+    """The limit of a whole request, which begins now.
+
+    Args:
+        seconds: How long the request may take.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.end = math.inf
+        """In the time of `time.monotonic`."""
+        if seconds is not None:
+            self.end = time.monotonic() + seconds
+            self.server_seconds = math.ceil(seconds) if seconds >= _MIN_SERVER_SECONDS else None
+
+    def left(self) -> float:
+        """Return the seconds until the end.
+
+        Raises:
+            TimeoutError: It has passed.
+        """
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+def shorter(seconds: float | None, total_seconds: float | None) -> float | None:
+    """Return the shorter of two limits; None means no limit."""
+    return min((each for each in (seconds, total_seconds) if each is not None), default=None)
+
+
+# Connecting.
 
 
 def guard(client: Any) -> None:
@@ -70,9 +160,6 @@ def _explain(error: Exception, timeout: float | None) -> None:
     """Raise the error of the limit, which names it, instead of a timeout of the library."""
     if type(error).__name__.endswith("Timeout"):
         _seconds(timeout)
-
-
-# Connecting.
 
 
 class _Backend:
@@ -170,6 +257,7 @@ class _Guarded:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._boundary = ResponseBoundary()
+        self._process = os.getpid()
 
     def get_extra_info(self, info: str) -> Any:
         found = self._stream.get_extra_info(info)
@@ -198,6 +286,12 @@ class _Stream(_Guarded):
             self._stream.write(piece, timeout=_seconds(timeout))
 
     def close(self) -> None:
+        # Closing alone does not wake a thread that waits for data. A forked process closes its
+        # copies only: the connections are the parent's.
+        connection = self._stream.get_extra_info("socket")
+        if connection is not None and self._process == os.getpid():
+            with suppress(OSError):  # the server has closed it
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # also below TLS
         self._stream.close()
 
     def start_tls(
@@ -264,7 +358,6 @@ class ResponseBoundary:
 
     def _begin(self) -> None:
         self._next = self._read_head
-        self._head: list[bytes] = []
         self._buffer = bytearray()
         self._searched = 0
         self._skip = 0
@@ -289,28 +382,27 @@ class ResponseBoundary:
         while self._buffer and self._next():
             pass
 
-    def _take_line(self) -> bytes | None:
-        """Return the next line without its end. Each byte is searched once, however few arrive."""
-        end = self._buffer.find(b"\n", self._searched)
-        if end < 0:
+    def _take(self, end: re.Pattern[bytes]) -> bytes | None:
+        """Return what is before the end, once it has arrived.
+
+        Bytes are not searched again when more arrive, except for two that an end may begin with.
+        """
+        found = end.search(self._buffer, max(self._searched - 2, 0))
+        if not found:
             self._searched = len(self._buffer)
-            self.has_unread = self._searched > _MAX_LINE_BYTES
+            self.has_unread = self._searched > _MAX_HEAD_BYTES
             return None
-        line = bytes(self._buffer[:end]).removesuffix(b"\r")
-        del self._buffer[: end + 1]
+        taken = bytes(self._buffer[: found.start()])
+        del self._buffer[: found.end()]
         self._searched = 0
-        return line
+        return taken
 
     # Each step returns whether the next one can go on.
 
     def _read_head(self) -> bool:
-        if (line := self._take_line()) is None:
+        if (head := self._take(_END_OF_HEAD)) is None:
             return False
-        if line:
-            self._head.append(line.lower())
-            return True
-        status, *lines = self._head or [b""]
-        self._head = []
+        status, *lines = head.lower().split(b"\n")
         code = status.partition(b" ")[2][:3]
         if code.startswith(b"1") and code != b"101":
             return True  # the head of the response itself follows
@@ -328,7 +420,7 @@ class ResponseBoundary:
         return True
 
     def _read_chunk(self) -> bool:
-        if (line := self._take_line()) is None:
+        if (line := self._take(_END_OF_LINE)) is None:
             return False
         try:
             size = int(line.partition(b";")[0], 16)
@@ -342,9 +434,9 @@ class ResponseBoundary:
         return True
 
     def _read_trailer(self) -> bool:
-        if (line := self._take_line()) is None:
+        if (line := self._take(_END_OF_LINE)) is None:
             return False
-        if not line:
+        if line in {b"", b"\r"}:
             self._next = self._read_nothing
         return True
 

@@ -51,7 +51,8 @@ class HttpPool:
     ) -> None:
         self.library = _choose_library([*client_args.values(), *async_client_args.values()])
         shared = {key: value for key, value in client_args.items() if key not in SYNC_ONLY}
-        with _rejecting_bad_args():
+        _reject_params(client_args, async_client_args)
+        with _rejecting_bad_args(self.library):
             self._sync_args = _complete_args(self.library, client_args, base_url)
             self._async_args = _complete_args(
                 self.library, {**shared, **async_client_args}, base_url
@@ -60,11 +61,11 @@ class HttpPool:
         self._forget_clients()
 
     def _forget_clients(self) -> None:
-        self._pid = os.getpid()
         self._sync: httpx.Client | None = None
         self._of_loop: dict[
             asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None]]
         ] = {}
+        self._pid = os.getpid()  # last: with this id, other threads use what they find
 
     def _enter_process(self) -> None:
         """Leave the connections of the parent process to it, if this one was forked from it."""
@@ -73,16 +74,23 @@ class HttpPool:
 
     def sync_client(self) -> httpx.Client:
         """Return the client of all threads."""
+        # Without the lock. The process comes first: `_sync` may be a client of the parent process.
+        if self._pid == os.getpid() and (client := self._sync) is not None:
+            return client
+        return self._open_sync_client()
+
+    def _open_sync_client(self) -> httpx.Client:
         with self._lock:
             self._enter_process()
-            if self._sync is None:
-                with _rejecting_bad_args():
-                    self._sync = self.library.Client(**self._sync_args)
-                guard(self._sync)
+            if self._sync is None:  # no other thread was faster
+                with _rejecting_bad_args(self.library):
+                    client: httpx.Client = self.library.Client(**self._sync_args)
+                guard(client)
                 # Sockets warn if they are collected while open. `__del__` may be too late, because
                 # the socket may be collected before the pool; finalizers run before both.
-                self._finalizer = weakref.finalize(self, _close_quietly, self._sync)
+                self._finalizer = weakref.finalize(self, _close_quietly, client)
                 self._finalizer.atexit = False
+                self._sync = client
             return self._sync
 
     async def async_client(self) -> httpx.AsyncClient:
@@ -94,7 +102,7 @@ class HttpPool:
             if found is not None and not found.is_closed:
                 return found
             self._drop_closed_loops()
-            with _rejecting_bad_args():
+            with _rejecting_bad_args(self.library):
                 client: httpx.AsyncClient = self.library.AsyncClient(**self._async_args)
             guard(client)
             closer = _close_with_the_loop(client)
@@ -112,10 +120,12 @@ class HttpPool:
         with self._lock:
             self._enter_process()
             client, self._sync = self._sync, None
+            # Another thread may open the next client, with its own finalizer, meanwhile.
+            finalizer = self._finalizer if client else None
             self._drop_closed_loops()
-        if client is not None:
+        if client and finalizer:
             client.close()
-            self._finalizer.detach()
+            finalizer.detach()
 
     async def aclose(self) -> None:
         """Close the clients of all running loops, each in its own loop."""
@@ -186,10 +196,24 @@ def _choose_library(values: list[Any]) -> ModuleType:
     )
 
 
+def _reject_params(*given: Mapping[str, Any]) -> None:
+    if any(args.get("params") for args in given):
+        raise InvalidOptionError(
+            "client_args must not have params: they would replace the query of a stream's address "
+            "(alt=sse), and logs show addresses. Use additional_headers."
+        )
+
+
 @contextmanager
-def _rejecting_bad_args() -> Iterator[None]:
+def _rejecting_bad_args(library: ModuleType) -> Iterator[None]:
     try:
         yield
+    except library.InvalidURL:
+        # The error may quote a part of the password: with a "/" in it, as the port.
+        raise InvalidOptionError(
+            "client_args is not valid: the address of the proxy is not a URL. Write characters "
+            "such as '/' and '@' in its password as %2F and %40."
+        ) from None
     except (TypeError, ValueError, OSError) as error:
         raise InvalidOptionError(f"client_args is not valid: {error}") from error
 

@@ -6,27 +6,25 @@ within that limit forever, so time and bytes are also added up here.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from langchain_gemini_tools.client.failures import (
+    encoding_error,
+    raise_api_error,
+    stream_timeout_error,
+    unreadable_error,
+)
+from langchain_gemini_tools.client.network import PHASES, Limit, shorter
 from langchain_gemini_tools.errors import (
     GeminiTimeoutError,
     TruncatedStreamError,
     UnreadableResponseError,
-    contains_error,
-    map_api_error,
-    parse_error_body,
 )
-from langchain_gemini_tools.facts.credentials import (
-    private_values,
-    redact,
-    redact_json,
-    secrets_in_use,
-)
-from langchain_gemini_tools.facts.json_values import LARGE, decode_json, is_deep
+from langchain_gemini_tools.facts.error_bodies import contains_error
+from langchain_gemini_tools.facts.json_values import decode_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
@@ -41,7 +39,6 @@ MAX_RESPONSE_BYTES = 100_000_000
 MAX_LINES = 1_000_000
 """Of one event. The API writes one line; each line costs at least forty bytes of memory."""
 
-_SHOWN_LENGTH = 200
 _DONE = b"[DONE]"
 """Ends the streams of the Interactions API."""
 _ENCODINGS = re.compile(r"\b(?:gzip|deflate|br|zstd)\b")
@@ -57,52 +54,22 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
 # Limits.
 
 
-class SizeLimit:
-    """Counts the bytes of one response.
+def check_size(size: int) -> None:
+    """Check how many bytes of a response have arrived.
 
-    Raises (both methods):
+    Raises:
         UnreadableResponseError: There are more than `MAX_RESPONSE_BYTES`.
     """
-
-    def __init__(self) -> None:
-        self._chunks: list[bytes] = []
-        self._size = 0
-
-    def count(self, chunk: bytes) -> None:
-        """Count a chunk that is kept elsewhere."""
-        self._size += len(chunk)
-        if self._size > MAX_RESPONSE_BYTES:
-            error = UnreadableResponseError(
-                f"The response is longer than {MAX_RESPONSE_BYTES // 1_000_000} MB. The rest was "
-                "not read."
-            )
-            error.is_retryable = False
-            raise error
-
-    def keep(self, chunk: bytes) -> None:
-        """Count a chunk, and keep it for `body`."""
-        self.count(chunk)
-        self._chunks.append(chunk)
-
-    @property
-    def body(self) -> bytes:
-        """All chunks that were kept."""
-        return b"".join(self._chunks)
+    if size > MAX_RESPONSE_BYTES:
+        error = UnreadableResponseError(
+            f"The response is longer than {MAX_RESPONSE_BYTES // 1_000_000} MB. The rest was not "
+            "read."
+        )
+        error.is_retryable = False
+        raise error
 
 
-def stream_timeout_error(total_seconds: float) -> GeminiTimeoutError:
-    """Return the error for a stream whose waits are too long together."""
-    return GeminiTimeoutError(
-        f"The stream did not end within {total_seconds:g} s (stream_timeout)."
-    )
-
-
-def shorter(seconds: float | None, total_seconds: float | None) -> float | None:
-    """Return the shorter of two limits; None means no limit."""
-    return min((each for each in (seconds, total_seconds) if each is not None), default=None)
-
-
-class StreamTimer:
+class StreamTimer(Limit):
     """Adds up the time spent waiting for a stream; the time of its reader does not count.
 
     It checks when something arrives, and before each read of the network.
@@ -113,7 +80,8 @@ class StreamTimer:
         self._total_seconds = total_seconds
         self._since_event = 0.0
         self._total = 0.0
-        self.shorter_seconds = shorter(between_seconds, total_seconds)
+        self.seconds = shorter(between_seconds, total_seconds)
+        self.phases = PHASES if between_seconds is not None else ("read",)
         self.start()
 
     def left(self) -> float:
@@ -166,40 +134,42 @@ class StreamTimer:
 # Whole responses.
 
 
-def read_body(response: httpx.Response, deadline: float | None = None) -> bytes:
+def read_body(response: httpx.Response, end: float = math.inf) -> bytes:
     """Read the whole body of a response, and close it.
 
     Args:
         response: A response of the HTTP library, opened with `stream=True`.
-        deadline: When to stop, in the time of `time.monotonic`.
+        end: When to stop, in the time of `time.monotonic`.
 
     Raises:
-        TimeoutError: The deadline has passed.
+        TimeoutError: The end has passed.
         UnreadableResponseError: The body is too long, or its encoding is not allowed.
     """
-    limit = SizeLimit()
+    body = bytearray()
     try:
         check_encoding(response)
         for chunk in response.iter_bytes():
-            limit.keep(chunk)
+            body += chunk
+            check_size(len(body))
             # A server that sends single bytes stays within the limit of each read.
-            if deadline is not None and time.monotonic() > deadline:
+            if time.monotonic() > end:
                 raise TimeoutError
     finally:
         response.close()
-    return limit.body
+    return bytes(body)
 
 
 async def aread_body(response: httpx.Response) -> bytes:
     """Read as `read_body` does, on the running event loop."""
-    limit = SizeLimit()
+    body = bytearray()
     try:
         check_encoding(response)
         async for chunk in response.aiter_bytes():
-            limit.keep(chunk)
+            body += chunk
+            check_size(len(body))
     finally:
         await response.aclose()
-    return limit.body
+    return bytes(body)
 
 
 def iterate_body(response: httpx.Response, timer: StreamTimer) -> Iterator[bytes]:
@@ -234,11 +204,11 @@ def parse_response(
     try:
         parsed = decode_json(body)
     except ValueError:
-        raise _unreadable_error(response, body) from None
+        raise unreadable_error(response, body) from None
     if contains_error(parsed) and not is_operation:
         raise_api_error(response, body)
     if not isinstance(parsed, dict):
-        raise _unreadable_error(response, body)
+        raise unreadable_error(response, body)
     return parsed
 
 
@@ -254,13 +224,7 @@ def check_encoding(response: httpx.Response) -> None:
     encoding = response.headers.get("content-encoding")
     if encoding is None or _ENCODINGS.findall(encoding.lower()) in _ALLOWED_ENCODINGS:
         return
-    shown = redact(encoding, _secrets(response.request))
-    error = UnreadableResponseError(
-        f"The response has the content encoding {shown!r:.80}, which was not requested. It was not "
-        "read."
-    )
-    error.is_retryable = False
-    raise error
+    raise encoding_error(response, encoding)
 
 
 # Streams.
@@ -268,23 +232,24 @@ def check_encoding(response: httpx.Response) -> None:
 
 def read_stream(response: httpx.Response, timer: StreamTimer) -> Generator[JsonObject]:
     """Yield the JSON objects of a stream as they arrive; close the response at the end."""
-    reader, limit = EventReader(), SizeLimit()
+    reader, size, error_body = EventReader(), 0, bytearray()
     is_error = response.status_code != 200
     try:
         check_encoding(response)
         timer.start()
         for chunk in response.iter_bytes():
             timer.stop()
+            size += len(chunk)
+            check_size(size)
             if is_error:
-                limit.keep(chunk)
+                error_body += chunk
                 continue
-            limit.count(chunk)
             for text in reader.feed(chunk):
                 timer.event_arrived()
                 yield from parse_event(response, text)
             timer.start()
         if is_error:
-            raise_api_error(response, limit.body)
+            raise_api_error(response, bytes(error_body))
         yield from parse_event(response, reader.finish(), is_last=True)
     finally:
         response.close()
@@ -292,24 +257,25 @@ def read_stream(response: httpx.Response, timer: StreamTimer) -> Generator[JsonO
 
 async def aread_stream(response: httpx.Response, timer: StreamTimer) -> AsyncGenerator[JsonObject]:
     """Read as `read_stream` does, on the running event loop."""
-    reader, limit = EventReader(), SizeLimit()
+    reader, size, error_body = EventReader(), 0, bytearray()
     is_error = response.status_code != 200
     try:
         check_encoding(response)
         timer.start()
         async for chunk in response.aiter_bytes():
             timer.stop()
+            size += len(chunk)
+            check_size(size)
             if is_error:
-                limit.keep(chunk)
+                error_body += chunk
                 continue
-            limit.count(chunk)
             for text in reader.feed(chunk):
                 timer.event_arrived()
                 for parsed in parse_event(response, text):
                     yield parsed
             timer.start()
         if is_error:
-            raise_api_error(response, limit.body)
+            raise_api_error(response, bytes(error_body))
         for parsed in parse_event(response, reader.finish(), is_last=True):
             yield parsed
     finally:
@@ -327,13 +293,13 @@ def parse_event(
     except ValueError:
         if is_last and text.lstrip().startswith((b"{", b"[")):
             raise TruncatedStreamError("The connection ended inside an event.") from None
-        raise _unreadable_error(response, text) from None
+        raise unreadable_error(response, text) from None
     if contains_error(parsed):
         raise_api_error(response, text)
     if isinstance(parsed, dict):
         return [parsed]
     if not isinstance(parsed, list) or not all(isinstance(item, dict) for item in parsed):
-        raise _unreadable_error(response, text)
+        raise unreadable_error(response, text)
     return parsed
 
 
@@ -441,64 +407,3 @@ def _reject_lines() -> NoReturn:
     error = UnreadableResponseError(f"A stream event has more than {MAX_LINES} lines.")
     error.is_retryable = False
     raise error
-
-
-# Errors.
-
-
-def raise_api_error(response: httpx.Response, body: bytes) -> NoReturn:
-    """Raise the error of a response: by its status, or for status 200 by the error in its body."""
-    secrets = _secrets(response.request)
-    text = _redacted_text(response, body)
-    details = parse_error_body(text, redact(response.reason_phrase, secrets))
-    if is_deep(details):
-        details = {"error": {"message": text[:_SHOWN_LENGTH]}}
-    code = None if response.status_code == 200 else response.status_code
-    raise map_api_error(code, redact_json(details, secrets), _redacted(response, text))
-
-
-def redact_response(response: httpx.Response, body: bytes) -> httpx.Response:
-    """Return an error response with its secrets redacted, for the SDK's errors."""
-    if response.next_request is None:
-        return _redacted(response, _redacted_text(response, body))
-    target = response.next_request.url.copy_with(path="/", query=None, fragment=None)
-    message = (
-        f"The API redirected the request to {target}. Redirects are followed for GET only, and "
-        "only on the same server, so that credentials are not sent elsewhere."
-    )
-    details = {"code": response.status_code, "message": message, "status": "REDIRECTED"}
-    return _redacted(response, json.dumps({"error": details}))
-
-
-def _redacted(response: httpx.Response, text: str) -> httpx.Response:
-    """Return a response with this text, and without the request's headers, which have the key."""
-    sent = response.request
-    secrets = _secrets(sent)
-    headers = [
-        (name, redact(value, secrets))
-        for name, value in response.headers.multi_items()
-        if name not in {"content-encoding", "content-length", "transfer-encoding"}
-    ]
-    request = type(sent)(sent.method, sent.url)
-    return type(response)(response.status_code, headers=headers, text=text, request=request)
-
-
-def _unreadable_error(response: httpx.Response, body: bytes) -> UnreadableResponseError:
-    shown = _redacted_text(response, body)[:_SHOWN_LENGTH]
-    kind = response.headers.get("content-type", "no content type")
-    kind = redact(kind, _secrets(response.request))
-    return UnreadableResponseError(
-        f"The response is not a JSON object ({kind}): {shown!r}", body=shown
-    )
-
-
-def _secrets(request: httpx.Request) -> list[str]:
-    """Return what an error must not quote; the body of a request may have credentials as well."""
-    return [*private_values(request.headers), *secrets_in_use()]
-
-
-def _redacted_text(response: httpx.Response, body: bytes) -> str:
-    text = body[:LARGE].decode("utf-8", errors="replace")
-    shown = redact(text, _secrets(response.request))
-    # Cut a second time: a secret that the first cut splits is not recognized.
-    return shown if len(body) <= LARGE else shown[:_SHOWN_LENGTH]

@@ -1,36 +1,52 @@
-"""The SDK's client: built from `ClientSettings`, sending through our HTTP clients."""
+"""The SDK's client: built from `ClientSettings`, sending through our HTTP clients.
+
+Equal settings share one SDK client and one connection pool within a process. Engines such as Ray
+and Dask unpickle a model before each task. If every copy opened connections of its own, each call
+would pay for a new connection, and with TLS for a handshake.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import re
-from contextlib import contextmanager
+import time
+import weakref
+from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from langchain_gemini_tools import __version__
+from langchain_gemini_tools.client.failures import fake_has_stopped
 from langchain_gemini_tools.client.pool import SYNC_ONLY, HttpPool
 from langchain_gemini_tools.client.transport import make_sdk_clients
 from langchain_gemini_tools.errors import (
     GeminiAuthenticationError,
     GeminiToolsError,
     InvalidOptionError,
-    map_api_error,
 )
 from langchain_gemini_tools.facts.credentials import (
     BASE_URL_VARIABLES,
     FAKE_KEY,
     FAKE_TOKEN,
+    GATEWAY_KEY_VARIABLES,
+    GATEWAY_VARIABLE,
     KEY_VARIABLES,
+    VERTEX_VARIABLES,
+    argument_secrets,
+    environment_gateway,
     environment_keys,
     private_values,
     redact,
 )
+from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
+    import httpx  # its types also stand for those of httpx2
     from google import genai
     from pydantic import SecretStr
 
@@ -41,6 +57,27 @@ if TYPE_CHECKING:
     SdkAsyncClient = genai.client.AsyncClient
 else:
     SdkClient = SdkAsyncClient = Any  # annotations are read at run time, without the SDK
+
+IDLE_SECONDS = 60.0
+"""How long a pool stays open after its last model began to use it and was dropped."""
+MAX_IDLE_POOLS = 32
+
+_PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_VARIABLES = (
+    *BASE_URL_VARIABLES,
+    *KEY_VARIABLES,
+    *VERTEX_VARIABLES,
+    *_PROXY_VARIABLES,
+    *(name.lower() for name in _PROXY_VARIABLES),
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_LOCATION",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_GENAI_API_VERSION",
+    "GOOGLE_GENAI_HTTP_CLIENT",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+)
+"""What the SDK and the HTTP library read where the settings leave a value open."""
 
 _NOT_IN_A_HEADER = re.compile(r"[^\t -~]|^\s|\s\Z")
 
@@ -132,6 +169,8 @@ class ClientSettings:
         key = self.api_key.get_secret_value() if self.api_key else None
         token = getattr(self.credentials, "token", None)
         values = [key, token, *private_values(self.headers), *environment_keys()]
+        for arguments in (self.client_args, self.async_client_args):
+            values += argument_secrets(arguments)
         return [value for value in values if isinstance(value, str)]
 
     def __copy__(self) -> ClientSettings:
@@ -147,9 +186,9 @@ class ClientSettings:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class OpenedSdk:
-    """The SDK's client and the HTTP clients that it sends through.
+    """The SDK's client, the HTTP clients that it sends through, and who has a share in them.
 
     With an API key, the SDK writes the same URL and headers for every request to a model, which
     costs as much as the rest of the request. So the first request keeps them. A token may expire,
@@ -162,25 +201,38 @@ class OpenedSdk:
     """The arguments of the SDK's methods besides the model: objects of the SDK, made once."""
     _envelopes: dict[tuple[str, bool], Envelope] = field(default_factory=dict, repr=False)
     """By model, and whether it streams."""
+    pid: int = field(default_factory=os.getpid)
+    """The process that opened it. A process that is forked from it opens another."""
+    acquired_at: float = 0.0
+    _holders: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet, repr=False)
 
-    def send(self, pending: PendingRequest, model: str, *, is_stream: bool) -> None:
-        """Send a request to a model; `pending.response` is the response."""
+    def hold(self, holder: object) -> None:
+        """Take a share."""
+        self._holders.add(holder)
+
+    def release(self, holder: object) -> bool:
+        """Give a share back, and return whether it was the last one."""
+        self._holders.discard(holder)
+        return not self._holders
+
+    def send(self, pending: PendingRequest, model: str, *, is_stream: bool) -> httpx.Response:
+        """Send a request to a model, and return the response, of which the head was read."""
         if envelope := self._envelopes.get((model, is_stream)):
-            pending.send(self.pool.sync_client(), envelope)
-            return
+            return pending.send(self.pool.sync_client(), envelope)
         with pending:
             if is_stream:
                 for _ in self.sdk.models.generate_content_stream(model=model, **self.arguments):
                     pass
             else:
                 self.sdk.models.generate_content(model=model, **self.arguments)
-        self._keep_envelope(pending, model, is_stream=is_stream)
+        return self._keep_envelope(pending, model, is_stream=is_stream)
 
-    async def asend(self, pending: PendingRequest, model: str, *, is_stream: bool) -> None:
+    async def asend(
+        self, pending: PendingRequest, model: str, *, is_stream: bool
+    ) -> httpx.Response:
         """Send as `send` does, on the running event loop."""
         if envelope := self._envelopes.get((model, is_stream)):
-            await pending.asend(await self.pool.async_client(), envelope)
-            return
+            return await pending.asend(await self.pool.async_client(), envelope)
         models = self.sdk.aio.models
         with pending:
             if is_stream:
@@ -188,20 +240,24 @@ class OpenedSdk:
                     pass
             else:
                 await models.generate_content(model=model, **self.arguments)
-        self._keep_envelope(pending, model, is_stream=is_stream)
+        return self._keep_envelope(pending, model, is_stream=is_stream)
 
-    def count_tokens(self, pending: PendingRequest, model: str) -> None:
-        """Send a request to a model's `:countTokens`; `pending.response` is the response."""
+    def count_tokens(self, pending: PendingRequest, model: str) -> httpx.Response:
+        """Send a request to a model's `:countTokens`, and return the response."""
         with pending:
             self.sdk.models.count_tokens(model=model, contents=self.arguments["contents"])
+        return pending.response
 
-    def _keep_envelope(self, pending: PendingRequest, model: str, *, is_stream: bool) -> None:
-        envelope = pending.envelope
-        if envelope and envelope.is_reusable and pending.response.status_code == 200:
+    def _keep_envelope(
+        self, pending: PendingRequest, model: str, *, is_stream: bool
+    ) -> httpx.Response:
+        envelope, response = pending.envelope, pending.response
+        if envelope and envelope.is_reusable and response.status_code == 200:
             self._envelopes[model, is_stream] = envelope
+        return response
 
 
-def open_sdk(settings: ClientSettings) -> OpenedSdk:
+def _open_sdk(settings: ClientSettings) -> OpenedSdk:
     """Load the SDK and build its client; nothing is sent."""
     _reject_invalid_characters(settings)
     if settings.is_for_fake and not (settings.base_url or _environment_base_url()):
@@ -220,30 +276,8 @@ def open_sdk(settings: ClientSettings) -> OpenedSdk:
     return OpenedSdk(sdk, pool, _arguments())
 
 
-@contextmanager
-def mapping_sdk_errors() -> Iterator[None]:
-    """Map an error response of a request that passed through the SDK to our error."""
-    from google.genai import errors as sdk_errors
-
-    failure: GeminiToolsError | None = None
-    try:
-        yield
-    except sdk_errors.APIError as error:
-        failure = map_api_error(error.code, error.details, error.response)
-    if failure:
-        raise failure  # outside the `except`: its frames have headers
-
-
 def _environment_base_url() -> str | None:
     return next(filter(None, map(os.environ.get, BASE_URL_VARIABLES)), None)
-
-
-def fake_has_stopped() -> InvalidOptionError:
-    """Return the error for a model that is used after its `FakeGemini`."""
-    return InvalidOptionError(
-        "This model belongs to a FakeGemini that has stopped. Make and use the model inside the "
-        "same `with FakeGemini()` block or test."
-    )
 
 
 def _reject_invalid_characters(settings: ClientSettings) -> None:
@@ -254,8 +288,10 @@ def _reject_invalid_characters(settings: ClientSettings) -> None:
         raise InvalidOptionError(str(error)) from None
     sent: dict[str, str] = {}
     if settings.api_key:
-        key = "google_api_key (api_key, or GOOGLE_API_KEY in the environment)"
-        sent[key] = settings.api_key.get_secret_value()
+        key = settings.api_key.get_secret_value()
+        names = (*KEY_VARIABLES, *GATEWAY_KEY_VARIABLES)
+        found = next((name for name in names if os.environ.get(name) == key), None)
+        sent[found or "google_api_key (or api_key)"] = key
     elif not settings.vertexai:
         sent |= {name: os.environ.get(name, "") for name in KEY_VARIABLES}
     for name, value in sent.items():
@@ -319,8 +355,85 @@ def _explain_rejected_settings(settings: ClientSettings, error: ValueError) -> G
     has_key = settings.api_key or environment_keys()
     if has_key or settings.vertexai or settings.project or settings.credentials:
         return InvalidOptionError(redact(str(error), settings.secrets))
+    if environment_gateway():
+        return GeminiAuthenticationError(
+            f"No API key was found. {GATEWAY_VARIABLE} is set, so requests go to the LangSmith "
+            f"gateway. Set {' or '.join(GATEWAY_KEY_VARIABLES)}, or pass api_key."
+        )
     return GeminiAuthenticationError(
         "No API key was found. Set GOOGLE_API_KEY (or GEMINI_API_KEY), or pass api_key. For Vertex "
         "AI, set GOOGLE_GENAI_USE_VERTEXAI=true, GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION, "
         "or pass vertexai=True, project and location."
     )
+
+
+# One for all equal settings of a process.
+
+
+@dataclass(frozen=True)
+class _Place:
+    """All that must be equal for two models to share connections."""
+
+    settings: ClientSettings
+    environment: tuple[str | None, ...]
+
+    def __hash__(self) -> int:
+        # Arguments of the HTTP clients may have no hash; they are compared.
+        given = self.settings
+        return hash((given.api_key, given.base_url, given.project, self.environment))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.settings!r})"  # the environment has keys
+
+
+class _Registry:
+    def __init__(self) -> None:
+        self._lock = ForkSafeLock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = os.getpid()
+        self._open: weakref.WeakValueDictionary[_Place, OpenedSdk] = weakref.WeakValueDictionary()
+        self._recent: OrderedDict[_Place, OpenedSdk] = OrderedDict()
+        """Keeps pools open for the next model, while no model refers to them."""
+
+    def acquire(self, settings: ClientSettings) -> OpenedSdk:
+        place = _Place(settings, tuple(map(os.environ.get, _VARIABLES)))
+        with self._lock:
+            if self._pid != os.getpid():
+                self._forget()  # after a fork: the connections belong to the parent process
+            # Opened under the lock: an SDK client that is built twice and dropped closes its
+            # connections, which may be in use by another thread.
+            opened = self._open[place] = self._open.get(place) or _open_sdk(settings)
+            opened.acquired_at = time.monotonic()
+            if not settings.has_http_objects:
+                self._recent[place] = opened
+                self._recent.move_to_end(place)
+            self._drop_idle(opened.acquired_at)
+        return opened
+
+    def _drop_idle(self, now: float) -> None:
+        """Stop keeping pools that were not asked for lately; models may still refer to them."""
+        while self._recent:
+            oldest = next(iter(self._recent.values()))
+            is_lately = now - oldest.acquired_at < IDLE_SECONDS
+            if is_lately and len(self._recent) <= MAX_IDLE_POOLS:
+                return
+            self._recent.popitem(last=False)
+
+    def close_all(self) -> None:
+        """Close the connections of the threads at the exit of the interpreter."""
+        if self._pid != os.getpid():
+            return
+        for opened in list(self._open.values()):
+            with suppress(Exception):
+                opened.pool.close()
+
+
+_REGISTRY = _Registry()
+atexit.register(_REGISTRY.close_all)
+
+
+def acquire_sdk(settings: ClientSettings) -> OpenedSdk:
+    """Return the SDK client of this process for these settings; the first use opens it."""
+    return _REGISTRY.acquire(settings)

@@ -3,9 +3,9 @@
 They work on the messages of any chat model. The extra `display` (rich, genai-prices) adds colours,
 progress bars and costs; without it the output is plain text without costs.
 
-- `viewer`: `trace` and its result. Start reading here
-- `run`: messages -> turns, tool calls and results; `outline`: these -> the tree that is shown
-- `tree`: the tree as plain text, for a terminal, and for mermaid; `viewer` writes HTML
+- `viewer`: `trace`, and the tree that is shown of a run. Start reading here
+- `run`: messages -> turns, tool calls and results
+- `tree`: the tree as plain text, for a terminal, as HTML and for mermaid
 - `safe_text`: untrusted text -> text that is safe to show; `cost`: prices
 - `callbacks`: `RunClock` and `BatchProgress`
 

@@ -105,6 +105,8 @@ class BatchProgress(BaseCallbackHandler):
     def __init__(
         self, total: int | None = None, description: str = "runs", file: TextIO | None = None
     ) -> None:
+        if total is not None and not (isinstance(total, int) and total >= 0):
+            raise ValueError(f"total={total!r} is not a number of runs. Use an integer or None.")
         self.counts = BatchCounts(total)
         self._lock = RLock()
         self._open: dict[UUID, bool] = {}

@@ -33,7 +33,7 @@ _STANDARD_TIERS = (None, "standard", "default", "auto")
 
 @dataclass(frozen=True)
 class Cost:
-    """US dollars, or None without a price; `is_partial` if the total is higher."""
+    """US dollars, or None without a price; `is_partial` if the real cost is higher."""
 
     dollars: Decimal | None = None
     is_partial: bool = False
@@ -60,9 +60,9 @@ def find_cost(
         provider: LangChain's `model_provider`.
         uses_server_tools: Whether the provider ran tools. Searches and the like are billed
             separately, so the price of the tokens is a lower bound.
-        service_tier: The tier that was used: `flex`, `priority` and so on. A tier without a price
-            of its own in the tables is billed by the price of the standard tier: Gemini's `flex`
-            at half of it, and any other that is not the default at more, so it is a lower bound.
+        service_tier: The tier that was used: `flex`, `priority` and so on. If the
+            tables have no price for a tier, the price of the standard tier is used: half of it for
+            Gemini's `flex`. For other tiers it is a lower bound, because they cost more.
     """
     if usage and usage.get("total_cost") == 0:  # langchain-core marks a cache hit this way
         return Cost(Decimal(0))

@@ -1,6 +1,6 @@
 """A run as values: messages of any origin -> turns, tool calls, results and content blocks.
 
-A turn is one message of the model with its tool calls and their results. `outline.py` decides how
+A turn is one message of the model with its tool calls and their results. `viewer.py` decides how
 they are shown.
 """
 
@@ -219,7 +219,7 @@ def _without_metadata(item: object) -> Any:
 def _join_chunks(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Join the chunks of each message, at the place of its first chunk.
 
-    Ids tell parallel streams apart; chunks without an id are joined if they are adjacent.
+    Ids distinguish parallel streams; chunks without an id are joined if they are adjacent.
     """
     groups: list[list[BaseMessage]] = []
     known: dict[str, list[BaseMessage]] = {}
@@ -329,8 +329,8 @@ def _read_sources(message: BaseMessage) -> list[TracedBlock]:
     metadata = message.response_metadata
     queries = _listed(metadata.get("grounding_metadata"), "web_search_queries")
     found = [TracedBlock("google_search", str(query), is_server_tool=True) for query in queries]
-    for page in _listed(metadata.get("url_context_metadata"), "urlMetadata"):
-        details = [_field(page, key) for key in ("retrievedUrl", "urlRetrievalStatus")]
+    for page in _listed(metadata.get("url_context_metadata"), "url_metadata"):
+        details = [_field(page, key) for key in ("retrieved_url", "url_retrieval_status")]
         found.append(
             TracedBlock("url_context", " ".join(filter(None, details)), is_server_tool=True)
         )

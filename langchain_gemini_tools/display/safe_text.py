@@ -1,7 +1,7 @@
 """Untrusted text -> text that is safe to display, and any value -> short text.
 
-Tool results, arguments and responses are not ours. In a terminal they must not move the cursor,
-rename the window or reverse the text; what is very long must be cut. All text of a trace passes
+Tool results, arguments and responses are untrusted. In a terminal they must not move the cursor,
+rename the window or reverse the text, and long texts must be cut. All text of a trace passes
 through `clean` once; the HTML and mermaid writers escape it after that.
 """
 

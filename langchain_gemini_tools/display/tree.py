@@ -1,9 +1,16 @@
-"""The tree of a run as plain text, for a terminal (with rich), and as a mermaid flowchart."""
+"""The tree of a run, and its forms: plain text, terminal (with rich), HTML and mermaid.
+
+HTML has no scripts, no links, no external fonts: `<details>` folds. All text is escaped, and the
+page's content security policy forbids loading or running anything. Images are part of the page.
+Without the styles, as on sites that strip them, the tree is a list of lists.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -11,7 +18,36 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from langchain_gemini_tools.display.outline import Node
+Tone = Literal["plain", "bad", "odd"]
+"""`bad`: something failed. `odd`: something is missing or unusual."""
+
+
+@dataclass
+class Node:
+    """One line of the tree and the lines below it.
+
+    `label` says what it is; `text` is its content, which may have several lines. A folded node is
+    collapsed at first; `size` is its number of characters. `bar` is the share of the run's time
+    before it and during it. `scale` is the run's time, for the bars; `image` is a data URL.
+    """
+
+    kind: str
+    label: str = ""
+    text: str = ""
+    facts: list[str] = field(default_factory=list)
+    tone: Tone = "plain"
+    is_folded: bool = False
+    size: int = 0
+    bar: tuple[float, float] | None = None
+    scale: str = ""
+    image: str = ""
+    children: list[Node] = field(default_factory=list)
+
+    @property
+    def mark(self) -> str:
+        """The mark before the label, for output without colours."""
+        return {"bad": "✗ ", "odd": "! "}.get(self.tone, "")
+
 
 _FOLDED_CHARS = 50
 """How much of a folded text is shown."""
@@ -172,19 +208,23 @@ def render_mermaid(root: Node) -> str:
 
 
 def _tool_call_lines(name: str, turn: str, call: Node) -> list[str]:
-    label = _label(f"{call.label}{call.text}", *(_summary(child) for child in call.children))
+    label = _mermaid_label(
+        f"{call.label}{call.text}", *(_summary(child) for child in call.children)
+    )
     facts = " · ".join(call.facts)
-    arrow = f'-->|"{_escape(facts)}"|' if facts else "-->"
+    arrow = f'-->|"{_mermaid_escape(facts)}"|' if facts else "-->"
     return [f'  {name}[["{label}"]]', f"  {turn} {arrow} {name}"]
 
 
 def _shape(step: Node) -> str:
     if step.kind != "turn":
-        return f'(["{_label(_summary(step), *(_summary(child) for child in step.children))}"])'
+        return (
+            f'(["{_mermaid_label(_summary(step), *(_summary(child) for child in step.children))}"])'
+        )
     said = [child.text for child in step.children if child.kind == "text"]
     facts = " · ".join(step.facts)
-    below = f"<br/>{_escape(facts)}" if facts else ""
-    return f'["{_label(step.label, *said)}{below}"]'
+    below = f"<br/>{_mermaid_escape(facts)}" if facts else ""
+    return f'["{_mermaid_label(step.label, *said)}{below}"]'
 
 
 def _summary(node: Node) -> str:
@@ -199,8 +239,8 @@ def _add_class(classes: dict[str, list[str]], name: str, node: Node) -> None:
             return
 
 
-def _label(*lines: str) -> str:
-    return "<br/>".join(_escape(_shorten(line)) for line in lines if line)
+def _mermaid_label(*lines: str) -> str:
+    return "<br/>".join(_mermaid_escape(_shorten(line)) for line in lines if line)
 
 
 def _shorten(text: str) -> str:
@@ -208,7 +248,163 @@ def _shorten(text: str) -> str:
     return line if len(line) <= _LABEL_CHARS else f"{line[:_LABEL_CHARS].rstrip()}…"
 
 
-def _escape(text: str) -> str:
+def _mermaid_escape(text: str) -> str:
     return "".join(
         char if char.isalnum() or char in _SAFE_MARKS else f"#{ord(char)};" for char in text
     )
+
+
+# HTML
+
+_LIGHT = """
+--ink:#1f2328;--soft:#667080;--line:#e3e6eb;--paper:#fff;--well:#f6f7f9;--model:#2f5fd0;
+--tool:#8a3fb3;--good:#1f7a45;--bad:#c0282d;--odd:#95610a;--badwell:#fdf1f0;--oddwell:#fdf6e7;
+"""
+_DARK = """
+--ink:#e4e7ec;--soft:#98a2b3;--line:#343b46;--paper:#15181d;--well:#1e232a;--model:#85a9ff;
+--tool:#d3a0f0;--good:#72cf97;--bad:#ff8d88;--odd:#e6b75c;--badwell:#33201f;--oddwell:#30291a;
+"""
+_STYLE = f"""
+.lgt-trace{{{_LIGHT}}}
+@media (prefers-color-scheme:dark){{.lgt-trace{{{_DARK}}}}}
+[data-jp-theme-light="true"] .lgt-trace,.vscode-light .lgt-trace{{{_LIGHT}}}
+[data-jp-theme-light="false"] .lgt-trace,.vscode-dark .lgt-trace{{{_DARK}}}
+.lgt-trace{{color:var(--ink);background:var(--paper);font:14px/1.5 system-ui,-apple-system,
+"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:64rem;padding:.75rem 1rem;
+border:1px solid var(--line);border-radius:10px;overflow-wrap:anywhere;text-align:left}}
+.lgt-trace details,.lgt-trace .row{{margin:.2rem 0}}
+.lgt-trace.lgt-trace ul.in{{margin:0 0 0 .4rem;padding:0 0 0 1rem;list-style:none;
+border-left:1px solid var(--line)}}
+.lgt-trace.lgt-trace ul.in>li{{margin:0;padding:0}}
+.lgt-trace summary,.lgt-trace .head{{display:flex;gap:0 .9rem;align-items:baseline;
+position:relative;border-radius:6px}}
+.lgt-trace summary{{cursor:pointer;list-style:none}}
+.lgt-trace summary::-webkit-details-marker{{display:none}}
+.lgt-trace summary::before{{content:"▸";color:var(--soft);width:.9rem;margin-right:-.7rem;flex:none;
+font-size:11px}}
+.lgt-trace details[open]>summary::before{{content:"▾"}}
+.lgt-trace summary:hover{{background:var(--well)}}
+.lgt-trace summary:focus-visible{{outline:2px solid var(--model)}}
+.lgt-trace .what{{flex:1 1 0;min-width:0}}
+.lgt-trace .label{{font-weight:600}}
+.lgt-trace .said{{white-space:pre-wrap}}
+.lgt-trace .facts{{color:var(--soft);font-size:12px;font-variant-numeric:tabular-nums;
+text-align:right;max-width:60%}}
+.lgt-trace.lgt-trace code,.lgt-trace .k-call>*>.what,.lgt-trace .k-server>*>.what>.label{{
+font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;
+font-size:12.5px;background:none;color:inherit;border:0;padding:0;margin:0}}
+.lgt-trace .label{{color:inherit;margin-right:.35em}}
+.lgt-trace .k-call>*>.what>.label{{margin-right:0}}
+.lgt-trace.lgt-trace code.lines{{display:block;white-space:pre-wrap;background:var(--well);
+border-radius:6px;padding:.4rem .6rem;margin:.15rem 0;max-height:22rem;overflow:auto}}
+.lgt-trace.timed .facts{{margin-right:8rem}}
+.lgt-trace .scale{{position:absolute;right:.3rem;bottom:.4rem;width:7rem;display:flex;
+justify-content:space-between;color:var(--soft);font-size:10px}}
+.lgt-trace .scale::before{{content:"0"}}
+.lgt-trace .scale::after{{content:attr(data-end)}}
+.lgt-trace img{{display:block;max-height:9rem;max-width:100%;border-radius:6px;margin:.2rem 0}}
+.lgt-trace .bar{{position:absolute;right:.3rem;top:.5rem;width:7rem;height:6px;border-radius:3px;
+background:var(--well);overflow:hidden}}
+.lgt-trace .bar>i{{display:block;height:100%;min-width:3px;border-radius:3px;
+background:var(--model)}}
+.lgt-trace .k-call>*>.bar>i{{background:var(--tool)}}
+.lgt-trace .k-run>summary{{font-size:15px;padding-bottom:.4rem;margin-bottom:.5rem;
+border-bottom:1px solid var(--line);border-radius:0}}
+.lgt-trace.lgt-trace .k-run>ul.in{{margin-left:0;padding-left:0;border:0}}
+.lgt-trace .k-run>ul.in>li>*{{margin:.55rem 0}}
+.lgt-trace .k-run>ul.in>li>.row>.head{{padding-left:1.1rem}}
+.lgt-trace .k-turn>summary>.what>.label{{color:var(--model)}}
+.lgt-trace .k-call>*>.what>.label,.lgt-trace .k-server>*>.what>.label{{color:var(--tool)}}
+.lgt-trace .k-result>*>.what>.label,.lgt-trace .k-structured>*>.what>.label{{color:var(--good)}}
+.lgt-trace .k-thinking,.lgt-trace .k-raw,.lgt-trace .k-source,
+.lgt-trace .k-arguments>*>.what>.label{{color:var(--soft)}}
+.lgt-trace .k-thinking .label,.lgt-trace .k-raw .label,.lgt-trace .k-source .label,
+.lgt-trace .k-arguments .label{{font-weight:400}}
+.lgt-trace .k-thinking .said{{font-style:italic}}
+.lgt-trace .t-bad>.head,.lgt-trace .t-bad>.head code{{background:var(--badwell)}}
+.lgt-trace .t-odd>.head{{background:var(--oddwell)}}
+.lgt-trace .in .t-bad>.head,.lgt-trace .in .t-odd>.head{{padding:.1rem .6rem}}
+.lgt-trace .t-bad>*>.what>.label{{color:var(--bad)}}
+.lgt-trace .t-odd>*>.what>.label{{color:var(--odd)}}
+@media (max-width:44rem){{.lgt-trace .bar,.lgt-trace .scale{{display:none}}
+.lgt-trace.timed .facts{{margin-right:0}}}}
+"""
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'"
+)
+_LATEST_BAR = 0.97
+"""Where the last bar starts, so that its smallest width is visible."""
+_CODE_KINDS = {"call", "result", "arguments", "server", "structured", "raw"}
+
+
+def render_fragment(root: Node, *, unfold: bool) -> str:
+    """Return the tree as a piece of HTML with its styles."""
+    timed = " timed" if root.scale else ""
+    tree = _render_node(root, unfold=unfold)
+    return f'<style>{_STYLE}</style><div class="lgt-trace{timed}">{tree}</div>'
+
+
+def render_page(root: Node, *, unfold: bool) -> str:
+    """Return the tree as a self-contained HTML document."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        '<meta name="referrer" content="no-referrer">'
+        f"<title>Run of {escape(root.label)}</title>"
+        "<style>body{margin:1.5rem auto;max-width:66rem;padding:0 1rem}</style>"
+        f"</head><body>{render_fragment(root, unfold=unfold)}</body></html>\n"
+    )
+
+
+def _render_node(node: Node, *, unfold: bool) -> str:
+    classes = f"k-{node.kind} t-{node.tone}"
+    rows = [_render_node(child, unfold=unfold) for child in node.children]
+    gap = "" if node.kind == "call" else " "
+    what = _html_label(node) + (gap + _html_text(node) if node.text and not node.is_folded else "")
+    head = (
+        f'<span class="what">{what}</span> {_html_facts(node)}{_html_bar(node)}{_html_scale(node)}'
+    )
+    if node.is_folded:
+        rows.insert(0, f'<div class="said">{escape(node.text)}</div>')
+    if node.image:
+        rows.insert(0, f'<img alt="{escape(node.text)}" src="{escape(node.image)}">')
+    if not rows:
+        return f'<div class="row {classes}"><div class="head">{head}</div></div>'
+    is_open = " open" if unfold or not node.is_folded else ""
+    below = "\n".join(f"<li>{row}</li>" for row in rows)
+    summary = f'<summary>{head}</summary>\n<ul class="in">{below}</ul>'
+    return f'<details class="{classes}"{is_open}>{summary}</details>'
+
+
+def _html_label(node: Node) -> str:
+    return f'<b class="label">{node.mark}{escape(node.label)}</b>' if node.label else ""
+
+
+def _html_text(node: Node) -> str:
+    text = escape(node.text)
+    if node.kind not in _CODE_KINDS:
+        return f'<span class="said">{text}</span>'
+    return f'<code class="lines">{text}</code>' if "\n" in text else f"<code>{text}</code>"
+
+
+def _html_facts(node: Node) -> str:
+    facts = [f"{node.size:,} characters"] if node.is_folded else node.facts
+    return f'<span class="facts">{escape(" · ".join(facts))}</span>' if facts else ""
+
+
+def _html_bar(node: Node) -> str:
+    if node.bar is None:
+        return ""
+    start, length = min(node.bar[0], _LATEST_BAR), node.bar[1]
+    style = f"margin-left:{start * 100:.2f}%;width:{length * 100:.2f}%"
+    return f'<span class="bar"><i style="{style}"></i></span>'
+
+
+def _html_scale(node: Node) -> str:
+    """Return the times at both ends of the bars."""
+    if not node.scale:
+        return ""
+    return f'<span class="scale" data-end="{escape(node.scale)}"></span>'

@@ -1,31 +1,54 @@
 """`trace`: show a run in a terminal, a notebook, a file or a diagram.
 
-HTML has no scripts, no links, no external fonts: `<details>` folds. All text is escaped, and the
-page's content security policy forbids loading or running anything. Images are part of the page.
-Without the styles, as on sites that strip them, the tree is a list of lists.
+`Outliner` decides which texts and labels are shown, in which order. All texts of its tree have
+passed through `clean`. `tree.py` draws it.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from html import escape
+from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, overload
 
+from langchain_core.messages import AIMessage
 from langchain_core.tracers.context import register_configure_hook
 
-from langchain_gemini_tools.display.callbacks import RunClock
-from langchain_gemini_tools.display.outline import Outliner
-from langchain_gemini_tools.display.run import TracedRun, read_run
-from langchain_gemini_tools.display.safe_text import replace_unencodable
-from langchain_gemini_tools.display.tree import render_mermaid, render_plain, render_tree
+from langchain_gemini_tools.display.callbacks import RunClock, Span
+from langchain_gemini_tools.display.cost import Cost
+from langchain_gemini_tools.display.run import (
+    TracedBlock,
+    TracedMessage,
+    TracedRun,
+    TracedToolCall,
+    TracedToolResult,
+    TracedTurn,
+    read_run,
+)
+from langchain_gemini_tools.display.safe_text import (
+    clean,
+    render_arguments,
+    render_error,
+    render_value,
+    replace_unencodable,
+)
+from langchain_gemini_tools.display.tree import (
+    Node,
+    render_fragment,
+    render_mermaid,
+    render_page,
+    render_plain,
+    render_tree,
+)
+from langchain_gemini_tools.facts.finish_reasons import finish_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from langchain_gemini_tools.display.outline import Node
 
 _WIDTH = 100
 
@@ -56,10 +79,10 @@ def trace(
 
     Once this module is imported, every run of LangChain in the process is measured, so that a trace
     has times. What is not known is left out. Costs come from the tables of `genai-prices`; "≥"
-    stands before a sum that is not complete (a model without a price, searches that are billed
+    precedes a sum that is not complete (a model without a price, searches that are billed
     separately).
 
-    A trace shows the content of the messages, so take care with whom you share it. Known
+    A trace shows the content of the messages, so be careful when you share it. Known
     credentials (the keys in use, and texts that look like API keys, tokens or private keys) are
     redacted; other secrets cannot be recognized. Control characters and marks that reverse text are
     shown as codes.
@@ -148,157 +171,278 @@ class Trace:
         return {"text/plain": str(self), "text/html": self._repr_html_()}
 
 
-_LIGHT = """
---ink:#1f2328;--soft:#667080;--line:#e3e6eb;--paper:#fff;--well:#f6f7f9;--model:#2f5fd0;
---tool:#8a3fb3;--good:#1f7a45;--bad:#c0282d;--odd:#95610a;--badwell:#fdf1f0;--oddwell:#fdf6e7;
-"""
-_DARK = """
---ink:#e4e7ec;--soft:#98a2b3;--line:#343b46;--paper:#15181d;--well:#1e232a;--model:#85a9ff;
---tool:#d3a0f0;--good:#72cf97;--bad:#ff8d88;--odd:#e6b75c;--badwell:#33201f;--oddwell:#30291a;
-"""
-_STYLE = f"""
-.lgt-trace{{{_LIGHT}}}
-@media (prefers-color-scheme:dark){{.lgt-trace{{{_DARK}}}}}
-[data-jp-theme-light="true"] .lgt-trace,.vscode-light .lgt-trace{{{_LIGHT}}}
-[data-jp-theme-light="false"] .lgt-trace,.vscode-dark .lgt-trace{{{_DARK}}}
-.lgt-trace{{color:var(--ink);background:var(--paper);font:14px/1.5 system-ui,-apple-system,
-"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:64rem;padding:.75rem 1rem;
-border:1px solid var(--line);border-radius:10px;overflow-wrap:anywhere;text-align:left}}
-.lgt-trace details,.lgt-trace .row{{margin:.2rem 0}}
-.lgt-trace.lgt-trace ul.in{{margin:0 0 0 .4rem;padding:0 0 0 1rem;list-style:none;
-border-left:1px solid var(--line)}}
-.lgt-trace.lgt-trace ul.in>li{{margin:0;padding:0}}
-.lgt-trace summary,.lgt-trace .head{{display:flex;gap:0 .9rem;align-items:baseline;
-position:relative;border-radius:6px}}
-.lgt-trace summary{{cursor:pointer;list-style:none}}
-.lgt-trace summary::-webkit-details-marker{{display:none}}
-.lgt-trace summary::before{{content:"▸";color:var(--soft);width:.9rem;margin-right:-.7rem;flex:none;
-font-size:11px}}
-.lgt-trace details[open]>summary::before{{content:"▾"}}
-.lgt-trace summary:hover{{background:var(--well)}}
-.lgt-trace summary:focus-visible{{outline:2px solid var(--model)}}
-.lgt-trace .what{{flex:1 1 0;min-width:0}}
-.lgt-trace .label{{font-weight:600}}
-.lgt-trace .said{{white-space:pre-wrap}}
-.lgt-trace .facts{{color:var(--soft);font-size:12px;font-variant-numeric:tabular-nums;
-text-align:right;max-width:60%}}
-.lgt-trace.lgt-trace code,.lgt-trace .k-call>*>.what,.lgt-trace .k-server>*>.what>.label{{
-font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;
-font-size:12.5px;background:none;color:inherit;border:0;padding:0;margin:0}}
-.lgt-trace .label{{color:inherit;margin-right:.35em}}
-.lgt-trace .k-call>*>.what>.label{{margin-right:0}}
-.lgt-trace.lgt-trace code.lines{{display:block;white-space:pre-wrap;background:var(--well);
-border-radius:6px;padding:.4rem .6rem;margin:.15rem 0;max-height:22rem;overflow:auto}}
-.lgt-trace.timed .facts{{margin-right:8rem}}
-.lgt-trace .scale{{position:absolute;right:.3rem;bottom:.4rem;width:7rem;display:flex;
-justify-content:space-between;color:var(--soft);font-size:10px}}
-.lgt-trace .scale::before{{content:"0"}}
-.lgt-trace .scale::after{{content:attr(data-end)}}
-.lgt-trace img{{display:block;max-height:9rem;max-width:100%;border-radius:6px;margin:.2rem 0}}
-.lgt-trace .bar{{position:absolute;right:.3rem;top:.5rem;width:7rem;height:6px;border-radius:3px;
-background:var(--well);overflow:hidden}}
-.lgt-trace .bar>i{{display:block;height:100%;min-width:3px;border-radius:3px;
-background:var(--model)}}
-.lgt-trace .k-call>*>.bar>i{{background:var(--tool)}}
-.lgt-trace .k-run>summary{{font-size:15px;padding-bottom:.4rem;margin-bottom:.5rem;
-border-bottom:1px solid var(--line);border-radius:0}}
-.lgt-trace.lgt-trace .k-run>ul.in{{margin-left:0;padding-left:0;border:0}}
-.lgt-trace .k-run>ul.in>li>*{{margin:.55rem 0}}
-.lgt-trace .k-run>ul.in>li>.row>.head{{padding-left:1.1rem}}
-.lgt-trace .k-turn>summary>.what>.label{{color:var(--model)}}
-.lgt-trace .k-call>*>.what>.label,.lgt-trace .k-server>*>.what>.label{{color:var(--tool)}}
-.lgt-trace .k-result>*>.what>.label,.lgt-trace .k-structured>*>.what>.label{{color:var(--good)}}
-.lgt-trace .k-thinking,.lgt-trace .k-raw,.lgt-trace .k-source,
-.lgt-trace .k-arguments>*>.what>.label{{color:var(--soft)}}
-.lgt-trace .k-thinking .label,.lgt-trace .k-raw .label,.lgt-trace .k-source .label,
-.lgt-trace .k-arguments .label{{font-weight:400}}
-.lgt-trace .k-thinking .said{{font-style:italic}}
-.lgt-trace .t-bad>.head,.lgt-trace .t-bad>.head code{{background:var(--badwell)}}
-.lgt-trace .t-odd>.head{{background:var(--oddwell)}}
-.lgt-trace .in .t-bad>.head,.lgt-trace .in .t-odd>.head{{padding:.1rem .6rem}}
-.lgt-trace .t-bad>*>.what>.label{{color:var(--bad)}}
-.lgt-trace .t-odd>*>.what>.label{{color:var(--odd)}}
-@media (max-width:44rem){{.lgt-trace .bar,.lgt-trace .scale{{display:none}}
-.lgt-trace.timed .facts{{margin-right:0}}}}
-"""
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    "form-action 'none'"
-)
-_LATEST_BAR = 0.97
-"""Where the last bar starts, so that its smallest width is visible."""
-_CODE_KINDS = {"call", "result", "arguments", "server", "structured", "raw"}
+# The tree of a run
+
+_ANSWERED = {"", "answered", "returned_directly"}
+"""Stop reasons of a `ToolLoop` that need no note."""
+_BLOCKS = {"text", "thinking", "server", "source"}
+"""Kinds of blocks with a style; the types of unknown blocks are untrusted text."""
+_LONG_ARGUMENTS = 160
+_LONG_VALUE = 400
+_SHORT_JSON = 80
 
 
-def render_fragment(root: Node, *, unfold: bool) -> str:
-    """Return the tree as a piece of HTML with its styles."""
-    timed = " timed" if root.scale else ""
-    tree = _render_node(root, unfold=unfold)
-    return f'<style>{_STYLE}</style><div class="lgt-trace{timed}">{tree}</div>'
+@dataclass
+class Outliner:
+    """Builds the tree of one run."""
+
+    run: TracedRun
+    max_chars: int
+
+    def render(self) -> Node:
+        """Return the tree; its root has the totals of the run."""
+        children = [self._step(step) for step in self.run.steps]
+        if self.run.has_structured:
+            children.append(self._structured(self.run.structured))
+        if self.run.failure is not None:
+            text = self._clean(render_error(self.run.failure))
+            children.append(Node("failure", "failed", text, tone="bad"))
+        if self.run.stop_reason not in _ANSWERED and self.run.failure is None:
+            text = self._clean(self.run.stop_reason.replace("_", " "))
+            children.append(Node("note", "stopped", text, tone="odd"))
+        scale = _render_ms(self._milliseconds())
+        return Node("run", self._models(), facts=self._totals(), scale=scale, children=children)
+
+    # The first line
+
+    def _models(self) -> str:
+        models = dict.fromkeys(turn.model for turn in self.run.turns if turn.model)
+        return self._line(", ".join(models)) or "run"
+
+    def _totals(self) -> list[str]:
+        turns, calls = self.run.turns, self.run.calls
+        counts = f"{_count(len(turns), 'turn')}, {_count(len(calls), 'call')}"
+        failed = sum(any(result.is_error for result in call.results) for call in calls)
+        if failed:
+            counts += f" ({failed} failed)"
+        return _known(
+            counts,
+            _render_ms(self._milliseconds()),
+            _sum_tokens(turns),
+            _render_cost(self.run.cost),
+        )
+
+    def _milliseconds(self) -> float | None:
+        """Return the time from the first start to the last end; calls may overlap."""
+        return (self._bounds[1] - self._bounds[0]) * 1000 if self._bounds else None
+
+    @cached_property
+    def _bounds(self) -> tuple[float, float] | None:
+        timed: list[TracedTurn | TracedToolCall] = [*self.run.turns, *self.run.calls]
+        spans = [step.span for step in timed if step.span]
+        ends = [span.end for span in spans if span.end is not None]
+        return (min(span.start for span in spans), max(ends)) if ends else None
+
+    # Steps
+
+    def _step(self, step: TracedMessage | TracedTurn | TracedToolResult) -> Node:
+        match step:
+            case TracedTurn():
+                return self._turn(step)
+            case TracedMessage():
+                return self._message(step)
+            case TracedToolResult():
+                node = self._result(step)
+                node.label = f"{node.label} of {self._line(step.name or step.call_id)}"
+                node.children.append(Node("note", "no tool call with this id", tone="odd"))
+                return node
+
+    def _message(self, message: TracedMessage) -> Node:
+        role = self._line(message.role)
+        if [block.kind for block in message.blocks] == ["text"]:
+            text = message.blocks[0].text
+            is_folded = message.role == "system"
+            return Node("said", role, self._clean(text), is_folded=is_folded, size=len(text))
+        return Node("said", role, children=[self._block(block) for block in message.blocks])
+
+    def _turn(self, turn: TracedTurn) -> Node:
+        message = turn.message
+        children = [self._block(block) for block in [*turn.blocks, *turn.sources]]
+        children += [self._call(call) for call in turn.calls]
+        if raw := _raw_response(message):
+            text = self._clean(raw)
+            children.append(Node("raw", "raw response", text, is_folded=True, size=len(raw)))
+        children += self._endings(message)
+        facts = _known(
+            _render_ms(turn.milliseconds),
+            _first_token(turn),
+            _render_usage(turn.usage),
+            _render_cost(turn.cost),
+            _render_retries(turn.span),
+            _count(len(turn.calls), "parallel call") if len(turn.calls) > 1 else "",
+        )
+        label = f"turn {turn.number}"
+        return Node("turn", label, facts=facts, bar=self._bar(turn.span), children=children)
+
+    def _endings(self, message: AIMessage) -> Iterable[Node]:
+        metadata = message.response_metadata
+        if finish_of(message).outcome not in {"complete", "unspecified"}:
+            yield Node("note", "finish reason", self._clean(_finish_text(message)), tone="odd")
+        if blocked := metadata.get("block_reason"):
+            yield Node("note", "blocked", self._clean(str(blocked)), tone="bad")
+        if metadata.get("empty_response"):
+            yield Node("note", "empty response", tone="odd")
+
+    def _block(self, block: TracedBlock) -> Node:
+        kind = "server" if block.is_server_tool else block.kind
+        kind = kind if kind in _BLOCKS else "other"
+        label = "" if block.kind == "text" else self._line(block.kind)
+        is_folded = block.kind == "thinking" or (kind == "server" and _is_data(block.text))
+        text = self._clean(block.text)
+        return Node(kind, label, text, is_folded=is_folded, size=len(block.text), image=block.image)
+
+    def _structured(self, value: Any) -> Node:
+        return Node("structured", "structured output", self._clean(render_value(value)))
+
+    # Tool calls
+
+    def _call(self, call: TracedToolCall) -> Node:
+        arguments = self._line(render_arguments(call.args))
+        node = Node("call", self._line(call.name), f"({arguments})", bar=self._bar(call.span))
+        if len(arguments) > _LONG_ARGUMENTS:
+            shown = self._clean(render_arguments(call.args, separator="\n"))
+            node.text = "(…)"
+            node.children.append(Node("arguments", "arguments", shown))
+        node.facts = _known(
+            _render_ms(call.milliseconds),
+            _render_retries(call.span),
+            *(self._line(note) for note in call.notes),
+        )
+        if call.invalid is not None:
+            node.tone = "bad"
+            node.children.append(
+                Node("note", "invalid tool call", self._clean(call.invalid), tone="bad")
+            )
+        node.children += [self._result(result) for result in call.results]
+        if not call.results and call.invalid is None:
+            node.children.append(self._missing_result(call))
+        if any(result.is_error for result in call.results):
+            node.tone = "bad"
+        return node
+
+    def _missing_result(self, call: TracedToolCall) -> Node:
+        if self.run.has_structured and any(call is last for last in self.run.turns[-1].calls):
+            return Node("note", "used as structured output")
+        return Node("note", "no result", tone="odd")
+
+    def _result(self, result: TracedToolResult) -> Node:
+        node = Node("result", "error" if result.is_error else "result")
+        node.tone = "bad" if result.is_error else "plain"
+        if not result.blocks:
+            node.text = "(empty)"
+        elif [block.kind for block in result.blocks] == ["text"]:
+            node.text = self._clean(_on_one_line(result.blocks[0].text))
+        else:
+            node.children = [self._block(block) for block in result.blocks]
+        return node
+
+    def _bar(self, span: Span | None) -> tuple[float, float] | None:
+        if not self._bounds or not span or span.end is None:
+            return None
+        start, end = self._bounds
+        whole = (end - start) or 1.0
+        return (span.start - start) / whole, (span.end - span.start) / whole
+
+    def _clean(self, text: str) -> str:
+        return clean(text, self.max_chars)
+
+    def _line(self, text: str) -> str:
+        """Clean a name, in which line ends are shown as codes."""
+        return self._clean(text).replace("\n", "⟨U+000A⟩").replace("\t", "⟨U+0009⟩")
 
 
-def render_page(root: Node, *, unfold: bool) -> str:
-    """Return the tree as a self-contained HTML document."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        '<meta name="referrer" content="no-referrer">'
-        f"<title>Run of {_escape(root.label)}</title>"
-        "<style>body{margin:1.5rem auto;max-width:66rem;padding:0 1rem}</style>"
-        f"</head><body>{render_fragment(root, unfold=unfold)}</body></html>\n"
+def _is_data(text: str) -> bool:
+    """Return whether a text is a long value, not code or output, which have several lines."""
+    return len(text) > _LONG_VALUE and "\n" not in text
+
+
+def _finish_text(message: AIMessage) -> str:
+    """Return the finish reason with its explanation, where there is one."""
+    finish = finish_of(message)
+    details = message.response_metadata.get("finish_message")
+    if not details and (finish.outcome != "unknown" or finish.vendor == "gemini"):
+        details = finish.explanation
+    return f"{finish.name}: {details}" if details else finish.name
+
+
+def _raw_response(message: AIMessage) -> str | None:
+    """Return the text of the model before prompted tool calls were parsed from it, if any."""
+    raw = message.response_metadata.get("raw_text")
+    return raw if isinstance(raw, str) and raw.strip() != message.text.strip() else None
+
+
+def _on_one_line(text: str) -> str:
+    """Return short JSON without its line ends."""
+    if "\n" not in text or len(text) > _LONG_VALUE or not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        line = json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        return text
+    return line if len(line) <= _SHORT_JSON else text
+
+
+def _known(*facts: str) -> list[str]:
+    """Return the facts that are known."""
+    return [fact for fact in facts if fact]
+
+
+def _first_token(turn: TracedTurn) -> str:
+    first_token = turn.span.first_token_milliseconds if turn.span else None
+    if first_token is None or not any(block.kind == "text" for block in turn.blocks):
+        return ""
+    return f"first token {_render_ms(first_token)}"
+
+
+def _render_retries(span: Span | None) -> str:
+    return _count(span.retries, "retry", "retries") if span and span.retries else ""
+
+
+def _render_cost(cost: Cost) -> str:
+    return "" if cost.dollars is None else str(cost)
+
+
+def _render_ms(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return ""
+    if milliseconds < 10:
+        return f"{milliseconds:.1f} ms"
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    if milliseconds < 120_000:
+        return f"{milliseconds / 1000:.2f} s"
+    minutes, seconds = divmod(round(milliseconds / 1000), 60)
+    return f"{minutes} min {seconds} s"
+
+
+def _render_usage(usage: Mapping[str, Any] | None) -> str:
+    if not usage:
+        return ""
+    inputs = usage.get("input_token_details") or {}
+    outputs = usage.get("output_token_details") or {}
+    details = [
+        f"{count:,} {word}"
+        for word, count in (
+            ("cached", inputs.get("cache_read")),
+            ("thinking", outputs.get("reasoning")),
+        )
+        if count
+    ]
+    more = f" ({', '.join(details)})" if details else ""
+    return f"{usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens{more}"
+
+
+def _sum_tokens(turns: Iterable[TracedTurn]) -> str:
+    counts = [turn.usage for turn in turns]
+    known = [usage for usage in counts if usage]
+    if not known:
+        return ""
+    inputs, outputs = (
+        sum(usage.get(key) or 0 for usage in known) for key in ("input_tokens", "output_tokens")
     )
+    at_least = "≥ " if len(known) < len(counts) else ""
+    return f"{at_least}{inputs:,} → {outputs:,} tokens"
 
 
-def _render_node(node: Node, *, unfold: bool) -> str:
-    classes = f"k-{node.kind} t-{node.tone}"
-    rows = [_render_node(child, unfold=unfold) for child in node.children]
-    gap = "" if node.kind == "call" else " "
-    what = _label(node) + (gap + _text(node) if node.text and not node.is_folded else "")
-    head = f'<span class="what">{what}</span> {_facts(node)}{_bar(node)}{_scale(node)}'
-    if node.is_folded:
-        rows.insert(0, f'<div class="said">{_escape(node.text)}</div>')
-    if node.image:
-        rows.insert(0, f'<img alt="{_escape(node.text)}" src="{_escape(node.image)}">')
-    if not rows:
-        return f'<div class="row {classes}"><div class="head">{head}</div></div>'
-    is_open = " open" if unfold or not node.is_folded else ""
-    below = "\n".join(f"<li>{row}</li>" for row in rows)
-    summary = f'<summary>{head}</summary>\n<ul class="in">{below}</ul>'
-    return f'<details class="{classes}"{is_open}>{summary}</details>'
-
-
-def _label(node: Node) -> str:
-    return f'<b class="label">{node.mark}{_escape(node.label)}</b>' if node.label else ""
-
-
-def _text(node: Node) -> str:
-    text = _escape(node.text)
-    if node.kind not in _CODE_KINDS:
-        return f'<span class="said">{text}</span>'
-    return f'<code class="lines">{text}</code>' if "\n" in text else f"<code>{text}</code>"
-
-
-def _facts(node: Node) -> str:
-    facts = [f"{node.size:,} characters"] if node.is_folded else node.facts
-    return f'<span class="facts">{_escape(" · ".join(facts))}</span>' if facts else ""
-
-
-def _bar(node: Node) -> str:
-    if node.bar is None:
-        return ""
-    start, length = min(node.bar[0], _LATEST_BAR), node.bar[1]
-    style = f"margin-left:{start * 100:.2f}%;width:{length * 100:.2f}%"
-    return f'<span class="bar"><i style="{style}"></i></span>'
-
-
-def _scale(node: Node) -> str:
-    """Return the times at both ends of the bars."""
-    if not node.scale:
-        return ""
-    return f'<span class="scale" data-end="{_escape(node.scale)}"></span>'
-
-
-def _escape(text: str) -> str:
-    return escape(text, quote=True)
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

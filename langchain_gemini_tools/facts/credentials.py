@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
@@ -28,6 +28,14 @@ VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
 
 BASE_URL_VARIABLES = ("GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL")
 """The environment variables with the address of the Developer API and of Vertex AI."""
+
+GATEWAY_VARIABLE = "LANGSMITH_GATEWAY"
+"""The environment variable that routes LangChain's models through the LangSmith gateway: "true", or
+the address of another gateway."""
+GATEWAY_KEY_VARIABLES = ("LANGSMITH_GATEWAY_API_KEY", "LANGSMITH_API_KEY")
+"""The environment variables with its key; the first one that is set is used."""
+_GATEWAY = "https://gateway.smith.langchain.com"
+_YES, _NO = {"1", "true", "yes"}, {"0", "false", "no", ""}
 
 RETRY_DELAYS_VARIABLE = "GEMINI_RETRY_DELAYS"
 """Retries do not wait while this environment variable is "off", as inside `FakeGemini`."""
@@ -319,8 +327,8 @@ def remember(owner: HasSecrets) -> None:
 
 
 def secrets_in_use() -> list[str]:
-    """Return the environment's API keys and the credentials of all clients that exist."""
-    found = dict.fromkeys(environment_keys())
+    """Return the keys of the environment and the credentials of all clients that exist."""
+    found = dict.fromkeys(environment_secrets())
     for owner in list(_in_use.values()):
         found.update(dict.fromkeys(owner.secrets))
     return list(found)
@@ -331,27 +339,37 @@ def environment_keys() -> list[str]:
     return [value for value in map(os.environ.get, KEY_VARIABLES) if value]
 
 
+def environment_secrets() -> list[str]:
+    """Return the API keys of the environment, and the key of the LangSmith gateway if it is on."""
+    _, key = environment_gateway() or ("", None)
+    return [*environment_keys(), key] if key else environment_keys()
+
+
 def environment_uses_vertexai() -> bool | None:
     """Return whether the environment chooses Vertex AI; `None` if it does not say."""
     values = [value for value in map(os.environ.get, VERTEX_VARIABLES) if value is not None]
-    return values[0].lower() in {"1", "true"} if values else None
+    return values[0].lower() in _YES if values else None
 
 
-def secret_values(headers: Mapping[Any, Any]) -> list[str]:
-    """Return the values of the headers whose names say that they are credentials.
+def environment_gateway() -> tuple[str, str | None] | None:
+    """Return the address of the LangSmith gateway and its key, if the environment chooses it.
 
-    Args:
-        headers: Names and values, as text or bytes; a value may be a list. "Bearer x" counts as
-            "x".
+    An address of the Developer API in the environment has priority.
     """
-    return [value for name, value in _values(headers) if _SECRET_HEADERS.search(name)]
+    chosen = os.environ.get(GATEWAY_VARIABLE, "")
+    if chosen.lower() in _NO or os.environ.get(BASE_URL_VARIABLES[0]):
+        return None
+    host = _GATEWAY if chosen.lower() in _YES else chosen.rstrip("/")
+    key = next(filter(None, map(os.environ.get, GATEWAY_KEY_VARIABLES)), None)
+    return f"{host}/gemini", key
 
 
 def private_values(headers: Mapping[Any, Any]) -> list[str]:
     """Return what may be a credential in the headers of a request, whatever their names say.
 
     Args:
-        headers: As for `secret_values`.
+        headers: Names and values, as text or bytes; a value may be a list. "Bearer x" counts as
+            "x".
     """
     return [
         value
@@ -359,6 +377,32 @@ def private_values(headers: Mapping[Any, Any]) -> list[str]:
         if _SECRET_HEADERS.search(name)
         or (name.lower() not in _HARMLESS_HEADERS and len(value) >= MIN_LENGTH)
     ]
+
+
+def argument_secrets(arguments: Mapping[str, Any]) -> list[str]:
+    """Return what may be a credential in the arguments of an HTTP client.
+
+    Args:
+        arguments: `headers`, `cookies`, `auth`, `proxy` and others, as httpx takes them.
+    """
+    found = private_values(_pairs(arguments.get("headers")))
+    found += [_as_text(value) for value in _pairs(arguments.get("cookies")).values()]
+    proxy = arguments.get("proxy")
+    for auth in (arguments.get("auth"), getattr(proxy, "auth", None)):
+        if isinstance(auth, tuple) and len(auth) == 2:
+            found.append(_as_text(auth[1]))
+    if isinstance(proxy, str):  # not parsed: it may be invalid
+        password = proxy.partition("://")[2].rpartition("@")[0].partition(":")[2]
+        found += [password, unquote(password)]
+    return [value for value in found if len(value) >= MIN_LENGTH]
+
+
+def _pairs(given: Any) -> dict[Any, Any]:
+    """Return names and values of a mapping or a list of pairs; nothing of anything else."""
+    try:
+        return dict(given or {})
+    except (TypeError, ValueError):
+        return {}
 
 
 def _values(headers: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:

@@ -119,7 +119,7 @@ _TABLE = [
     *_statuses("failed", "The interaction is still running.", *RUNNING),
     *_statuses("failed", "The interaction failed.", "failed"),
     *_statuses("failed", "The interaction was cancelled.", "cancelled"),
-    # OpenAI, Anthropic, Bedrock, Mistral, Cohere, Ollama, Hugging Face
+    # OpenAI, Anthropic, Bedrock, Mistral, Cohere, DeepSeek, Ollama, Hugging Face
     *_rows(
         "complete",
         "The response is complete.",
@@ -139,6 +139,18 @@ _TABLE = [
         "blocked",
         "The response was withheld.",
         *("content_filter", "content_filtered", "refusal", "guardrail_intervened"),
+        vendor="other",
+    ),
+    *_rows(
+        "blocked",
+        "The provider stopped with an error.",
+        *("error", "ERROR", "TIMEOUT", "insufficient_system_resource"),
+        vendor="other",
+    ),
+    *_rows(
+        "bad_call",
+        "The model wrote a malformed tool call.",
+        *("malformed_tool_use", "malformed_model_output"),
         vendor="other",
     ),
 ]

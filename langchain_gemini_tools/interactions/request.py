@@ -30,7 +30,6 @@ from langchain_gemini_tools.interactions.steps import (
     NewStepsWriter,
     StepsWriter,
     find_kept,
-    restore_steps,
     sum_of,
 )
 from langchain_gemini_tools.interactions.stream import EventDecoder
@@ -40,13 +39,12 @@ from langchain_gemini_tools.wire.history import Repair
 from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.invocation import InteractionOptions
 from langchain_gemini_tools.wire.request import (
-    ContentsForm,
     RenderedRequest,
     feedback_on,
     merge_fields,
     render_parts,
 )
-from langchain_gemini_tools.wire.tools.dialects import write_typed
+from langchain_gemini_tools.wire.tools.builtin import write_typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -210,7 +208,7 @@ def render_interaction(
         _without_kept(messages, kept) if isinstance(kept, KeptHistory) else messages,
         invocation,
         find_written_calls=find_written_calls,
-        form=ContentsForm(NewStepsWriter if is_new else StepsWriter, restore_steps),
+        writer=NewStepsWriter if is_new else StepsWriter,
     )
     body = _render_body(parts.body, invocation)
     if isinstance(kept, KeptHistory):
@@ -276,7 +274,7 @@ def _check_options(invocation: Invocation) -> None:
         raise _missing("cached_content", "Use use_previous_interaction=True.")
     if invocation.schema_form != "json_schema":
         raise _missing("tool_schema='openapi'", "It accepts JSON Schema.")
-    if invocation.is_prompted and any(tool.is_function for tool in invocation.tools):
+    if invocation.is_prompted and invocation.tools.functions:
         raise InvalidOptionError(
             "Prompted tool calling does not exist with api='interactions'. Use "
             "api='generate_content' for models without function calling."

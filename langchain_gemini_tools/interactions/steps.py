@@ -20,7 +20,6 @@ since, the API has kept another history, and everything is sent again.
 from __future__ import annotations
 
 import json
-import re
 import zlib
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -30,6 +29,7 @@ from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.wire.body import ContentsWriter, Pieces
 from langchain_gemini_tools.wire.history import Repair, calls_of
+from langchain_gemini_tools.wire.media import YOUTUBE
 from langchain_gemini_tools.wire.replay import SKIP_SIGNATURE, STEP, VERTEXAI, steps_of
 
 if TYPE_CHECKING:
@@ -45,12 +45,39 @@ Step = dict[str, Any]
 _SIGNED = "signed"
 """Marks the call of a step that needs no signature in addition."""
 _MEDIA = ("image", "audio", "video")
-_YOUTUBE = re.compile(r"https?://(www\.|m\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)
 _RESOLUTION = "MEDIA_RESOLUTION_"
 
 
 class StepsWriter(ContentsWriter):
     """Collects contents as its base does, and encodes them as steps."""
+
+    has_steps = True
+
+    def restore(
+        self, paired: ModelMessage, calls: list[gemini.Part], *, reads_signatures: bool
+    ) -> list[gemini.Part] | None:
+        """Return the steps that a message has kept, as parts; `None` if they do not fit any more.
+
+        Args:
+            paired: The message and its calls.
+            calls: The calls as they are rendered, with ids that are unique in the turn.
+            reads_signatures: Whether this model accepts the signatures in the steps.
+        """
+        named = [(call.id, call.name, call.args) for call in paired.calls]
+        steps = steps_of(paired.message, named)
+        if steps is None:
+            return None
+        ids = [step.get("id") for step in steps if step.get("type") == "function_call"]
+        if ids != [part["functionCall"]["id"] for part in calls]:
+            return None
+        is_signed = False
+        parts: list[gemini.Part] = []
+        for step in map(_sendable, steps) if reads_signatures else map(_unsigned, steps):
+            if step is None:
+                continue
+            is_signed |= step.get("type") == "thought"
+            parts.append(_as_part(step, is_signed=is_signed))
+        return parts
 
     def _encoded(self, contents: list[gemini.Content]) -> Pieces:
         if self._signs_calls:
@@ -74,33 +101,6 @@ class NewStepsWriter(StepsWriter):
         new = contents[1:] if is_kept else contents
         self._has_begun = True
         return super()._encoded(new)
-
-
-def restore_steps(
-    paired: ModelMessage, calls: list[gemini.Part], *, reads_signatures: bool
-) -> list[gemini.Part] | None:
-    """Return the steps that a message has kept, as parts; `None` if they do not fit any more.
-
-    Args:
-        paired: The message and its calls.
-        calls: The calls as they are rendered, with ids that are unique in the turn.
-        reads_signatures: Whether this model accepts the signatures in the steps.
-    """
-    named = [(call.id, call.name, call.args) for call in paired.calls]
-    steps = steps_of(paired.message, named)
-    if steps is None:
-        return None
-    ids = [step.get("id") for step in steps if step.get("type") == "function_call"]
-    if ids != [part["functionCall"]["id"] for part in calls]:
-        return None
-    is_signed = False
-    parts: list[gemini.Part] = []
-    for step in map(_sendable, steps) if reads_signatures else map(_unsigned, steps):
-        if step is None:
-            continue
-        is_signed |= step.get("type") == "thought"
-        parts.append(_as_part(step, is_signed=is_signed))
-    return parts
 
 
 def _as_part(step: Step, *, is_signed: bool) -> gemini.Part:
@@ -233,7 +233,7 @@ def render_content(part: gemini.Part) -> gemini.JsonObject | None:
         case {"inlineData": {"mimeType": str(mime), "data": str(data)}}:
             return {"type": _kind(mime), "data": data, "mime_type": mime} | _settings(part)
         case {"fileData": {"fileUri": str(uri), **rest}}:
-            mime = str(rest.get("mimeType") or ("video/mp4" if _YOUTUBE.match(uri) else ""))
+            mime = str(rest.get("mimeType") or ("video/mp4" if YOUTUBE.match(uri) else ""))
             typed = {"mime_type": mime} if rest.get("mimeType") else {}
             return {"type": _kind(mime), "uri": uri, **typed} | _settings(part)
     return None

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.prompted.parser.words import escape_protocol
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, write
-from langchain_gemini_tools.wire.schema.references import resolve
-from langchain_gemini_tools.wire.schema.walk import children
+from langchain_gemini_tools.wire.schema.walk import children, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -335,16 +334,13 @@ def find_mismatch(value: Any, schema: JsonSchema | None) -> str | None:
     from referencing.exceptions import Unresolvable
 
     try:
-        errors = sorted(_validator(schema).iter_errors(value), key=lambda error: error.json_path)
+        validator = _compiled(json.dumps(schema, default=str))
+        errors = sorted(validator.iter_errors(value), key=lambda error: error.json_path)
         messages = list(dict.fromkeys(map(_describe_error, errors)))
     except (SchemaError, Unresolvable, RecursionError, ArithmeticError, ValueError, re.error):
         return None
     more = f" And {len(messages) - _MAX_ERRORS} more." if len(messages) > _MAX_ERRORS else ""
     return " ".join(messages[:_MAX_ERRORS]) + more if messages else None
-
-
-def _validator(schema: JsonSchema) -> Validator:
-    return _compiled(json.dumps(schema, default=str))
 
 
 @lru_cache(maxsize=256)

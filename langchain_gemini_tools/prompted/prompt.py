@@ -11,10 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from string import Template
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
@@ -31,17 +30,17 @@ from langchain_gemini_tools.prompted.parser.words import (
     RESULT_MARKER,
     escape_protocol,
 )
+from langchain_gemini_tools.wire.blocks import render_split
 from langchain_gemini_tools.wire.history import (
     NOT_EXECUTED,
     ModelMessage,
     PairedCall,
     Repair,
     Turn,
-    unanswered_call,
-    unsendable_file,
+    repair,
 )
 from langchain_gemini_tools.wire.replay import NOT_RELEASED, UNKNOWN_TOOL
-from langchain_gemini_tools.wire.tool_results import render_split
+from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
     from langchain_gemini_tools.wire.tools.tool import Tool
-
-    Block = str | dict[str, Any]
 
 TOOL_PROMPT = f"""\
 You can call tools. A tool runs outside of this conversation, and its result comes back to you.
@@ -106,20 +103,6 @@ _DEFAULT_REASON = "This is not a valid call. It was not executed."
 # The tools
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which tool calls the model may or must make."""
-
-    mode: Literal["AUTO", "ANY", "NONE"] = "AUTO"
-    """Any number of calls, at least one, or none."""
-    names: tuple[str, ...] = ()
-    """The only tools that may be called; empty for all."""
-
-    def allows(self, name: str) -> bool:
-        """Return whether a declared tool may be called now."""
-        return self.mode != "NONE" and (not self.names or name in self.names)
-
-
 def check_template(template: str) -> str:
     """Return the template if it has the required placeholders and no others.
 
@@ -143,7 +126,9 @@ def check_template(template: str) -> str:
     return template
 
 
-def render_tool_prompt(tools: Sequence[Tool], choice: Choice, template: str | None = None) -> str:
+def render_tool_prompt(
+    tools: Sequence[Tool], choice: ToolChoice, template: str | None = None
+) -> str:
     """Render the prompt for some tools.
 
     Args:
@@ -166,9 +151,9 @@ def render_tool(tool: Tool) -> str:
     return "\n".join([*lines, "Arguments:", *describe_parameters(tool.parameters)])
 
 
-def _render_example(tools: Sequence[Tool], choice: Choice) -> str:
+def _render_example(tools: Sequence[Tool], choice: ToolChoice) -> str:
     """Render a call of the first tool that may be called, preferably one with arguments."""
-    allowed = [tool for tool in tools if choice.allows(tool.name)] or tools
+    allowed = [tool for tool in tools if tool.name in choice.names] or tools
     with_arguments = [tool for tool in allowed if tool.parameters]
     example = (with_arguments or allowed)[0]
     name = protocol_name(example.name)
@@ -176,17 +161,17 @@ def _render_example(tools: Sequence[Tool], choice: Choice) -> str:
     return f"A call of {name} looks like this:\n\n{call}"
 
 
-def render_choice(choice: Choice) -> str:
+def render_choice(choice: ToolChoice) -> str:
     """Render what the model should do: call a tool, answer, or either."""
     allowed = ", ".join(map(protocol_name, choice.names))
     match choice:
-        case Choice("NONE"):
+        case ToolChoice("NONE"):
             return "Do not call a tool now: answer in words."
-        case Choice("ANY", (_,)):
+        case ToolChoice("ANY", (_,)):
             return f"Call {allowed} now: your answer has to hold a {MARKER} line with it."
-        case Choice("ANY", ()):
+        case ToolChoice("ANY", ()):
             return f"Call a tool now: your answer has to hold at least one {MARKER} line."
-        case Choice("ANY"):
+        case ToolChoice("ANY"):
             return (
                 f"Call a tool now, one of these: {allowed}. Your answer has to hold at least one "
                 f"{MARKER} line."
@@ -261,12 +246,13 @@ def render_turn(turn: Turn, repairs: list[Repair]) -> Turn:
         for name, result in _results(position, complete, calls, repairs):
             text, problems = render_tool_message(result, name, len(inputs) + 1)
             found_at = positions.get(id(result), position)
-            repairs += [unsendable_file(found_at, problem) for problem in problems]
+            repairs += [repair("unsendable_file", found_at, problem=each) for each in problems]
             inputs.append((position, text))
     for position, given in turn.inputs:
         if isinstance(given, ToolMessage):
-            text, problems = _render_orphan(given)
-            repairs += [unsendable_file(position, problem) for problem in problems]
+            name = given.name or given.additional_kwargs.get("name") or UNKNOWN_TOOL
+            text, problems = render_tool_message(given, str(name))  # its call is missing
+            repairs += [repair("unsendable_file", position, problem=each) for each in problems]
             inputs.append((position, text))
         else:
             inputs.append((position, given))
@@ -285,7 +271,7 @@ def _results(
         if found := by_id.get(call_id):
             yield name, found.pop(0)
         else:
-            repairs.append(unanswered_call(position, PairedCall(call_id, name, {})))
+            repairs.append(repair("unanswered_call", position, id=call_id, name=name))
             yield name, _error_result(NOT_EXECUTED)
     for invalid in message.invalid_tool_calls:
         found = by_id.get(invalid["id"] or "")
@@ -314,12 +300,6 @@ def _error_result(reason: str, result: ToolMessage | None = None) -> ToolMessage
     return ToolMessage(text, tool_call_id="", status="error")
 
 
-def _render_orphan(message: ToolMessage) -> tuple[HumanMessage, list[str]]:
-    """Render a result whose call is missing."""
-    name = message.name or message.additional_kwargs.get("name") or UNKNOWN_TOOL
-    return render_tool_message(message, str(name))
-
-
 def render_ai_message(message: AIMessage) -> AIMessage:
     """Render the calls of an AI message as lines of text; its thoughts are left out.
 
@@ -331,10 +311,11 @@ def render_ai_message(message: AIMessage) -> AIMessage:
     lines += [_render_invalid_call(call) for call in message.invalid_tool_calls]
     if not lines:
         return message
-    blocks = [message.content] if isinstance(message.content, str) else message.content
-    kept = [block for block in blocks if not _is_left_out(block)]
+    left_out = block_types.CALLS + block_types.THOUGHTS
+    blocks = block_types.blocks_of(message.content)
+    kept = [block for block in blocks if block_types.type_of(block) not in left_out]
     text = "\n".join(lines)
-    content: str | list[Block]
+    content: block_types.Content
     if all(isinstance(block, str) for block in kept):
         content = "\n\n".join(filter(None, ["".join(map(str, kept)).strip(), text]))
     else:
@@ -362,7 +343,7 @@ def render_tool_message(
     text = "\n".join(filter(None, [start, escape_protocol(result.text)]))
     if not result.files:
         return HumanMessage(f"{text}\n{RESULT_END}\n"), result.problems
-    content: list[Block] = [
+    content: list[str | block_types.Block] = [
         {"type": "text", "text": text},
         *({"type": block_types.GEMINI_PART, "part": part} for part in result.files),
         {"type": "text", "text": f"{RESULT_END}\n"},
@@ -384,7 +365,3 @@ def _render_invalid_call(call: InvalidToolCall) -> str:
         return f"{MARKER} {text.removeprefix(UNUSABLE).removeprefix(MARKER).strip()}"
     args = text.removeprefix(NOT_RELEASED)
     return f"{MARKER} {protocol_name(call.get('name') or UNKNOWN_TOOL)}({args})"
-
-
-def _is_left_out(block: Block) -> bool:
-    return isinstance(block, dict) and block.get("type") in block_types.CALLS + block_types.THOUGHTS

@@ -31,7 +31,6 @@ from langchain_gemini_tools.errors import (
 from langchain_gemini_tools.prompted import PromptOverhead
 from langchain_gemini_tools.prompted.parser.words import RESULT_MARKER
 from langchain_gemini_tools.prompted.prompt import (
-    Choice,
     render_json_prompt,
     render_tool,
     render_tool_prompt,
@@ -48,14 +47,10 @@ from langchain_gemini_tools.prompted.response import (
 )
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS, render_output_format
 from langchain_gemini_tools.wire.history import split_system
+from langchain_gemini_tools.wire.pieces import invalidate_call_chunks, invalidate_calls
 from langchain_gemini_tools.wire.replay import FUNCTION_CALL, NOT_RELEASED, dump_function_call
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
-from langchain_gemini_tools.wire.response import (
-    StreamParser,
-    find_unreleasable_calls,
-    invalidate_call_chunks,
-    invalidate_calls,
-)
+from langchain_gemini_tools.wire.response import StreamParser, find_unreleasable_calls
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 from langchain_gemini_tools.wire.tools.tool import CHARACTERS_PER_TOKEN
 
@@ -126,40 +121,27 @@ def render_instructions(invocation: Invocation) -> Instructions:
         InvalidInputError: The tools or options cannot work.
     """
     tools, choice = invocation.tools, invocation.tool_choice
-    named = {tool.name: tool for tool in tools if tool.is_function}
-    functions = {name: tool for name, tool in named.items() if choice.declares(name)}
+    functions = choice.declared(tools.functions)
     texts, generation = _render_output_format(invocation, names=list(functions))
     prompted = PromptedTools(
         schemas={name: tool.parameters for name, tool in functions.items()},
-        choice=_prompted_choice(choice),
+        choice=ToolChoice(
+            choice.mode if functions else None, choice.names if choice.restricts_by_name else ()
+        ),
         expects_json=bool(texts),
     )
     if functions:
         template = invocation.tool_prompt
         texts.append(render_tool_prompt([*functions.values()], prompted.choice, template))
         generation = _with_stop(generation)
+    settings = {k: v for k, v in choice.settings.items() if k != "functionCallingConfig"}
     rest = replace(
         invocation,
-        tools=tuple(tool for tool in tools if not tool.is_function),
-        tool_choice=ToolChoice(settings=_without_calling(choice.settings)),
+        tools=tools.builtin,
+        tool_choice=ToolChoice(settings=settings),
         generation=generation,
     )
     return Instructions(texts, prompted, rest)
-
-
-def _prompted_choice(choice: ToolChoice) -> Choice:
-    names = choice.names if choice.restricts_by_name else ()
-    match choice.mode:
-        case "ANY":
-            return Choice("ANY", names)
-        case "NONE":
-            return Choice("NONE")
-        case _:
-            return Choice("AUTO", names)
-
-
-def _without_calling(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in settings.items() if k != "functionCallingConfig"}
 
 
 def _with_stop(generation: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,20 +183,16 @@ def measure_overhead(
         count: Counts the tokens of a text; by default they are estimated.
     """
     instructions = render_instructions(invocation)
-    count_tokens = count or _estimate_tokens
+    count_tokens = count or (lambda text: len(text) // CHARACTERS_PER_TOKEN)
     return PromptOverhead(
         tokens=count_tokens("\n\n".join(instructions.texts)),
         is_exact=count is not None,
         by_tool={
-            tool.name: count_tokens(render_tool(tool))
-            for tool in invocation.tools
-            if tool.is_function and tool.name in instructions.tools.schemas
+            name: count_tokens(render_tool(tool))
+            for name, tool in invocation.tools.functions.items()
+            if name in instructions.tools.schemas
         },
     )
-
-
-def _estimate_tokens(text: str) -> int:
-    return len(text) // CHARACTERS_PER_TOKEN
 
 
 # Parsing
@@ -324,9 +302,10 @@ class PromptedStreamParser(StreamParser):
 
     def feed(self, response: gemini.Response) -> list[ChatGenerationChunk]:
         """Return the chunks that an event adds, without the protocol."""
-        return self._parse(super().feed(response))
+        chunks = self._parse(super().feed(response))
+        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
 
-    def _parse(self, generations: Sequence[ChatGenerationChunk]) -> list[ChatGenerationChunk]:
+    def _parse(self, generations: Sequence[ChatGenerationChunk]) -> list[AIMessageChunk]:
         chunks = [
             chunk
             for generation in generations
@@ -335,7 +314,7 @@ class PromptedStreamParser(StreamParser):
         if self._request.context.may_return_calls:
             self._calls += [chunk for chunk in chunks if chunk.tool_call_chunks]
             chunks = [chunk for chunk in chunks if not chunk.tool_call_chunks]
-        return [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        return chunks
 
     def finish(self) -> list[ChatGenerationChunk]:
         """Return the last chunks, including those that were held back.
@@ -345,32 +324,24 @@ class PromptedStreamParser(StreamParser):
         """
         has_started = self._parser.has_started
         *native, last = super().finish()
-        first = [_ai_chunk(chunk.message) for chunk in self._parse(native)]
+        first = self._parse(native)
         chunks = [*first, *self._calls, *self._parser.finish(_ai_chunk(last.message))]
         _log_response(chunks[-1], self._parser.calls)
         if not has_started:
             partial = _ai_message(message_chunk_to_message(join_chunks(chunks)))
             if failure := self._request.failure(self._parser.calls, partial):
                 raise failure
+        valid = [call for call in self._parser.calls if call.is_valid]
         if error := find_unreleasable_calls(chunks[-1]):
-            if not self._request.returns(chunks[-1]) and self._has_calls:
+            if valid and not self._request.returns(chunks[-1]):
                 raise error
             chunks = [*map(invalidate_call_chunks, chunks)]
-        else:
-            chunks[-1].additional_kwargs |= self._function_call()
-        *others, end = [ChatGenerationChunk(message=chunk) for chunk in chunks]
-        return [
-            *others,
-            ChatGenerationChunk(message=end.message, generation_info=last.generation_info),
-        ]
-
-    def _function_call(self) -> gemini.JsonObject:
-        *_, last = [None, *(call for call in self._parser.calls if call.is_valid)]
-        return {FUNCTION_CALL: {"name": last.name, "arguments": last.args}} if last else {}
-
-    @property
-    def _has_calls(self) -> bool:
-        return any(call.is_valid for call in self._parser.calls)
+        elif valid:
+            called = {"name": valid[-1].name, "arguments": valid[-1].args}
+            chunks[-1].additional_kwargs[FUNCTION_CALL] = called
+        generations = [ChatGenerationChunk(message=chunk) for chunk in chunks]
+        generations[-1].generation_info = last.generation_info
+        return generations
 
     @contextmanager
     def keeping_partial(self) -> Iterator[None]:

@@ -16,28 +16,24 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 
+from langchain_gemini_tools.facts.blocks import blocks_of, type_of
 from langchain_gemini_tools.facts.json_values import with_stored_ints
 from langchain_gemini_tools.prompted.arguments import find_mismatch
 from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, Piece
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
 from langchain_gemini_tools.prompted.parser.words import MARKER
-from langchain_gemini_tools.prompted.prompt import (
-    REASONS,
-    UNUSABLE,
-    Choice,
-    protocol_name,
-)
+from langchain_gemini_tools.prompted.prompt import REASONS, UNUSABLE, protocol_name
+from langchain_gemini_tools.wire.blocks import render_split
 from langchain_gemini_tools.wire.replay import UNKNOWN_TOOL
-from langchain_gemini_tools.wire.tool_results import render_split
+from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_core.messages import ToolCallChunk, ToolMessage
 
+    from langchain_gemini_tools.facts.blocks import Block, Content
     from langchain_gemini_tools.wire.shapes import JsonSchema
-
-    Block = str | dict[str, Any]
 
 RAW_TEXT = "raw_text"
 """Key in `response_metadata`: the text as the model wrote it."""
@@ -56,7 +52,7 @@ class PromptedTools:
 
     schemas: Mapping[str, JsonSchema | None] = field(default_factory=dict)
     """Declared tool -> schema of its arguments; `None` if it has no arguments."""
-    choice: Choice = field(default_factory=Choice)
+    choice: ToolChoice = field(default_factory=ToolChoice)
     expects_json: bool = False
     """Whether the prompt asked for a JSON response."""
     results: Sequence[ToolMessage] = ()
@@ -66,11 +62,6 @@ class PromptedTools:
     def parses_calls(self) -> bool:
         """Whether text may contain calls; with the choice NONE, it is always text."""
         return bool(self.schemas) and self.choice.mode != "NONE"
-
-    @property
-    def changes_text(self) -> bool:
-        """Whether the message's text may differ from what the model wrote."""
-        return self.parses_calls or self.expects_json
 
 
 @dataclass(frozen=True)
@@ -139,9 +130,9 @@ class TextParser:
             mismatch = find_mismatch(piece.args, self._tools.schemas[name])
         except RecursionError:
             return self._add(name, piece.text, "The arguments are nested too deep.")
-        if not self._tools.choice.allows(name):
-            allowed = ", ".join(map(protocol_name, self._tools.choice.names))
-            reason = f"{piece.name} may not be called now. You may call: {allowed}."
+        if (allowed := self._tools.choice.names) and name not in allowed:
+            names = ", ".join(map(protocol_name, allowed))
+            reason = f"{piece.name} may not be called now. You may call: {names}."
             return self._add(name, piece.text, reason)
         if mismatch:
             reason = f"The arguments do not fit {piece.name}. {mismatch} It was not executed."
@@ -195,12 +186,12 @@ class FenceRemover:
         return True
 
 
-def find_failure(calls: Sequence[CheckedToolCall], choice: Choice) -> str | None:
+def find_failure(calls: Sequence[CheckedToolCall], choice: ToolChoice) -> str | None:
     """Return why a response with these calls is not what was requested; `None` if it is."""
     if choice.mode == "NONE" or any(call.is_valid for call in calls):
         return None
     reasons = _join_reasons([call.reason for call in calls if call.reason])
-    if choice.mode == "AUTO":
+    if choice.mode != "ANY":
         return reasons or None
     required = " or ".join(map(protocol_name, choice.names)) or "a tool"
     return f"It had to call {required}. {reasons or f'There is no {MARKER} line in it.'}"
@@ -258,28 +249,23 @@ class ChunkParser:
         self._parser = TextParser(tools)
         self._tools = tools
         self._held: list[AIMessageChunk] = []
-        self._has_started = not tools.parses_calls
-        self._text_block: dict[str, Any] | None = None
-
-    @property
-    def calls(self) -> list[CheckedToolCall]:
+        self.calls = self._parser.calls
         """The calls so far."""
-        return self._parser.calls
-
-    @property
-    def has_started(self) -> bool:
-        """Whether `feed` has returned a chunk."""
-        return self._has_started
+        self.has_started = not tools.parses_calls
+        """Whether `feed` may have returned a chunk."""
+        self._text_block: Block | None = None
 
     def feed(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
         """Return the chunks that are final after this one."""
-        self._held += [part for block in _blocks(chunk) for part in self._parse(block, chunk)]
+        self._held += [
+            part for block in blocks_of(chunk.content) for part in self._parse(block, chunk)
+        ]
         self._held += self._native_calls(chunk)
-        if not self._has_started:
-            self._has_started = any(call.is_valid for call in self.calls) or (
+        if not self.has_started:
+            self.has_started = any(call.is_valid for call in self.calls) or (
                 self._tools.choice.mode != "ANY" and any(held.text.strip() for held in self._held)
             )
-        if not self._has_started:
+        if not self.has_started:
             return []
         held, self._held = self._held, []
         return held
@@ -291,14 +277,15 @@ class ChunkParser:
             last: The last chunk of the response, with usage and metadata.
         """
         rest = self._chunks(self._parser.finish(), last)
-        raw = {RAW_TEXT: self._parser.raw_text} if self._tools.changes_text else {}
+        may_differ = self._tools.parses_calls or self._tools.expects_json
+        raw = {RAW_TEXT: self._parser.raw_text} if may_differ else {}
         metadata = last.response_metadata | raw
         end = last.model_copy(update={"content": self._content(""), "response_metadata": metadata})
         return [*self._held, *rest, end]
 
-    def _parse(self, block: Block, chunk: AIMessageChunk) -> list[AIMessageChunk]:
+    def _parse(self, block: str | Block, chunk: AIMessageChunk) -> list[AIMessageChunk]:
         text = block if isinstance(block, str) else block.get("text")
-        if not isinstance(text, str) or (isinstance(block, dict) and block.get("type") != "text"):
+        if not isinstance(text, str) or type_of(block) != "text":
             return [AIMessageChunk(content=[block], response_metadata=_provider(chunk))]
         self._text_block = block if isinstance(block, dict) else None
         return self._chunks(self._parser.feed(text), chunk)
@@ -336,7 +323,7 @@ class ChunkParser:
             )
         ]
 
-    def _content(self, text: str) -> str | list[Block]:
+    def _content(self, text: str) -> Content:
         """Return text in the form of the response's text: a string, or more of its last block."""
         if self._text_block is None:
             return text
@@ -347,11 +334,6 @@ def _provider(source: AIMessageChunk) -> dict[str, str]:
     """Return the metadata that every chunk may repeat; the last chunk has the others."""
     key = "model_provider"
     return {key: source.response_metadata[key]} if key in source.response_metadata else {}
-
-
-def _blocks(message: AIMessageChunk) -> list[Block]:
-    content = message.content
-    return [content] if isinstance(content, str) else content
 
 
 def _reasons(call: CheckedToolCall) -> dict[str, dict[str, str]]:

@@ -6,11 +6,9 @@ fake/          its server: HTTP, scripts, faults, and what Gemini refuses
 cassettes.py   `cassette(...)` records responses and replays them. Start reading here
 plugin.py      the pytest plugin: the fixture `fake_gemini`, and `@pytest.mark.vcr` for Gemini
 session.py     opening a cassette, and saving it without credentials
-tape.py        vcrpy's cassette, adapted to Gemini
-matching.py    whether a request is the recorded one, and what differs
+tape.py        vcrpy's cassette: whether a request is the recorded one, and what differs
 files.py       the YAML of a cassette, and its readable form of bodies
 redaction.py   what must not be in a file
-audit.py       secrets, unused responses and the origin of cassettes
 __main__.py    `python -m langchain_gemini_tools.testing serve`, or `audit PATH...`
 
 Cassettes and the plugin need `pip install "langchain-gemini-tools[testing]"`; those packages are
@@ -20,21 +18,20 @@ loaded on first use. `FakeGemini` needs nothing more.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.cassettes import cassette
-from langchain_gemini_tools.testing.errors import (
+from langchain_gemini_tools.testing.cassettes import (
     CassetteError,
     CassetteFileError,
     CassetteInUseError,
-    FakeGeminiError,
     SecretFoundError,
     StaleCassetteError,
+    cassette,
 )
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake import faults
     from langchain_gemini_tools.testing.fake.request import Request
     from langchain_gemini_tools.testing.fake.script import Reply
-    from langchain_gemini_tools.testing.fake_gemini import FakeGemini
+    from langchain_gemini_tools.testing.fake_gemini import FakeGemini, FakeGeminiError
 
 __all__ = [
     "CassetteError",
@@ -50,7 +47,12 @@ __all__ = [
     "faults",
 ]
 
-_MODULES = {"FakeGemini": "fake_gemini", "Reply": "fake.script", "Request": "fake.request"}
+_MODULES = {
+    "FakeGemini": "fake_gemini",
+    "FakeGeminiError": "fake_gemini",
+    "Reply": "fake.script",
+    "Request": "fake.request",
+}
 """Loaded on first use."""
 
 

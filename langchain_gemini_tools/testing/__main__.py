@@ -1,7 +1,12 @@
-"""`python -m langchain_gemini_tools.testing audit PATH...`, or `serve`."""
+"""The commands of `python -m langchain_gemini_tools.testing`: `audit PATH...` and `serve`.
+
+`audit` checks cassettes before they are published: secrets, unused responses, and where they come
+from. `serve` runs a `FakeGemini` for other programs.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import sys
@@ -9,29 +14,43 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from langchain_gemini_tools.facts.credentials import environment_secrets
+from langchain_gemini_tools.testing.cassettes import CassetteFileError
+from langchain_gemini_tools.testing.files import (
+    FIRST_KEY,
+    deserialize,
+    joined_text,
+    load_yaml,
+    recorded_against,
+)
+from langchain_gemini_tools.testing.redaction import REQUEST_HEADERS, RESPONSE_HEADERS, Redactor
+
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from langchain_gemini_tools.testing.fake.script import Reply
+    from langchain_gemini_tools.testing.files import JsonObject
+
+
+class _ArgumentError(Exception):
+    """An argument cannot be used."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 1 if there is a problem."""
-    import argparse
-
     parser = argparse.ArgumentParser(prog="python -m langchain_gemini_tools.testing")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_audit(commands)
     _add_serve(commands)
     given = parser.parse_args(arguments)
     if given.command == "serve":
-        return serve(given)
+        try:
+            return serve(given)
+        except _ArgumentError as error:
+            parser.error(str(error))
     if given.usage and not given.usage.is_file():
         parser.error(f"--usage: the file {given.usage} does not exist")
-    from langchain_gemini_tools.testing.audit import run  # needs the extra `testing`
-
-    return run(given)
+    return _run_audit(given)
 
 
 def _add_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -73,7 +92,7 @@ def serve(arguments: argparse.Namespace) -> int:
     from langchain_gemini_tools.testing.fake_gemini import FakeGemini, environment_for
 
     if arguments.rules:
-        from langchain_gemini_tools.testing.fake.rules.listing import list_rules, render_rules
+        from langchain_gemini_tools.testing.fake.rules import list_rules, render_rules
 
         _print(render_rules(list_rules()))
         return 0
@@ -88,7 +107,10 @@ def serve(arguments: argparse.Namespace) -> int:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    gemini.start()
+    try:
+        gemini.start()
+    except (OSError, OverflowError) as error:
+        raise _ArgumentError(f"--port {arguments.port}: {error}") from error
     _print(f"FakeGemini listens at {gemini.url}. Set these variables for its clients:\n")
     for name, value in environment_for(gemini.url).items():
         _print(f"export {name}={value}" if value is not None else f"unset {name}")
@@ -104,13 +126,139 @@ def serve(arguments: argparse.Namespace) -> int:
 def _read_replies(path: Path) -> list[Reply]:
     from langchain_gemini_tools.testing.fake.script import Reply
 
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [Reply(**json.loads(line)) for line in lines if line.strip()]
+    replies = []
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _ArgumentError(f"--replies {path}: {error}") from error
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                replies.append(Reply(**json.loads(line)))
+            except (TypeError, ValueError) as error:
+                raise _ArgumentError(f"--replies {path}, line {number}: {error}") from error
+    return replies
 
 
 def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+def find_cassettes(paths: Iterable[Path]) -> list[Path]:
+    """Return the given files, and all YAML files in the given folders."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+            found |= dict.fromkeys(inside)
+        else:
+            found[path] = None
+    return list(found)
+
+
+def audit(paths: Iterable[Path], usage: Path | None = None) -> list[tuple[Path, str]]:
+    """Return all problems, each with its file.
+
+    Args:
+        paths: Cassettes, or folders of cassettes.
+        usage: The file that `pytest --cassette-usage` wrote.
+    """
+    unused = read_usage(usage) if usage else {}
+    problems = []
+    for path in find_cassettes(paths):
+        absolute = path.resolve()
+        problems += [(path, problem) for problem in audit_file(path, unused.get(absolute, ()))]
+        if usage and absolute not in unused:
+            problems.append((path, "was not opened by any test"))
+    return problems
+
+
+def audit_file(path: Path, unused: Iterable[int] = ()) -> Iterator[str]:
+    """Yield the problems of a cassette, one line each.
+
+    Args:
+        path: The cassette.
+        unused: The numbers of interactions that no test used, if known.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = load_yaml(text)
+        deserialize(text)
+    except (OSError, UnicodeError) as error:
+        yield f"cannot be read: {error}"
+        return
+    except CassetteFileError as error:
+        yield f"cannot be loaded: {error}"
+        return
+    yield from _check_provenance(data)
+    secrets = [
+        f"interaction {number}, {problem}"
+        for number, found in enumerate(data["interactions"], start=1)
+        for problem in _find_secrets(found)
+    ]
+    if not secrets:  # comments and other text outside the interactions
+        redactor = Redactor(environment_secrets())
+        secrets = list(redactor.leaks(text, "outside the interactions"))
+    yield from secrets
+    for number in unused:
+        yield f"interaction {number} was not used by any test"
+    if path.name.endswith(".failed.yaml"):
+        yield "was left by a failed run: rename it or delete it"
+
+
+def _check_provenance(data: JsonObject) -> Iterator[str]:
+    stated = data.get(FIRST_KEY)
+    if not stated:
+        yield f"does not say where it comes from (no {FIRST_KEY!r}): record it again"
+        return
+    found = [
+        {**one, "response": {**one["response"], "headers": one["response"].get("headers") or {}}}
+        for one in data["interactions"]
+    ]
+    actual = recorded_against(found)
+    if stated != actual:
+        yield f"says it was recorded against {stated!r}, but its addresses say {actual!r}"
+
+
+def _find_secrets(found: JsonObject) -> Iterator[str]:
+    for side, allowed in (("request", REQUEST_HEADERS), ("response", RESPONSE_HEADERS)):
+        for name in found[side].get("headers") or {}:
+            if name.lower() not in allowed:
+                yield f"{side}: the header {name!r} is not one of {', '.join(sorted(allowed))}"
+    redactor = Redactor(environment_secrets())
+    yield from redactor.leaks(found)
+    for side in ("request", "response"):
+        joined = joined_text(found[side].get("body"))
+        yield from redactor.leaks(joined, f"{side}.joined text")
+    uri = found["request"]["uri"]
+    if redactor.uri(uri) != uri and "/projects/" not in uri:
+        yield "request: the address contains a credential"
+
+
+def read_usage(path: Path) -> dict[Path, list[int]]:
+    """Read what `--cassette-usage` wrote: for each cassette, the interactions no test used."""
+    unused: dict[Path, set[int]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        noted = json.loads(line)
+        cassette = Path(noted["cassette"])
+        left = set(noted["unused"])
+        unused[cassette] = unused[cassette] & left if cassette in unused else left
+    return {cassette: sorted(left) for cassette, left in unused.items()}
+
+
+def _run_audit(given: argparse.Namespace) -> int:
+    """Print the problems and return the exit code."""
+    files = find_cassettes(given.paths)
+    problems = audit(given.paths, given.usage)
+    for path, problem in problems:
+        sys.stdout.write(f"{path}: {problem}\n")
+    affected = len({path for path, _ in problems})
+    sys.stdout.write(f"{len(files)} cassettes, {len(problems)} problems in {affected} of them\n")
+    return 1 if problems or not files else 0
 
 
 if __name__ == "__main__":

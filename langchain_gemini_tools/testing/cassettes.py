@@ -1,4 +1,11 @@
-"""`cassette(...)`: record the HTTP requests of a block once, then replay them."""
+"""`cassette(...)`: record the HTTP requests of a block once, then replay them.
+
+* CassetteError             no failure of the API: nothing is retried
+  * StaleCassetteError      a request is not in the cassette
+  * CassetteInUseError      another cassette is open
+  * CassetteFileError       the file is not a cassette, or is not safe to load
+  * SecretFoundError        the recording contains a credential and was not saved
+"""
 
 from __future__ import annotations
 
@@ -7,8 +14,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from langchain_gemini_tools.facts.credentials import environment_keys
-from langchain_gemini_tools.testing.errors import CassetteError
+from langchain_gemini_tools.facts.credentials import environment_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,6 +29,29 @@ USAGE_VARIABLE = "GEMINI_CASSETTE_USAGE"
 RECORD_MODES = ("none", "once", "new_episodes", "all")
 PLACEHOLDER = "replayed-without-a-key"
 """The key in the environment while a cassette is replayed without one."""
+
+
+class CassetteError(Exception):
+    """Base class of all errors that cassettes raise."""
+
+    explains_itself = True
+    """The client adds no note about where the error was raised."""
+
+
+class StaleCassetteError(CassetteError):
+    """A request is not in the cassette, or was recorded fewer times than it is made."""
+
+
+class CassetteInUseError(CassetteError):
+    """A cassette is opened while another one is open."""
+
+
+class CassetteFileError(CassetteError):
+    """A file is not a cassette, or is not safe to load."""
+
+
+class SecretFoundError(CassetteError):
+    """A recording still contains something that looks like a credential; it was not saved."""
 
 
 def cassette(
@@ -61,7 +90,7 @@ def cassette(
     is_path = str(name).endswith((".yaml", ".yml"))
     path = Path(name) if is_path else Path("cassettes", f"{name}.yaml")
     mode = record_mode or os.environ.get(VARIABLE) or None
-    has_key = any(key != PLACEHOLDER for key in environment_keys())
+    has_key = any(key != PLACEHOLDER for key in environment_secrets())
     is_live = prefer_live and has_key and mode is None
     settings = {"secrets": secrets, "allow_playback_repeats": allow_playback_repeats}
     chosen = check_mode(mode or ("once" if has_key else "none"))
@@ -163,8 +192,7 @@ def _open_session(path: Path, record_mode: str, settings: dict[str, Any]) -> Ses
         raise CassetteError(
             'Cassettes need vcrpy: pip install "langchain-gemini-tools[testing]"'
         ) from error
-    from langchain_gemini_tools.testing.session import Session
-    from langchain_gemini_tools.testing.tape import FilePersister
+    from langchain_gemini_tools.testing.session import FilePersister, Session
 
     vcr = VCR(record_mode=record_mode)
     vcr.register_persister(FilePersister)

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
+import threading
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from langchain_gemini_tools.facts.credentials import (
     BASE_URL_VARIABLES,
     FAKE_KEY,
     FAKE_TOKEN,
+    GATEWAY_VARIABLE,
     KEY_VARIABLES,
     RETRY_DELAYS_VARIABLE,
     VERTEX_VARIABLES,
 )
-from langchain_gemini_tools.testing.errors import FakeGeminiError
-from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
 from langchain_gemini_tools.testing.fake.memory import may_be_foreign
-from langchain_gemini_tools.testing.fake.refusal import Refusal
-from langchain_gemini_tools.testing.fake.script import Reply
+from langchain_gemini_tools.testing.fake.responses import Refusal, whole
+from langchain_gemini_tools.testing.fake.script import LongAnswer, Reply
 from langchain_gemini_tools.testing.fake.server import Emulator
 
 if TYPE_CHECKING:
@@ -31,26 +32,47 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.testing.fake.ask import Ask
     from langchain_gemini_tools.testing.fake.request import Request
+    from langchain_gemini_tools.testing.fake.responses import Outgoing
 
     Responder = Callable[[Request], "Reply | str | None"]
 
-_HIDDEN = (*KEY_VARIABLES, *VERTEX_VARIABLES, "GOOGLE_APPLICATION_CREDENTIALS")
+_HIDDEN = (
+    *(*KEY_VARIABLES, *VERTEX_VARIABLES, "GOOGLE_APPLICATION_CREDENTIALS"),
+    GATEWAY_VARIABLE,  # other clients would prefer it to the address of the fake
+)
 _PROXY_EXCEPTIONS = ("no_proxy", "NO_PROXY")
 
 
-@dataclass
+class FakeGeminiError(AssertionError):
+    """The script of `FakeGemini` and the requests do not agree."""
+
+
+@dataclass(eq=False)
 class _Environment:
-    """Environment variables that are replaced and restored. They belong to the whole process."""
+    """Environment variables that are replaced and restored. They belong to the whole process.
+
+    Blocks of several threads, and servers that `start` has started, may end in any order.
+    """
 
     values: dict[str, str | None]
-    _before: dict[str, str | None] = field(default_factory=dict)
+    before: dict[str, str | None] = field(default_factory=dict)
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _active: ClassVar[list[_Environment]] = []
 
     def set(self) -> None:
-        self._before = {name: os.environ.get(name) for name in self.values}
-        _update(self.values)
+        with self._lock:
+            self.before = {name: os.environ.get(name) for name in self.values}
+            _update(self.values)
+            self._active.append(self)
 
     def restore(self) -> None:
-        _update(self._before)
+        with self._lock:
+            place = self._active.index(self)
+            self._active.remove(self)
+            if place == len(self._active):
+                _update(self.before)
+            else:  # a later one is in use, and restores these values
+                self._active[place].before = self.before
 
 
 def _update(values: dict[str, str | None]) -> None:
@@ -62,7 +84,7 @@ def _update(values: dict[str, str | None]) -> None:
 
 
 def environment_for(url: str) -> dict[str, str | None]:
-    """The variables that lead clients to a server at this address; None removes one."""
+    """The variables that make clients use a server at this address; None removes one."""
     exceptions = {
         name: ",".join(filter(None, [os.environ.get(name), "127.0.0.1"]))
         for name in _PROXY_EXCEPTIONS
@@ -77,7 +99,7 @@ def environment_for(url: str) -> dict[str, str | None]:
 
 
 class _Buckets:
-    """Leads fsspec to a folder that stands for Google Cloud Storage."""
+    """Makes fsspec use a folder in place of Google Cloud Storage."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -117,7 +139,7 @@ class _Buckets:
             try:
                 before = importlib.import_module("gcsfs").GCSFileSystem
             except ImportError:
-                return  # the folder stays registered, and raises this error
+                return  # the folder is still registered, and raises this error
         fsspec.register_implementation("gs", before, clobber=True)
 
 
@@ -153,7 +175,7 @@ class FakeGemini(Emulator):
 
     Without a script, a model of simple rules answers: it calls the tools that the prompt is about
     and then quotes their results. With a script, each request gets the next reply. A request beyond
-    the script is refused, and replies that are left over raise an error at the end.
+    the script is refused, and unused replies raise an error at the end.
 
     It listens on 127.0.0.1 only. Keys that are sent to it are not stored.
 
@@ -162,16 +184,16 @@ class FakeGemini(Emulator):
             the request and returns a text, a `Reply`, or None for the model of simple rules.
         strict: False turns the rules that are inferred into warnings. See
             `python -m langchain_gemini_tools.testing serve --rules`.
-        allow_unused: Whether replies may be left over at the end.
+        allow_unused: Whether replies may be unused at the end.
         models: Names of more models. They behave like the newest Gemini.
         set_environment: Whether to set the environment variables. If not, pass `url` as `base_url`.
-        port: The port to listen on; 0 takes a free one.
-        bucket_folder: A folder that stands for Google Cloud Storage, for batch jobs on Vertex AI:
+        port: The port to listen on; 0 for a free one.
+        bucket_folder: A folder that replaces Google Cloud Storage, for batch jobs on Vertex AI:
             `gs://bucket/file` is `bucket_folder/bucket/file`. It needs fsspec.
 
     Attributes:
         requests: Every request, also those that were refused.
-        refusals: Every refusal, with the API's words in `message`.
+        refusals: Every refusal, with the message of the API in `message`.
         warnings: What broke an inferred rule, with `strict=False`.
     """
 
@@ -186,6 +208,11 @@ class FakeGemini(Emulator):
         port: int = 0,
         bucket_folder: str | os.PathLike[str] | None = None,
     ) -> None:
+        if respond is not None and (not callable(respond) or inspect.iscoroutinefunction(respond)):
+            raise TypeError(
+                f"respond must be a function that is not async, not {respond!r:.100}. To script "
+                "single answers, use reply()."
+            )
         super().__init__(
             models=models,
             strict=strict,
@@ -223,7 +250,7 @@ class FakeGemini(Emulator):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop the server, restore the environment and check that the script was played."""
+        """Stop the server, restore the environment and check that the script was used."""
         self._shut_down(kind, error, traceback)
         if error is None:
             self.check()
@@ -238,7 +265,7 @@ class FakeGemini(Emulator):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Leave as `with` does."""
+        """Exit as `with` does."""
         self.__exit__(kind, error, traceback)
 
     def start(self) -> Self:
@@ -249,7 +276,7 @@ class FakeGemini(Emulator):
         """Stop what `start` started.
 
         Args:
-            check: Whether to check that the script was played, as the end of a block does.
+            check: Whether to check that the script was used, as the end of a block does.
         """
         self._shut_down(None, None, None)
         if check:
@@ -269,15 +296,15 @@ class FakeGemini(Emulator):
         super().__exit__(kind, error, traceback)
 
     def check(self) -> None:
-        """Check that the script was played to its end, as the end of the block does.
+        """Check that the whole script was used, as the end of the block does.
 
         Raises:
-            FakeGeminiError: Replies are left over, or the script had none left for a request.
+            FakeGeminiError: Replies are unused, or the script had none left for a request.
         """
         for broken in dict.fromkeys(self.warnings):
             warnings.warn(f"Gemini would probably refuse this request: {broken}", stacklevel=3)
         if unmet := self.unmet_faults:
-            warnings.warn(f"No request met these faults: {', '.join(unmet)}.", stacklevel=3)
+            warnings.warn(f"These faults did not occur: {', '.join(unmet)}.", stacklevel=3)
         if self._unanswered:
             raise FakeGeminiError(self._unanswered[0])
         is_replay = _replayed_responses() > self._replayed_before
@@ -323,13 +350,26 @@ class FakeGemini(Emulator):
         # Without the lock: the function may use a model that asks this server.
         self._lock.release()
         try:
-            return respond(request)
+            reply = respond(request)
         except Exception as error:
             raise self._unanswerable(
                 f"The function that answers for FakeGemini failed: {error!r}"
             ) from error
         finally:
             self._lock.acquire()
+        if not isinstance(reply, Reply | str | None):
+            raise self._unanswerable(
+                f"The function that answers for FakeGemini returned a {type(reply).__name__}. "
+                "Return a text, a Reply or None."
+            )
+        return reply
+
+    def _fail_to_answer(self, failure: Exception) -> Outgoing:
+        refusal = self._unanswerable(
+            f"FakeGemini could not answer request {len(self.requests)}: {failure!r}. Check the "
+            "arguments of its reply."
+        )
+        return whole(refusal.code, refusal.body)
 
     def _unanswerable(self, why: str) -> Refusal:
         """A refusal that no client repeats; the end of the block raises an error, too."""

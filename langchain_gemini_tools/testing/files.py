@@ -21,7 +21,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from langchain_gemini_tools.testing.errors import CassetteFileError
+from langchain_gemini_tools.testing.cassettes import CassetteFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -224,7 +224,7 @@ def _check_events(events: Iterator[Any]) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write the whole file or nothing: an old file stays as it is until the new one is complete."""
+    """Write the whole file or nothing: an old file is not changed until the new one is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned_drafts(path.parent)
     # A short name: the cassette's own may be as long as the file system allows.
@@ -240,7 +240,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _remove_abandoned_drafts(folder: Path) -> None:
-    """Remove what a process that was killed while writing has left; writing takes milliseconds."""
+    """Remove temporary files of processes that were killed while writing."""
     for draft in folder.glob(f".*{_DRAFT}"):
         with contextlib.suppress(OSError):  # another process was faster
             if time.time() - draft.stat().st_mtime > _ABANDONED_SECONDS:
@@ -253,7 +253,7 @@ _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _TEXT_FIELDS = ("text", "stringValue")  # of responses, and of arguments streamed in pieces
 _WRITTEN_TEXT = re.compile(rf'"(?:{"|".join(_TEXT_FIELDS)})"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
 """A text field in a body that is not JSON, such as a truncated stream."""
-_MAX_DEPTH = 64  # deeper values stay text, because a YAML loader recurses into them
+_MAX_DEPTH = 64  # deeper values are stored as text, because a YAML loader recurses into them
 
 
 def render_body(raw: bytes) -> JsonObject | None:

@@ -16,8 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_gemini_tools.testing.cassettes import USAGE_VARIABLE, VARIABLE, check_mode
-from langchain_gemini_tools.testing.errors import CassetteError
+from langchain_gemini_tools.testing.cassettes import (
+    USAGE_VARIABLE,
+    VARIABLE,
+    CassetteError,
+    check_mode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 
 _current_item = pytest.StashKey[pytest.Item]()
 _has_succeeded = pytest.StashKey[bool]()
+_has_passed = pytest.StashKey[bool]()
+"""Other than `_has_succeeded`, not of a test that was skipped or expected to fail."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Remember which test opens a cassette; it may have failed before, and run again."""
     item.config.stash[_current_item] = item
-    item.stash[_has_succeeded] = False
+    item.stash[_has_succeeded] = item.stash[_has_passed] = False
 
 
 @pytest.hookimpl(wrapper=True)
@@ -78,6 +84,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.
     report: pytest.TestReport = yield
     if report.when == "call":
         item.stash[_has_succeeded] = not report.failed
+        item.stash[_has_passed] = report.passed
     return report
 
 
@@ -108,7 +115,7 @@ def fake_gemini(request: pytest.FixtureRequest) -> Iterator[FakeGemini]:
         try:
             yield gemini
         finally:
-            gemini.stop(check=request.node.stash[_has_succeeded])
+            gemini.stop(check=request.node.stash[_has_passed])
 
 
 _Socket = socket.socket
@@ -146,7 +153,7 @@ def allow_loopback() -> Iterator[None]:
 
 
 def _local_socket(blocked: type[socket.socket]) -> type[socket.socket]:
-    """A class of sockets that reach this machine; other addresses meet what blocks them."""
+    """A class of sockets that reach this machine; other addresses are blocked as before."""
 
     class LocalSocket(_Socket):
         def connect(self, address: Any) -> None:

@@ -30,7 +30,7 @@ from langchain_gemini_tools.facts.credentials import (
     redact,
     redact_json,
 )
-from langchain_gemini_tools.testing.errors import CassetteError
+from langchain_gemini_tools.testing.cassettes import CassetteError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -88,7 +88,7 @@ class Redactor:
 
         Args:
             value: A text or a JSON value.
-            place: Where the value stands, for the descriptions: `request.body`.
+            place: Where the value is, for the descriptions: `request.body`.
         """
         match value:
             case str():

@@ -1,6 +1,6 @@
 """Open a cassette for replay or recording, and save what was recorded without credentials.
 
-A recording that ends with an exception never replaces a cassette: the old file stays, and the new
+A recording that ends with an exception never replaces a cassette: the old file is kept, and the new
 recording is saved beside it. If there was no file, the recording becomes the cassette.
 """
 
@@ -17,13 +17,21 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 from urllib.parse import urlsplit, urlunsplit
 
+from vcr.persisters.filesystem import CassetteNotFoundError
+from vcr.record_mode import RecordMode
 from vcr.request import Request
-from vcr.serialize import serialize
+from vcr.serialize import deserialize, serialize
 
-from langchain_gemini_tools.facts.credentials import KEY_VARIABLES, environment_keys
+from langchain_gemini_tools.facts.credentials import (
+    KEY_VARIABLES,
+    environment_keys,
+    environment_secrets,
+)
 from langchain_gemini_tools.facts.locks import ForkSafeLock
-from langchain_gemini_tools.testing.cassettes import PLACEHOLDER, USAGE_VARIABLE
-from langchain_gemini_tools.testing.errors import (
+from langchain_gemini_tools.testing import files
+from langchain_gemini_tools.testing.cassettes import (
+    PLACEHOLDER,
+    USAGE_VARIABLE,
     CassetteFileError,
     CassetteInUseError,
     SecretFoundError,
@@ -36,12 +44,6 @@ from langchain_gemini_tools.testing.files import (
     render_body,
     write_file,
 )
-from langchain_gemini_tools.testing.matching import (
-    body_bytes,
-    has_client_form,
-    renumber_call_ids,
-    tool_call_ids,
-)
 from langchain_gemini_tools.testing.redaction import (
     REQUEST_HEADERS,
     RESPONSE_HEADERS,
@@ -52,10 +54,17 @@ from langchain_gemini_tools.testing.redaction import (
     credentials_in_tools,
     is_gemini,
 )
-from langchain_gemini_tools.testing.tape import DeferringPersister, Tape, prepare, replaces_file
+from langchain_gemini_tools.testing.tape import (
+    Tape,
+    body_bytes,
+    has_client_form,
+    matchers,
+    renumber_call_ids,
+    tool_call_ids,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from types import TracebackType
 
     from langchain_gemini_tools.testing.files import JsonObject
@@ -92,10 +101,10 @@ class Session:
     ) -> None:
         self._secrets = check_secrets(settings.pop("secrets", ()))
         self._has_failed = has_failed
-        prepare(vcr, self._secrets)
+        _prepare(vcr, self._secrets)
         config = vcr.get_merged_config(path=path, **settings)
-        reads_file = not replaces_file(config["record_mode"])
-        self._persister = DeferringPersister(config["persister"], reads_file=reads_file)
+        reads_file = not _replaces_file(config["record_mode"])
+        self._persister = _DeferringPersister(config["persister"], reads_file=reads_file)
         # Always record; whether and where the recording is saved is decided in `__exit__`.
         config |= {"persister": self._persister, "record_on_exception": True}
         self._context = Tape.use(**config)
@@ -129,14 +138,27 @@ class Session:
         text = render_recording(self._persister.recorded, self._secrets)
         path = Path(self._tape.file_path)
         if error is None and not self._has_failed():
-            write_file(path, text)
+            _save(path, text)
             return
         beside = _beside(path) if path.exists() else path
-        write_file(beside, text)
-        note = _explain_failed_run(path, beside)
+        try:
+            _save(beside, text)
+            note = _explain_failed_run(path, beside)
+        except CassetteFileError as failure:  # the error of the run matters more
+            note = str(failure)
         _logger.warning("%s", note)
         if error is not None:
             error.add_note(note)
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        write_file(path, text)
+    except OSError as error:
+        raise CassetteFileError(
+            f"The recording was not saved: {path} cannot be written ({error.strerror}). Record "
+            "again into a folder that you can write to."
+        ) from error
 
 
 def _beside(path: Path) -> Path:
@@ -194,7 +216,7 @@ def _placeholders(*, for_a_project: bool) -> Iterator[None]:
 
 @contextmanager
 def _placeholder_key() -> Iterator[None]:
-    """Set a key, and take it back unless the user has set another one since."""
+    """Set a key, and remove it unless the user has set another one since."""
     name = KEY_VARIABLES[0]
     before = os.environ.get(name)
     os.environ[name] = PLACEHOLDER
@@ -204,6 +226,58 @@ def _placeholder_key() -> Iterator[None]:
         if os.environ.get(name) == PLACEHOLDER:
             del os.environ[name]
             os.environ.update({} if before is None else {name: before})
+
+
+# vcrpy.
+
+
+class _DeferringPersister:
+    """vcrpy's persister: reads files, and stores a recording until the cassette is closed.
+
+    vcrpy saves before it restores the HTTP libraries; a failure then would leave them patched.
+    """
+
+    def __init__(self, inner: Any, *, reads_file: bool) -> None:
+        self._inner = inner
+        self._reads_file = reads_file
+        self.recorded: tuple[JsonObject, Any] | None = None
+
+    def load_cassette(self, cassette_path: str, serializer: Any) -> Any:
+        """Return the content of a file in vcrpy's form."""
+        if not self._reads_file:
+            raise CassetteNotFoundError
+        return self._inner.load_cassette(cassette_path, serializer)
+
+    def save_cassette(self, cassette_path: str, cassette_dict: JsonObject, serializer: Any) -> None:  # noqa: ARG002
+        """Store what was recorded."""
+        self.recorded = cassette_dict, serializer
+
+
+class FilePersister:
+    """Reads one file, in UTF-8."""
+
+    @staticmethod
+    def load_cassette(cassette_path: Path, serializer: Any) -> Any:
+        """Return the content of the file in vcrpy's form."""
+        try:
+            text = cassette_path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise CassetteNotFoundError from None
+        return deserialize(text, serializer)
+
+
+def _prepare(vcr: Any, secrets: Collection[str]) -> None:
+    """Adapt a `vcr.VCR` to Gemini. The user's own settings still take precedence."""
+    vcr.register_serializer("yaml", files)
+    ours = {matcher.__name__: matcher for matcher in matchers(secrets)}
+    for name, matcher in ours.items():
+        vcr.register_matcher(name, matcher)
+    vcr.match_on = tuple(ours)
+
+
+def _replaces_file(record_mode: Any) -> bool:
+    """Whether a mode ignores the existing file."""
+    return bool(record_mode == RecordMode.ALL)
 
 
 # Saving.
@@ -216,7 +290,7 @@ def render_recording(recorded: tuple[JsonObject, Any], secrets: Iterable[str] = 
         SecretFoundError: The text still contains something that looks like a credential.
     """
     cassette, serializer = recorded
-    values = [*secrets, *environment_keys()]
+    values = [*secrets, *environment_secrets()]
     for request in cassette["requests"]:
         values += credentials_in(request.headers)
         values += credentials_in_tools(parse_json(body_bytes(request)))

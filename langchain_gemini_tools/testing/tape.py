@@ -1,32 +1,42 @@
-"""vcrpy's cassette, adapted to Gemini.
+"""vcrpy's cassette, adapted to Gemini: whether a request is the recorded one, and what differs.
 
-vcrpy intercepts, compares and stores requests. Added here: which requests to ignore, an error that
-says what differs, thread safety, and a mark on replayed responses.
+vcrpy intercepts and stores requests. Added here: which requests to ignore, how they are compared,
+an error that says what differs, thread safety, and a mark on replayed responses.
+
+Requests are compared by method, path, query and body. Headers are ignored, and for Gemini also the
+project and the host: Google's hosts and local servers are the same, a gateway is another host. Tool
+call ids that a client generates differ in each run, so tool calls are compared by their order.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import os
+import re
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from vcr.cassette import Cassette
 from vcr.errors import UnhandledHTTPRequestError
-from vcr.persisters.filesystem import CassetteNotFoundError
-from vcr.record_mode import RecordMode
-from vcr.serialize import deserialize
 
-from langchain_gemini_tools.testing import files
-from langchain_gemini_tools.testing.errors import StaleCassetteError
-from langchain_gemini_tools.testing.matching import address_of, matchers
-from langchain_gemini_tools.testing.redaction import GEMINI_PATH, PROJECT, Redactor
+from langchain_gemini_tools.facts.credentials import REDACTED, environment_secrets
+from langchain_gemini_tools.testing.cassettes import StaleCassetteError
+from langchain_gemini_tools.testing.files import LOOPBACK, parse_json
+from langchain_gemini_tools.testing.redaction import (
+    GEMINI_PATH,
+    PROJECT,
+    Redactor,
+    credentials_in,
+    credentials_in_tools,
+    has_credential_name,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Iterator
 
-    from langchain_gemini_tools.testing.files import JsonObject
+    Matcher = Callable[[Any, Any], None]
 
 REPLAYED = "x-cassette"
 """A header of replayed responses. With it, retries do not wait."""
@@ -99,7 +109,7 @@ class Tape(Cassette):  # type: ignore[misc]  # vcrpy has no types
         except UnhandledHTTPRequestError:
             if repeats:
                 return self.responses_of(request)[-1]
-            # Another thread took the last one.
+            # Another thread has used the last one.
             raise StaleCassetteError(self._explain(self.filter_request(request))) from None
         finally:
             self.allow_playback_repeats = repeats
@@ -181,50 +191,212 @@ def _unless_ignored(given: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     return keep
 
 
-class DeferringPersister:
-    """vcrpy's persister: reads files, and stores a recording until the cassette is closed.
+_GEMINI_HOST = re.compile(rf"(?:[\w-]+\.)*googleapis\.com|{LOOPBACK.pattern}")
+_MIN_ID_LENGTH = 8  # shorter ones may be words of a text
+_CALL_FIELDS = ("functionCall", "functionResponse")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHOWN = 90
+_HINT = " (if this is a credential that may differ, pass it in `secrets` when recording)"
 
-    vcrpy saves before it restores the HTTP libraries; a failure then would leave them patched.
+
+def matchers(secrets: Collection[str] = ()) -> list[Matcher]:
+    """Return the functions that vcrpy calls with the current and a recorded request.
+
+    Args:
+        secrets: Values that were redacted in the recording, in addition to the credentials.
     """
+    redactor = Redactor(secrets)
 
-    def __init__(self, inner: Any, *, reads_file: bool) -> None:
-        self._inner = inner
-        self._reads_file = reads_file
-        self.recorded: tuple[JsonObject, Any] | None = None
+    def method(now: Any, recorded: Any) -> None:
+        _agree(recorded.method.upper(), now.method.upper())  # aiohttp may use lower case
 
-    def load_cassette(self, cassette_path: str, serializer: Any) -> Any:
-        """Return the content of a file in vcrpy's form."""
-        if not self._reads_file:
-            raise CassetteNotFoundError
-        return self._inner.load_cassette(cassette_path, serializer)
+    def address(now: object, recorded: object) -> None:
+        _agree(address_of(recorded, redactor), address_of(now, redactor))
 
-    def save_cassette(self, cassette_path: str, cassette_dict: JsonObject, serializer: Any) -> None:  # noqa: ARG002
-        """Store what was recorded."""
-        self.recorded = cassette_dict, serializer
+    def query(now: object, recorded: object) -> None:
+        old = _query(recorded, redactor)
+        new = _as_recorded(_query(now, redactor), dict(old))
+        hint = _HINT if "[redacted-" in repr(old) else ""
+        _agree(repr(old), repr(new), hint)
 
+    def gemini_body(now: object, recorded: object) -> None:
+        found = list(differences(normal_body(recorded, secrets), normal_body(now, secrets)))
+        if found:
+            raise AssertionError("\n".join(found))
 
-class FilePersister:
-    """Reads one file, in UTF-8."""
-
-    @staticmethod
-    def load_cassette(cassette_path: Path, serializer: Any) -> Any:
-        """Return the content of the file in vcrpy's form."""
-        try:
-            text = cassette_path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise CassetteNotFoundError from None
-        return deserialize(text, serializer)
+    return [method, address, query, gemini_body]
 
 
-def prepare(vcr: Any, secrets: Collection[str]) -> None:
-    """Adapt a `vcr.VCR` to Gemini. The user's own settings still take precedence."""
-    vcr.register_serializer("yaml", files)
-    ours = {matcher.__name__: matcher for matcher in matchers(secrets)}
-    for name, matcher in ours.items():
-        vcr.register_matcher(name, matcher)
-    vcr.match_on = tuple(ours)
+def address_of(request: Any, redactor: Redactor) -> str:
+    """Return the path, and the host unless it is one of Gemini's or this machine's."""
+    split = urlsplit(redactor.uri(request.uri))
+    path = unquote(split.path)
+    if GEMINI_PATH.search(path) and _GEMINI_HOST.fullmatch(split.hostname or ""):
+        return path
+    return f"{split.scheme}://{split.netloc}{path}"
 
 
-def replaces_file(record_mode: Any) -> bool:
-    """Whether a mode ignores the existing file."""
-    return bool(record_mode == RecordMode.ALL)
+def _query(request: Any, redactor: Redactor) -> list[tuple[str, str]]:
+    """Return the parameters in a fixed order, without Gemini's credentials."""
+    return sorted(parse_qsl(urlsplit(redactor.uri(request.uri)).query))
+
+
+def _as_recorded(query: list[tuple[str, str]], recorded: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the parameters with `[redacted]` wherever a credential was recorded so.
+
+    Credentials that are missing in the recording are dropped: older files left them out.
+    """
+    same = [
+        (name, REDACTED if has_credential_name(name) and recorded.get(name) == REDACTED else value)
+        for name, value in query
+    ]
+    return [
+        (name, value)
+        for name, value in same
+        if name in recorded or value != REDACTED or not has_credential_name(name)
+    ]
+
+
+def _agree(recorded: str, now: str, hint: str = "") -> None:
+    if recorded != now:
+        raise AssertionError(f"recorded {_short(recorded)}, now {_short(now)}{hint}")
+
+
+# Bodies.
+
+
+def normal_body(request: Any, secrets: Collection[str] = ()) -> Any:
+    """Return what a request asks for, in the same form for all runs of a program."""
+    used = [*credentials_in(request.headers, request.uri), *environment_secrets()]
+    return _normal_body(body_bytes(request), (*secrets, *used))
+
+
+def body_bytes(request: Any) -> bytes:
+    """Return the body, in whichever form an HTTP library passed it to vcrpy."""
+    body = request.body
+    if isinstance(body, (dict, list)):
+        return json.dumps(body).encode()
+    if hasattr(body, "read"):
+        body = body.read()
+    if body is not None and not isinstance(body, (str, bytes, bytearray)):
+        body = b"".join(part.encode() if isinstance(part, str) else part for part in body)
+    return body.encode() if isinstance(body, str) else bytes(body or b"")
+
+
+@functools.lru_cache(maxsize=64)
+def _normal_body(raw: bytes, secrets: tuple[str, ...]) -> Any:
+    value = parse_json(raw)
+    redactor = Redactor([*secrets, *credentials_in_tools(value)])
+    if value is None:
+        return redactor.text(raw.decode("utf-8", errors="surrogateescape"))
+    if isinstance(value, dict) and value.get("generationConfig") == {}:
+        del value["generationConfig"]  # the SDK adds an empty one
+    return redactor.value(renumber_call_ids(value))
+
+
+def renumber_call_ids(body: object, kept: Collection[str] = ()) -> Any:
+    """Replace the ids of tool calls by numbers, in the order in which they appear.
+
+    Args:
+        body: A request.
+        kept: Ids to keep, because the API generated them.
+    """
+    names: dict[str, str] = {}
+    for call_id in tool_call_ids(body):
+        if call_id not in kept:
+            names.setdefault(call_id, f"call-{len(names) + 1}")
+    return _renamed(body, names) if names else body
+
+
+def has_client_form(call_id: str) -> bool:
+    """Whether an id looks like one that a client generates where the API sends none."""
+    return bool(_UUID.fullmatch(call_id))
+
+
+def tool_call_ids(value: object) -> Iterator[str]:
+    """Yield the ids of the tool calls in a body, and of the responses to them."""
+    match value:
+        case dict():
+            for key, item in value.items():
+                if (
+                    key in _CALL_FIELDS
+                    and isinstance(item, dict)
+                    and isinstance(item.get("id"), str)
+                ):
+                    yield item["id"]
+                yield from tool_call_ids(item)
+        case list():
+            for item in value:
+                yield from tool_call_ids(item)
+
+
+def _renamed(value: object, names: dict[str, str]) -> Any:
+    match value:
+        case str():
+            for call_id, name in names.items():
+                if len(call_id) >= _MIN_ID_LENGTH:
+                    value = value.replace(call_id, name)
+            return value
+        case dict():
+            return {
+                key: _renamed(item, names) | _new_id(item, names)
+                if key in _CALL_FIELDS and isinstance(item, dict)
+                else _renamed(item, names)
+                for key, item in value.items()
+            }
+        case list():
+            return [_renamed(item, names) for item in value]
+        case _:
+            return value
+
+
+def _new_id(call: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {"id": names[call["id"]]} if call.get("id") in names else {}
+
+
+# What differs.
+
+
+def differences(recorded: object, now: object, place: str = "body") -> Iterator[str]:
+    """Describe each value that differs, by its place: `body.contents[0].parts[0].text: ...`."""
+    match recorded, now:
+        case dict(), dict():
+            for key in [*recorded, *(key for key in now if key not in recorded)]:
+                there = f"{place}.{key}"
+                if key not in now:
+                    yield f"{there}: recorded {_show(recorded[key])}, now missing"
+                elif key not in recorded:
+                    yield f"{there}: not recorded, now {_show(now[key])}"
+                else:
+                    yield from differences(recorded[key], now[key], there)
+        case list(), list():
+            for number, (old, new) in enumerate(zip(recorded, now, strict=False)):
+                yield from differences(old, new, f"{place}[{number}]")
+            if len(recorded) != len(now):
+                yield f"{place}: recorded {len(recorded)} items, now {len(now)}"
+        case str(), str() if recorded != now:
+            old, new = _around_the_difference(recorded, now)
+            yield f"{place}: recorded {_show(old)}, now {_show(new)}"
+        case _:
+            # Compare types, too: in Python 1, 1.0 and True are equal.
+            if type(recorded) is not type(now) or recorded != now:
+                yield f"{place}: recorded {_show(recorded)}, now {_show(now)}"
+
+
+def _around_the_difference(recorded: str, now: str) -> tuple[str, str]:
+    """Cut a long common beginning off two texts."""
+    pairs = zip(recorded, now, strict=False)
+    shared = next((n for n, (old, new) in enumerate(pairs) if old != new), len(recorded))
+    if shared <= _SHOWN // 2:
+        return recorded, now
+    start = shared - _SHOWN // 4
+    return f"...{recorded[start:]}", f"...{now[start:]}"
+
+
+def _show(value: object) -> str:
+    return _short(json.dumps(value, ensure_ascii=False))
+
+
+def _short(text: str) -> str:
+    """Cut a text that is too long for a line."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

@@ -5,12 +5,11 @@
 - `execution`: invokes the model; runs tools in threads and tasks
 - `tool_messages`: what the model gets for each tool call
 - `settings`: tools, options and approval decisions, checked once
-- `result`, `events`: what the caller gets
+- `events`: what a run yields: its events and its result
 """
 
 from langchain_gemini_tools.tool_loop import events
-from langchain_gemini_tools.tool_loop.loop import ToolLoop, ToolLoopText
-from langchain_gemini_tools.tool_loop.result import (
+from langchain_gemini_tools.tool_loop.events import (
     IncompleteRunError,
     StopReason,
     ToolCallRecord,
@@ -18,6 +17,7 @@ from langchain_gemini_tools.tool_loop.result import (
     ToolLoopResult,
     result_of,
 )
+from langchain_gemini_tools.tool_loop.loop import ToolLoop, ToolLoopText
 from langchain_gemini_tools.tool_loop.run import LoopInput
 from langchain_gemini_tools.tool_loop.settings import (
     Approver,

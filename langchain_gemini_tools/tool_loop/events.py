@@ -1,4 +1,4 @@
-"""The events of a run, as `ToolLoop.events` and `ToolLoop.aevents` yield them.
+"""What a run of a `ToolLoop` yields: its events, every tool call, and its result.
 
 Every tool call ends with exactly one event that has a `record`. The last event of a run is
 `LoopFinished`, unless an exception ends the run.
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
 
-from langchain_gemini_tools.tool_loop.result import ToolCallRecord, ToolLoopResult
+from langchain_gemini_tools.errors import GeminiToolsError
+from langchain_gemini_tools.facts.finish_reasons import finish_reason_of
 
 __all__ = [
     "LimitReached",
@@ -150,3 +153,167 @@ class LoopFinished(LoopEvent):
     """The run is over; always the last event."""
 
     result: ToolLoopResult
+
+
+StopReason = Literal[
+    "answered",
+    "returned_directly",
+    "answered_at_limit",
+    "turn_limit",
+    "awaiting_approval",
+    "truncated",
+    "blocked",
+    "incomplete",
+    "empty",
+    "failed",
+]
+"""Why a run stopped.
+
+- `answered`: the model gave a complete answer without another tool call.
+- `returned_directly`: tools with `return_direct` gave the answer.
+- `answered_at_limit`: `max_turns` was reached, and with `on_limit="answer"` the model answered
+  with what it knew by then.
+- `turn_limit`: `max_turns` was reached without an answer.
+- `awaiting_approval`: an approval hook returned `Pause`; continue with the messages
+  in another run.
+- `truncated`: the answer reached the token limit.
+- `blocked`: the provider withheld the answer, or the model declined to give one.
+- `incomplete`: the finish reason does not say that the answer is complete, such as a tool call that
+  the provider rejected, or a reason of Gemini's that this package does not know.
+- `empty`: the model's message has no content.
+- `failed`: an exception ended the run; see `result_of`.
+"""
+
+ToolCallStatus = Literal["succeeded", "cached", "failed", "timed_out", "rejected", "skipped"]
+"""How a tool call ended. `skipped`: it was never started; its message says why."""
+
+_ANSWERED: frozenset[StopReason] = frozenset({"answered", "returned_directly", "answered_at_limit"})
+
+_EXPLANATIONS: dict[StopReason, str] = {
+    "turn_limit": "The run reached its limit of {turns} turns without an answer.",
+    "awaiting_approval": "The run is waiting for the approval of {pending}.",
+    "truncated": "The answer reached the token limit ({finish_reason}).",
+    "blocked": "The answer was withheld ({finish_reason}).",
+    "incomplete": "The answer may be incomplete ({finish_reason}).",
+    "empty": "The model's message is empty.",
+    "failed": "The run failed in turn {turns}.",
+}
+
+
+@dataclass(frozen=True)
+class ToolCallRecord:
+    """One tool call of a run and how it ended.
+
+    Attributes:
+        turn: The turn whose message made the call, counted from 1; 0 if the input did.
+        call: Name, arguments and id. If an approval hook edited the arguments, these are the
+            edited ones.
+        status: How it ended.
+        message: The tool message that the model gets.
+        attempts: How often it was started.
+        duration: Seconds from the first start to the end, pauses included; 0 if never started.
+        error: The last exception of the tool, if it failed.
+    """
+
+    turn: int
+    call: ToolCall
+    status: ToolCallStatus
+    message: ToolMessage
+    attempts: int = 0
+    duration: float = 0.0
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True)
+class ToolLoopResult:
+    """The result of a run.
+
+    Attributes:
+        messages: The input followed by every message of the run: a history to continue with.
+        new_messages: The messages of the run without the input.
+        stop_reason: Why the run stopped; see `StopReason`.
+        turns: How often the model was invoked.
+        calls: Every tool call, in the order of the messages.
+        pending: Tool calls in the messages that have no result yet. A run that gets these messages
+            as its input runs them first.
+        usage: The token usage of all turns together; None if the model reported none.
+    """
+
+    messages: Sequence[BaseMessage]
+    new_messages: Sequence[BaseMessage]
+    stop_reason: StopReason
+    turns: int
+    calls: Sequence[ToolCallRecord] = ()
+    pending: Sequence[ToolCall] = ()
+    usage: UsageMetadata | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the run ended with a complete answer."""
+        return self.stop_reason in _ANSWERED
+
+    @property
+    def message(self) -> AIMessage | ToolMessage | None:
+        """The last message of the run; None if there is none."""
+        return self.new_messages[-1] if self.new_messages else None  # type: ignore[return-value]
+
+    @property
+    def text(self) -> str:
+        """The text of the answer. It may be truncated: check `stop_reason`, or use `answer()`.
+
+        Empty if the last message makes tool calls or is a tool's result.
+        """
+        if self.stop_reason == "returned_directly":
+            turn = self.calls[-1].turn
+            return "\n".join(str(c.message.text) for c in self.calls if c.turn == turn)
+        if self.message is None or self.message.type != "ai" or self.message.tool_calls:
+            return ""
+        return str(self.message.text)
+
+    def answer(self) -> str:
+        """Return the text of a complete answer.
+
+        Raises:
+            IncompleteRunError: The run stopped without a complete answer.
+        """
+        if not self.is_answered:
+            raise IncompleteRunError(self)
+        return self.text
+
+
+class IncompleteRunError(GeminiToolsError):
+    """A run stopped without a complete answer where only an answer could be returned.
+
+    Attributes:
+        tool_loop_result: The result so far; pass its `messages` to another run to continue.
+    """
+
+    def __init__(self, result: ToolLoopResult) -> None:
+        last = result.message
+        text = _EXPLANATIONS[result.stop_reason].format(
+            turns=result.turns,
+            pending=", ".join(repr(call["name"]) for call in result.pending),
+            finish_reason=finish_reason_of(last) if isinstance(last, AIMessage) else None,
+        )
+        super().__init__(f"{text} The messages are in this error's `tool_loop_result`.")
+        self.tool_loop_result = result
+
+
+def result_of(error: BaseException) -> ToolLoopResult | None:
+    """Return the result so far of the run that an exception ended, or None if there is none.
+
+    Pass its `messages` to another run to continue where this one stopped.
+
+    Args:
+        error: The exception, or one that was raised because of it.
+    """
+    waiting, seen = [error], set[int]()
+    while waiting:
+        link = waiting.pop()
+        seen.add(id(link))
+        found = getattr(link, "tool_loop_result", None)
+        if isinstance(found, ToolLoopResult):
+            return found
+        links = (link.__context__, link.__cause__)  # `asyncio.timeout` raises another error
+        waiting += [each for each in links if each is not None and id(each) not in seen]
+    return None

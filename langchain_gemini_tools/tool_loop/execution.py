@@ -17,7 +17,7 @@ from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessageChunk
-from langchain_core.runnables import RunnableBinding
+from langchain_core.runnables import RunnableBinding, RunnableWithFallbacks
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
 
@@ -150,6 +150,10 @@ def _bind(model: ChatModel, tools: list[LoopTool], choice: str | None) -> ChatMo
         # `RunnableBinding.bind_tools` calls the inner model's and loses the bound options.
         bound = _bind(model.bound, tools, choice).bind(**model.kwargs)
         return bound.with_config(model.config)
+    if isinstance(model, RunnableWithFallbacks):
+        # Its `bind_tools` loses the fallbacks, or the options that are bound to them.
+        first, *others = (_bind(each, tools, choice) for each in model.runnables)
+        return model.model_copy(update={"runnable": first, "fallbacks": others})
     if not hasattr(model, "bind_tools"):
         raise InvalidOptionError(
             f"A {type(model).__name__} has no `bind_tools`. Pass the chat model itself."

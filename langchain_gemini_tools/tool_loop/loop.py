@@ -26,8 +26,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 
 from langchain_gemini_tools.tool_loop import events, execution
-from langchain_gemini_tools.tool_loop.events import LoopEvent, LoopFinished
-from langchain_gemini_tools.tool_loop.result import ToolLoopResult
+from langchain_gemini_tools.tool_loop.events import LoopEvent, LoopFinished, ToolLoopResult
 from langchain_gemini_tools.tool_loop.run import LoopInput, Run, parse_input
 from langchain_gemini_tools.tool_loop.settings import (
     DEFAULT_TIMEOUT,
@@ -77,10 +76,11 @@ class ToolLoop(Runnable[LoopInput, Any]):
     **Tool errors do not end a run.** The tool calls of one turn run in parallel (sync tools in
     threads, async tools in tasks; in a sync run, an async tool gets an event loop) and their
     results are returned in the order of the calls. A tool that fails or takes too long, an unknown
-    tool, and invalid arguments are reported to the model. The tool calls of a response that is not
-    complete (truncated, blocked, or rejected as `UNEXPECTED_TOOL_CALL`) are not run. Only
-    exceptions that are not a tool's failure are raised: Ctrl-C and exits, LangGraph's interrupts,
-    and a tool that returns a `Command`, which needs a graph.
+    tool, and invalid arguments are reported to the model, with credentials in their text redacted.
+    The tool calls of a response that is not complete (truncated, blocked, or rejected as
+    `UNEXPECTED_TOOL_CALL`) are not run. Only exceptions that are not a tool's failure are raised:
+    Ctrl-C and exits, LangGraph's interrupts, and a tool that returns a `Command`, which needs a
+    graph.
 
     **Stopping.** Cancelling a run, or closing a stream early, cancels its tool calls. Threads
     cannot be stopped: they are abandoned, their results are ignored, the interpreter does not wait

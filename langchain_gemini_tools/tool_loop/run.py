@@ -20,16 +20,16 @@ from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS, blocks_of, type_of
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.tool_loop import events
-from langchain_gemini_tools.tool_loop.result import IncompleteRunError, ToolLoopResult
+from langchain_gemini_tools.tool_loop.events import IncompleteRunError, ToolLoopResult
 from langchain_gemini_tools.tool_loop.turn import Cache, Turn, as_tool_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from langchain_core.messages import InvalidToolCall, ToolCall
     from langchain_core.messages.ai import UsageMetadata
 
-    from langchain_gemini_tools.tool_loop.result import StopReason, ToolCallRecord
+    from langchain_gemini_tools.tool_loop.events import StopReason, ToolCallRecord
     from langchain_gemini_tools.tool_loop.settings import Settings
 
 _Event = TypeVar("_Event", bound=events.LoopEvent)
@@ -186,11 +186,13 @@ class Run:
     def _resume_calls(self) -> None:
         """Take over the tool calls of the input that have no result."""
         answered: set[str | None] = set()
-        for message in reversed(self._given):
+        for position in reversed(range(len(self._given))):
+            message = self._given[position]
             if isinstance(message, ToolMessage):
                 answered.add(message.tool_call_id)
                 continue
             if isinstance(message, AIMessage):
+                self._given[position] = message = _with_call_ids(message, answered)
                 calls = [call for call in message.tool_calls if call["id"] not in answered]
                 invalid = [c for c in message.invalid_tool_calls if c["id"] not in answered]
                 if calls or invalid:
@@ -287,22 +289,29 @@ def _why_not_run(message: AIMessage) -> str | None:
     return f"Not executed: the model stopped with {finish.name or 'no reason'}: {details}"
 
 
-def _with_call_ids(received: BaseMessage) -> AIMessage:
-    """Return the message as an AIMessage whose tool calls have unique ids."""
+def _with_call_ids(
+    received: BaseMessage, answered: Collection[str | None] = frozenset()
+) -> AIMessage:
+    """Return the message as an AIMessage whose tool calls have unique ids.
+
+    Args:
+        received: The message.
+        answered: Ids that results already refer to. They stay as they are.
+    """
     message = message_chunk_to_message(received)
     if not isinstance(message, AIMessage):
         raise TypeError(f"The model returned a {type(received).__name__}, not an AIMessage.")
     seen: set[str] = set()
-    calls = [_with_unique_id(call, seen) for call in message.tool_calls]
-    invalid = [_with_unique_id(call, seen) for call in message.invalid_tool_calls]
+    calls = [_with_unique_id(call, seen, answered) for call in message.tool_calls]
+    invalid = [_with_unique_id(call, seen, answered) for call in message.invalid_tool_calls]
     if calls == message.tool_calls and invalid == message.invalid_tool_calls:
         return message
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": invalid})
 
 
-def _with_unique_id(call: _AnyCall, seen: set[str]) -> _AnyCall:
+def _with_unique_id(call: _AnyCall, seen: set[str], answered: Collection[str | None]) -> _AnyCall:
     call_id = call["id"]
-    if not call_id or call_id in seen:
+    if not call_id or (call_id in seen and call_id not in answered):
         call_id = f"call_{uuid4().hex}"
     seen.add(call_id)
     return {**call, "id": call_id}

@@ -277,7 +277,7 @@ def _as_tool(given: object) -> BaseTool:
 def _reject_declaration(given: dict[str, Any]) -> None:
     """Raise if a dict declares a function, because the loop has no code to run for it.
 
-    A tool that the provider runs has no name (`{"google_search": {}}`) or a type of its own
+    A tool that the provider runs has no name (`{"google_search": {}}`) or a special type
     (`{"type": "web_search_20250305", "name": "web_search"}`).
     """
     function = given.get("function")

@@ -1,7 +1,8 @@
 """The tool messages that the model gets: results, cut to size, and errors it can act on.
 
-An error message often quotes its cause, and the model reads error messages. So the values that are
-injected into tools are removed from them. A result is the tool's own decision and stays as it is.
+An error message often quotes its cause, and the model reads error messages. So credentials and the
+values that are injected into tools are removed from them. A result is the tool's own decision and
+stays as it is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.facts.credentials import REDACTED
+from langchain_gemini_tools.facts.credentials import REDACTED, redact, secrets_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -81,7 +82,7 @@ def render_error(call: ToolCall, text: str, limit: int | None = None) -> ToolMes
 def render_failure(
     error: BaseException, tool: BaseTool, hidden: Collection[str], injected: Mapping[str, object]
 ) -> str:
-    """Describe the failure of a tool without the injected values.
+    """Describe the failure of a tool without credentials and injected values.
 
     Args:
         error: The tool's exception.
@@ -195,7 +196,8 @@ def _truncate(message: ToolMessage, limit: int | None) -> ToolMessage:
 
 
 def _redact(text: str, injected: Mapping[str, object]) -> str:
-    """Remove injected values, in any form in which errors quote them."""
+    """Remove credentials, and injected values in any form in which errors quote them."""
+    text = redact(text, secrets_in_use())
     if not injected:
         return text
     text = _QUOTED_INPUT.sub(f"input_value={REDACTED}", text)

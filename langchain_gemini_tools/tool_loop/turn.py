@@ -16,7 +16,7 @@ from langchain_core.tools import ToolException
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.tool_loop import events, tool_messages
-from langchain_gemini_tools.tool_loop.result import ToolCallRecord
+from langchain_gemini_tools.tool_loop.events import ToolCallRecord
 from langchain_gemini_tools.tool_loop.settings import Edit, Pause, Reject
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import InvalidToolCall, ToolCall, ToolMessage
     from langchain_core.tools import BaseTool
 
-    from langchain_gemini_tools.tool_loop.result import ToolCallStatus
+    from langchain_gemini_tools.tool_loop.events import ToolCallStatus
     from langchain_gemini_tools.tool_loop.settings import Settings
 
 Cache = dict[str, "ToolMessage"]

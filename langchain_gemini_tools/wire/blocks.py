@@ -1,26 +1,44 @@
-"""Content blocks of all dialects -> parts.
+"""Content blocks of all dialects, and the results of tools -> parts.
 
 The dialects are LangChain v0 and v1, OpenAI, Anthropic, langchain-google-genai, this package and
 Gemini's own parts. A block that has no part is rejected with its type, never dropped.
+
+`split_result` separates the text of a tool result from its media, for native and prompted calling
+alike. A file that cannot be sent does not stop the conversation: the result says so in its text.
+The user cannot change what a tool returned, and a checkpointer would send it again in every later
+turn.
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockError
 from langchain_gemini_tools.facts import blocks as block_types
-from langchain_gemini_tools.facts.blocks import Block, extras_of, type_of
-from langchain_gemini_tools.facts.json_values import AS_TEXT, camel, dump_json, snake
+from langchain_gemini_tools.facts.blocks import Block, Content, extras_of, type_of
+from langchain_gemini_tools.facts.json_values import (
+    AS_TEXT,
+    camel,
+    decode_result,
+    dump_json,
+    snake,
+)
 from langchain_gemini_tools.wire import replay
-from langchain_gemini_tools.wire.media import render_media
+from langchain_gemini_tools.wire.media import (
+    has_media,
+    plain_text_of,
+    render_media,
+    why_rejected,
+)
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage
+    from langchain_core.messages import AIMessage, ToolMessage
 
+    from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
 
 _GOOGLE = {"google_genai", "google_vertexai"}
@@ -33,6 +51,8 @@ _FOREIGN_SERVER_TOOLS = re.compile(
 _MAX_WORD_LENGTH = 2_000
 _CACHE_MARKERS = {"cachePoint", "cache_point"}
 """Amazon's blocks that only mark what to cache."""
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Ids that langchain-google-genai gives to code; those of the API have eight characters."""
 _RAW_PARTS = {
     **dict.fromkeys(("inlineData", "inline_data"), "data"),
     **dict.fromkeys(("fileData", "file_data"), "fileUri"),
@@ -40,7 +60,24 @@ _RAW_PARTS = {
 """Parts as the API spells them, and the field that each must have."""
 
 
-def render_input_block(block: str | Block, role: str) -> gemini.Part | None:
+def render_input(content: Content, role: str) -> list[gemini.Part]:
+    """Render the content of a user or system message; empty texts are left out.
+
+    Raises:
+        UnsupportedBlockError: Gemini has no part for a block, or a system message is not text.
+    """
+    if isinstance(content, str):
+        return [{"text": content}] if content else []
+    parts = [part for block in content if (part := _render_input_block(block, role))]
+    if role == "system" and not all("text" in part for part in parts):
+        blocks = [block for block in content if isinstance(block, dict)]
+        rendered = ((block, _render_input_block(block, role)) for block in blocks)
+        other = next(block for block, part in rendered if part and "text" not in part)
+        raise UnsupportedBlockError(str(other.get("type")), role, ["text"])
+    return parts
+
+
+def _render_input_block(block: str | Block, role: str) -> gemini.Part | None:
     """Render a block of a user or system message; `None` for an empty text.
 
     Raises:
@@ -56,14 +93,13 @@ def render_input_block(block: str | Block, role: str) -> gemini.Part | None:
     if kind in block_types.MEDIA:
         return render_media(block)
     if kind == "non_standard" and isinstance(block.get("value"), dict):
-        return render_input_block(block["value"], role)
+        return _render_input_block(block["value"], role)
     if kind == block_types.GEMINI_PART and isinstance(block.get("part"), dict):
         return cast("gemini.Part", block["part"])
     if "type" not in block and (raw := _render_raw(block)):
         return raw
-    raise UnsupportedBlockError(
-        kind or str(block.get("type")), role, {*block_types.MEDIA, *block_types.TEXTS}
-    )
+    supported = ["text"] if role == "system" else [*block_types.MEDIA, *block_types.TEXTS]
+    raise UnsupportedBlockError(kind or str(block.get("type")), role, supported)
 
 
 def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | None:
@@ -73,14 +109,14 @@ def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | 
     without a part is sent as text, because the user cannot change what another model wrote.
     """
     if isinstance(block, str):
-        return render_input_block(block, "ai")
+        return _render_input_block(block, "ai")
     is_ours = message.response_metadata.get("model_provider") in _GOOGLE
     match block:
         case {"type": "non_standard", "value": dict(value)}:
             return render_model_block(value, message)
         case {"type": "text", "text": str(text), "extras": {replay.PART_FIELDS: dict(fields)}}:
             return cast("gemini.Part", {"text": text, **fields})
-        case {"type": "text", "text": str(text), "extras": {"signature": str(signed)}} if is_ours:
+        case {"type": "text", "text": str(text)} if is_ours and (signed := _signature_of(block)):
             return {"text": text, "thoughtSignature": signed}
         case {"type": str(kind)} if kind in block_types.THOUGHTS:
             return _render_thinking(block, is_ours=is_ours)
@@ -96,23 +132,51 @@ def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | 
             "extras": {"block_type": "media_processing"},
         }:
             return None  # of langchain-google-genai; see `without_media_steps`
-        case {"type": "server_tool_call", "name": "code_interpreter", "args": dict(args)} if (
-            is_ours
-        ):
-            code = {"code": args.get("code", ""), **_kept({**args, **block}, "language", "id")}
-            return {"executableCode": code}
-        case {"type": "server_tool_result", "output": output} if is_ours:
-            outcome = extras_of(block).get("outcome", 1)
-            return _render_code_result(output, outcome, block.get("tool_call_id"))
+        case {"type": "server_tool_call" | "server_tool_result"} if is_ours:
+            return _render_server_tool(block)
         case {"type": "image_generation_call", "result": str(image)} if image:  # OpenAI
             kind = f"image/{block.get('output_format') or 'png'}"
             return render_media({"type": "image", "base64": image, "mime_type": kind})
         case {"type": str(kind)} if _FOREIGN_SERVER_TOOLS.fullmatch(kind):
             return _render_foreign(block)
     try:
-        return render_input_block(block, "ai")
+        part = _render_input_block(block, "ai")
     except InvalidInputError:
         return _render_foreign(block)
+    return _with_signature(part, block) if is_ours else part
+
+
+def _with_signature(part: gemini.Part | None, block: Block) -> gemini.Part | None:
+    """Return the part of a file with the signature in its block."""
+    signed = _signature_of(block) if type_of(block) in block_types.MEDIA else None
+    return {**part, "thoughtSignature": signed} if part and signed else part
+
+
+def _signature_of(block: Block) -> str | None:
+    """Return the signature where this package or langchain-google-genai has put it."""
+    places = (block.get("signature"), block.get("thought_signature"))
+    return replay.as_signature(next(filter(None, places), extras_of(block).get("signature")))
+
+
+def _render_server_tool(block: Block) -> gemini.Part:
+    """Render a call or a result of a tool that Gemini ran itself: code, or another one."""
+    part: Block
+    match block:
+        case {"type": "server_tool_call", "name": "code_interpreter", "args": dict(args)}:
+            code = {"code": args.get("code", ""), **_kept({**args, **block}, "language", "id")}
+            return {"executableCode": code}
+        case {"type": "server_tool_call", "name": str(name), "args": dict(args)}:
+            part = {"toolCall": {"toolType": name.upper(), "args": args, **_kept(block, "id")}}
+        case {"output": dict(response), "extras": {"block_type": str(name)}}:
+            named = _kept({"id": block.get("tool_call_id")}, "id")
+            part = {"toolResponse": {"toolType": name.upper(), "response": response, **named}}
+        case {"type": "server_tool_result", "output": output}:
+            outcome = extras_of(block).get("outcome", 1)
+            return _render_code_result(output, outcome, block.get("tool_call_id"))
+        case _:
+            return _render_foreign(block)
+    signed = _signature_of(block)
+    return cast("gemini.Part", {**part, "thoughtSignature": signed} if signed else part)
 
 
 def _render_thinking(block: Block, *, is_ours: bool) -> gemini.Part | None:
@@ -132,8 +196,7 @@ def _render_thinking(block: Block, *, is_ours: bool) -> gemini.Part | None:
             text = ""  # it was removed
         case _:
             return _render_foreign(block)
-    signature = block.get("signature") or extras_of(block).get("signature")
-    signed = signature if is_ours and isinstance(signature, str) else None
+    signed = _signature_of(block) if is_ours else None
     if not text and not signed:
         return None
     part: gemini.Part = {"text": text, "thought": True}
@@ -209,4 +272,188 @@ def _kept(values: Block, *keys: str) -> Block:
 
 
 def _is_own(value: object) -> bool:
-    return isinstance(value, str) and value.startswith(replay.OWN_ID)
+    if not isinstance(value, str):
+        return False
+    return value.startswith(replay.OWN_ID) or bool(_UUID.fullmatch(value))
+
+
+# Results of tools
+
+_INLINE_RESULT_TYPES = {
+    "image/png",
+    "image/jpeg",
+    "image/webp",
+    "application/pdf",
+    "text/plain",
+}
+"""What `functionResponse.parts` may contain:
+https://ai.google.dev/gemini-api/docs/function-calling"""
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """The content of a tool message, with its media set apart."""
+
+    content: Content
+    """The text, or a list of objects that are not content blocks."""
+    media: list[Block]
+
+    @property
+    def text(self) -> str:
+        """The content as text."""
+        return _as_text(self.content)
+
+    @property
+    def value(self) -> Any:
+        """The content as a JSON value: objects and arrays decoded, any other text unchanged."""
+        return decode_result(self.content) if isinstance(self.content, str) else self.content
+
+
+@dataclass(frozen=True)
+class RenderedResult(SplitResult):
+    """A split result whose media are rendered; problems with files are in its content."""
+
+    files: list[gemini.Part]
+    """The parts of the media that can be sent."""
+    problems: list[str]
+    """Why other media cannot be sent."""
+
+
+def render_split(content: Content) -> RenderedResult:
+    """Split the content of a tool message, and render its media.
+
+    Args:
+        content: The content of the message.
+    """
+    split = split_result(content)
+    files: list[gemini.Part] = []
+    problems: list[str] = []
+    for block in split.media:
+        try:
+            part = render_media(block)
+        except InvalidInputError as error:
+            problems.append(_first_sentence(str(error)))
+            continue
+        if reason := why_rejected(part):
+            problems.append(reason)
+        else:
+            files.append(part)
+    text = split.content
+    if problems:
+        notes = [f"(Not attached: {problem})" for problem in problems]
+        text = "\n".join([*([split.text] if split.text else []), *notes])
+    return RenderedResult(text, split.media, files, problems)
+
+
+def _first_sentence(text: str) -> str:
+    """Return what is wrong, without the advice for developers that follows it."""
+    return text.partition(". ")[0].rstrip(".") + "."
+
+
+def split_result(content: Content) -> SplitResult:
+    """Split the content of a tool message into text and media blocks.
+
+    A block that is neither text nor media becomes JSON text.
+    """
+    if isinstance(content, str):
+        # Decode only what may be blocks: a result may be long.
+        is_candidate = content.startswith("[{") and '"lc_' in content
+        blocks = decode_result(content) if is_candidate else None
+        if blocks is None or not _are_dumped_blocks(blocks):
+            return SplitResult(content, [])
+        content = blocks
+    objects = [block for block in content if isinstance(block, dict)]
+    if objects and not any(isinstance(block.get("type"), str) for block in objects):
+        return SplitResult(content, [])
+    texts: list[str] = []
+    media: list[Block] = []
+    for block in content:
+        if isinstance(block, str):
+            texts.append(block)
+        elif block.get("type") in block_types.TEXTS:
+            texts.append(str(block.get("text", "")))
+        elif not has_media(block):
+            texts.append(_as_text(block.get("json", block)))
+        elif (text := plain_text_of(block)) is not None:
+            texts.append(text)
+        else:
+            media.append(block)
+    return SplitResult("\n".join(texts), media)
+
+
+def render_result(
+    result: ToolMessage,
+    rendered: RenderedResult,
+    call: gemini.FunctionCall,
+    capabilities: Capabilities,
+    *,
+    is_whole: bool = False,
+) -> tuple[gemini.Part, list[gemini.Part]]:
+    """Render a tool message as a functionResponse, and the media that must follow all responses.
+
+    Args:
+        result: The tool message.
+        rendered: Its content.
+        call: Its call, as sent.
+        capabilities: Whether the model accepts media inside a response.
+        is_whole: Whether an object is the whole response: computer use reads its `url` there.
+    """
+    call_id, name, value = call["id"], call["name"], rendered.value
+    key = "error" if result.status == "error" else "output"
+    if not rendered.files:
+        return render_response(call_id, name, {key: value}), []
+    inside: list[gemini.Part] = []
+    after: list[gemini.Part] = []
+    for part in rendered.files:
+        fits = capabilities.accepts_media_in_function_response and _is_inline_result(part)
+        (inside if fits else after).append(part)
+    if value == "":
+        value = f"{len(rendered.files)} file(s), {'attached' if inside else 'see below'}."
+    is_bare = is_whole and isinstance(value, dict) and key == "output"
+    response = render_response(call_id, name, value if is_bare else {key: value})
+    if inside:
+        response["functionResponse"]["parts"] = inside
+    if after:
+        after.insert(0, {"text": f"Files returned by {name} (call {call_id}):"})
+    return response, after
+
+
+def render_orphan_result(result: ToolMessage, rendered: RenderedResult) -> list[gemini.Part]:
+    """Render a tool message without its call: user text that names the call, then media.
+
+    Args:
+        result: The tool message.
+        rendered: Its content.
+    """
+    name = result.name or result.additional_kwargs.get("name")
+    outcome = "failed" if result.status == "error" else "returned"
+    intro = f"Call {result.tool_call_id}{f' of tool {name}' if name else ''} {outcome}:"
+    parts: list[gemini.Part] = [{"text": intro}]
+    if rendered.text:
+        parts.append({"text": rendered.text})
+    return [*parts, *rendered.files]
+
+
+def render_response(call_id: str, name: str, response: gemini.JsonObject) -> gemini.Part:
+    """Render the response to one call; `name` is always the name in the call."""
+    return {"functionResponse": {"id": call_id, "name": name, "response": response}}
+
+
+def _are_dumped_blocks(value: Any) -> TypeGuard[list[str | Block]]:
+    """Whether these are content blocks made by LangChain, which classic agents dump as JSON."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(
+        isinstance(item, dict)
+        and isinstance(item.get("type"), str)
+        and str(item.get("id")).startswith("lc_")
+        for item in value
+    )
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else dump_json(value, AS_TEXT)
+
+
+def _is_inline_result(part: gemini.Part) -> bool:
+    return "inlineData" in part and part["inlineData"]["mimeType"] in _INLINE_RESULT_TYPES

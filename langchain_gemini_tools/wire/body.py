@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.history import ModelMessage
 
 _BATCH = 32
 """How many contents are encoded at once: few enough to be freed before they are traversed."""
@@ -49,6 +50,9 @@ class ContentsWriter:
         may_end_with_model: Whether the model accepts a last turn of its own, and continues it.
         is_large: Whether a message contains a very long text.
     """
+
+    has_steps = False
+    """Whether contents are written as steps, and messages may have kept theirs."""
 
     def __init__(
         self,
@@ -102,7 +106,8 @@ class ContentsWriter:
             self._has_call = False
             self._kind = kind
         if role == "model":
-            self._look_for_call(parts)
+            if self._signs_calls and not self._has_call:
+                self._look_for_call(parts)
         elif self._unsigned and any("functionResponse" not in part for part in parts):
             self._unsigned.clear()
 
@@ -122,12 +127,28 @@ class ContentsWriter:
             )
         if self._recent[-1]["role"] == "model" and not self._may_end_with_model:
             # "Requests ending with a model turn are not supported."
-            explanation = f"The history ends with the model; {history.CONTINUE!r} was added."
-            self.repairs.append(history.Repair("ends_with_model", position, explanation))
+            self.repairs.append(history.repair("ends_with_model", position))
             self.add("user", [{"text": history.CONTINUE}])
-        self._sign()
+        if self._unsigned:
+            self._sign()
         self._encode()
         self.repairs.sort(key=lambda repair: repair.position)
+
+    def restore(
+        self,
+        paired: ModelMessage,  # noqa: ARG002
+        calls: list[gemini.Part],  # noqa: ARG002
+        *,
+        reads_signatures: bool,  # noqa: ARG002
+    ) -> list[gemini.Part] | None:
+        """Return the steps that a message has kept, as parts; `None` if there are none.
+
+        Args:
+            paired: The message and its calls.
+            calls: The calls as they are rendered, with ids that are unique in the turn.
+            reads_signatures: Whether this model accepts the signatures in the steps.
+        """
+        return None
 
     def pieces(self) -> Pieces:
         """Return the JSON of all contents."""
@@ -135,18 +156,13 @@ class ContentsWriter:
 
     def _begin(self, role: Literal["user", "model"]) -> None:
         if role == "model":
-            explanation = (
-                f"The history starts with the model; {history.TRIMMED_START!r} was put before it."
-            )
-            self.repairs.append(history.Repair("starts_with_model", 0, explanation))
+            self.repairs.append(history.repair("starts_with_model", 0))
             trimmed: gemini.Part = {"text": history.TRIMMED_START}
             self._recent.append({"role": "user", "parts": [*self._opening, trimmed]})
         elif self._opening:
             self._recent.append({"role": "user", "parts": [*self._opening]})
 
     def _look_for_call(self, parts: Sequence[gemini.Part]) -> None:
-        if self._has_call or not self._signs_calls:
-            return
         for part in parts:
             if "functionCall" in part:
                 self._has_call = True
@@ -174,7 +190,22 @@ class ContentsWriter:
 
     def _encoded(self, contents: list[gemini.Content]) -> Pieces:
         """Return the JSON of contents, without brackets."""
-        return _encode_contents(contents, is_large=self._is_large)
+        files: list[str] = []
+        marker = ""
+        if any(_may_have_file(part) for content in contents for part in content["parts"]):
+            marker = uuid.uuid4().hex
+            contents = [
+                {**content, "parts": [_mark(part, marker, files) for part in content["parts"]]}
+                for content in contents
+            ]
+        encoded = encode_json(contents, is_large=self._is_large)[1:-1]
+        if not files:
+            return [encoded]
+        first, *others = encoded.split(marker.encode("ascii"))
+        pieces: Pieces = [first]
+        for file, after in zip(files, others, strict=True):
+            pieces += [file, after]
+        return pieces
 
 
 def encode_body(body: Mapping[str, Any], *, is_large: bool) -> bytes:
@@ -217,31 +248,9 @@ def _join(pieces: Sequence[bytes | str]) -> bytes:
 # Large files
 
 
-def _encode_contents(contents: list[gemini.Content], *, is_large: bool) -> Pieces:
-    """Return the JSON of contents, without brackets."""
-    files: list[str] = []
-    marker = ""
-    if any(_may_have_file(part) for content in contents for part in content["parts"]):
-        marker = uuid.uuid4().hex
-        contents = [
-            {**content, "parts": [_mark(part, marker, files) for part in content["parts"]]}
-            for content in contents
-        ]
-    encoded = encode_json(contents, is_large=is_large)[1:-1]
-    if not files:
-        return [encoded]
-    first, *others = encoded.split(marker.encode("ascii"))
-    pieces: Pieces = [first]
-    for file, after in zip(files, others, strict=True):
-        pieces += [file, after]
-    return pieces
-
-
-def _may_have_file(part: gemini.Part) -> bool:
-    if "inlineData" in part:
-        return True
-    response: object = part.get("functionResponse")
-    return isinstance(response, dict) and "parts" in response
+def _may_have_file(part: Any) -> bool:
+    response = part.get("functionResponse")
+    return "inlineData" in part or (isinstance(response, dict) and "parts" in response)
 
 
 def _mark(part: Any, marker: str, files: list[str]) -> Any:

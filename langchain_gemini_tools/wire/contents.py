@@ -7,23 +7,31 @@ model and up to three of the user (function responses, their files, the user's m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langchain_gemini_tools.errors import UnsupportedBlockError
 from langchain_gemini_tools.facts.blocks import CALLS, blocks_of, type_of
 from langchain_gemini_tools.facts.models import reads_signatures_of
-from langchain_gemini_tools.wire import history
 from langchain_gemini_tools.wire.blocks import (
-    render_input_block,
+    render_input,
     render_model_block,
+    render_orphan_result,
+    render_response,
+    render_result,
+    render_split,
+)
+from langchain_gemini_tools.wire.history import (
+    EMPTY_MESSAGE,
+    NOT_EXECUTED,
+    arrange_turns,
+    repair,
 )
 from langchain_gemini_tools.wire.replay import (
     STEP,
     STEPS,
     VERTEXAI,
+    as_signature,
     call_signatures_of,
     is_server_part,
     part_log_of,
@@ -32,86 +40,29 @@ from langchain_gemini_tools.wire.replay import (
     without_media_steps,
     without_signatures,
 )
-from langchain_gemini_tools.wire.tool_results import (
-    render_orphan_result,
-    render_response,
-    render_result,
-    render_split,
-)
-from langchain_gemini_tools.wire.tools.names import render_name
+from langchain_gemini_tools.wire.tools.tool import render_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.blocks import RenderedResult
     from langchain_gemini_tools.wire.body import ContentsWriter
-    from langchain_gemini_tools.wire.history import ModelMessage, PairedCall, Repair, Turn
-    from langchain_gemini_tools.wire.tool_results import RenderedResult
+    from langchain_gemini_tools.wire.history import ModelMessage, Repair, Turn
+    from langchain_gemini_tools.wire.invocation import Invocation
 
     TurnRewriter = Callable[[Turn, list[Repair]], Turn]
 
 
 def render_system(messages: Sequence[SystemMessage]) -> gemini.SystemInstruction | None:
     """Render all system messages as one instruction, with one part per block."""
-    parts: list[gemini.Part] = []
-    for message in messages:
-        for block in blocks_of(message.content):
-            part = render_input_block(block, "system")
-            if part and "text" not in part:
-                kind = block.get("type") if isinstance(block, dict) else None
-                raise UnsupportedBlockError(str(kind), "system", ["text"])
-            parts += [part] if part else []
+    parts = [part for message in messages for part in render_input(message.content, "system")]
     return {"parts": parts} if parts else None
-
-
-class StepsRestorer(Protocol):
-    """Restores the steps of a message; see `interactions.steps`."""
-
-    def __call__(
-        self, paired: ModelMessage, calls: list[gemini.Part], *, reads_signatures: bool
-    ) -> list[gemini.Part] | None:
-        """Return the steps as parts; `None` if the message has been changed."""
-
-
-@dataclass(frozen=True)
-class RenderContext:
-    """What rendering contents needs to know about the request."""
-
-    capabilities: Capabilities
-    model: str = ""
-    """The model's name, which determines whose thought signatures it can read."""
-    vertexai: bool = False
-    parameter_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Renamed parameters: the tool's name -> the user's name -> name in the request."""
-    declared: Collection[str] | None = None
-    """The declared functions, if the model may also use a computer; otherwise `None`."""
-    accepts_server_parts: bool = True
-    """Whether the model accepts parts of tools that the API has run itself."""
-    restore: StepsRestorer | None = None
-    """Returns a message's steps as they came, for the API that accepts them."""
-
-    def is_computer_use(self, call: PairedCall) -> bool:
-        """Return whether a call is an action of computer use."""
-        return self.declared is not None and call.name not in self.declared
-
-    def reads_signatures_of(self, message: AIMessage) -> bool:
-        """Return whether the model accepts a message's signatures, by the author's names."""
-        metadata = message.response_metadata
-        backend = metadata.get(VERTEXAI)
-        if isinstance(backend, bool) and backend is not self.vertexai:
-            return False
-        if "model_name" not in metadata:
-            return True
-        for key in ("model_name", "requested_model"):
-            if (author := metadata.get(key)) and reads_signatures_of(self.model, str(author)):
-                return True
-        return False
 
 
 def render_contents(
     messages: Iterable[tuple[int, BaseMessage]],
-    context: RenderContext,
+    invocation: Invocation,
     contents: ContentsWriter,
     rewrite_turn: TurnRewriter | None = None,
 ) -> None:
@@ -119,37 +70,43 @@ def render_contents(
 
     Args:
         messages: Messages with their positions in the caller's list.
-        context: What rendering depends on.
+        invocation: The resolved options.
         contents: Receives the rendered contents and the repairs.
         rewrite_turn: Changes each turn before it is rendered.
     """
     position = 0
-    for arranged in history.arrange_turns(messages, contents.repairs):
+    for arranged in arrange_turns(messages, contents.repairs):
         turn = rewrite_turn(arranged, contents.repairs) if rewrite_turn else arranged
-        _render_turn(turn, contents, context)
+        _render_turn(turn, contents, invocation)
         position = turn.messages[-1].position if turn.messages else position
     contents.finish(position)
 
 
-def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -> None:
+def _render_turn(turn: Turn, contents: ContentsWriter, invocation: Invocation) -> None:
     responses: list[gemini.Part] = []
     media: list[gemini.Part] = []
     used_ids: set[str] = set()
+    tools = invocation.tools
     for paired in turn.messages:
         position, _, calls = paired
-        rendered = _render_calls(paired, used_ids, context)
-        parts = _restore_message(paired, rendered, context) if context.restore else None
+        rendered = _render_calls(paired, used_ids, tools.renamed_parameters)
+        parts = None
+        if contents.has_steps and STEPS in paired.message.additional_kwargs:
+            reads_signatures = _reads_signatures_of(paired.message, invocation)
+            parts = contents.restore(paired, rendered, reads_signatures=reads_signatures)
         if parts is None:
-            parts = _render_parts(paired, rendered, contents, context)
+            parts = _render_parts(paired, rendered, contents, invocation)
         if not parts:
-            explanation = "An empty AI message was left out."
-            contents.repairs.append(history.Repair("empty_message", position, explanation))
+            contents.repairs.append(repair("empty_message", position))
         contents.add("model", parts)
         for number, sent in _sent_calls(parts, rendered):
             result = calls[number].result
             if result is None:
-                contents.repairs.append(history.unanswered_call(position, calls[number]))
-                error = {"error": history.NOT_EXECUTED}
+                call = calls[number]
+                contents.repairs.append(
+                    repair("unanswered_call", position, id=call.id, name=call.name)
+                )
+                error = {"error": NOT_EXECUTED}
                 response = render_response(sent["id"], sent["name"], error)
             else:
                 content = _render_content(calls[number].result_position, result, contents.repairs)
@@ -157,47 +114,54 @@ def _render_turn(turn: Turn, contents: ContentsWriter, context: RenderContext) -
                     result,
                     content,
                     sent,
-                    context.capabilities,
-                    is_whole=context.is_computer_use(calls[number]),
+                    invocation.capabilities,
+                    # An action of computer use.
+                    is_whole=tools.run_by_user and calls[number].name not in tools.functions,
                 )
                 media += more
             responses.append(response)
-    contents.add("user", responses, "results")
-    contents.add("user", media, "files")
+    if responses:
+        contents.add("user", responses, "results")
+        contents.add("user", media, "files")
     for position, given in turn.inputs:
         parts = _render_input(position, given, contents.repairs)
-        if not context.capabilities.accepts_resolution_per_part:
+        if not invocation.capabilities.accepts_resolution_per_part:
             parts = _without_resolutions(parts, position, contents.repairs)
         contents.add("user", parts)
-
-
-def _restore_message(
-    paired: ModelMessage, rendered: list[gemini.Part], context: RenderContext
-) -> list[gemini.Part] | None:
-    if context.restore is None or STEPS not in paired.message.additional_kwargs:
-        return None
-    reads_signatures = context.reads_signatures_of(paired.message)
-    return context.restore(paired, rendered, reads_signatures=reads_signatures)
 
 
 def _render_parts(
     paired: ModelMessage,
     rendered: list[gemini.Part],
     contents: ContentsWriter,
-    context: RenderContext,
+    invocation: Invocation,
 ) -> list[gemini.Part]:
     """Render an AI message with the parts that this model accepts."""
     position, message, _ = paired
     parts = _render_message(paired, rendered, contents.repairs)
-    if context.restore or not context.reads_signatures_of(message):
+    if contents.has_steps or not _reads_signatures_of(message, invocation):
         # An API that has steps does not read the signatures of parts.
         parts = _without_foreign_signatures(parts, paired, contents.repairs)
     if isinstance(message.content, list):
         if any(map(is_server_part, parts)):
-            parts = _render_server_parts(parts, position, contents, context)
-        if not context.capabilities.accepts_resolution_per_part:
+            parts = _render_server_parts(parts, position, contents, invocation)
+        if not invocation.capabilities.accepts_resolution_per_part:
             parts = _without_resolutions(parts, position, contents.repairs)
     return parts
+
+
+def _reads_signatures_of(message: AIMessage, invocation: Invocation) -> bool:
+    """Return whether the model accepts a message's signatures, by the author's names."""
+    metadata = message.response_metadata
+    backend = metadata.get(VERTEXAI)
+    if isinstance(backend, bool) and backend is not invocation.vertexai:
+        return False
+    if "model_name" not in metadata:
+        return True
+    for key in ("model_name", "requested_model"):
+        if (author := metadata.get(key)) and reads_signatures_of(invocation.model, str(author)):
+            return True
+    return False
 
 
 # The user
@@ -206,12 +170,10 @@ def _render_parts(
 def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) -> list[gemini.Part]:
     if isinstance(message, ToolMessage):
         return render_orphan_result(message, _render_content(position, message, repairs))
-    blocks = blocks_of(message.content)
-    parts = [part for block in blocks if (part := render_input_block(block, "human"))]
+    parts = render_input(message.content, "human")
     if not parts:
-        explanation = f"An empty user message was sent as {history.EMPTY_MESSAGE!r}."
-        repairs.append(history.Repair("empty_input", position, explanation))
-        parts = [{"text": history.EMPTY_MESSAGE}]
+        repairs.append(repair("empty_input", position))
+        parts = [{"text": EMPTY_MESSAGE}]
     return parts
 
 
@@ -221,14 +183,14 @@ def _without_resolutions(
     """Remove the resolutions of single files, for a model that does not know them."""
     if not any("mediaResolution" in part for part in parts):
         return parts
-    repairs.append(history.ignored_resolution(position))
+    repairs.append(repair("media_resolution", position))
     kept = [{key: part[key] for key in part if key != "mediaResolution"} for part in parts]  # type: ignore[literal-required]
     return cast("list[gemini.Part]", kept)
 
 
 def _render_content(position: int, result: ToolMessage, repairs: list[Repair]) -> RenderedResult:
     rendered = render_split(result.content)
-    repairs += [history.unsendable_file(position, problem) for problem in rendered.problems]
+    repairs += [repair("unsendable_file", position, problem=each) for each in rendered.problems]
     return rendered
 
 
@@ -236,11 +198,12 @@ def _render_content(position: int, result: ToolMessage, repairs: list[Repair]) -
 
 
 def _render_calls(
-    paired: ModelMessage, used_ids: set[str], context: RenderContext
+    paired: ModelMessage, used_ids: set[str], renamed: Mapping[str, Mapping[str, str]]
 ) -> list[gemini.Part]:
     """Render each call with its signature and an id that is unique in the turn."""
     position, message, calls = paired
-    signatures = call_signatures_of(message) if calls else {}
+    is_plain = not message.additional_kwargs and isinstance(message.content, str)
+    signatures = call_signatures_of(message) if calls and not is_plain else {}
     parts: list[gemini.Part] = []
     for number, call in enumerate(calls):
         call_id = call.id or f"call_{position}_{number}"
@@ -248,13 +211,15 @@ def _render_calls(
             call_id += f"_{position}_{number}"
         used_ids.add(call_id)
         args = call.args
-        if names := context.parameter_names.get(call.name):
+        if names := renamed.get(call.name):
             args = {names.get(name, name): value for name, value in args.items()}
         part: gemini.Part = {
             "functionCall": {"id": call_id, "name": render_name(call.name), "args": args}
         }
         if (signature := signatures.get(call.id)) and isinstance(signature, str):
             part["thoughtSignature"] = signature
+        elif signature and (signed := as_signature(signature)):
+            part["thoughtSignature"] = signed
         parts.append(part)
     return parts
 
@@ -270,7 +235,7 @@ def _render_message(
         repairs: Receives a repair if the order is not known any more.
     """
     position, message, calls = paired
-    log = part_log_of(message)
+    log = part_log_of(message) if message.additional_kwargs else None
     if log is None and isinstance(message.content, str):
         return [{"text": message.content}, *rendered] if message.content else rendered
     pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
@@ -290,7 +255,7 @@ def _render_message(
         ordered = restore_order(log, others, by_id)
         if ordered is not None and len(by_id) == len(calls):
             return ordered
-        repairs.append(history.changed(position))
+        repairs.append(repair("changed_message", position))
     return [*parts, *(part for _, part in pending)]
 
 
@@ -301,29 +266,29 @@ def _without_foreign_signatures(
     unsigned = without_signatures(parts)
     if unsigned != parts:
         author = paired.message.response_metadata.get("model_name", "another backend")
-        repairs.append(history.unsigned(paired.position, author))
+        repairs.append(repair("foreign_signatures", paired.position, author=author))
     return unsigned
 
 
 def _render_server_parts(
-    parts: list[gemini.Part], position: int, contents: ContentsWriter, context: RenderContext
+    parts: list[gemini.Part], position: int, contents: ContentsWriter, invocation: Invocation
 ) -> list[gemini.Part]:
     """Send the parts of server-side tools unchanged, or as text if the model rejects them."""
     if any(STEP in part for part in parts):
-        contents.repairs.append(history.left_out_steps(position))
+        contents.repairs.append(repair("interaction_steps", position))
         parts = [part for part in parts if STEP not in part]
         if not any(map(is_server_part, parts)):
             return parts
     kept = without_media_steps(parts)
     if len(kept) < len(parts):
-        contents.repairs.append(history.media_steps(position))
+        contents.repairs.append(repair("media_steps", position))
         parts = kept
         if not any(map(is_server_part, parts)):
             return parts
-    if context.accepts_server_parts:
+    if invocation.circulates_server_tools:
         contents.has_server_tools = True
         return parts
-    contents.repairs.append(history.server_tools_as_text(position))
+    contents.repairs.append(repair("server_tools", position))
     return [server_part_as_text(part) if is_server_part(part) else part for part in parts]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.json_values import camel
@@ -12,13 +12,18 @@ from langchain_gemini_tools.facts.json_values import camel
 if TYPE_CHECKING:
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire import shapes as gemini
+    from langchain_gemini_tools.wire.invocation import Invocation
 
 JSON = "application/json"
 
 _TYPES_WITH_SCHEMA = (JSON, "text/x.enum")
 
-_SAMPLING = ("temperature", "top_p", "top_k")
+SAMPLING = ("temperature", "top_p", "top_k")
 """Options that models from Gemini 3.6 on ignore, and later generations reject."""
+
+_THINKING = frozenset(
+    {"thinking_config", "include_thoughts", "thinking_budget", "reasoning_effort"}
+)
 
 _JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean")
 
@@ -32,11 +37,8 @@ RENDERED_OPTIONS = frozenset(
         "response_schema",
         "response_format",
         "media_resolution",
-        "thinking_budget",
-        "reasoning_effort",
-        "include_thoughts",
-        "thinking_config",
         "generation_config",
+        *_THINKING,
     }
 )
 """Options with a form of their own in generationConfig. All others only change their spelling."""
@@ -102,24 +104,17 @@ def unpack_config(name: str, config: Any, plain_options: Collection[str]) -> gem
     return options | ({name: rest} if rest else {})
 
 
-def ignored_options(options: Mapping[str, Any], capabilities: Capabilities) -> list[str]:
-    """Return the names of options that are set, have no effect on the model and are not sent."""
-    if not capabilities.ignores_sampling:
-        return []
-    return [name for name in _SAMPLING if options.get(name) is not None]
-
-
-def render_generation_config(
-    options: Mapping[str, Any], capabilities: Capabilities, *, vertexai: bool = False
-) -> gemini.JsonObject:
+def render_generation_config(invocation: Invocation) -> gemini.JsonObject:
     """Render sampling, output format and thinking; options that are `None` are not set.
 
     Raises:
         InvalidOptionError: The API would reject a value or a combination.
     """
-    ignored = ignored_options(options, capabilities)
+    capabilities = invocation.capabilities
     given = {
-        name: value for name, value in options.items() if value is not None and name not in ignored
+        name: value
+        for name, value in invocation.generation.items()
+        if value is not None and name not in invocation.ignored
     }
     config = {
         camel(name): plain(value) for name, value in given.items() if name not in RENDERED_OPTIONS
@@ -131,17 +126,19 @@ def render_generation_config(
     if given.get("n", 1) != 1:
         config["candidateCount"] = _candidate_count(given["n"], capabilities)
     if "media_resolution" in given:
-        config["mediaResolution"] = _media_resolution(given["media_resolution"])
-    if thinking := _render_thinking(given, capabilities, vertexai=vertexai):
+        config["mediaResolution"] = render_resolution(given["media_resolution"])
+    if not _THINKING.isdisjoint(given) and (thinking := _render_thinking(given, invocation)):
         config["thinkingConfig"] = thinking
     if "text" not in capabilities.outputs:
         config.setdefault("responseModalities", [each.upper() for each in capabilities.outputs])
-    config |= render_output_format(given)
+    if not OUTPUT_FORMATS.isdisjoint(given):
+        config |= render_output_format(given)
     if "responseJsonSchema" in config:
         from langchain_gemini_tools.wire.schema.render import loosen_loops
 
         config["responseJsonSchema"] = loosen_loops(config["responseJsonSchema"])
-    config |= _camel(plain(given.get("generation_config") or {}))
+    if "generation_config" in given:
+        config |= _camel(plain(given["generation_config"]))
     if config.get("responseMimeType") == JSON and not capabilities.supports_json_output:
         has_functions = capabilities.calls_functions or capabilities.accepts_prompted_functions
         advice = "Use method='function_calling', or another" if has_functions else "Use another"
@@ -198,14 +195,14 @@ def _check_logprobs(given: Mapping[str, Any]) -> bool:
     return True
 
 
-def _media_resolution(value: object) -> str:
+def render_resolution(value: object) -> str:
+    """Render the resolution of media, such as `low`, as the API spells it."""
     word = str(plain(value)).upper()
     return word if word.startswith("MEDIA_RESOLUTION_") else f"MEDIA_RESOLUTION_{word}"
 
 
-def _render_thinking(
-    given: Mapping[str, Any], capabilities: Capabilities, *, vertexai: bool
-) -> gemini.JsonObject:
+def _render_thinking(given: Mapping[str, Any], invocation: Invocation) -> gemini.JsonObject:
+    capabilities = invocation.capabilities
     config: gemini.JsonObject = dict(_camel(plain(given.get("thinking_config") or {})))
     if "include_thoughts" in given:
         config["includeThoughts"] = given["include_thoughts"]
@@ -221,15 +218,12 @@ def _render_thinking(
         elif is_new:
             config["thinkingLevel"] = str(level)
         elif not capabilities.thinks_by_level:
-            config.setdefault("thinkingBudget", budget)
+            config["thinkingBudget"] = budget
         else:
             _check_level(effort, capabilities)
             config["thinkingLevel"] = effort
-    if "thinkingBudget" in config and "thinkingLevel" in config:
-        raise InvalidOptionError(
-            "thinking_budget and thinking_level (reasoning_effort) cannot be combined: use one."
-        )
-    _check_budget(config, capabilities, vertexai=vertexai)
+    if config.get("thinkingBudget") is not None:
+        _check_budget(config, capabilities, vertexai=invocation.vertexai)
     return config
 
 
@@ -256,8 +250,7 @@ def _check_budget(
     thinking: gemini.JsonObject, capabilities: Capabilities, *, vertexai: bool
 ) -> None:
     """Reject a thinking budget that the model does not accept; remove one that has no effect."""
-    if (budget := thinking.get("thinkingBudget")) is None:
-        return
+    budget = thinking["thinkingBudget"]
     if not capabilities.thinks:
         _reject_effort(f"thinking_budget={budget}", budget)
         del thinking["thinkingBudget"]
@@ -320,7 +313,7 @@ def render_output_format(given: Mapping[str, Any]) -> gemini.JsonObject:
             return {"responseMimeType": JSON, "responseJsonSchema": _response_schema(schema)}
         case {"type": "json_schema", "schema": dict(schema)}:
             return {"responseMimeType": JSON, "responseJsonSchema": _response_schema(schema)}
-        case schema if isinstance(schema, type) or _is_json_schema(schema):
+        case schema if _is_type(schema) or _is_json_schema(schema):
             return {"responseMimeType": JSON, "responseJsonSchema": _response_schema(schema)}
         case other:
             raise InvalidOptionError(
@@ -335,6 +328,10 @@ def _response_schema(schema: Any) -> gemini.JsonSchema:
     from langchain_gemini_tools.wire.schema.render import describe_the_rest
 
     return describe_the_rest(clean_response_schema(schema))
+
+
+def _is_type(value: object) -> bool:
+    return isinstance(value, type) or get_origin(value) is not None
 
 
 def _is_json_schema(value: object) -> bool:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import (
@@ -51,6 +52,9 @@ TRIMMED_START = "(The beginning of this conversation was left out.)"
 CONTINUE = "(Continue.)"
 EMPTY_MESSAGE = "(empty message)"
 
+_MAX_WITH_ONE_ID = 64
+"""Of calls with one id, how many are compared with the name of a result."""
+
 _KINDS = {HumanMessage, AIMessage, AIMessageChunk, ToolMessage, SystemMessage}
 _USER_ROLES = {"user", "human"}
 _MODEL_ROLES = {"assistant", "ai", "model"}
@@ -69,6 +73,48 @@ class Repair:
     """What was found and what was sent instead."""
     is_harmless: bool = False
     """Whether the turns have the same meaning as the messages."""
+
+
+_EXPLANATIONS = {
+    "unanswered_call": "Call {id!r} of {name!r} has no tool message; "
+    f"the error {NOT_EXECUTED!r} was sent as its result.",
+    "late_result": "The result of call {id!r} came after other messages; "
+    "it was sent right after its call.",
+    "orphan_result": "No open call {id!r} precedes this tool message; "
+    "its result was sent as user text.",
+    "unsendable_file": "A file of this tool result was replaced by text: {problem}",
+    "starts_with_model": f"The history starts with the model; {TRIMMED_START!r} was put before it.",
+    "ends_with_model": f"The history ends with the model; {CONTINUE!r} was added.",
+    "empty_input": f"An empty user message was sent as {EMPTY_MESSAGE!r}.",
+    "empty_message": "An empty AI message was left out.",
+    "media_resolution": "media_resolution of a single file was left out: models before Gemini 3 do "
+    "not support it. Set media_resolution on the model or on the call.",
+}
+_HARMLESS = {
+    "joined": "Adjacent {what} were sent as one turn.",
+    "foreign_signatures": "Thought signatures of {author} were removed: this model cannot read "
+    "them.",
+    "changed_message": "The message has been changed since it arrived: its content was sent before "
+    "its calls, and signatures of its texts were removed.",
+    "media_steps": "Steps of media processing were left out: the API does not accept them back.",
+    "interaction_steps": "Steps of tools that the Interactions API ran were left out: only that "
+    "API accepts them, and only with a message that was not changed.",
+    "server_tools": "Calls and results of server-side tools were sent as text: this model does not "
+    "accept their parts.",
+}
+"""Repairs after which the turns have the same meaning as the messages."""
+
+
+def repair(kind: str, position: int, **found: object) -> Repair:
+    """Return a repair of a known kind.
+
+    Args:
+        kind: What was repaired.
+        position: Index of the message in the list that the caller gave.
+        **found: What the explanation mentions.
+    """
+    explanation = _EXPLANATIONS.get(kind) or _HARMLESS[kind]
+    return Repair(kind, position, explanation.format(**found), is_harmless=kind in _HARMLESS)
 
 
 @dataclass(slots=True)
@@ -95,42 +141,13 @@ class Turn:
     """Messages of the model, then the results of their calls and messages of the user."""
 
     messages: list[ModelMessage] = field(default_factory=list)
-    inputs: Sequence[tuple[int, BaseMessage]] = ()
+    inputs: list[tuple[int, BaseMessage]] = field(default_factory=list)
     """Human messages, and tool messages without a call, with their positions."""
     has_results: bool = False
 
-    def add_input(self, position: int, message: BaseMessage) -> None:
-        """Add a human message, or a tool message without a call."""
-        if not isinstance(self.inputs, list):
-            self.inputs = []
-        self.inputs.append((position, message))
 
-
-class _OpenCalls:
-    """The calls without a result yet: of each id, those in the last turn that has it."""
-
-    def __init__(self) -> None:
-        self._next: dict[str, tuple[PairedCall, Turn]] = {}
-        self._more: dict[str, deque[PairedCall]] = {}
-        """Further calls of that turn with the same id."""
-
-    def __bool__(self) -> bool:
-        return bool(self._next)
-
-    def add(self, call: PairedCall, turn: Turn) -> None:
-        known = self._next.get(call.id)
-        if known and known[1] is turn:
-            self._more.setdefault(call.id, deque()).append(call)
-        else:
-            self._next[call.id] = call, turn
-            self._more.pop(call.id, None)
-
-    def pop(self, call_id: str) -> tuple[PairedCall, Turn] | None:
-        """Remove and return the first call with this id."""
-        found = self._next.pop(call_id, None)
-        if found and (more := self._more.get(call_id)):
-            self._next[call_id] = more.popleft(), found[1]
-        return found
+OpenCalls = dict[str, deque[tuple[PairedCall, Turn]]]
+"""The calls without a result yet: of each id, those in the last turn that has it."""
 
 
 def split_system(
@@ -161,7 +178,7 @@ def arrange_turns(
         messages: Messages with their positions in the caller's list.
         repairs: Receives the repairs of a turn before the turn is yielded.
     """
-    open_calls = _OpenCalls()
+    open_calls: OpenCalls = {}
     waiting: list[Turn] = []  # from the first one that a late result may still belong to
     turn = Turn()
     for position, message in messages:
@@ -173,17 +190,17 @@ def arrange_turns(
                     waiting.clear()
                 turn = Turn()
             else:
-                repairs.append(_joined(position, "AI messages"))
+                repairs.append(repair("joined", position, what="AI messages"))
             calls = calls_of(message)
             turn.messages.append(ModelMessage(position, message, calls))
             for call in calls:
-                open_calls.add(call, turn)
+                _open(call, turn, open_calls)
         elif isinstance(message, ToolMessage):
             _place_result(open_calls, turn, position, message, repairs)
         else:
             if turn.inputs:
-                repairs.append(_joined(position, "user messages"))
-            turn.add_input(position, message)
+                repairs.append(repair("joined", position, what="user messages"))
+            turn.inputs.append((position, message))
     yield from waiting
     yield turn
 
@@ -254,23 +271,42 @@ def _object(args: Any) -> dict[str, Any]:
     return args if isinstance(args, dict) else {"invalid_arguments": args} if args else {}
 
 
+def _open(call: PairedCall, turn: Turn, open_calls: OpenCalls) -> None:
+    known = open_calls.get(call.id)
+    if known and known[0][1] is turn:
+        known.append((call, turn))
+    else:
+        open_calls[call.id] = deque([(call, turn)])
+
+
+def _take(waiting: deque[tuple[PairedCall, Turn]], name: str | None) -> tuple[PairedCall, Turn]:
+    """Remove and return the first of several calls with one id that is of the named tool."""
+    for number, found in enumerate(islice(waiting, _MAX_WITH_ONE_ID)):
+        if not name or found[0].name == name:
+            del waiting[number]
+            return found
+    return waiting.popleft()
+
+
 def _place_result(
-    open_calls: _OpenCalls,
+    open_calls: OpenCalls,
     current: Turn,
     position: int,
     result: ToolMessage,
     repairs: list[Repair],
 ) -> None:
     """Give a result to the nearest preceding call with its id, unless that has a result."""
-    if found := open_calls.pop(result.tool_call_id):
-        call, turn = found
+    if waiting := open_calls.get(result.tool_call_id):
+        call, turn = waiting.popleft() if len(waiting) == 1 else _take(waiting, result.name)
+        if not waiting:
+            del open_calls[result.tool_call_id]
         call.result, call.result_position = result, position
         turn.has_results = True
         if turn is not current or turn.inputs:
-            repairs.append(_moved(position, result))
+            repairs.append(repair("late_result", position, id=result.tool_call_id))
         return
-    current.add_input(position, result)
-    repairs.append(_orphaned(position, result))
+    current.inputs.append((position, result))
+    repairs.append(repair("orphan_result", position, id=result.tool_call_id))
 
 
 def _known_message(message: BaseMessage, position: int) -> BaseMessage:
@@ -309,89 +345,3 @@ def _without_tool_result_blocks(message: HumanMessage) -> Iterator[BaseMessage]:
         yield message
     elif rest:
         yield HumanMessage(rest)
-
-
-def _joined(position: int, what: str) -> Repair:
-    return Repair("joined", position, f"Adjacent {what} were sent as one turn.", is_harmless=True)
-
-
-def _moved(position: int, result: ToolMessage) -> Repair:
-    return Repair(
-        "late_result",
-        position,
-        f"The result of call {result.tool_call_id!r} came after other messages; "
-        "it was sent right after its call.",
-    )
-
-
-def _orphaned(position: int, result: ToolMessage) -> Repair:
-    return Repair(
-        "orphan_result",
-        position,
-        f"No open call {result.tool_call_id!r} precedes this tool message; "
-        "its result was sent as user text.",
-    )
-
-
-def unanswered_call(position: int, call: PairedCall) -> Repair:
-    """Return the repair of a call without a result."""
-    return Repair(
-        "unanswered_call",
-        position,
-        f"Call {call.id!r} of {call.name!r} has no tool message; "
-        f"the error {NOT_EXECUTED!r} was sent as its result.",
-    )
-
-
-def ignored_resolution(position: int) -> Repair:
-    """Return the repair for a resolution of one file, where the model has none."""
-    explanation = (
-        "media_resolution of a single file was left out: models before Gemini 3 do not support it. "
-        "Set media_resolution on the model or on the call."
-    )
-    return Repair("media_resolution", position, explanation)
-
-
-def unsendable_file(position: int, problem: str) -> Repair:
-    """Return the repair of a file in a tool result that cannot be sent."""
-    explanation = f"A file of this tool result was replaced by text: {problem}"
-    return Repair("unsendable_file", position, explanation)
-
-
-def unsigned(position: int, model: str) -> Repair:
-    """Return the repair of signatures that this model or backend cannot read."""
-    explanation = f"Thought signatures of {model} were removed: this model cannot read them."
-    return Repair("foreign_signatures", position, explanation, is_harmless=True)
-
-
-def changed(position: int) -> Repair:
-    """Return the repair of a changed message, of which it is unknown which texts were signed."""
-    explanation = (
-        "The message has been changed since it arrived: its content was sent before its calls, and "
-        "signatures of its texts were removed."
-    )
-    return Repair("changed_message", position, explanation, is_harmless=True)
-
-
-def media_steps(position: int) -> Repair:
-    """Return the repair of steps in which the model looked at media."""
-    explanation = "Steps of media processing were left out: the API does not accept them back."
-    return Repair("media_steps", position, explanation, is_harmless=True)
-
-
-def left_out_steps(position: int) -> Repair:
-    """Return the repair of steps that only the Interactions API accepts."""
-    explanation = (
-        "Steps of tools that the Interactions API ran were left out: only that API accepts them, "
-        "and only with a message that was not changed."
-    )
-    return Repair("interaction_steps", position, explanation, is_harmless=True)
-
-
-def server_tools_as_text(position: int) -> Repair:
-    """Return the repair of server-side tools' parts that this model does not accept."""
-    explanation = (
-        "Calls and results of server-side tools were sent as text: "
-        "this model does not accept their parts."
-    )
-    return Repair("server_tools", position, explanation, is_harmless=True)

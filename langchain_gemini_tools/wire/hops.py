@@ -7,10 +7,10 @@ response. The SDK joins them in the same way.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.facts.finish_reasons import CONTINUATION
-from langchain_gemini_tools.wire.partial_args import STREAMED_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,10 +36,9 @@ def token_of(candidate: Mapping[str, Any] | None) -> str | None:
 
     In a stream, it covers the output up to and including its event.
     """
-    if not candidate or not has_more(candidate):
+    if not candidate or not isinstance(token := candidate.get(TOKEN), str):
         return None
-    token = candidate.get(TOKEN)
-    return token if isinstance(token, str) and token else None
+    return token if token and has_more(candidate) else None
 
 
 def has_more(candidate: Mapping[str, Any]) -> bool:
@@ -61,22 +60,14 @@ def shows_output(
     return any(part not in ({}, {"text": ""}) and not ignoring(part) for part in parts or ())
 
 
-def whole_call(part: Any) -> bool:
-    """Return whether a part is a function call with all its arguments."""
-    match part:
-        case {"functionCall": dict(call)}:
-            return not call.keys() & STREAMED_FIELDS
-    return False
-
-
 def find_next_token(response: gemini.Response) -> str | None:
     """Return the token with which a whole response continues; `None` if it is the last hop.
 
     Of several candidates, none is continued; nor is the response to a blocked prompt.
     """
     match response.get("candidates"):
-        case [dict(candidate)] if block_reason_of(response.get("promptFeedback")) is None:
-            return token_of(candidate)
+        case [dict(candidate)] if token := token_of(candidate):
+            return None if block_reason_of(response.get("promptFeedback")) else token
     return None
 
 
@@ -86,7 +77,33 @@ def block_reason_of(feedback: object) -> str | None:
     return str(reason) if reason and reason not in _NO_BLOCK_REASON else None
 
 
-def shift_grounding(grounding: Any, text: str, before: Any) -> Any:
+@dataclass(frozen=True)
+class EarlierHops:
+    """What the hops before the current one have said, joined."""
+
+    fields: gemini.JsonObject
+    usage: gemini.JsonObject
+    text: str
+    prompt_token_count: Any
+    """That of the first hop: the others count the output before them as well."""
+
+    def join(
+        self, fields: gemini.JsonObject, usage: gemini.JsonObject
+    ) -> tuple[gemini.JsonObject, gemini.JsonObject]:
+        """Return the fields and the usage over all hops.
+
+        Args:
+            fields: The fields of the current hop.
+            usage: Its token counts.
+        """
+        key = "groundingMetadata"
+        if key in fields:
+            moved = _shift_grounding(fields[key], self.text, self.fields.get(key))
+            fields = {**fields, key: moved}
+        return _join_hops(self.fields, fields), _join_hops(self.usage, usage)
+
+
+def _shift_grounding(grounding: Any, text: str, before: Any) -> Any:
     """Return the grounding of a later hop, with positions that count from the first hop.
 
     Args:
@@ -118,7 +135,7 @@ def _shift_support(support: Any, chunk_offset: int, text_offset: int) -> Any:
     return support
 
 
-def join_hops(before: Any, now: Any, key: str = "") -> Any:
+def _join_hops(before: Any, now: Any, key: str = "") -> Any:
     """Return the value of a field over two hops.
 
     Counts are added up, lists are put in a row, and of anything else the later value applies.
@@ -132,7 +149,7 @@ def join_hops(before: Any, now: Any, key: str = "") -> Any:
         return before if now is None else now
     if isinstance(before, dict) and isinstance(now, dict):
         names = dict.fromkeys([*before, *now])
-        return {name: join_hops(before.get(name), now.get(name), name) for name in names}
+        return {name: _join_hops(before.get(name), now.get(name), name) for name in names}
     if isinstance(before, list) and isinstance(now, list):
         return _join_lists(before, now, key)
     if key.endswith(_ADDED_UP):
@@ -143,7 +160,7 @@ def join_hops(before: Any, now: Any, key: str = "") -> Any:
 
 def _join_lists(before: list[Any], now: list[Any], key: str) -> list[Any]:
     if all(isinstance(item, dict) and "tokenCount" in item for item in [*before, *now]):
-        return _by_key(before, now, "modality", join_hops)
+        return _by_key(before, now, "modality", _join_hops)
     if merged_by := _MERGED_BY.get(key):
         return _by_key(before, now, merged_by, lambda _, later: later)
     return [*before, *now]

@@ -17,7 +17,7 @@ from langchain_gemini_tools.errors import InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.facts.blocks import Block, extras_of
 from langchain_gemini_tools.facts.json_values import camel
-from langchain_gemini_tools.wire.generation import plain
+from langchain_gemini_tools.wire.generation import plain, render_resolution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _WEB = {"http", "https"}
 _GOOGLE_FILES = re.compile(r"https://[\w.-]*googleapis\.com/v\w+/files/")
-_YOUTUBE = re.compile(r"https?://(www\.|m\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)
+YOUTUBE = re.compile(r"https?://(www\.|m\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)
 _PRIVATE_NAMES = re.compile(
     r"localhost|[^.]+|.+\.(localhost|local|localdomain|internal|intranet|lan|home\.arpa)",
     re.IGNORECASE,
@@ -216,14 +216,25 @@ def render_media(block: Block) -> gemini.Part:
     options = {**block, **extras_of(block)}
     for key, wire_key in _PART_OPTIONS.items():
         if (value := options.get(key)) is not None:
-            is_level = wire_key == "mediaResolution" and isinstance(value, str)
-            rendered = {"level": plain(value)} if is_level else plain(value)
+            rendered = plain(value)
+            if wire_key == "mediaResolution":
+                rendered = _render_resolution(rendered)
             if wire_key == "mediaProcessing":
                 rendered = str(rendered).upper()
             if wire_key == "videoMetadata":
                 rendered = _render_video_metadata(rendered)
             part[wire_key] = rendered  # type: ignore[literal-required]
     return part
+
+
+def _render_resolution(resolution: object) -> object:
+    """Render the resolution of one file: a word, or an object with a `level`."""
+    match resolution:
+        case str():
+            return {"level": render_resolution(resolution)}
+        case {"level": str(level), **rest}:
+            return {"level": render_resolution(level), **rest}
+    return resolution
 
 
 def _render_video_metadata(metadata: object) -> Block:
@@ -249,13 +260,18 @@ def _render_video_metadata(metadata: object) -> Block:
             )
         seconds[key] = offset
         if not isinstance(fields[key], str):
-            fields[key] = f"{offset:.9f}".rstrip("0").rstrip(".") + "s"
+            fields[key] = render_duration(offset)
     if len(seconds) == len(_OFFSETS) and seconds["startOffset"] > seconds["endOffset"]:
         raise InvalidInputError(
             f"video_metadata: start_offset ({seconds['startOffset']:g} s) must not exceed "
             f"end_offset ({seconds['endOffset']:g} s)."
         )
     return fields
+
+
+def render_duration(seconds: float) -> str:
+    """Render a duration as the API writes it, such as `3.5s`: no exponent, nine decimals."""
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def _seconds(offset: object) -> float | None:
@@ -387,6 +403,8 @@ def _plain_type(mime_type: str) -> str:
     """Return the type as the API accepts it: lower case, with parameters only for audio."""
     name, semicolon, parameters = mime_type.strip().partition(";")
     name = name.strip().lower()
+    if name == "image/jpg":
+        return "image/jpeg"  # the API does not know the short name
     return f"{name}{semicolon}{parameters}" if name.startswith("audio/") else name
 
 
@@ -394,7 +412,7 @@ def _render_uri(uri: str, mime_type: str | None) -> gemini.Part:
     mime_type = mime_type or _type_of_name(_path(uri))
     file_data: gemini.FileData = {"fileUri": uri}
     if mime_type:
-        file_data["mimeType"] = mime_type
+        file_data["mimeType"] = _plain_type(mime_type)
     return {"fileData": file_data}
 
 
@@ -449,7 +467,7 @@ def _is_fetchable(url: str) -> bool:
     parts = _split(url)
     if parts is None or parts.scheme not in _WEB:
         return False
-    return not (_GOOGLE_FILES.match(url) or _YOUTUBE.match(url))
+    return not (_GOOGLE_FILES.match(url) or YOUTUBE.match(url))
 
 
 def _split(url: str) -> SplitResult | None:

@@ -12,7 +12,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, UsageMetadata
+from langchain_core.messages.ai import (
+    InputTokenDetails,
+    OutputTokenDetails,
+    UsageMetadata,
+    add_usage,
+)
 
 from langchain_gemini_tools.errors import (
     BlockedError,
@@ -30,10 +35,9 @@ from langchain_gemini_tools.wire.hops import (
     ENDS_OF_A_HOP,
     MAX_COUNT,
     TOKEN,
+    EarlierHops,
     block_reason_of,
     has_more,
-    join_hops,
-    shift_grounding,
     shows_output,
     token_of,
 )
@@ -41,6 +45,7 @@ from langchain_gemini_tools.wire.replay import RAW_STEPS, VERTEXAI
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.errors import ResponseError
+    from langchain_gemini_tools.facts.finish_reasons import FinishReason
     from langchain_gemini_tools.wire import shapes as gemini
 
 _RENAMED = {"modelVersion": "model_name"}
@@ -49,37 +54,24 @@ _OUR_FIELDS = {"model_provider", VERTEXAI, "requested_model", "raw_usage", "empt
 """Not copied from a response: core and `replay.py` choose by them how to read the message."""
 _SPREAD_OVER_EVENTS = {"citationMetadata", "logprobsResult"}
 """Each event has the items that belong to its own text."""
-_NESTED_SNAKE = ("prompt_feedback", "safety_ratings")
+_NESTED_SNAKE = ("prompt_feedback", "safety_ratings", "url_context_metadata")
 """Fields whose keys are renamed at every level, as core and applications read them."""
-_GENERATION_INFO = ("finish_reason", "model_name", "grounding_metadata")
+_GENERATION_INFO = (
+    *("finish_reason", "model_name", "grounding_metadata"),
+    "url_context_metadata",
+)
 
 
 class MetadataParser:
-    """Collects what applies to one candidate as a whole."""
+    """Collects what applies to one candidate as a whole. `feed` each body, then `finish`."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(self) -> None:
         self._usage: gemini.JsonObject = {}
         self._fields: gemini.JsonObject = {}
         self._saw_candidate = False
-        self._earlier: _Hop | None = None
-        """The hops before this one, joined."""
+        self._earlier: EarlierHops | None = None
         self._earlier_text: str | None = None
-        """Their text, if the next body begins a hop."""
-
-    @property
-    def usage(self) -> gemini.JsonObject:
-        """The API's token counts, over all hops."""
-        if self._earlier is None:
-            return self._usage
-        joined: gemini.JsonObject = join_hops(self._earlier.usage, self._usage)
-        return joined
-
-    @property
-    def finish_reason(self) -> str | None:
-        """The API's own word for why it stopped."""
-        reason = self._fields.get("finishReason")
-        return None if reason is None else str(reason)
+        """The text of the response, if the next body begins a hop."""
 
     def feed(self, response: gemini.Response, candidate: gemini.JsonObject | None) -> None:
         """Read one body and the candidate in it."""
@@ -103,36 +95,6 @@ class MetadataParser:
         if ended:
             fields |= ended
 
-    def metadata(self, text: str = "") -> gemini.JsonObject:
-        """Return the `response_metadata`: all fields of the response, in LangChain's spelling.
-
-        Args:
-            text: The text of the response, in which citations are located.
-        """
-        joined = self._joined_fields()
-        named = {key: _RENAMED.get(key) or snake(key) for key in joined}
-        # A field that has our spelling already does not replace one of the API's.
-        fields = {key: joined[key] for key, name in named.items() if key == name}
-        fields |= {name: joined[key] for key, name in named.items() if key != name}
-        fields = {key: value for key, value in fields.items() if key not in _OUR_FIELDS}
-        if "grounding_metadata" in fields:
-            grounding = parse_grounding(fields.pop("grounding_metadata"), text)
-            key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
-            fields[key] = grounding
-        fields |= {key: _snake_keys(fields[key]) for key in _NESTED_SNAKE if key in fields}
-        if reason := block_reason_of(joined.get("promptFeedback")):
-            fields["block_reason"] = reason
-        if usage := self.usage:
-            fields["raw_usage"] = usage
-        if tier := parse_service_tier(usage):
-            fields["service_tier"] = tier
-        if self._earlier is not None:
-            fields["initial_prompt_token_count"] = self._earlier.prompt_token_count
-        if not reads_signatures_of(self._model, str(fields.get("model_name", ""))):
-            # The requested name is an alias of another line of models: both count as the author.
-            fields["requested_model"] = self._model
-        return {"model_name": self._model, **fields}
-
     def end_hop(self, text: str) -> None:
         """Let the next body, if there is one, begin another hop.
 
@@ -142,32 +104,59 @@ class MetadataParser:
         self._earlier_text = text
 
     def _begin_hop(self, text: str) -> None:
-        prompt_count = self._usage.get("promptTokenCount")
-        if self._earlier is not None:
-            prompt_count = self._earlier.prompt_token_count
-        fields = {k: v for k, v in self._joined_fields().items() if k not in ENDS_OF_A_HOP}
-        self._earlier = _Hop(fields, self.usage, text, prompt_count)
+        done, before = self.finish(), self._earlier
+        fields = {k: v for k, v in done.fields.items() if k not in ENDS_OF_A_HOP}
+        prompt_count = before.prompt_token_count if before else done.usage.get("promptTokenCount")
+        self._earlier = EarlierHops(fields, done.usage, text, prompt_count)
         self._fields, self._usage, self._earlier_text = {}, {}, None
         self._saw_candidate = False
 
-    def _joined_fields(self) -> gemini.JsonObject:
-        """Return the fields of all hops in the API's spelling."""
-        if self._earlier is None:
-            return self._fields
-        key, before = "groundingMetadata", self._earlier.fields
-        now = self._fields
-        if key in now:
-            moved = shift_grounding(now[key], self._earlier.text, before.get(key))
-            now = {**now, key: moved}
-        joined: gemini.JsonObject = join_hops(before, now)
-        return joined
+    def finish(self) -> Metadata:
+        """Return what has arrived so far, over all hops."""
+        fields, usage = self._fields, self._usage
+        if self._earlier is not None:
+            fields, usage = self._earlier.join(fields, usage)
+        block_reason = block_reason_of(fields.get("promptFeedback"))
+        reason = str(fields["finishReason"]) if "finishReason" in fields else None
+        finish = lookup(reason, "gemini")
+        return Metadata(
+            fields=fields,
+            usage=usage,
+            finish_reason=reason,
+            finish=finish,
+            block_reason=block_reason,
+            is_complete=finish.is_complete and block_reason is None,
+            saw_candidate=self._saw_candidate,
+            earlier=self._earlier,
+        )
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What applies to one candidate as a whole, as far as it has arrived."""
+
+    fields: gemini.JsonObject
+    """All fields of the response and the candidate, in the API's spelling."""
+    usage: gemini.JsonObject
+    """The API's token counts."""
+    finish_reason: str | None
+    """The API's own word for why it stopped."""
+    finish: FinishReason
+    """What it means."""
+    block_reason: str | None
+    """Why the prompt was blocked, if it was."""
+    is_complete: bool
+    """Whether the response is complete. Only then may its tool calls be executed."""
+    saw_candidate: bool
+    """Whether the last hop has a candidate."""
+    earlier: EarlierHops | None
 
     def check_stream_ended(self) -> None:
         """Raise if a stream stopped before the response was complete.
 
         A stream that is cut between two events ends normally as far as HTTP can tell.
         """
-        if self.finish_reason is None and not self._block_reason:
+        if self.finish_reason is None and not self.block_reason:
             raise truncated_stream_error()
 
     def check(
@@ -175,8 +164,8 @@ class MetadataParser:
         *,
         has_calls: bool,
         is_empty: bool,
-        rejects_empty: bool = False,
-        is_interaction: bool = False,
+        rejects_empty: bool,
+        is_interaction: bool,
     ) -> None:
         """Raise if the candidate is not a usable response.
 
@@ -186,42 +175,63 @@ class MetadataParser:
             rejects_empty: Whether a complete but empty response is an error.
             is_interaction: Whether the finish reason is the status of an interaction.
         """
-        reason, message = self.finish_reason, self._fields.get("finishMessage")
-        finish = lookup(reason, "gemini")
+        reason, message = self.finish_reason, self.fields.get("finishMessage")
+        outcome = self.finish.outcome
         cause = f"{reason}: {message}" if message else f"{reason}"
         details: gemini.JsonObject = {"finish_reason": reason, "finish_message": message}
-        lacks_output = is_empty or self._earlier is not None
-        if lacks_output and not self._saw_candidate and not self._block_reason:
+        lacks_output = is_empty or self.earlier is not None
+        if lacks_output and not self.saw_candidate and not self.block_reason:
             raise EmptyResponseError("The response is empty: no candidates and no reason given.")
-        if is_empty and self._block_reason:
-            raise BlockedError(f"The prompt was blocked: {self._block_reason}.", **details)
-        if finish.outcome == "failed" or (is_interaction and finish.outcome == "unknown"):
-            text = f"{finish.explanation.removesuffix('.')} ({cause}). "
+        if is_empty and self.block_reason:
+            raise BlockedError(f"The prompt was blocked: {self._block_cause()}.", **details)
+        if outcome == "failed" or (is_interaction and outcome == "unknown"):
+            text = f"{self.finish.explanation.removesuffix('.')} ({cause}). "
             raise FailedInteractionError(f"{text}What arrived is in `partial`.", **details)
-        if has_calls and (error := self.find_unreleasable()):
+        blocked = self._block_cause() if has_calls else None
+        may_raise = has_calls or outcome == "bad_call"
+        if may_raise and (error := find_unreleasable(reason, message, blocked)):
             raise error
-        if finish.outcome == "bad_call":
-            raise MalformedToolCallError(
-                f"The model did not make a valid tool call ({cause}).", **details
-            )
-        if is_empty and rejects_empty and finish.outcome in {"complete", "unspecified"}:
+        if is_empty and rejects_empty and outcome in {"complete", "unspecified"}:
             raise EmptyResponseError(f"The response is empty ({cause}).", **details)
-        if is_empty and finish.outcome in {"blocked", "unknown"}:
+        if is_empty and outcome in {"blocked", "unknown"}:
             raise BlockedError(f"The response was withheld ({cause}).", **details)
 
-    def find_unreleasable(self) -> ResponseError | None:
-        """Return why tool calls of this response must not be executed; `None` if they may be."""
-        return find_unreleasable(
-            self.finish_reason, self._fields.get("finishMessage"), self._block_reason
-        )
-
-    @property
-    def _block_reason(self) -> str | None:
-        feedback: Any = self._joined_fields().get("promptFeedback")
-        if (reason := block_reason_of(feedback)) is None:
+    def _block_cause(self) -> str | None:
+        """Return why the prompt was blocked, with the API's explanation."""
+        if self.block_reason is None:
             return None
-        explanation = feedback.get("blockReasonMessage")
-        return f"{reason}" + (f" ({explanation})" if explanation else "")
+        explanation = self.fields["promptFeedback"].get("blockReasonMessage")
+        return self.block_reason + (f" ({explanation})" if explanation else "")
+
+    def render(self, model: str, text: str) -> gemini.JsonObject:
+        """Return the `response_metadata`: all fields of the response, in LangChain's spelling.
+
+        Args:
+            model: The requested model.
+            text: The text of the response, in which citations are located.
+        """
+        named = {key: _RENAMED.get(key) or snake(key) for key in self.fields}
+        # A field that has our spelling already does not replace one of the API's.
+        fields = {key: self.fields[key] for key, name in named.items() if key == name}
+        fields |= {name: self.fields[key] for key, name in named.items() if key != name}
+        fields = {key: value for key, value in fields.items() if key not in _OUR_FIELDS}
+        if "grounding_metadata" in fields:
+            grounding = parse_grounding(fields.pop("grounding_metadata"), text)
+            key = "grounding_metadata" if is_citable(grounding) else "unreadable_grounding_metadata"
+            fields[key] = grounding
+        fields |= {key: _snake_keys(fields[key]) for key in _NESTED_SNAKE if key in fields}
+        if self.block_reason:
+            fields["block_reason"] = self.block_reason
+        if self.usage:
+            fields["raw_usage"] = self.usage
+        if tier := parse_service_tier(self.usage):
+            fields["service_tier"] = tier
+        if self.earlier is not None:
+            fields["initial_prompt_token_count"] = self.earlier.prompt_token_count
+        if not reads_signatures_of(model, str(fields.get("model_name", ""))):
+            # The requested name is an alias of another line of models: both count as the author.
+            fields["requested_model"] = model
+        return {"model_name": model, **fields}
 
 
 def generation_info(metadata: gemini.JsonObject) -> gemini.JsonObject:
@@ -232,17 +242,6 @@ def generation_info(metadata: gemini.JsonObject) -> gemini.JsonObject:
     """
     info = {key: metadata[key] for key in _GENERATION_INFO if key in metadata}
     return {**info, "safety_ratings": metadata.get("safety_ratings", [])}
-
-
-@dataclass(frozen=True)
-class _Hop:
-    """What the hops before the current one have said."""
-
-    fields: gemini.JsonObject
-    usage: gemini.JsonObject
-    text: str
-    prompt_token_count: Any
-    """That of the first hop: the others count the output before them as well."""
 
 
 def truncated_stream_error() -> TruncatedStreamError:
@@ -340,36 +339,43 @@ def parse_count(response: gemini.JsonObject) -> int:
     return count
 
 
-def parse_usage(usage: gemini.JsonObject) -> UsageMetadata | None:
+def parse_usage(
+    usage: gemini.JsonObject, prior: UsageMetadata | None = None
+) -> UsageMetadata | None:
     """Parse usageMetadata into LangChain's token counts; `None` if there is none.
 
     LangChain's `input_tokens` is the sum of all input, including the prompts that server-side tools
     added; its `output_tokens` is the sum of all output, including thoughts.
+
+    Args:
+        usage: The API's token counts.
+        prior: The usage of a failed attempt before this response, which is added to them.
     """
     if not usage:
-        return None
-    tool_use = _count(usage, "toolUsePromptTokenCount")
-    thoughts = _count(usage, "thoughtsTokenCount")
-    input_tokens = _count(usage, "promptTokenCount") + tool_use
-    output_tokens = _count(usage, "candidatesTokenCount") + thoughts
+        return prior
+    counts = {key: _parse_count(value) or 0 for key, value in usage.items()}
+    tool_use = counts.get("toolUsePromptTokenCount", 0)
+    thoughts = counts.get("thoughtsTokenCount", 0)
+    input_tokens = counts.get("promptTokenCount", 0) + tool_use
+    output_tokens = counts.get("candidatesTokenCount", 0) + thoughts
     input_details = _modalities(usage.get("promptTokensDetails"))
     output_details = _modalities(usage.get("candidatesTokensDetails"))
     if "cachedContentTokenCount" in usage:
-        input_details["cache_read"] = _count(usage, "cachedContentTokenCount")
+        input_details["cache_read"] = counts["cachedContentTokenCount"]
     if "toolUsePromptTokenCount" in usage:
         input_details["tool_use_prompt"] = tool_use
     if "thoughtsTokenCount" in usage:
         output_details["reasoning"] = thoughts
-    counts = UsageMetadata(
+    parsed = UsageMetadata(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        total_tokens=_count(usage, "totalTokenCount") or input_tokens + output_tokens,
+        total_tokens=counts.get("totalTokenCount") or input_tokens + output_tokens,
     )
     if input_details:
-        counts["input_token_details"] = cast("InputTokenDetails", input_details)
+        parsed["input_token_details"] = cast("InputTokenDetails", input_details)
     if output_details:
-        counts["output_token_details"] = cast("OutputTokenDetails", output_details)
-    return counts
+        parsed["output_token_details"] = cast("OutputTokenDetails", output_details)
+    return add_usage(parsed, prior) if prior else parsed
 
 
 _TRAFFIC_TIERS = {
@@ -397,12 +403,9 @@ def _modalities(details: object) -> dict[str, int]:
     for detail in details if isinstance(details, list) else []:
         modality = str(detail.get("modality") or "").lower() if isinstance(detail, dict) else ""
         if modality and modality != "text":
-            counts[modality] = counts.get(modality, 0) + _count(detail, "tokenCount")
+            count = _parse_count(detail.get("tokenCount")) or 0
+            counts[modality] = counts.get(modality, 0) + count
     return counts
-
-
-def _count(counts: gemini.JsonObject, key: str) -> int:
-    return _parse_count(counts.get(key)) or 0
 
 
 def _parse_count(value: object) -> int | None:

@@ -8,6 +8,7 @@ one chunk of a stream, so that it survives chunk merging, checkpoints and JSON.
 
 from __future__ import annotations
 
+import base64
 import json
 import zlib
 from dataclasses import dataclass, field
@@ -163,7 +164,31 @@ def _sum_of(text: str, calls: Iterable[tuple[str, str, Any]]) -> str:
 def call_signatures_of(message: AIMessage) -> gemini.JsonObject:
     """Return the thought signatures of a message's calls, by tool call id."""
     signatures = message.additional_kwargs.get(CALL_SIGNATURES)
-    return signatures if isinstance(signatures, dict) else {}
+    return signatures if isinstance(signatures, dict) else _signatures_in_blocks(message)
+
+
+def _signatures_in_blocks(message: AIMessage) -> gemini.JsonObject:
+    """Return those in blocks beside the calls, by their number or, without one, in order."""
+    if isinstance(message.content, str):
+        return {}
+    signed: list[Any] = [
+        block
+        for block in message.content
+        if isinstance(block, dict) and block.get("type") == "function_call_signature"
+    ]
+    signatures: gemini.JsonObject = {}
+    for order, block in enumerate(signed):
+        number = block.get("index", order)
+        if isinstance(number, int) and 0 <= number < len(message.tool_calls):
+            signatures[message.tool_calls[number]["id"] or ""] = block.get("signature")
+    return signatures
+
+
+def as_signature(value: object) -> str | None:
+    """Return a signature as it is sent, in base64; `None` if it is not one."""
+    if isinstance(value, bytes):
+        value = base64.b64encode(value).decode("ascii")
+    return value if isinstance(value, str) and value else None
 
 
 def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:

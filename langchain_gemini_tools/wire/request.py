@@ -9,21 +9,24 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.errors import (
     GeminiAPIError,
     GeminiInvalidRequestError,
     InvalidHistoryError,
-    InvalidOptionError,
 )
 from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
 from langchain_gemini_tools.facts.finish_reasons import UNEXPECTED_TOOL_CALL
 from langchain_gemini_tools.facts.json_values import LARGE, camel, encode_json
-from langchain_gemini_tools.wire.backends import check_options
 from langchain_gemini_tools.wire.body import ContentsWriter, encode_body
-from langchain_gemini_tools.wire.cache import cut_cached_messages, leave_out_cached
-from langchain_gemini_tools.wire.contents import RenderContext, render_contents, render_system
+from langchain_gemini_tools.wire.checks import (
+    check_combinations,
+    check_options,
+    cut_cached_messages,
+    leave_out_cached,
+)
+from langchain_gemini_tools.wire.contents import render_contents, render_system
 from langchain_gemini_tools.wire.generation import (
     JSON,
     plain,
@@ -34,13 +37,11 @@ from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.hops import TOKEN
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
-from langchain_gemini_tools.wire.tools.names import (
-    function_names,
+from langchain_gemini_tools.wire.tools.tool import (
     name_places,
-    names_by_wire_name,
     render_name,
+    render_tools,
 )
-from langchain_gemini_tools.wire.tools.tool import renamed_parameters_of, render_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -50,14 +51,17 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.wire import shapes as gemini
-    from langchain_gemini_tools.wire.contents import StepsRestorer, TurnRewriter
+    from langchain_gemini_tools.wire.contents import TurnRewriter
     from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.response import WrittenCalls
-    from langchain_gemini_tools.wire.tools.tool import Tool
 
 
 _COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfig")
 """Vertex AI's `countTokens` rejects every other field of a request."""
+
+
+# "CachedContent not found (or permission denied)", with status 403.
+_CACHE_IS_GONE = "CachedContent not found"
 
 
 @dataclass(frozen=True)
@@ -169,19 +173,23 @@ class RenderedRequest:
 
     @contextmanager
     def naming_tools(self) -> Iterator[None]:
-        """Add the model to an error of the API, and the tools that it refers to by number."""
+        """Add to an error of the API what `name_tools` adds."""
         try:
             yield
         except GeminiAPIError as error:
-            if isinstance(error, GeminiInvalidRequestError):
-                tools, context = self.body.get("tools", []), self.context
-                names = context.tool_names, context.parameter_names
-                if places := name_places(str(error), tools, *names):
-                    error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
-            error.name_model(self.invocation.model)
-            if advice := self.advice_on(error):
-                error.args = (f"{error} ({advice})",)
+            self.name_tools(error)
             raise
+
+    def name_tools(self, error: GeminiAPIError) -> None:
+        """Add the model to an error of the API, and the tools that it refers to by number."""
+        if isinstance(error, GeminiInvalidRequestError):
+            tools, context = self.body.get("tools", []), self.context
+            names = context.tool_names, context.parameter_names
+            if places := name_places(str(error), tools, *names):
+                error.args = (f"{error} (That is {'; '.join(places)}.)", *error.args[1:])
+        error.name_model(self.invocation.model)
+        if advice := self.advice_on(error):
+            error.args = (f"{error} ({advice})",)
 
     def advice_on(self, error: GeminiAPIError) -> str | None:
         """Return what the user can do about an error of the API, if more is known than it says."""
@@ -254,21 +262,12 @@ class RequestParts:
     is_large: bool
 
 
-class ContentsForm(NamedTuple):
-    """How the contents of a request are written."""
-
-    writer: type[ContentsWriter] = ContentsWriter
-    """Collects and encodes them."""
-    restore: StepsRestorer | None = None
-    """Returns the steps of a message as they came."""
-
-
 def render_parts(
     messages: Sequence[BaseMessage],
     invocation: Invocation,
     rewrite_turn: TurnRewriter | None = None,
     find_written_calls: Callable[[Collection[str]], WrittenCalls] | None = None,
-    form: ContentsForm | None = None,
+    writer: type[ContentsWriter] = ContentsWriter,
 ) -> RequestParts:
     """Render messages and options as the fields of a body, and check their combinations.
 
@@ -277,61 +276,37 @@ def render_parts(
         invocation: The resolved options.
         rewrite_turn: Changes each turn of the arranged history before it is rendered.
         find_written_calls: Makes what finds calls of functions in the text of the response.
-        form: How contents are written; by default as generateContent reads them.
+        writer: Collects and encodes the contents; by default as generateContent reads them.
 
     Raises:
         InvalidInputError: The API would reject the input, or it cannot be sent.
     """
-    writer, restore = form or ContentsForm()
     if invocation.cache:
         messages = cut_cached_messages(messages, invocation.cache)
-    renamed = renamed_parameters_of(invocation.tools)
+    is_large = _is_large(messages)
     system, others = split_system(messages)
     instruction = render_system(system)
     opening: list[gemini.Part] = []
     accepts_instruction = invocation.capabilities.accepts_system_instruction
     if instruction and (invocation.merges_system or not accepts_instruction):
         opening, instruction = instruction["parts"], None
-    is_large = any(map(_is_large, messages))
     contents = writer(
         opening,
         signs_calls=invocation.capabilities.checks_call_signatures,
         may_end_with_model=invocation.capabilities.accepts_prefill,
         is_large=is_large,
     )
-    rendering = _render_context(invocation, renamed, restore)
-    render_contents(others, rendering, contents, rewrite_turn)
+    render_contents(others, invocation, contents, rewrite_turn)
     body = _render_body(instruction, contents, invocation)
-    given = invocation.extra_body if invocation.interaction is None else None
-    whole = merge_fields(body, plain(given or {}))
-    _check_combinations(whole, invocation)
-    check_repairs(contents.repairs, invocation)
-    context = _response_context(invocation.tools, renamed, invocation)
-    if find_written_calls and context.tool_names and not _is_json(whole):
-        context = replace(context, written_calls=find_written_calls(context.tool_names))
-    return RequestParts(whole, contents.repairs, context, is_large)
-
-
-def _is_json(body: Mapping[str, Any]) -> bool:
-    return bool(body.get("generationConfig", {}).get("responseMimeType") == JSON)
-
-
-def _render_context(
-    invocation: Invocation,
-    renamed: Mapping[str, Mapping[str, str]],
-    restore: StepsRestorer | None,
-) -> RenderContext:
-    """Return what rendering the messages needs to know about the model and its tools."""
-    tools = invocation.tools
-    return RenderContext(
-        invocation.capabilities,
-        invocation.model,
-        vertexai=invocation.vertexai,
-        parameter_names=renamed,
-        declared=function_names(tools) if any(tool.is_run_by_user for tool in tools) else None,
-        accepts_server_parts=invocation.circulates_server_tools,
-        restore=restore,
-    )
+    if invocation.extra_body and invocation.interaction is None:
+        body = merge_fields(body, plain(invocation.extra_body))
+    is_json = body.get("generationConfig", {}).get("responseMimeType") == JSON
+    check_combinations(body, invocation, is_json=is_json)
+    if not invocation.repairs_history:
+        _reject_repairs(contents.repairs)
+    names = invocation.tools.user_names
+    written = find_written_calls(names) if find_written_calls and names and not is_json else None
+    return RequestParts(body, contents.repairs, _response_context(invocation, written), is_large)
 
 
 def _render_body(
@@ -339,7 +314,7 @@ def _render_body(
 ) -> dict[str, Any]:
     """Return the fields of the body that have a value."""
     tools, choice = invocation.tools, invocation.tool_choice
-    capabilities = invocation.capabilities
+    capabilities, safety = invocation.capabilities, invocation.safety_settings
     body = {
         "systemInstruction": instruction,
         "contents": contents,
@@ -351,12 +326,11 @@ def _render_body(
             vertexai=invocation.vertexai,
             # The tool config of a cache is in the cache.
             has_server_parts=(contents.has_server_tools and not invocation.cached_content)
-            or _adds_builtin(invocation),
+            or (bool(invocation.extra_body) and _adds_builtin(invocation)),
+            streams_arguments=invocation.streams_arguments,
         ),
-        "generationConfig": render_generation_config(
-            invocation.generation, capabilities, vertexai=invocation.vertexai
-        ),
-        "safetySettings": render_safety_settings(invocation.safety_settings),
+        "generationConfig": render_generation_config(invocation),
+        "safetySettings": safety and render_safety_settings(safety),
         "cachedContent": invocation.cached_content,
         TOKEN: invocation.continuation_token,
         **{key: plain(value) for key, value in invocation.body.items()},
@@ -369,19 +343,17 @@ def _render_body(
 
 
 def _response_context(
-    tools: Sequence[Tool],
-    renamed: Mapping[str, Mapping[str, str]],
-    invocation: Invocation,
+    invocation: Invocation, written_calls: WrittenCalls | None
 ) -> ResponseContext:
     """Return what parsing the response needs: the user's names, and what is usable."""
+    tools = invocation.tools
     return ResponseContext(
         model=invocation.model,
         vertexai=invocation.vertexai,
-        tool_names=names_by_wire_name(tools),
-        parameter_names={
-            tool: {wire: name for name, wire in names.items()} for tool, names in renamed.items()
-        },
-        runs_remote_tools=any(tool.calls_are_run_by_api for tool in tools),
+        tool_names=tools.user_names,
+        parameter_names=tools.user_parameters,
+        runs_remote_tools=tools.run_by_api,
+        written_calls=written_calls,
         returns_failures=invocation.returns_failures,
         returns_hops=not invocation.continues_automatically,
         rejects_empty=invocation.rejects_empty,
@@ -428,11 +400,11 @@ def _key_of(given: Any, body: Mapping[str, Any]) -> Any:
 
 def _adds_builtin(invocation: Invocation) -> bool:
     """Return whether `extra_body` adds built-in tools to functions, where that needs a flag."""
-    tools = invocation.extra_body.get("tools") if invocation.extra_body else None
+    tools = (invocation.extra_body or {}).get("tools")
     if not isinstance(tools, list) or not invocation.circulates_server_tools:
         return False
     keys = {camel(key) for tool in tools if isinstance(tool, dict) for key in tool}
-    return bool(keys - {"functionDeclarations"}) and bool(function_names(invocation.tools))
+    return bool(keys - {"functionDeclarations"} and invocation.tools.functions)
 
 
 def _join_tools(tools: list[Any], more: Sequence[Any]) -> list[Any]:
@@ -447,14 +419,7 @@ def _join_tools(tools: list[Any], more: Sequence[Any]) -> list[Any]:
     return [*functions, *filter(None, both)]
 
 
-def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
-    """Reject a history that needs repairs, if repairs are disabled.
-
-    Raises:
-        InvalidHistoryError: A repair changes the meaning of the messages.
-    """
-    if invocation.repairs_history:
-        return
+def _reject_repairs(repairs: Sequence[Repair]) -> None:
     for repair in repairs:
         if not repair.is_harmless:
             raise InvalidHistoryError(
@@ -463,64 +428,11 @@ def check_repairs(repairs: Sequence[Repair], invocation: Invocation) -> None:
             )
 
 
-def _check_combinations(body: Mapping[str, Any], invocation: Invocation) -> None:
-    """Reject combinations that the API rejects, with advice."""
-    has_json = _is_json(body)
-    _check_tools(body.get("tools") or (), invocation)
-    if has_json and body.get("tools"):
-        _check_json_beside_tools(body["tools"], invocation)
-    if cache := body.get("cachedContent"):
-        _check_cached_content(cache, body, invocation)
-
-
-# "CachedContent not found (or permission denied)", with status 403.
-_CACHE_IS_GONE = "CachedContent not found"
-
-_PARTS_OF_A_CACHE = {
-    "tools": "tools",
-    "toolConfig": "tool_choice or tool_config",
-    "systemInstruction": "system messages",
-}
-
-
-def _check_cached_content(cache: object, body: Mapping[str, Any], invocation: Invocation) -> None:
-    """Reject what the API accepts in a cache only."""
-    if not invocation.capabilities.supports_cached_content:
-        raise InvalidOptionError(
-            f"{invocation.model} does not support cached_content. Omit it, or use another model."
-        )
-    if given := [name for key, name in _PARTS_OF_A_CACHE.items() if body.get(key)]:
-        raise InvalidOptionError(
-            f"A request with cached_content={cache!r} cannot have {', '.join(given)}: they must be "
-            "part of the cache. Create it with model.with_context_cache(system=..., tools=...), or "
-            "say what it contains with with_context_cache(name=..., system=..., tools=...); or "
-            "leave cached_content out."
-        )
-
-
-def _check_tools(tools: Sequence[Any], invocation: Invocation) -> None:
-    capabilities = invocation.capabilities
-    has_functions = any("functionDeclarations" in tool for tool in tools)
-    is_accepted = capabilities.calls_functions or not has_functions
-    if tools and not (is_accepted and capabilities.accepts_builtin_tools):
-        raise InvalidOptionError(
-            f"{invocation.model} does not accept tools. Functions are described in the prompt "
-            "unless tool_calling='native'; use a Gemini model for built-in tools."
-        )
-
-
-def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> None:
-    if not invocation.capabilities.combines_json_output_with_functions:
-        names = function_names(invocation.tools) or [key for tool in tools for key in tool]
-        raise InvalidOptionError(
-            f"{invocation.model} does not support JSON output with bound tools "
-            f"({', '.join(names)}). Use ToolStrategy or method='function_calling', or gemini-3."
-        )
-
-
-def _is_large(message: BaseMessage) -> bool:
-    content = message.content
-    if isinstance(content, str):
-        return len(content) > LARGE
-    fields = [[block] if isinstance(block, str) else block.values() for block in content]
+def _is_large(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether a message contains a very long text."""
+    texts = [message.content for message in messages if isinstance(message.content, str)]
+    if max(map(len, texts), default=0) > LARGE:
+        return True
+    lists = [message.content for message in messages if isinstance(message.content, list)]
+    fields = [[b] if isinstance(b, str) else b.values() for blocks in lists for b in blocks]
     return any(isinstance(item, str) and len(item) > LARGE for items in fields for item in items)

@@ -6,15 +6,13 @@ around them), so that both give the same message.
 
 from __future__ import annotations
 
-import json
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.messages.ai import add_usage
-from langchain_core.messages.tool import invalid_tool_call, tool_call_chunk
+from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_gemini_tools.errors import (
@@ -26,34 +24,29 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.finish_reasons import CONTINUATION
-from langchain_gemini_tools.wire.chunks import (
-    OUTPUT_V1,
-    PROVIDER,
-    fragment_chunk,
-    group_runs,
-    is_fragment,
-    render_audio,
-    render_chunk,
-    render_piece,
-    render_unreleased,
-)
 from langchain_gemini_tools.wire.metadata import (
+    Metadata,
     MetadataParser,
     find_unreleasable,
     generation_info,
     parse_usage,
 )
-from langchain_gemini_tools.wire.parts import (
-    PartParser,
+from langchain_gemini_tools.wire.parts import PartParser
+from langchain_gemini_tools.wire.pieces import (
+    OUTPUT_V1,
+    PROVIDER,
     Piece,
     ToolCallPiece,
     assemble,
+    invalidate_calls,
     last_call,
-    split_calls,
+    render_audio,
+    render_chunks,
+    render_unreleased,
+    render_written,
     text_of,
 )
 from langchain_gemini_tools.wire.replay import (
-    FUNCTION_CALL,
     NOT_RELEASED,
     RAW_STEPS,
     UNKNOWN_TOOL,
@@ -135,68 +128,85 @@ class ResponseContext:
 
 
 class _CandidateParser:
-    """One candidate, as far as it has been parsed."""
+    """Parses one candidate. `feed` each body, then `finish`."""
 
     def __init__(self, context: ResponseContext) -> None:
-        self.parts = PartParser(
+        self._context = context
+        self._parts = PartParser(
             context.tool_names,
             context.parameter_names,
             runs_remote_tools=context.runs_remote_tools,
         )
-        self.metadata = MetadataParser(context.model)
-        self.written: list[ToolCallPiece] = []
-        """Calls that were written as text, known after `check`."""
-        self._context = context
-        self._pieces: list[Piece] = []
+        self._metadata = MetadataParser()
         self._steps: list[gemini.JsonObject] = []
 
     def feed(self, response: gemini.Response, candidate: gemini.JsonObject | None) -> list[Piece]:
-        self.metadata.feed(response, candidate)
-        self.parts.response_id = self.parts.response_id or response.get("responseId")
+        self._metadata.feed(response, candidate)
         self._steps += response.get(RAW_STEPS) or ()
-        pieces = [piece for part in _parts(candidate) if (piece := self.parts.parse(part))]
-        self._pieces += pieces
-        return pieces
+        return self._parts.feed(candidate or {}, response.get("responseId"))
 
     def end_hop(self) -> None:
         """Let the next body, if there is one, continue the response in another hop."""
-        self.metadata.end_hop(text_of(self._pieces))
+        self._metadata.end_hop(text_of(self._parts.pieces))
 
-    def finish(self) -> list[Piece]:
-        """Return the pieces that are complete only at the end of the response."""
-        pieces = self.parts.finish()
-        self._pieces += pieces
-        return pieces
+    def finish(self) -> _Candidate:
+        """Return what has arrived."""
+        audio = self._parts.finish()
+        pieces = self._parts.pieces
+        return _Candidate(
+            context=self._context,
+            parts=self._parts,
+            audio=audio,
+            text=text_of(pieces),
+            is_empty=not any(piece.is_shown for piece in pieces),
+            metadata=self._metadata.finish(),
+            steps=self._steps,
+        )
+
+
+@dataclass
+class _Candidate:
+    """A candidate as far as it has arrived: whether it can be used, and its message."""
+
+    context: ResponseContext
+    parts: PartParser
+    audio: list[Piece]
+    """The pieces that were complete only at the end."""
+    text: str
+    is_empty: bool
+    metadata: Metadata
+    steps: list[gemini.JsonObject]
+    written: list[ToolCallPiece] = field(default_factory=list)
+    """Calls that were written as text, known after `check`."""
 
     def check(self) -> None:
         """Raise if this is not a usable response, with what has arrived."""
-        reason = self.metadata.finish_reason
-        if reason == CONTINUATION and self._context.returns_hops:
+        context, calls = self.context, self.parts.calls
+        if context.returns_hops and self.metadata.finish_reason == CONTINUATION:
             return
         try:
-            self.parts.check_complete()
+            calls.check_complete()
             self.metadata.check(
-                has_calls=bool(self.parts.call_count),
-                is_empty=self.is_empty(),
-                rejects_empty=self._context.rejects_empty,
-                is_interaction=self._context.is_interaction,
+                has_calls=bool(calls.ids),
+                is_empty=self.is_empty,
+                rejects_empty=context.rejects_empty,
+                is_interaction=context.is_interaction,
             )
-            self._check_written()
+            may_be_call = self.metadata.is_complete and not calls.ids
+            finder = context.written_calls if may_be_call else None
+            if finder and (found := finder.find(self.text)):
+                raise self._written_error(found)
         except ResponseError as error:
             is_failed = isinstance(error, FailedInteractionError)
-            is_returned = isinstance(error, FEEDBACK_ERRORS) or self.parts.call_count
-            if self._context.returns_failures and is_returned and not is_failed:
+            is_returned = isinstance(error, FEEDBACK_ERRORS) or calls.ids
+            if context.returns_failures and is_returned and not is_failed:
                 return
             error.partial = self.partial()
             raise
 
-    def _check_written(self) -> None:
-        """Raise if a complete response is a call that was written as text."""
-        finder = self._context.written_calls
-        if not finder or self.parts.call_count or self.metadata.find_unreleasable():
-            return
-        found = finder.find(text_of(self._pieces))
-        names = self._context.tool_names
+    def _written_error(self, found: Sequence[WrittenCall]) -> MalformedToolCallError:
+        """Return the error for calls that were written as text, and keep them as `written`."""
+        names = self.context.tool_names
         self.written = [
             ToolCallPiece(
                 number,
@@ -206,26 +216,23 @@ class _CandidateParser:
             )
             for number, (name, text) in enumerate(found)
         ]
-        if found:
-            shown = f"{found[0].text:.200}"
-            cause = f"a function call was written as text instead of being made: {shown}"
-            raise MalformedToolCallError(
-                f"The model did not make a valid tool call ({cause}).",
-                finish_reason=self.metadata.finish_reason,
-                finish_message=cause,
-            )
+        shown = f"{found[0].text:.200}"
+        cause = f"a function call was written as text instead of being made: {shown}"
+        return MalformedToolCallError(
+            f"The model did not make a valid tool call ({cause}).",
+            finish_reason=self.metadata.finish_reason,
+            finish_message=cause,
+        )
 
     @property
     def releases_calls(self) -> bool:
         """Whether the tool calls may be executed: only those of a complete response."""
-        return not self.parts.has_open_call and self.metadata.find_unreleasable() is None
+        return self.metadata.is_complete and self.parts.calls.unfinished is None
 
-    def is_empty(self) -> bool:
-        return not self.parts.has_audio and not any(piece.is_shown for piece in self._pieces)
-
+    @property
     def is_audio(self) -> bool:
-        """Return whether the content is audio alone, in standard blocks."""
-        blocks = [piece.block for piece in self._pieces]
+        """Whether the content is audio alone, in standard blocks."""
+        blocks = [piece.block for piece in self.parts.pieces]
         return bool(blocks) and all(block and block["type"] == "audio" for block in blocks)
 
     def cited_block(self) -> list[str | dict[Any, Any]]:
@@ -234,8 +241,8 @@ class _CandidateParser:
         Core translates chunk by chunk, and knows the citations only when the last one arrives.
         """
         has_arguments = False
-        for piece in self._pieces:
-            has_arguments |= is_fragment(piece) and not self._context.may_return_calls
+        for piece in self.parts.pieces:
+            has_arguments |= piece.is_fragment and not self.context.may_return_calls
             if piece.text:
                 # Core counts blocks without an index by changes of their type.
                 return [{"type": "text", "text": "", "index": int(has_arguments)}]
@@ -244,53 +251,49 @@ class _CandidateParser:
         return []
 
     def response_metadata(self) -> gemini.JsonObject:
-        flag = {"empty_response": True} if self.is_empty() else {}
+        flag = {"empty_response": True} if self.is_empty else {}
         # Only the backend that issued a thought signature can read it.
-        author = {"model_provider": PROVIDER, VERTEXAI: self._context.vertexai}
-        form = OUTPUT_V1 if self.is_audio() else {}
-        return {**author, **form, **self.metadata.metadata(text_of(self._pieces)), **flag}
+        author = {"model_provider": PROVIDER, VERTEXAI: self.context.vertexai}
+        form = OUTPUT_V1 if self.is_audio else {}
+        fields = self.metadata.render(self.context.model, self.text)
+        return {**author, **form, **fields, **flag}
 
     def message(self) -> AIMessage:
         """Return the message; its calls are invalid if they must not be executed."""
         message = self._whole_message()
         if message.tool_calls and not self.releases_calls:
             return invalidate_calls(message, NOT_RELEASED)
-        message.additional_kwargs |= dump_function_call(message.tool_calls)
+        if message.tool_calls:
+            message.additional_kwargs |= dump_function_call(message.tool_calls)
         return message
-
-    def additional_kwargs(self) -> gemini.JsonObject:
-        """Return those that apply to the whole message, for the last chunk of a stream."""
-        is_called = self.parts.call_count and self.releases_calls
-        called = last_call(self._pieces) if is_called else {}
-        steps = self._dump_steps(assemble(self._pieces).tool_calls) if self._steps else {}
-        return self.parts.dump_log() | steps | called
-
-    def _dump_steps(self, calls: Iterable[ToolCall]) -> gemini.JsonObject:
-        named = ((call["id"] or "", call["name"], call["args"]) for call in calls)
-        return dump_steps(self._steps, text_of(self._pieces), named)
 
     def partial(self) -> AIMessage:
         """Return the message so far, with calls that cannot be executed."""
-        self.finish()
         return invalidate_calls(self._whole_message())
 
     def _whole_message(self) -> AIMessage:
-        whole = assemble(self._pieces)
+        whole = assemble(self.parts.pieces)
         return AIMessage(
             content=whole.content,
             tool_calls=whole.tool_calls,
             invalid_tool_calls=[*whole.invalid_tool_calls, *map(_written_call, self.written)],
             additional_kwargs=whole.additional_kwargs
             | self.parts.dump_log()
-            | (self._dump_steps(whole.tool_calls) if self._steps else {}),
+            | (self._dump_steps(whole.tool_calls) if self.steps else {}),
             response_metadata=self.response_metadata(),
-            usage_metadata=self.usage(),
+            usage_metadata=parse_usage(self.metadata.usage, self.context.prior_usage),
         )
 
-    def usage(self) -> UsageMetadata | None:
-        """Return the usage of this response and of the failed attempt before it."""
-        usage, prior = parse_usage(self.metadata.usage), self._context.prior_usage
-        return add_usage(usage, prior) if usage and prior else usage or prior
+    def additional_kwargs(self) -> gemini.JsonObject:
+        """Return those that apply to the whole message, for the last chunk of a stream."""
+        pieces = self.parts.pieces
+        called = last_call(pieces) if self.parts.calls.ids and self.releases_calls else {}
+        steps = self._dump_steps(assemble(pieces).tool_calls) if self.steps else {}
+        return self.parts.dump_log() | steps | called
+
+    def _dump_steps(self, calls: Iterable[ToolCall]) -> gemini.JsonObject:
+        named = ((call["id"] or "", call["name"], call["args"]) for call in calls)
+        return dump_steps(self.steps, self.text, named)
 
 
 def _written_call(call: ToolCallPiece) -> InvalidToolCall:
@@ -302,49 +305,10 @@ def _written_call(call: ToolCallPiece) -> InvalidToolCall:
     )
 
 
-def invalidate_calls(message: AIMessage, prefix: str = "") -> AIMessage:
-    """Turn the tool calls of a failed response into invalid ones, in place.
-
-    Args:
-        message: The message of the response.
-        prefix: What to put before the arguments.
-    """
-    message.invalid_tool_calls += [
-        invalid_tool_call(
-            name=call["name"],
-            args=prefix + json.dumps(call["args"]),
-            id=call["id"],
-            error="Not executed: the response with this call failed.",
-        )
-        for call in message.tool_calls
-    ]
-    message.tool_calls = []
-    message.additional_kwargs.pop(FUNCTION_CALL, None)
-    return message
-
-
 def find_unreleasable_calls(message: AIMessage) -> ResponseError | None:
     """Return why tool calls of a message of ours must not be executed; `None` if they may be."""
     keys = ("finish_reason", "finish_message", "block_reason")
     return find_unreleasable(*map(message.response_metadata.get, keys))
-
-
-def invalidate_call_chunks(chunk: AIMessageChunk) -> AIMessageChunk:
-    """Return a chunk whose tool calls stay invalid when it is merged with others."""
-    if not chunk.tool_calls:
-        return chunk
-    calls = [
-        tool_call_chunk(
-            name=call["name"],
-            args=f"{NOT_RELEASED}{call['args']}",
-            id=call["id"],
-            index=call["index"],
-        )
-        for call in chunk.tool_call_chunks
-    ]
-    return AIMessageChunk(
-        content=chunk.content, tool_call_chunks=calls, additional_kwargs=chunk.additional_kwargs
-    )
 
 
 def parse_response(
@@ -372,13 +336,13 @@ def parse_response(
         for hop in later_hops:
             parser.end_hop()
             parser.feed(hop, next(iter(_candidates(hop)), None))
-        parser.finish()
+        parsed = parser.finish()
         try:
-            parser.check()
+            parsed.check()
         except ResponseError as error:
             withheld.append(error)
             continue
-        message = parser.message()
+        message = parsed.message()
         if generations:
             message.usage_metadata = None
         info = generation_info(message.response_metadata)
@@ -426,9 +390,7 @@ class StreamParser:
         pieces = [piece for piece in pieces if piece.call is None or not self._hold(piece)]
         if self._gate:
             pieces = self._release_text(pieces, self._gate)
-        if len(pieces) == 1:
-            return [render_piece(pieces[0])]
-        return [render_chunk(run) for run in group_runs(pieces)]
+        return render_chunks(pieces)
 
     def end_hop(self) -> None:
         """Let the next event, if there is one, begin another hop of the same response."""
@@ -456,30 +418,30 @@ class StreamParser:
         Raises:
             ResponseError: What arrived is not a usable response; it is in the error's `partial`.
         """
+        candidate = self._candidate.finish()
         with self.keeping_partial():
-            self._candidate.metadata.check_stream_ended()
-        rest = self._candidate.finish()
-        self._candidate.check()
-        metadata = self._candidate.response_metadata()
+            candidate.metadata.check_stream_ended()
+        candidate.check()
+        metadata = candidate.response_metadata()
         is_cited = self._streams_blocks and "grounding_metadata" in metadata
         last = AIMessageChunk(
-            content=self._candidate.cited_block() if is_cited else "",
-            additional_kwargs=self._candidate.additional_kwargs(),
+            content=candidate.cited_block() if is_cited else "",
+            additional_kwargs=candidate.additional_kwargs(),
             response_metadata=metadata,
-            usage_metadata=self._candidate.usage(),
+            usage_metadata=parse_usage(candidate.metadata.usage, candidate.context.prior_usage),
             chunk_position="last",
         )
         info = generation_info(last.response_metadata)
-        audio = [render_audio(piece, is_v1=self._candidate.is_audio()) for piece in rest]
+        audio = [render_audio(piece, is_v1=candidate.is_audio) for piece in candidate.audio]
         end = ChatGenerationChunk(message=last, generation_info=info)
-        return [*audio, *self._render_held(), end]
+        return [*audio, *self._render_held(candidate), end]
 
-    def _render_held(self) -> list[ChatGenerationChunk]:
-        text = [render_chunk(run) for run in group_runs(self._text)]
-        if written := self._candidate.written:
-            return [*text, ChatGenerationChunk(message=fragment_chunk("", written, {}))]
-        if self._candidate.releases_calls:
-            return [*text, *(render_chunk(run) for run in group_runs(self._held))]
+    def _render_held(self, candidate: _Candidate) -> list[ChatGenerationChunk]:
+        text = render_chunks(self._text)
+        if candidate.written:
+            return [*text, render_written(candidate.written)]
+        if candidate.releases_calls:
+            return [*text, *render_chunks(self._held)]
         return [*text, render_unreleased(self._held)] if self._held else text
 
     @contextmanager
@@ -493,7 +455,8 @@ class StreamParser:
 
     def partial(self) -> AIMessage | None:
         """Return the message so far, with calls that cannot be executed; `None` if it is empty."""
-        return None if self._candidate.is_empty() else self._candidate.partial()
+        candidate = self._candidate.finish()
+        return None if candidate.is_empty else candidate.partial()
 
 
 def _candidates(response: gemini.Response) -> list[gemini.JsonObject]:
@@ -503,11 +466,3 @@ def _candidates(response: gemini.Response) -> list[gemini.JsonObject]:
             "The response's `candidates` are not a list of objects.", body=response
         )
     return candidates
-
-
-def _parts(candidate: gemini.JsonObject | None) -> list[gemini.JsonObject]:
-    content = (candidate or {}).get("content") or {}
-    parts = content.get("parts") or [] if isinstance(content, dict) else content
-    if not isinstance(parts, list):
-        raise UnreadableResponseError("The response's `parts` are not a list.", body=candidate)
-    return split_calls(parts)

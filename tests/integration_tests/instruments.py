@@ -15,7 +15,7 @@ import threading
 import uuid
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -149,24 +149,32 @@ def _error_of(span: Any) -> str | None:
     return f"{span.status.description} {messages}"
 
 
-class OpenInference(OpenTelemetry):
-    """openinference-instrumentation-langchain."""
+class Instrumented(OpenTelemetry):
+    """An instrument with an instrumentor of OpenTelemetry."""
 
-    # It has no time of the first token.
-    lacks = frozenset({"has_first_token"})
+    module: ClassVar[str]
+    instrumentor_class: ClassVar[str]
 
     def __enter__(self) -> Self:
-        module = pytest.importorskip(
-            "openinference.instrumentation.langchain", reason=NOT_INSTALLED
-        )
+        module = pytest.importorskip(self.module, reason=NOT_INSTALLED)
         super().__enter__()
-        self.instrumentor = module.LangChainInstrumentor()
+        self.instrumentor = getattr(module, self.instrumentor_class)()
         self.instrumentor.instrument(tracer_provider=self.provider)
         return self
 
     def __exit__(self, *error: object) -> None:
         self.instrumentor.uninstrument()
         super().__exit__(*error)
+
+
+class OpenInference(Instrumented):
+    """openinference-instrumentation-langchain."""
+
+    module = "openinference.instrumentation.langchain"
+    instrumentor_class = "LangChainInstrumentor"
+
+    # It has no time of the first token.
+    lacks = frozenset({"has_first_token"})
 
     def read(self, attributes: dict[str, Any], span: Any) -> Span | None:
         kind = attributes["openinference.span.kind"]
@@ -207,24 +215,14 @@ def _number(attributes: Mapping[str, Any], part: str) -> int | None:
     return found[0] if found else None
 
 
-class Traceloop(OpenTelemetry):
+class Traceloop(Instrumented):
     """opentelemetry-instrumentation-langchain."""
+
+    module = "opentelemetry.instrumentation.langchain"
+    instrumentor_class = "LangchainInstrumentor"
 
     # It reads `cache_read` of the details only, and has no time of the first token.
     lacks = frozenset({"reasoning_tokens", "has_first_token"})
-
-    def __enter__(self) -> Self:
-        module = pytest.importorskip(
-            "opentelemetry.instrumentation.langchain", reason=NOT_INSTALLED
-        )
-        super().__enter__()
-        self.instrumentor = module.LangchainInstrumentor()
-        self.instrumentor.instrument(tracer_provider=self.provider)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.instrumentor.uninstrument()
-        super().__exit__(*error)
 
     def read(self, attributes: dict[str, Any], span: Any) -> Span | None:
         operation = attributes.get("gen_ai.operation.name")

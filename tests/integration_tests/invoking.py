@@ -8,7 +8,7 @@ import logging
 import operator
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.outgoing import whole
+from langchain_gemini_tools.testing.fake.responses import whole
 
 if TYPE_CHECKING:
     import pytest

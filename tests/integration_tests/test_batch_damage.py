@@ -20,7 +20,7 @@ from langchain_core.prompt_values import StringPromptValue
 from langchain_gemini_tools import errors
 from langchain_gemini_tools.batch.folder import Limits
 from langchain_gemini_tools.batch.service import DeveloperService
-from langchain_gemini_tools.testing.fake.outgoing import whole
+from langchain_gemini_tools.testing.fake.responses import whole
 from tests.integration_tests.test_batch_jobs import (
     FEW,
     MANY,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools import ChatGemini
     from langchain_gemini_tools.testing.fake import Emulator
     from langchain_gemini_tools.testing.fake.batches import FakeFile
-    from langchain_gemini_tools.testing.fake.outgoing import Outgoing
+    from langchain_gemini_tools.testing.fake.responses import Outgoing
     from tests.conftest import MakeModel
 
 
@@ -353,6 +353,8 @@ def test_a_job_cannot_be_pickled_and_says_what_can(make_model: MakeModel, tmp_pa
 def test_no_file_is_left_open(
     emulator: Emulator, make_model: MakeModel, recwarn: pytest.WarningsRecorder, tmp_path: Path
 ) -> None:
+    gc.collect()  # what other tests left is not counted here
+    recwarn.clear()
     warnings.simplefilter("always")
     made = make_model().batch_job(questions(MANY), path=tmp_path)
     (name,) = made.names
@@ -364,7 +366,8 @@ def test_no_file_is_left_open(
     del made, handle
     gc.collect()
     assert not folder.exists()
-    assert [w for w in recwarn if issubclass(w.category, ResourceWarning)] == []
+    messages = [str(each.message) for each in recwarn]
+    assert [message for message in messages if "unclosed file" in message] == []
 
 
 async def test_what_has_no_result_is_sent_again_without_blocking(

@@ -146,16 +146,7 @@ def test_a_job_beyond_the_quota_waits_for_the_others(
 def test_items_fail_alone_and_are_sent_again_alone(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, code: int
 ) -> None:
-    failed: Counter[str] = Counter()
-
-    def fail_every_tenth_once(_: int, body: Any) -> Any:
-        text = body["contents"][0]["parts"][0]["text"]
-        if text.endswith("0?") and not failed[text]:
-            failed[text] += 1
-            return {"code": code, "message": "It failed."}
-        return None
-
-    emulator.batches.fail_items(fail_every_tenth_once)
+    emulator.batches.fail_items(fail_some_once(code))
     check_answers(make_model().batch_job(questions(MANY), path=tmp_path).results(), MANY)
     assert [len(each.items) for each in emulator.batches.jobs.values()] == [MANY, 4]
     assert answered_once(emulator, MANY)
@@ -332,15 +323,51 @@ def count_and_kill(at: int, counted: list[int]) -> None:
         raise Killed
 
 
-def run_until_done(start: Callable[[], Any]) -> tuple[Any, int]:
-    """Start the program again after each kill, as a user would."""
+def kill_after_write(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Kill the process after its nth write to the disk: a flushed file, or a renamed one."""
+    counted = [0]
+    for name in ("fsync", "replace"):
+        write = getattr(os, name)
+
+        def dying(*arguments: Any, write: Callable[..., None] = write) -> None:
+            write(*arguments)
+            count_and_kill(at, counted)
+
+        monkeypatch.setattr(os, name, dying)
+
+
+def check_killed(emulator: Emulator, start: Callable[[], Any]) -> int:
+    """Start the program again after each kill, and return how many kills there were.
+
+    Args:
+        emulator: Some items fail once, so that there are two jobs.
+        start: Returns the results of a job with `MANY` inputs.
+    """
+    emulator.batches.fail_items(fail_some_once())
     kills = 0
     while True:
         try:
-            return list(start()), kills
+            found = list(start())
+            break
         except Killed:
             kills += 1
             assert kills < 50
+    check_answers(found, MANY)
+    assert emulator.batches.created == 2  # the second one has the items that failed
+    assert answered_once(emulator, MANY)
+    return kills
+
+
+def fail_some_once(code: int = 13) -> Callable[[int, Any], Any]:
+    """A fault of items: one of ten fails when it is sent for the first time."""
+    failed: Counter[str] = Counter()
+
+    def fault(_: int, body: Any) -> Any:
+        text = body["contents"][0]["parts"][0]["text"]
+        failed[text] += text.endswith("0?")
+        return {"code": code, "message": "It failed."} if failed[text] == 1 else None
+
+    return fault
 
 
 @pytest.mark.parametrize("at", range(1, 13))
@@ -351,21 +378,8 @@ def test_a_process_killed_while_it_stores_something_loses_and_repeats_nothing(
     monkeypatch: pytest.MonkeyPatch,
     at: int,
 ) -> None:
-    """Killed at each write to the disk in turn, before it and after it."""
-    counted = [0]
-    fsync, rename = os.fsync, os.replace
-
-    def dying_fsync(file: int) -> None:
-        fsync(file)
-        count_and_kill(at, counted)
-
-    def dying_rename(source: Any, target: Any) -> None:
-        rename(source, target)
-        count_and_kill(at, counted)
-
-    monkeypatch.setattr(os, "fsync", dying_fsync)
-    monkeypatch.setattr(os, "replace", dying_rename)
-    _check_killed(emulator, make_model, tmp_path)
+    kill_after_write(monkeypatch, at)
+    check_killed(emulator, lambda: make_model().batch_job(questions(MANY), path=tmp_path).results())
 
 
 @pytest.mark.parametrize("moment", ["request", "response"])
@@ -375,21 +389,11 @@ def test_a_process_killed_around_a_request_loses_and_repeats_nothing(
 ) -> None:
     counted = [0]
     hooks = {moment: [lambda _: count_and_kill(at, counted)]}
-    _check_killed(emulator, make_model, tmp_path, client_args={"event_hooks": hooks})
-
-
-def _check_killed(emulator: Emulator, make_model: MakeModel, path: Path, **settings: Any) -> None:
-    failed: Counter[str] = Counter()
-
-    def fail_some_once(_: int, body: Any) -> Any:
-        text = body["contents"][0]["parts"][0]["text"]
-        failed[text] += text.endswith("0?")
-        return {"code": 13, "message": "It failed."} if failed[text] == 1 else None
-
-    emulator.batches.fail_items(fail_some_once)
-    found, _ = run_until_done(
-        lambda: make_model(**settings).batch_job(questions(MANY), path=path).results()
+    check_killed(
+        emulator,
+        lambda: (
+            make_model(client_args={"event_hooks": hooks})
+            .batch_job(questions(MANY), path=tmp_path)
+            .results()
+        ),
     )
-    check_answers(found, MANY)
-    assert emulator.batches.created == 2  # the second one has the items that failed
-    assert answered_once(emulator, MANY)

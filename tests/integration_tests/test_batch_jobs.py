@@ -304,6 +304,21 @@ def test_items_that_are_read_inside_a_run_are_its_children(
     assert seen.details["parent_run_id"] == run_id
 
 
+async def test_a_job_is_sent_polled_cancelled_and_sent_again_from_async_code(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    made = await make_model().abatch_job(questions(FEW), path=tmp_path)
+    await made.asubmit()
+    assert emulator.batches.created == 1
+    assert str(await made.apoll()) == f"0/{FEW} · RUNNING"
+    await made.acancel()
+    assert [job.state for job in emulator.batches.jobs.values()] == ["CANCELLED"]
+    assert (await made.apoll()).is_done
+    await made.aresend()
+    assert emulator.batches.created == 2
+    check_answers([item async for item in made.aresults()], FEW)
+
+
 async def test_everything_that_waits_has_an_async_version(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -453,11 +468,11 @@ def test_a_malformed_response_goes_into_a_further_job_with_feedback(
     assert "could not be used" in json.dumps(jobs[1].items[0][1])
 
 
-def test_waiting_ends_with_its_time_and_the_job_goes_on(
+def test_waiting_ends_with_its_time_and_the_job_continues(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
     made = make_model().batch_job(questions(FEW), path=tmp_path)
-    with pytest.raises(errors.GeminiTimeoutError, match="It goes on"):
+    with pytest.raises(errors.GeminiTimeoutError, match="It continues to run"):
         made.wait(timeout_seconds=0)
     assert list(made.results(wait=False)) == []
     assert asyncio.run(made.async_wait()).is_done

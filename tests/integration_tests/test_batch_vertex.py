@@ -25,7 +25,12 @@ from langchain_gemini_tools.batch.vertex import VertexService
 from langchain_gemini_tools.testing import FakeGemini
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN
 from tests.integration_tests.play import get_weather
-from tests.integration_tests.test_batch_faults import count_and_kill, run_until_done
+from tests.integration_tests.test_batch_faults import (
+    check_killed,
+    count_and_kill,
+    fail_some_once,
+    kill_after_write,
+)
 from tests.integration_tests.test_batch_jobs import (
     FEW,
     MANY,
@@ -36,6 +41,7 @@ from tests.integration_tests.test_batch_jobs import (
 from tests.rotation import LIBRARIES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from langchain_gemini_tools.testing.fake import Emulator
@@ -269,9 +275,9 @@ def test_the_other_api_does_not_take_over_a_folder(
 ) -> None:
     make_vertex().batch_job(questions(FEW), path=tmp_path / "vertex", storage=STORAGE)
     make_model().batch_job(questions(FEW), path=tmp_path / "developer")
-    with pytest.raises(errors.InvalidOptionError, match="is one of Vertex AI"):
+    with pytest.raises(errors.InvalidOptionError, match="belongs to Vertex AI"):
         make_model().batch_job(path=tmp_path / "vertex")
-    with pytest.raises(errors.InvalidOptionError, match="is one of the Gemini Developer API"):
+    with pytest.raises(errors.InvalidOptionError, match="belongs to the Gemini Developer API"):
         make_vertex().batch_job(questions(FEW), path=tmp_path / "developer", storage=STORAGE)
     assert emulator.batches.created == 2
 
@@ -502,7 +508,7 @@ def test_a_result_that_names_no_input_is_logged_and_the_input_sent_again(
     odd = output.read_bytes().replace(b'"input-1"', b"null").replace(b"tion 1?", b"tion?")
     output.write_bytes(odd + b"\n[]\n")
     check_answers(made.results(), FEW)
-    assert f"2 of 4 results of {known.name} name no input." in caplog.messages
+    assert f"2 of 4 results of {known.name} do not name an input of the job." in caplog.messages
     assert [len(each.items) for each in emulator.batches.jobs.values()] == [FEW, 1]
 
 
@@ -566,16 +572,7 @@ def test_a_failed_line_is_its_typed_error_in_place(
 def test_items_fail_alone_and_are_sent_again_alone(
     emulator: Emulator, make_vertex: MakeModel, tmp_path: Path, code: int
 ) -> None:
-    failed: set[str] = set()
-
-    def fail_every_tenth_once(_: int, body: Any) -> Any:
-        text = body["contents"][0]["parts"][0]["text"]
-        if text in failed or not text.endswith("0?"):
-            return None
-        failed.add(text)
-        return {"code": code, "message": "It failed."}
-
-    emulator.batches.fail_items(fail_every_tenth_once)
+    emulator.batches.fail_items(fail_some_once(code))
     made = make_vertex().batch_job(questions(MANY), path=tmp_path / "job", storage=STORAGE)
     check_answers(made.results(), MANY)
     assert [len(each.items) for each in emulator.batches.jobs.values()] == [MANY, 4]
@@ -626,8 +623,8 @@ def test_the_reason_of_a_failed_job_is_in_its_error(
     made = search.batch_job(questions(FEW), path=tmp_path / "job", storage=STORAGE)
     assert [each.getMessage() for each in caplog.records if "import" in each.getMessage()] == [
         "Input 0 of the batch job: request.tools[0].googleSearch is an empty object. Vertex AI "
-        "imports requests into a table, and is reported to fail the whole job then. Change the "
-        "request, or use the Gemini Developer API."
+        "imports requests into a table. It is reported to fail the whole job in this case. Change "
+        "the request, or use the Gemini Developer API."
     ]
     for _, result in made.results():
         assert isinstance(result, errors.BatchJobError)
@@ -702,6 +699,14 @@ def test_deleting_removes_the_files_of_the_job_and_no_others(
 # Killed processes
 
 
+def start_killed(make_vertex: MakeModel, tmp_path: Path, **settings: Any) -> Callable[[], Any]:
+    def start() -> Any:
+        chat = make_vertex(**settings)
+        return chat.batch_job(questions(MANY), path=tmp_path / "job", storage=STORAGE).results()
+
+    return start
+
+
 @pytest.mark.parametrize("at", range(1, 13))
 def test_a_process_killed_while_it_stores_something_loses_and_repeats_nothing(
     emulator: Emulator,
@@ -710,20 +715,8 @@ def test_a_process_killed_while_it_stores_something_loses_and_repeats_nothing(
     monkeypatch: pytest.MonkeyPatch,
     at: int,
 ) -> None:
-    counted = [0]
-    fsync, rename = os.fsync, os.replace
-
-    def dying_fsync(file: int) -> None:
-        fsync(file)
-        count_and_kill(at, counted)
-
-    def dying_rename(source: Any, target: Any) -> None:
-        rename(source, target)
-        count_and_kill(at, counted)
-
-    monkeypatch.setattr(os, "fsync", dying_fsync)
-    monkeypatch.setattr(os, "replace", dying_rename)
-    _check_killed(emulator, make_vertex, tmp_path / "job")
+    kill_after_write(monkeypatch, at)
+    check_killed(emulator, start_killed(make_vertex, tmp_path))
 
 
 @pytest.mark.parametrize("moment", ["request", "response"])
@@ -733,7 +726,7 @@ def test_a_process_killed_around_a_request_loses_and_repeats_nothing(
 ) -> None:
     counted = [0]
     hooks = {moment: [lambda _: count_and_kill(at, counted)]}
-    _check_killed(emulator, make_vertex, tmp_path / "job", client_args={"event_hooks": hooks})
+    check_killed(emulator, start_killed(make_vertex, tmp_path, client_args={"event_hooks": hooks}))
 
 
 @pytest.mark.parametrize("at", range(1, 5))
@@ -747,30 +740,7 @@ def test_a_process_killed_around_the_bucket_loses_and_repeats_nothing(
     counted = [0]
     dying = staticmethod(lambda _: count_and_kill(at, counted))
     monkeypatch.setattr(LocalBuckets, "fails", dying)
-    assert _check_killed(emulator, make_vertex, tmp_path / "job") == 1
-
-
-def _check_killed(emulator: Emulator, make_vertex: MakeModel, path: Path, **settings: Any) -> int:
-    failed: set[str] = set()
-
-    def fail_some_once(_: int, body: Any) -> Any:
-        text = body["contents"][0]["parts"][0]["text"]
-        if text in failed or not text.endswith("0?"):
-            return None
-        failed.add(text)
-        return {"code": 13, "message": "It failed."}
-
-    emulator.batches.fail_items(fail_some_once)
-
-    def start() -> Any:
-        chat = make_vertex(**settings)
-        return chat.batch_job(questions(MANY), path=path, storage=STORAGE).results()
-
-    found, kills = run_until_done(start)
-    check_answers(found, MANY)
-    assert emulator.batches.created == 2  # the second one has the items that failed
-    assert answered_once(emulator, MANY)
-    return kills
+    assert check_killed(emulator, start_killed(make_vertex, tmp_path)) == 1
 
 
 def test_a_folder_stands_for_the_bucket_while_fake_gemini_runs(tmp_path: Path) -> None:

@@ -204,6 +204,25 @@ def test_a_first_recording_that_fails_is_kept(model: ChatGemini) -> None:
         gemini().invoke("Good evening")
 
 
+def test_a_recording_that_cannot_be_written_says_so_and_hides_no_other_error(
+    model: ChatGemini, own_folder: Path
+) -> None:
+    file = own_folder / "weather.yaml"
+    expected = r"The recording was not saved: .*weather\.yaml cannot be written"
+    with pytest.raises(CassetteFileError, match=expected):  # noqa: SIM117, PT012
+        with cassette(file, record_mode="once"):
+            model.invoke(QUESTION)
+            file.mkdir()
+    file.rmdir()
+    with pytest.raises(ValueError, match="mine") as raised:  # noqa: SIM117, PT012
+        with cassette(file, record_mode="once"):
+            model.invoke(QUESTION)
+            (own_folder / "weather.failed.yaml").mkdir()
+            file.mkdir()
+            raise ValueError("mine")
+    assert re.search("The recording was not saved", raised.value.__notes__[0])
+
+
 def test_a_recording_that_is_killed_leaves_the_old_file_whole(
     model: ChatGemini, emulator: Emulator
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools.testing import cassette
-from langchain_gemini_tools.testing.audit import audit
+from langchain_gemini_tools.testing.__main__ import audit
 from langchain_gemini_tools.testing.files import DEVELOPER_API
 from tests.rotation import rotated
 from tests.scenarios import FOLDER, SCENARIOS, Actor, Scenario, record, seen, stage

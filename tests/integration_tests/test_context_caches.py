@@ -314,6 +314,24 @@ def test_vertex_ai_has_caches_too(emulator: Emulator, make_model: MakeModel) -> 
     assert _sent(emulator) == {"cachedContent": chat.cached_content}
 
 
+def test_a_cache_serves_streams_and_whole_responses(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    """Arguments in pieces exist in streams only, and a cache fixes the tool config of both."""
+    credentials = Credentials(token=ACCESS_TOKEN)  # type: ignore[no-untyped-call]
+    place: Any = {"vertexai": True, "project": "p", "location": "l", "api_key": None}
+    model = make_model(**place, credentials=credentials)
+    pieces = {"functionCallingConfig": {"mode": "AUTO", "streamFunctionCallArguments": True}}
+    chat = model.with_context_cache(system=HANDBOOK, tools=[get_weather], tool_choice=pieces)
+    assert emulator.last.body["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO"}}
+    for runnable in (chat, chat.bind_tools([get_weather], tool_choice=pieces)):
+        whole = runnable.invoke(QUESTION)
+        streamed: Any = functools.reduce(operator.add, runnable.stream(QUESTION))
+        assert _sent(emulator) == {"cachedContent": chat.cached_content}
+        assert streamed.tool_calls[0]["args"] == whole.tool_calls[0]["args"] == {"city": "Oslo"}
+    assert emulator.refusals == []
+
+
 # Recordings
 
 FOLDER = Path(os.environ.get("GEMINI_RECORDINGS_MORE", "no recordings")) / "caches"

@@ -63,7 +63,7 @@ def _play(play: Play) -> None:
     play.says("Sunny.")
 
 
-def _check(play: Play, state: Any) -> None:
+def _check_run(play: Play, state: Any) -> None:
     """Every content of the six requests, the sub-agent's in the middle."""
     write, task, read = [c["id"] for m in state["messages"] for c in getattr(m, "tool_calls", [])]
     written, answered, found = [m.content for m in state["messages"] if m.type == "tool"]
@@ -109,12 +109,12 @@ def _check(play: Play, state: Any) -> None:
 
 def test_files_and_sub_agents_work(play: Play) -> None:
     _play(play)
-    _check(play, _agent(play).invoke(ASKED))
+    _check_run(play, _agent(play).invoke(ASKED))
 
 
 async def test_files_and_sub_agents_work_from_async_code(play: Play) -> None:
     _play(play)
-    _check(play, await _agent(play).ainvoke(ASKED))
+    _check_run(play, await _agent(play).ainvoke(ASKED))
 
 
 def test_files_and_sub_agents_work_while_tokens_are_streamed(play: Play) -> None:
@@ -126,7 +126,7 @@ def test_files_and_sub_agents_work_while_tokens_are_streamed(play: Play) -> None
         if mode == "values" and not path:
             state = event
     assert all(asked.is_stream for asked in play.emulator.requests)
-    _check(play, state)
+    _check_run(play, state)
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from langchain_gemini_tools.demo.command import ANSWER, main, script
+from langchain_gemini_tools.demo import ANSWER, main, script
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 
 if TYPE_CHECKING:
@@ -63,6 +63,21 @@ def test_without_a_key_a_script_answers_and_it_says_so() -> None:
     assert f"{steps}\n" == STEPS
     assert _without_numbers(tree) == TREE
     assert done.stderr == ""
+
+
+def test_a_reader_that_stops_reading_causes_no_traceback() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "langchain_gemini_tools"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PYTHONUNBUFFERED": "1"},
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()  # as `| head -1` does
+        assert running.stderr.read() == b""
+    assert running.returncode == 1
 
 
 def test_a_terminal_with_another_encoding_shows_question_marks(

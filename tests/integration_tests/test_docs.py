@@ -13,7 +13,7 @@ import pytest
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.arguments import ChatGeminiArguments
-from langchain_gemini_tools.client import sdk_types
+from langchain_gemini_tools.client import SDK_TYPES
 from langchain_gemini_tools.facts.models import FAMILIES
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from tests.documentation import DOCS, ROOT, blocks_of, name_of, pages, programs_of, run_page, stable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 INTERNAL = {
     "langchain_gemini_tools.client",
-    "langchain_gemini_tools.client.sdk_types",
     "langchain_gemini_tools.testing.fake",
     "langchain_gemini_tools.testing.fake.rules",
 }
@@ -105,7 +104,7 @@ def public_names() -> dict[str, list[str]]:
         if name.endswith("__main__") or name in INTERNAL:
             continue
         if listed := getattr(importlib.import_module(name), "__all__", None):
-            others = {"__version__", *sdk_types.__all__}
+            others = {"__version__", *SDK_TYPES}
             found[name] = [each for each in listed if each not in others]
     return found
 
@@ -140,7 +139,7 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 def test_the_types_of_the_sdk_are_named_in_the_reference() -> None:
     text = (DOCS / "reference/chat-model.md").read_text(encoding="utf-8")
-    assert [name for name in sdk_types.__all__ if f"`{name}`" not in text] == []
+    assert [name for name in SDK_TYPES if f"`{name}`" not in text] == []
 
 
 def test_the_modules_that_the_package_lists_are_known_here() -> None:

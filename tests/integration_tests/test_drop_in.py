@@ -55,7 +55,12 @@ class Results(BaseCallbackHandler):
 async def test_callbacks_receive_how_a_response_ended(
     way: str, emulator: Emulator, make_model: MakeModel
 ) -> None:
-    grounded = {"groundingMetadata": GROUNDING, "safetyRatings": RATINGS}
+    page = {"retrievedUrl": "https://a.example", "urlRetrievalStatus": "SUCCESS"}
+    grounded = {
+        "groundingMetadata": GROUNDING,
+        "safetyRatings": RATINGS,
+        "urlContextMetadata": {"urlMetadata": [page]},
+    }
     emulator.reply("It is sunny.", candidate=grounded)
     results = Results()
     message = await ask(make_model(callbacks=[results]), way)
@@ -65,7 +70,14 @@ async def test_callbacks_receive_how_a_response_ended(
         "model_name": "gemini-3.8-flash",
         "safety_ratings": [{"category": "HARM_CATEGORY_HARASSMENT", "probability_score": 0.1}],
         "grounding_metadata": message.response_metadata["grounding_metadata"],
+        "url_context_metadata": {
+            "url_metadata": [
+                {"retrieved_url": "https://a.example", "url_retrieval_status": "SUCCESS"}
+            ]
+        },
     }
+    pages = generation.generation_info["url_context_metadata"]
+    assert message.response_metadata["url_context_metadata"] == pages
 
 
 @rotated(way=WAYS)
@@ -257,6 +269,41 @@ async def test_a_call_that_was_removed_is_not_sent_again(
         ["text"],
         ["text"],
     ]
+
+
+# Tools
+
+
+@rotated(way=WAYS, tool_calling=["native", "prompted"])
+async def test_a_required_builtin_tool_is_sent_without_the_choice_and_with_one_warning(
+    way: str,
+    tool_calling: str,
+    emulator: Emulator,
+    make_model: MakeModel,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    emulator.reply("Two restaurants.")
+    emulator.reply("Two restaurants.")
+    place = {"retrieval_config": {"lat_lng": {"latitude": 48.858844, "longitude": 2.294351}}}
+    bound = make_model(tool_calling=tool_calling).bind_tools(
+        [{"google_maps": {}}], tool_choice="required", tool_config=place
+    )
+    for _ in range(2):
+        message = await ask(bound, way)
+    assert message.text == "Two restaurants."
+    assert emulator.requests[-1].body["toolConfig"] == {
+        "retrievalConfig": {"latLng": {"latitude": 48.858844, "longitude": 2.294351}}
+    }
+    [warning] = [each for each in caplog.messages if "tool_choice" in each]
+    assert "only functions can be required" in warning
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_tool_config_may_be_the_second_argument(make_model: MakeModel, *, is_bound: bool) -> None:
+    config = {"function_calling_config": {"mode": "ANY"}}
+    model = make_model().bind(max_tokens=5) if is_bound else make_model()
+    body = model.bind_tools([WEATHER], config).preview("Hi").body
+    assert body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
 
 
 # Errors

@@ -393,7 +393,8 @@ def test_a_stop_wakes_those_who_wait() -> None:
         while not emulator.requests:
             time.sleep(0.01)
         emulator.__exit__(None, None, None)
-        waiting.exception(timeout=60)
+        # Not a TimeoutError, with which the client would give up by itself.
+        assert isinstance(waiting.exception(timeout=60), ConnectionError)
 
 
 def test_a_stream_may_end_in_good_order_but_early(emulator: Emulator) -> None:

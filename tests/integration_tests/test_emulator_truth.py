@@ -16,16 +16,15 @@ from langchain_gemini_tools.testing.fake import rules
 from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.memory import Memory
-from langchain_gemini_tools.testing.fake.refusal import Refusal
-from langchain_gemini_tools.testing.fake.rules.door import check_model
-from langchain_gemini_tools.testing.fake.rules.payload import read_message
+from langchain_gemini_tools.testing.fake.responses import Refusal
+from langchain_gemini_tools.testing.fake.rules.payload import check_model, read_message
 from langchain_gemini_tools.testing.fake.script import Reply
 from tests.recordings import each_exchange, require_recordings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_gemini_tools.testing.fake.models import Backend
+    from langchain_gemini_tools.testing.fake.ask import Backend
     from tests.recordings import Exchange
 
 OUTSIDE_THE_REQUEST = {
@@ -127,7 +126,7 @@ def empty_content(ask: Ask) -> bool:
 
 def answer_for_the_model(ask: Ask) -> bool:
     """The last word is the model's, where that is not a prefill."""
-    if ask.model.takes_prefill:
+    if ask.model.accepts_prefill:
         return False
     ask.body["contents"].append({"role": "model", "parts": [{"text": "Done."}]})
     return True

@@ -37,6 +37,7 @@ from langchain_gemini_tools.testing import (
     cassette,
     faults,
 )
+from langchain_gemini_tools.testing.__main__ import main
 from tests.rotation import rotated
 
 if TYPE_CHECKING:
@@ -230,6 +231,100 @@ def test_a_failure_of_the_function_is_shown_at_once_and_at_the_end() -> None:
         gemini.stop()
 
 
+@pytest.mark.parametrize("returned", [42, {"text": "Hi"}, [Reply("Hi")]])
+def test_a_function_that_returns_something_else_is_an_error(returned: Any) -> None:
+    expected = f"returned a {type(returned).__name__}. Return a text, a Reply or None"
+    gemini = FakeGemini(lambda _: returned).start()
+    with pytest.raises(GeminiInvalidRequestError, match=expected):
+        new_model().invoke("Hi")
+    assert len(gemini.requests) == 1
+    with pytest.raises(FakeGeminiError, match=expected):
+        gemini.stop()
+
+
+def test_a_function_has_to_be_one_that_can_be_called_and_is_not_async() -> None:
+    async def respond(_: Request) -> str:
+        return "Hi"
+
+    for given in ("Hi", Reply("Hi"), respond):
+        with pytest.raises(TypeError, match="respond must be a function"):
+            FakeGemini(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"text": 5}, "text must be a str"),
+        ({"calls": "get_weather"}, "calls must be a list"),
+        ({"calls": ("get_weather", {"city": "Oslo"})}, "'get_weather' is not a call"),
+        ({"calls": [("get_weather",)]}, "is not a call"),
+        ({"calls": [("get_weather", "Oslo")]}, "is not a call"),
+        ({"calls": [{"nme": "get_weather"}]}, "is not a call"),
+        ({"media": [b"data"]}, "is not a medium"),
+        ({"structured": {1, 2}}, "structured cannot be written as JSON"),
+        ({"text": "abc", "chunks": 2.5}, "chunks must be"),
+        ({"text": "abc", "chunks": "abc"}, "chunks must be"),
+        ({"text": "abc", "chunks": ["a", "b"]}, "do not add up to the text"),
+    ],
+)
+def test_a_reply_that_cannot_be_sent_is_rejected_where_it_is_scripted(
+    arguments: dict[str, Any], words: str
+) -> None:
+    with FakeGemini() as gemini:
+        with pytest.raises((TypeError, ValueError), match=words):
+            gemini.reply(**arguments)
+        assert gemini.pending_replies == 0
+
+
+@pytest.mark.parametrize("arguments", [{"parts": [1]}, {"usage": "x"}, {"fault": "x"}])
+@pytest.mark.parametrize("api", ["generate_content", "interactions"])
+def test_a_reply_that_fails_later_is_not_asked_for_again(arguments: Any, api: Any) -> None:
+    gemini = FakeGemini().start()
+    gemini.reply("Hi", **arguments)
+    expected = r"FakeGemini could not answer request 1: .*Check the arguments of its reply"
+    with pytest.raises(GeminiInvalidRequestError, match=expected):
+        new_model(api=api).invoke("Hi")
+    with pytest.raises(FakeGeminiError, match=expected):
+        gemini.stop()
+
+
+def test_a_structured_reply_may_be_a_pydantic_model(gemini: FakeGemini) -> None:
+    class City(BaseModel):
+        name: str
+
+    gemini.reply(structured=City(name="Oslo"))
+    assert new_model().with_structured_output(City).invoke("?") == City(name="Oslo")
+
+
+@pytest.mark.parametrize(
+    "plan", [{"status": 200}, {"status": "503"}, {"times": -1}, {"times": "2"}, {"skip": -1}]
+)
+def test_a_fault_that_cannot_be_met_is_rejected(plan: dict[str, Any]) -> None:
+    with FakeGemini() as gemini, pytest.raises(ValueError, match=f"{next(iter(plan))} must be"):
+        gemini.fail(**plan)
+
+
+def test_servers_may_stop_in_any_order() -> None:
+    before = dict(os.environ)
+    first, second, third = (FakeGemini().start() for _ in range(3))
+    for gemini, in_use in ((second, third), (first, third)):
+        gemini.stop()
+        assert os.environ["GOOGLE_GEMINI_BASE_URL"] == in_use.url
+    third.reply("Still here.")
+    assert new_model().invoke("Hi").text == "Still here."
+    third.stop()
+    assert dict(os.environ) == before
+
+
+def test_a_server_that_runs_cannot_be_started_again() -> None:
+    before = dict(os.environ)
+    gemini = FakeGemini().start()
+    with pytest.raises(RuntimeError, match="already running"):
+        gemini.start()
+    gemini.stop()
+    assert dict(os.environ) == before
+
+
 def test_a_script_that_runs_out_is_an_error() -> None:
     gemini = FakeGemini().start()
     gemini.reply("One.")
@@ -356,13 +451,15 @@ def test_faults_that_no_request_met_are_a_warning() -> None:
 def test_the_environment_is_set_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "real-key-1")
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
+    monkeypatch.setenv("LANGSMITH_GATEWAY", "http://127.0.0.1:1")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     before = dict(os.environ)
     with FakeGemini() as outer:
         with FakeGemini() as inner:
             assert os.environ["GOOGLE_GEMINI_BASE_URL"] == inner.url
         assert os.environ["GOOGLE_VERTEX_BASE_URL"] == outer.url
-        assert not {"GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"} & os.environ.keys()
+        hidden = {"GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "LANGSMITH_GATEWAY"}
+        assert not hidden & os.environ.keys()
         assert new_model().invoke("Hello").text
     assert dict(os.environ) == before
     with pytest.raises(ZeroDivisionError), FakeGemini():
@@ -510,3 +607,28 @@ def post(url: str) -> dict[str, Any]:
     with urllib.request.urlopen(request) as response:
         answer: dict[str, Any] = json.load(response)
     return answer
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "words"),
+    [
+        (["--replies", "replies.jsonl"], None, "replies.jsonl: [Errno 2]"),
+        (["--replies", "replies.jsonl"], '{"text": "Hi"}\n{"txt": "Hi"}', "line 2: "),
+        (["--replies", "replies.jsonl"], "[1]", "line 1: "),
+        (["--replies", "replies.jsonl"], "{", "line 1: "),
+        (["--port", "99999"], None, "--port 99999: "),
+    ],
+)
+def test_serve_says_what_is_wrong_with_its_arguments(
+    arguments: list[str],
+    content: str | None,
+    words: str,
+    own_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if content is not None:
+        (own_folder / "replies.jsonl").write_text(content)
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", *arguments])
+    assert caught.value.code == 2
+    assert words in capsys.readouterr().err

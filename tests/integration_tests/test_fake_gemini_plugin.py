@@ -71,15 +71,26 @@ def test_replies_that_are_left_over_are_an_error_after_a_test_that_passed(
     project: pytest.Pytester,
 ) -> None:
     project.makepyfile("""
+        import pytest
+
         def test_passes(fake_gemini):
             fake_gemini.reply("Never asked for.")
 
         def test_fails(fake_gemini):
             fake_gemini.reply("Never asked for.")
             assert False, "the real reason"
+
+        def test_skips(fake_gemini):
+            fake_gemini.reply("Never asked for.")
+            pytest.skip("not today")
+
+        @pytest.mark.xfail
+        def test_is_expected_to_fail(fake_gemini):
+            fake_gemini.reply("Never asked for.")
+            assert False
     """)
     result = project.runpytest_subprocess(*PLUGINS)
-    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.assert_outcomes(passed=1, failed=1, errors=1, skipped=1, xfailed=1)
     result.stdout.fnmatch_lines(["*the real reason*"])
     result.stdout.fnmatch_lines(["*FakeGeminiError: 1 scripted replies were not used*"])
 

@@ -19,7 +19,7 @@ from google.genai import errors as sdk
 from langchain_core import exceptions as core
 
 from langchain_gemini_tools import errors
-from langchain_gemini_tools.client import transport
+from langchain_gemini_tools.client import network
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
 from tests.integration_tests.invoking import TWICE, ask, logged_retries, raw
 from tests.rotation import STREAMS, WAYS, rotated
@@ -285,7 +285,7 @@ async def test_a_server_that_accepts_no_connection_counts_as_unreachable(
     way: str,
 ) -> None:
     """Its queue is full: a connection is neither made nor refused."""
-    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(network, "CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
         for _ in range(3):
             one = waiting.enter_context(socket.socket())

@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -208,6 +209,30 @@ async def test_a_connection_without_unread_bytes_is_used_again(
             assert (await ask(chat, way)).text == "Sunny"
         await chat.aclose()
         assert server.connections == 1
+
+
+@pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "tls"])
+def test_closing_ends_a_call_of_another_thread_that_waits(
+    *, make_model: MakeModel, tmp_path: Path, library: str, is_secure: bool
+) -> None:
+    arrived = threading.Event()
+
+    def serve(connection: Connection) -> None:
+        if connection.read_request() and connection.number == 0:
+            arrived.set()
+            connection.read_request()  # sends nothing
+        connection.send(response())
+
+    tls, trusted = make_certificate(tmp_path)
+    with RawServer(serve, tls if is_secure else None) as server, ThreadPoolExecutor() as threads:
+        verify = {"verify": ssl.create_default_context(cafile=trusted)}
+        chat = make_model(base_url=server.url, client_args=verify, timeout=60, max_retries=1)
+        call = threads.submit(chat.invoke, "Hello")
+        assert arrived.wait(30)
+        chat.close()
+        assert call.result(30).text == "Sunny"  # of the retry, on a new connection
+        chat.close()
+    assert server.connections == 2
 
 
 # Failures that stay.

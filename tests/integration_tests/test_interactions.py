@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools import ChatGemini
     from langchain_gemini_tools.testing.fake import Emulator
-    from langchain_gemini_tools.testing.fake.outgoing import Outgoing
+    from langchain_gemini_tools.testing.fake.responses import Outgoing
     from tests.conftest import MakeModel
 
 Json = dict[str, Any]

@@ -15,7 +15,8 @@ from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools import check_tools
 from langchain_gemini_tools.testing.fake.rules import check
-from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools
+from langchain_gemini_tools.wire.tools.tool import render_tools
 from tests.integration_tests.mcp_servers import FILESYSTEM, GIT, SERVERS, TIME, Server
 from tests.integration_tests.test_recorded_declarations import comparable
 from tests.unit_tests.testing.fake.requests import ask

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools.demo import RECORDINGS, recording
-from langchain_gemini_tools.testing.audit import audit
+from langchain_gemini_tools.testing.__main__ import audit
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 from tests.notebooks import (
     CASSETTES,

@@ -11,10 +11,11 @@ import json
 from typing import Any
 
 from langchain_gemini_tools.facts.models import capabilities_of
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.choice import render_tool_config, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.lint import reject_unusable_tools
-from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
-from tests.batches import each
+from langchain_gemini_tools.wire.tools.tool import render_tools
+from tests.cases import each
 from tests.recordings import NOT_SET, Exchange, each_exchange, exchanges, require_recordings
 
 JsonObject = dict[str, Any]
@@ -86,7 +87,13 @@ def test_a_whole_recorded_set_of_tools_is_taken_and_sent(exchange: Exchange) -> 
     choice = resolve_tool_choice(None, bound, capabilities, config)
     sent = render_tools(bound, choice)
     is_vertex = exchange.backend == "vertex"
-    sent_config = render_tool_config(choice, bound, capabilities, vertexai=is_vertex)
+    sent_config = render_tool_config(
+        choice,
+        bound,
+        capabilities,
+        vertexai=is_vertex,
+        streams_arguments=exchange.is_stream,
+    )
     assert [item["name"] for item in declared(sent)] == [
         item["name"] for item in declared(request_body["tools"])
     ]

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from langchain_gemini_tools.testing.fake.rules import check
-from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools
+from langchain_gemini_tools.wire.tools.tool import render_tools
 from tests.integration_tests.test_recorded_declarations import each_declaration
 from tests.unit_tests.testing.fake.requests import ask
 

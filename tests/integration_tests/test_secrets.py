@@ -19,6 +19,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import requests
+from google.auth.credentials import Credentials as BaseCredentials
+from google.auth.exceptions import TransportError
 from google.genai import types
 from google.oauth2.credentials import Credentials
 from langchain.agents import create_agent
@@ -200,6 +203,8 @@ def shown(error: BaseException) -> Iterator[str]:
         yield f"{link} {link!r} {link.args} {getattr(link, '__notes__', [])} {vars(link)}"
         if response := getattr(link, "response", None):
             yield f"{response.headers.raw} {response.text} {vars(response)}"
+        if request := getattr(link, "_request", None):  # pickles of causes contain it
+            yield f"{request.headers.raw} {request.url!s}"
         # What is suppressed is there all the same: some loggers go through everything.
         others = [each for each in (link.__cause__, link.__context__) if each is not None]
         links += [each for each in others if each not in links]
@@ -358,6 +363,100 @@ async def test_a_password_of_a_proxy_is_not_shown(
             await ask(chat, way)
         search(caller, *shown(raised.value), pickle.dumps(raised.value), caplog.text)
     search(caller, repr(chat), dumps(chat), chat.model_dump())
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    ["http://[::1", f"http://user:{GATEWAY}/x@127.0.0.1", f"http://user:{GATEWAY}@127.0.0.1:x"],
+    ids=["no address", "a slash in the password", "no port"],
+)
+async def test_an_address_of_a_proxy_that_is_not_valid_is_rejected(
+    emulator: Emulator, make_model: MakeModel, proxy: str
+) -> None:
+    chat = make_model(client_args={"proxy": proxy})
+    for way in WAYS:
+        with pytest.raises(errors.InvalidOptionError, match=r"client_args.* proxy") as raised:
+            await ask(chat, way)
+        search(Caller({}, {}, [GATEWAY]), *shown(raised.value), pickle.dumps(raised.value))
+    emulator.fail(400, f"Who is {API_KEY}?")  # other models are not affected
+    with pytest.raises(errors.GeminiInvalidRequestError, match="redacted"):
+        make_model().invoke(QUESTION)
+
+
+@rotated(way=WAYS)
+async def test_an_error_of_a_hook_shows_no_secret(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    """The error of `raise_for_status` has the response, and that the request with its headers."""
+
+    def check(response: Any) -> None:
+        response.read()
+        response.raise_for_status()
+
+    async def acheck(response: Any) -> None:
+        await response.aread()
+        response.raise_for_status()
+
+    chat = make_model(
+        max_retries=0,
+        client_args={"event_hooks": {"response": [check]}},
+        async_client_args={"event_hooks": {"response": [acheck]}},
+    )
+    emulator.fail(400, f"Who is {API_KEY}?")
+    with pytest.raises(errors.GeminiConnectionError, match="400") as raised:
+        await ask(chat, way)
+    cause: Any = raised.value.__cause__
+    assert "Who is" in cause.response.text
+    search(CALLERS["developer"], *shown(raised.value), dict(cause.response.request.headers))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"headers": {"X-Gateway": GATEWAY}},
+        {"headers": [("X-Gateway", GATEWAY)]},
+        {"cookies": {"session": GATEWAY}},
+        {"auth": ("user", GATEWAY)},
+    ],
+    ids=["headers", "list of headers", "cookies", "auth"],
+)
+@rotated(way=WAYS)
+async def test_credentials_in_client_args_are_not_shown(
+    emulator: Emulator, make_model: MakeModel, given: dict[str, Any], way: str
+) -> None:
+    chat = make_model(client_args=given, max_retries=0)
+    emulator.reply(fault=faults.http_error(400, f"Who is {GATEWAY}?"))
+    emulator.reply("Sunny.", fault=faults.cut_before_headers())
+    for _ in range(2):
+        with pytest.raises(errors.GeminiAPIError) as raised:
+            await ask(chat, way)
+        search(Caller({}, {}, [GATEWAY]), *shown(raised.value), pickle.dumps(raised.value))
+
+
+def test_a_token_that_cannot_be_refreshed_shows_no_secret(make_model: MakeModel) -> None:
+    """google.auth chains an error of requests, which has the body that was sent."""
+
+    class Unrefreshable(BaseCredentials):
+        def refresh(self, request: object) -> None:
+            sent = requests.Request("POST", "https://example.com", data={"refresh_token": GATEWAY})
+            error = requests.ConnectionError("No.", request=sent.prepare())
+            raise TransportError(error) from error  # type: ignore[no-untyped-call]
+
+    credentials = Unrefreshable()  # type: ignore[no-untyped-call]
+    settings = {"api_key": None, "vertexai": True, "project": "p", "location": "l"}
+    with pytest.raises(errors.GeminiConnectionError, match="could not be refreshed") as raised:
+        make_model(max_retries=0, credentials=credentials, **settings).invoke(QUESTION)
+    links = [raised.value, raised.value.__cause__]
+    search(Caller({}, {}, [GATEWAY]), *shown(raised.value), *map(pickle.dumps, links))
+
+
+def test_a_query_in_client_args_is_rejected(make_model: MakeModel) -> None:
+    """It would replace the one of a stream, and be shown in logs."""
+    for name in ("client_args", "async_client_args"):
+        chat = make_model(**{name: {"params": {"key": GATEWAY}}})
+        with pytest.raises(errors.InvalidOptionError, match="must not have params") as raised:
+            chat.invoke(QUESTION)
+        search(Caller({}, {}, [GATEWAY]), *shown(raised.value))
 
 
 MY_KEY = "a-key-of-my-own"

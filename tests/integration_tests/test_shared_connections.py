@@ -6,14 +6,16 @@ import asyncio
 import gc
 import os
 import pickle
+import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.client import sharing
+from langchain_gemini_tools.client import sdk
 from langchain_gemini_tools.errors import GeminiToolsError
 from langchain_gemini_tools.testing import FakeGemini
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
@@ -122,10 +124,29 @@ def test_closing_a_model_leaves_the_connections_of_the_others_open(
     first.close()
 
 
+def test_closing_a_model_closes_what_many_threads_opened_at_once(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    chat, start = make_model(), threading.Barrier(8)
+
+    def work(_: int) -> None:
+        start.wait()
+        chat.invoke(QUESTION)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
+    chat.invoke(QUESTION)
+    opened = emulator.connection_count
+    assert opened <= 8
+    chat.close()  # all threads had one share
+    chat.invoke(QUESTION)
+    assert emulator.connection_count == opened + 1
+
+
 def test_a_pool_without_models_is_closed_after_a_while(
     emulator: Emulator, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(sdk, "IDLE_SECONDS", 0.0)
     for _ in range(3):
         chat = ChatGemini(model=MODEL, api_key=API_KEY, base_url=emulator.url)
         chat.invoke(QUESTION)
@@ -137,7 +158,7 @@ def test_a_pool_without_models_is_closed_after_a_while(
 def test_only_the_newest_pools_stay_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sharing, "MAX_IDLE_POOLS", 2)
+    monkeypatch.setattr(sdk, "MAX_IDLE_POOLS", 2)
     with Emulator(accepts_any_key=True) as server:
         for number in (1, 2, 3, 3, 2, 1):
             settings: Any = {"api_key": f"the key of tenant {number}", "base_url": server.url}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import TYPE_CHECKING, Any, NotRequired
+import pickle
+from datetime import date
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, NotRequired
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
@@ -230,3 +233,80 @@ def test_a_schema_without_content_is_rejected(schema: Any, method: Any, reason: 
 def test_the_other_name_of_a_schema_is_taken(make_model: MakeModel, emulator: Emulator) -> None:
     make_model().invoke(QUESTION, response_json_schema=SCHEMA)
     assert emulator.last.body["generationConfig"]["responseJsonSchema"] == SENT
+
+
+@pytest.mark.parametrize("include_raw", [False, True])
+@pytest.mark.parametrize("method", ["function_calling", "json_schema"])
+def test_it_works_in_another_process(method: Any, include_raw: bool, make_model: MakeModel) -> None:
+    structured = make_model().with_structured_output(City, method=method, include_raw=include_raw)
+    copied = pickle.loads(pickle.dumps(structured))
+    copied = type(copied)(first=structured.first, last=copied.last)  # pickles carry no key
+    output = copied.invoke(QUESTION)
+    assert (output["parsed"] if include_raw else output) == City(name="Oslo", people=700000)
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+CITY_SENT = {
+    "type": "object",
+    "description": "A city.",
+    "properties": {"name": {"type": "string"}, "people": {"type": "integer"}},
+    "required": ["name", "people"],
+}
+PLAIN_TYPES: dict[str, tuple[Any, dict[str, Any], str, Any]] = {
+    "a list of a class": (
+        list[City],
+        {"type": "array", "items": CITY_SENT},
+        '[{"name": "Oslo", "people": 7}]',
+        [City(name="Oslo", people=7)],
+    ),
+    "an enum": (Color, {"type": "string", "enum": ["red", "blue"]}, '"blue"', Color.BLUE),
+    "a literal": (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}, '"a"', "a"),
+    "a union": (
+        int | City,
+        {"anyOf": [{"type": "integer"}, CITY_SENT]},
+        '{"name": "Oslo", "people": 7}',
+        City(name="Oslo", people=7),
+    ),
+    "a mapping": (
+        dict[str, int],
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+        '{"a": 1}',
+        {"a": 1},
+    ),
+    "a date": (date, {"type": "string", "format": "date"}, '"2026-11-18"', date(2026, 11, 18)),
+}
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream", "raw"])
+@pytest.mark.parametrize("name", PLAIN_TYPES)
+def test_a_type_without_fields_is_json_output(
+    name: str, way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    schema, sent, reply, expected = PLAIN_TYPES[name]
+    emulator.reply(reply)
+    structured = make_model().with_structured_output(schema, include_raw=way == "raw")
+    *_, output = structured.stream(QUESTION) if way == "stream" else [structured.invoke(QUESTION)]
+    assert (output["parsed"] if way == "raw" else output) == expected
+    config = emulator.requests[-1].body["generationConfig"]
+    assert config == {"responseMimeType": "application/json", "responseJsonSchema": sent}
+
+
+def test_json_of_another_type_is_an_error(emulator: Emulator, make_model: MakeModel) -> None:
+    emulator.reply('["Oslo"]')
+    with pytest.raises(OutputParserException, match=r"not of type list\[int\]") as raised:
+        make_model().with_structured_output(list[int]).invoke(QUESTION)
+    assert raised.value.llm_output == '["Oslo"]'
+
+
+def test_a_type_without_fields_cannot_be_a_tool(make_model: MakeModel) -> None:
+    with pytest.raises(InvalidToolError, match=r"list\[int\] cannot be a tool.*'json_schema'"):
+        make_model().with_structured_output(list[int], method="function_calling")
+
+
+def test_a_type_that_json_cannot_express_is_rejected(make_model: MakeModel) -> None:
+    with pytest.raises(InvalidToolError, match="is not a schema"):
+        make_model().with_structured_output(type("Opaque", (), {}))

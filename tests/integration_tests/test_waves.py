@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import itertools
 import operator
 import sys
@@ -39,7 +41,7 @@ from langchain_gemini_tools import (
     errors,
     run_in_batches,
 )
-from langchain_gemini_tools.batch.agents import PausedAgent
+from langchain_gemini_tools.batch.agents import PausedAgent, RunOptions
 from langchain_gemini_tools.testing.fake import API_KEY
 from langchain_gemini_tools.tool_loop import IncompleteRunError
 from tests.integration_tests.play import get_weather
@@ -593,6 +595,14 @@ def test_other_inputs_at_the_same_path_are_rejected(
         run_in_batches(agent, [], path=tmp_path / "empty")
 
 
+def test_an_input_that_cannot_be_stored_is_named(make_model: MakeModel, tmp_path: Path) -> None:
+    given = HumanMessage("Hi", additional_kwargs={"lock": lambda: None})
+    agent, loop = create_agent(make_model(), [get_weather]), ToolLoop(make_model())
+    for runs, inputs in [(agent, [*ASKED[:1], {"messages": [given]}]), (loop, ["Hi", None])]:
+        with pytest.raises(errors.InvalidOptionError, match="Input 1 cannot be stored: "):
+            run_in_batches(runs, inputs, path=tmp_path / type(runs).__name__)
+
+
 def test_messages_as_inputs_may_be_passed_again(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
@@ -747,7 +757,7 @@ async def test_callbacks_see_an_interrupted_call_and_then_its_answer(
         else:
             run_in_batches(agent, ASKED[:1], **options)
     interrupted, answered = seen.ends
-    assert interrupted.response_metadata == {"interrupted": "It waits for a batch job."}
+    assert interrupted.response_metadata == {"interrupted": "The call waits for a batch job."}
     assert answered.text
     assert seen.errors == []
     (counted,) = usage.usage_metadata.values()
@@ -865,10 +875,30 @@ def test_the_turns_of_a_loop_are_counted_across_waves(
     assert sent(emulator) == [1, 1, 1]
     if on_limit == "raise":
         assert isinstance(result, IncompleteRunError)
+        assert "its limit of 3 turns" in str(result)
+        assert result.tool_loop_result.turns == 3
     else:
         assert result.stop_reason == "turn_limit"
         assert result.turns == 3
         assert len(result.pending) == 1
+
+
+def test_an_artifact_that_is_not_json_is_stored_as_text(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path
+) -> None:
+    circular: list[Any] = []
+    circular.append(circular)
+    artifacts = {"Oslo": {(1, 2): 3}, "Rome": circular, "Lima": {"now": 1j}}
+
+    @tool(response_format="content_and_artifact")
+    def get_weather(city: str) -> tuple[str, Any]:
+        """Current weather in a city."""
+        return f"Sunny in {city}", artifacts[city]
+
+    asked = [f"Weather in {city}?" for city in CITIES]
+    results = run_in_batches(ToolLoop(make_model(), [get_weather]), asked, path=tmp_path)
+    stored = [call.message.artifact for result in results for call in result.calls]
+    assert stored == [{"(1, 2)": 3}, [["[[...]]"]], {"now": "1j"}]
 
 
 def test_a_loop_that_would_answer_at_its_limit_is_rejected(
@@ -900,9 +930,69 @@ def test_a_loop_whose_state_is_gone_is_not_sent_again(
     assert sent(emulator) == [1]
 
 
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, GraphInterrupt])
+def test_tools_of_a_loop_that_have_ended_do_not_run_again(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, failure: type[BaseException]
+) -> None:
+    ran: list[str] = []
+    failures = iter([failure()])
+
+    @tool
+    def count() -> str:
+        """Count."""
+        ran.append("count")
+        return "1"
+
+    @tool
+    def explode() -> str:
+        """Explode, once."""
+        ran.append("explode")
+        for error in failures:
+            raise error
+        return "2"
+
+    emulator.reply(calls=[("count", {}), ("explode", {})])
+    emulator.reply("Done.")
+    loop = ToolLoop(make_model(), [count, explode], max_concurrency=1)
+    with contextlib.suppress(KeyboardInterrupt):
+        (result,) = run_in_batches(loop, ["Hello"], path=tmp_path)
+        assert isinstance(result, failure)
+    (result,) = run_in_batches(loop, ["Hello"], path=tmp_path)
+    assert ran == ["count", "explode", "explode"]
+    assert (result.answer(), result.turns, len(result.calls)) == ("Done.", 2, 2)
+    assert sent(emulator) == [1, 1]
+    check_nothing_else(emulator)
+
+
+@pytest.mark.parametrize("name", ["loops.jsonl", "wave-00000/waiting.jsonl"])
+@pytest.mark.parametrize("content", [b"x\n", b"0 {\n", b"[0]\n", b"0 []\n"])
+def test_a_damaged_file_is_named(
+    emulator: Emulator, make_model: MakeModel, tmp_path: Path, name: str, content: bytes
+) -> None:
+    loop = ToolLoop(make_model())
+    run_in_batches(loop, ["Hello"], path=tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(errors.InvalidOptionError, match=f"{name} is damaged"):
+        list(run_in_batches(loop, ["Hello"], path=tmp_path))
+    assert sent(emulator) == [1]
+
+
 def test_a_path_belongs_to_a_loop_or_to_an_agent(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
     run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
-    with pytest.raises(errors.InvalidOptionError, match="run of a loop"):
+    with pytest.raises(
+        errors.InvalidOptionError, match="run of a ToolLoop, not of a LangGraph agent"
+    ):
         run_in_batches(create_agent(make_model()), ["Hello"], path=tmp_path)
+
+
+def test_both_ways_to_run_have_the_same_options() -> None:
+    parameters = inspect.signature(run_in_batches).parameters.values()
+    named = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    assert RunOptions.__annotations__.keys() == named
+
+
+async def test_an_unknown_option_is_rejected_in_async_code_as_well(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="max_wave"):
+        await arun_in_batches(None, [], path=tmp_path, max_wave=1)  # type: ignore[call-arg]

@@ -160,7 +160,7 @@ def test_jobs_that_always_expire_end_the_run(
     emulator: Emulator, agent: Any, tmp_path: Path
 ) -> None:
     emulator.batches.end(*["EXPIRED"] * 3)
-    with pytest.raises(errors.BatchJobError, match="no answer"):
+    with pytest.raises(errors.BatchJobError, match="returned no responses"):
         run(agent, tmp_path)
     assert not run(agent, tmp_path).errors
     assert len(sent(emulator)) == 5

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_gemini_tools.wire.tools.names import render_parameter_name
+from langchain_gemini_tools.wire.tools.tool import render_parameter_name
 from tests.integration_tests.play import (
     WEATHER,
     Play,

@@ -15,7 +15,7 @@ from langchain_core.tools import StructuredTool
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.prompted.arguments import find_mismatch
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
-from langchain_gemini_tools.wire.tools.tool import bind_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 from tests.integration_tests.play import get_weather
 from tests.local_model.smollm import SmolLM
 
@@ -74,13 +74,13 @@ def test_text_passes_whole_and_streamed(chat: ChatGemini) -> None:
 
 def test_whatever_it_writes_about_tools_is_text_or_calls_with_a_verdict(chat: ChatGemini) -> None:
     answer = chat.bind_tools([get_weather]).invoke("What is the weather in Oslo?")
-    _check(answer)
+    _check_verdicts(answer)
 
 
 def test_a_call_that_it_makes_is_parsed_and_executed(chat: ChatGemini) -> None:
     asked = [*_shown_before("Rome", "Lima"), HumanMessage("What is the weather in Oslo?")]
     answer = chat.bind_tools([get_weather]).invoke(asked)
-    _check(answer)
+    _check_verdicts(answer)
     assert answer.tool_calls, answer.response_metadata["raw_text"]
     tool = StructuredTool.from_function(get_weather)
     results: list[Any] = [tool.invoke(call) for call in answer.tool_calls]
@@ -88,10 +88,10 @@ def test_a_call_that_it_makes_is_parsed_and_executed(chat: ChatGemini) -> None:
         f"Sunny in {call['args']['city']}" for call in answer.tool_calls
     ]
     last = chat.bind_tools([get_weather]).invoke([*asked, answer, *results])
-    _check(last)
+    _check_verdicts(last)
 
 
-def _check(answer: AIMessage) -> None:
+def _check_verdicts(answer: AIMessage) -> None:
     """Nothing of the answer is lost, and what may be executed fits its schema."""
     raw = answer.response_metadata["raw_text"]
     print(f"\nraw: {raw!r}\n  text: {answer.content!r}\n  calls: {answer.tool_calls}")

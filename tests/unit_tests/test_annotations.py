@@ -15,7 +15,7 @@ import pytest
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini, ToolLoop, display, tool_loop
-from langchain_gemini_tools.client import sdk_types
+from langchain_gemini_tools.client import SDK_TYPES
 from langchain_gemini_tools.tool_loop import events
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ PUBLIC = {
     f"{module.__name__}.{name}": getattr(module, name)
     for module in MODULES
     for name in module.__all__
-    if name not in OPTIONAL and name not in sdk_types.__all__
+    if name not in OPTIONAL and name not in SDK_TYPES
 }
 
 

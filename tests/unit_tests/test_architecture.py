@@ -36,22 +36,30 @@ LAYERS = {
     "interactions": {"wire"},
     "media_fetch": {"wire"},
     "arguments": {"wire"},
-    "field_values": {"wire"},
-    "fields": {"field_values", "arguments", "client", "options", "prompted", "wire"},
-    "access": {"client", "field_values", "fields"},
-    "services": {
-        "access",
-        "batch",
-        "context_cache",
+    "field_values": {"client", "wire"},
+    "fields": {"field_values", "arguments", "options", "prompted", "wire"},
+    "access": {
+        "client",
+        "field_values",
+        "fields",
         "interactions",
         "media_fetch",
-        "options",
         "prompted",
         "retry",
         "wire",
     },
+    "services": {
+        "access",
+        "batch",
+        "context_cache",
+        "media_fetch",
+        "options",
+        "prompted",
+        "wire",
+    },
     "options": {"access", "field_values", "fields", "wire"},
     "chat_model": {
+        "access",
         "arguments",
         "batch",
         "binding",
@@ -127,6 +135,21 @@ def test_a_layer_imports_only_the_layers_below_it() -> None:
         if too_high := imported - {layer} - LAYERS[layer] - BOTTOM:
             wrong[str(path.relative_to(PACKAGE))] = too_high
     assert wrong == {}
+
+
+def test_files_have_at_most_500_lines_and_functions_at_most_50() -> None:
+    """A function's signature and docstring do not count."""
+    too_long = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source = path.read_text()
+        if source.count("\n") > 500:
+            too_long.append(str(path.relative_to(PACKAGE)))
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                start = node.body[len(node.body) > 1 and ast.get_docstring(node) is not None]
+                if (node.end_lineno or 0) - start.lineno >= 50:
+                    too_long.append(f"{path.relative_to(PACKAGE)}: {node.name}")
+    assert too_long == []
 
 
 def test_only_the_client_and_the_errors_load_the_sdk_and_only_inside_functions() -> None:
@@ -272,7 +295,7 @@ def _rarely_needed(loaded: set[str]) -> set[str]:
     ours = (
         "prompted.prompt",
         "structured_output",
-        "wire.tools.bind",
+        "wire.schema.clean",
         "wire.schema.python_types",
     )
     rare = {"langchain_core.tools", "langchain_core.output_parsers.json", "jsonschema", "pytest"}

@@ -585,7 +585,7 @@ def test_a_schema_without_words_is_bound_without_a_warning(
 def test_what_is_not_a_schema_is_rejected_before_a_call() -> None:
     model = ChatGemini(model="gemini-3-flash-preview")
     with pytest.raises(InvalidToolError, match="is not a schema"):
-        model.with_structured_output(int | str, method="json_schema")
+        model.with_structured_output(len, method="json_schema")
 
 
 class Town(BaseModel):

@@ -244,7 +244,7 @@ BUDGETS = {
     "render: tool turns": 187,
     "render: results without a call": 255,
     "render: one turn of many calls": 88,
-    "render: texts in a row": 42,
+    "render: texts in a row": 36,
     "render: blocks in a message": 18,
     "stream: texts": 86,
     "stream: calls": 138,
@@ -254,7 +254,7 @@ BUDGETS = {
     "read: calls": 53,
     "cut events": 23,
     "bind again": 104,
-    "render bound tools": 61,
+    "render bound tools": 30,
 }
 """Lines of ours for one turn, event, part or tool more, as counted on Python 3.11.
 

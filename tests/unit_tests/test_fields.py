@@ -14,7 +14,7 @@ import pytest
 from google.genai import types
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps, loads
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
@@ -169,7 +169,7 @@ SDK_OBJECTS: dict[str, Any] = {
     ],
     "response_modalities": [types.Modality.TEXT],
     "media_resolution": types.MediaResolution.MEDIA_RESOLUTION_LOW,
-    "response_schema": Place,
+    "response_schema": list[Place],
     "fetch_urls": FetchLimits(max_bytes=5),
     "model_kwargs": {"generation_config": types.GenerationConfig(top_k=2)},
     "extra_body": {"newField": types.ImageConfig(aspect_ratio="1:1")},
@@ -283,6 +283,8 @@ def test_types_of_the_sdk_can_be_imported_from_the_package(name: str) -> None:
         ("tools", "Use bind_tools."),
         ("system_instruction", "Put a SystemMessage before the other messages."),
         ("extra_headers", "Use additional_headers."),
+        ("routing_config", "Pass it to a call inside of generation_config={...}."),
+        ("model_armor_config", "Use extra_body={'modelArmorConfig': ...}."),
         ("temprature", "Did you mean 'temperature'?"),
         ("max_token", "Did you mean 'max_tokens'?"),
         ("flying_carpet", None),
@@ -298,3 +300,32 @@ def test_an_unknown_argument_gets_its_real_replacement_or_no_hint(
     if argument != "tools":
         with pytest.raises(InvalidOptionError, match=re.escape(expected) + "$"):
             ChatGemini(model="gemini-3.8-flash").preview("Hi", **options)
+
+
+class Proxied(ChatGemini):
+    """A model with narrower types."""
+
+    google_api_key: SecretStr | None = Field(default=None, alias="api_key")
+    base_url: str = "https://proxy.example"
+    safety_settings: list[Any] | None = None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("base_url", "https://user:password@proxy.example", "must not contain a user"),
+        ("api_key", "key\n", "The API key is not valid"),
+    ],
+)
+def test_subclasses_inherit_the_checks_of_fields(name: str, value: str, message: str) -> None:
+    given: Any = {name: value}
+    with pytest.raises(ValidationError, match=message):
+        Proxied(model="gemini-2.5-flash", **given)
+
+
+def test_subclasses_store_sdk_types_as_dicts() -> None:
+    setting = types.SafetySetting.model_validate(
+        {"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}
+    )
+    model = Proxied(model="gemini-2.5-flash", safety_settings=[setting])
+    assert model.safety_settings == [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}]

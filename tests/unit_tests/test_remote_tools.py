@@ -17,7 +17,8 @@ from mcp.types import ToolAnnotations
 
 from langchain_gemini_tools import ChatGemini, ToolLoop, tools_from_specs
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools
+from langchain_gemini_tools.wire.tools.tool import render_tools
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, calls, tool_texts
 from tests.unit_tests.tool_loop.scripted import call as asked
 from tests.unit_tests.wire.tools.test_dialects import BOUND, DIALECTS

@@ -15,10 +15,12 @@ from langchain_gemini_tools.errors import (
     GeminiTimeoutError,
     map_api_error,
 )
-from langchain_gemini_tools.retry import RetryLog, RetryPolicy
+from langchain_gemini_tools.retry import RetryLog, RetryPolicy, RunReports
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+
+    from tenacity import RetryCallState
 
 BUSY = map_api_error(503, {"error": {"message": "busy"}})
 RPC = "type.googleapis.com/google.rpc."
@@ -259,16 +261,20 @@ async def test_an_iterator_without_close_can_be_streamed() -> None:
 async def test_each_retry_is_logged_once_and_reported(
     caplog: pytest.LogCaptureFixture, way: str
 ) -> None:
-    reported: list[tuple[int, Exception, float]] = []
-    report: Callable[..., None] = lambda *retry: reported.append(retry)  # noqa: E731
+    reported: list[RetryCallState] = []
+    report: Callable[[RetryCallState], None] = reported.append
 
-    async def areport(*retry: Any) -> None:
-        reported.append(retry)
+    async def areport(state: RetryCallState) -> None:
+        reported.append(state)
 
     scripted = Scripted([BUSY, BUSY, "ok"])
-    on_retry: dict[str, Any] = {"on_retry": report} if way == "sync" else {"aon_retry": areport}
-    await called(scripted, way, model="gemini-x", log=RetryLog(), **on_retry)
-    assert reported == [(1, BUSY, 1.0), (2, BUSY, 2.0)]
+    run = SimpleNamespace(on_retry=report if way == "sync" else areport)
+    await called(scripted, way, model="gemini-x", log=RetryLog(), reports=RunReports(run))
+    assert [(state.attempt_number, state.upcoming_sleep) for state in reported] == [
+        (1, 1.0),
+        (2, 2.0),
+    ]
+    assert [state.outcome.exception() for state in reported if state.outcome] == [BUSY, BUSY]
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.DEBUG, "gemini-x: retry 1 of 3 in 1.0 s: 503: busy"),
         (logging.WARNING, "gemini-x: retry 1 of 3 in 1.0 s: 503: busy"),

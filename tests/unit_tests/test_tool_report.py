@@ -31,6 +31,21 @@ def test_good_tools_are_fine() -> None:
     assert 30 < report.tokens < 60
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        WEATHER,
+        "get_weather",
+        undescribed,
+        StructuredTool.from_function(undescribed, description=""),
+    ],
+)
+def test_what_is_not_a_list_of_tools_is_rejected(given: Any) -> None:
+    with pytest.raises(InvalidToolError, match="Put a single tool into a list"):
+        check_tools(given)
+
+
 def test_errors_and_warnings_are_data_and_lines() -> None:
     colour = {"type": "object", "properties": {"colour": {"enum": []}}}
     report = check_tools([undescribed, {**WEATHER, "parameters": colour}])

@@ -12,7 +12,7 @@ from langchain_core.load import dumpd, load
 from langchain_core.runnables import ConfigurableField
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.errors import GeminiAuthenticationError
+from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +46,7 @@ class Answering:
 
     def __init__(self, **given: Any) -> None:
         self.sent: list[tuple[str, str | None, str | None]] = []
+        self.hosts: list[str] = []
         self.model = ChatGemini(
             model="gemini-3.8-flash", max_retries=0, client_args=self.client_args, **given
         )
@@ -57,6 +58,7 @@ class Answering:
     def answer(self, request: Any) -> Any:
         path = request.url.path.replace(f"{PROJECT}:generateContent", PROJECT)
         headers = request.headers
+        self.hosts.append(request.url.host)
         self.sent.append((path, headers.get("x-goog-api-key"), headers.get("authorization")))
         answer = {"content": {"parts": [{"text": "Hello."}]}, "finishReason": "STOP"}
         return hx.Response(200, json={"candidates": [answer]})
@@ -117,6 +119,7 @@ def test_a_project_asks_for_credentials_and_never_sends_a_key_of_the_environment
         pytest.param({}, ITS_PLACE, (DEVELOPER, FOUND), id="found beside a project"),
         pytest.param({"vertexai": True}, {}, (EXPRESS, FOUND), id="express"),
         pytest.param({}, USE_VERTEX, (EXPRESS, FOUND), id="express by the environment"),
+        pytest.param({}, {"GOOGLE_GENAI_USE_VERTEXAI": "yes"}, (EXPRESS, FOUND), id="yes"),
         pytest.param({"api_key": GIVEN}, {}, (DEVELOPER, GIVEN), id="given"),
         pytest.param(
             {"api_key": GIVEN}, USE_VERTEX | ITS_PLACE, (EXPRESS, GIVEN), id="express, given"
@@ -145,6 +148,80 @@ def test_a_key_is_sent_where_nothing_nearer_was_said(
     asked = Answering(**given)
     asked.model.invoke("Hi")
     assert asked.sent == [(*sent, None)]
+
+
+GATEWAY = {"LANGSMITH_GATEWAY": "true", "LANGSMITH_API_KEY": "key-of-langsmith"}
+LANGSMITH = "gateway.smith.langchain.com"
+GOOGLE = "generativelanguage.googleapis.com"
+
+
+@pytest.mark.parametrize(
+    ("given", "variables", "host", "sent"),
+    [
+        pytest.param({}, GATEWAY, LANGSMITH, (f"/gemini{DEVELOPER}", "key-of-langsmith"), id="on"),
+        pytest.param(
+            {},
+            GATEWAY | {"LANGSMITH_GATEWAY_API_KEY": "key-of-the-gateway"},
+            LANGSMITH,
+            (f"/gemini{DEVELOPER}", "key-of-the-gateway"),
+            id="its own key",
+        ),
+        pytest.param(
+            {},
+            {"LANGSMITH_GATEWAY": "https://llm.example.com/lc/"},
+            "llm.example.com",
+            (f"/lc/gemini{DEVELOPER}", FOUND),
+            id="another gateway, without a key",
+        ),
+        pytest.param(
+            {"api_key": GIVEN}, GATEWAY, LANGSMITH, (f"/gemini{DEVELOPER}", GIVEN), id="a given key"
+        ),
+        pytest.param(
+            {"base_url": "https://proxy.example.com"},
+            GATEWAY,
+            "proxy.example.com",
+            (DEVELOPER, FOUND),
+            id="a given address",
+        ),
+        pytest.param(
+            {},
+            GATEWAY | {"GOOGLE_GEMINI_BASE_URL": "https://proxy.example.com"},
+            "proxy.example.com",
+            (DEVELOPER, FOUND),
+            id="an address of the environment",
+        ),
+        pytest.param(
+            {}, {**GATEWAY, "LANGSMITH_GATEWAY": "No"}, GOOGLE, (DEVELOPER, FOUND), id="off"
+        ),
+        pytest.param(
+            {"vertexai": True}, GATEWAY, "aiplatform.googleapis.com", (EXPRESS, FOUND), id="Vertex"
+        ),
+    ],
+)
+def test_the_langsmith_gateway_of_the_environment_is_used(
+    given: Json,
+    variables: dict[str, str],
+    host: str,
+    sent: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_all(monkeypatch, {"GOOGLE_API_KEY": FOUND, **variables})
+    asked = Answering(**given)
+    asked.model.invoke("Hi")
+    assert asked.hosts == [host]
+    assert asked.sent == [(*sent, None)]
+
+
+def test_errors_name_the_key_of_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And do not show it."""
+    set_all(monkeypatch, {**GATEWAY, "LANGSMITH_API_KEY": "key-of-langsmith\u200b"})
+    model = Answering().model
+    with pytest.raises(InvalidOptionError, match=r"^LANGSMITH_API_KEY is not valid") as raised:
+        model.invoke("Hi")
+    assert "key-of" not in f"{raised.value!r} {model!r}"
+    monkeypatch.delenv("LANGSMITH_API_KEY")
+    with pytest.raises(GeminiAuthenticationError, match="LANGSMITH_API_KEY"):
+        model.invoke("Hi")
 
 
 def test_a_service_account_brings_its_project() -> None:

@@ -18,6 +18,7 @@ from langchain_gemini_tools.prompted.parser import words
 from langchain_gemini_tools.prompted.parser.values import (
     NAMED_RULE,
     CutError,
+    NotACallError,
     UnreadableError,
     is_followed,
     is_string_ahead,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[\w.:\\\-/]*")
 _NAME_QUOTES = re.compile(r"[`\"'*]*")
-_BLANKS = re.compile(r"[ \t]*")
 _TAG_NAME = re.compile(r"[^<>\s{}]*")
 _WORD = re.compile(r"[\w$\-]*")
 _DECORATION = re.compile(r"[ \t*`]*")
@@ -47,10 +47,6 @@ _OUTER_KEYS = words.NAME_KEYS | words.WRAPPER_KEYS
 _KNOWN_KEYS = _OUTER_KEYS | words.ARGUMENT_KEYS | words.SIDE_KEYS
 
 CALL_RULE = "after the marker, write the tool's name and its arguments in parentheses"
-
-
-class NotACallError(Exception):
-    """The text is something other than a tool call."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +145,6 @@ class ToolCallReader:
     def read_action(self) -> Reading[None]:
         """Read `f` and, in the next line, `Action Input: {"a": 1}`; or `f(a=1)`."""
         source = self._source
-        self._begin()
-        yield from source.run(_DECORATION)
         self.name = name = yield from self._read_declared_name()
         yield from source.run(_DECORATION)
         if (yield from source.peek()) not in ("\r", "\n"):
@@ -163,8 +157,7 @@ class ToolCallReader:
         source.at += len(label)
         self.is_intended = True
         yield from source.run(_DECORATION)
-        if (yield from source.peek()) in ("\r", "\n"):
-            yield from source.run(_LINE_BREAK)
+        yield from source.run(_LINE_BREAK)
         self._add(name, (yield from self._read_action_input()))
 
     def _read_action_input(self) -> Reading[Json]:
@@ -202,19 +195,25 @@ class ToolCallReader:
             if name and name not in self.names
             else words.render_unreadable(name, detail, self.names.listed)
         )
-        self._append(start, self._source.offset, name, reason=reason)
+        self._append(start, name, reason=reason)
 
     def add_cut(self, start: int) -> None:
         """Add a call that starts at `start` and that the end of the text cut off."""
         reason = words.render_cut(self.name)
-        self._append(start, self._source.offset, self.name, reason=reason, is_cut=True)
+        self._append(start, self.name, reason=reason, is_cut=True)
 
-    def _append(self, start: int, end: int, name: str | None, **details: Any) -> None:
-        self.found.append(FoundToolCall(start, end, name, is_marked=self.is_marked, **details))
+    def _append(self, start: int, name: str | None, **details: Any) -> None:
+        end, is_marked = self._source.offset, self.is_marked
+        self.found.append(FoundToolCall(start, end, name, is_marked=is_marked, **details))
 
     def _begin(self) -> None:
         self.begun_at = self._source.offset
         self.name = None
+
+    def _enter(self) -> None:
+        if self._depth == _MAX_WRAPPERS:
+            raise self._error("it is wrapped too often")
+        self._depth += 1
 
     def _error(self, detail: str) -> Exception:
         is_reported = self.is_intended or self.is_tentative
@@ -223,19 +222,18 @@ class ToolCallReader:
     def _add(self, name: str, args: Json) -> None:
         """Add a complete call. Its errors do not affect other calls."""
         start = self._source.offset if self.begun_at is None else self.begun_at
-        end = self._source.offset
         self.begun_at = None
         if name not in self.names:
             if self._is_explaining and name in words.PLACEHOLDERS:
                 raise NotACallError
             reason = words.render_undeclared(name, self.names.listed)
-            self._append(start, end, name, reason=reason)
+            self._append(start, name, reason=reason)
             return
         try:
-            self._append(start, end, name, args=parse_arguments(args))
+            self._append(start, name, args=parse_arguments(args))
         except UnreadableError as error:
             reason = words.render_unreadable(name, str(error), self.names.listed)
-            self._append(start, end, name, reason=reason)
+            self._append(start, name, reason=reason)
 
     def _read_list(self) -> Reading[None]:
         source = self._source
@@ -253,7 +251,9 @@ class ToolCallReader:
             if char == "{":
                 yield from self._read_object()
             elif char == "[":
-                yield from self._read_inner_list()
+                self._enter()
+                yield from self._read_list()
+                self._depth -= 1
             elif is_string_ahead(char):
                 yield from self._read_quoted()
             else:
@@ -262,13 +262,6 @@ class ToolCallReader:
                 break
         if not self.is_intended and not self._depth:
             raise NotACallError
-
-    def _read_inner_list(self) -> Reading[None]:
-        if self._depth == _MAX_WRAPPERS:
-            raise self._error("it is wrapped too often")
-        self._depth += 1
-        yield from self._read_list()
-        self._depth -= 1
 
     def _read_quoted(self) -> Reading[None]:
         """Read a call that is the text of a string: `"f(a=1)"`."""
@@ -300,9 +293,7 @@ class ToolCallReader:
     def _read_members(self) -> Reading[tuple[str, Json] | None]:
         """Read `{"name": ..., "arguments": ...}` or an object around it; None around a list."""
         source = self._source
-        if self._depth == _MAX_WRAPPERS:
-            raise self._error("it is wrapped too often")
-        self._depth += 1
+        self._enter()
         source.at += 1
         members = _Members()
         is_open = (yield from skip_space(source)) != "}"
@@ -370,8 +361,7 @@ class ToolCallReader:
         """Read the value of a name key. A declared name shows that a call is intended."""
         if not is_string_ahead(self._source.chunk[self._source.at]):
             raise self._error("put the tool's name in double quotes")
-        name = words.bare_name((yield from parse_string(self._source)), self.names)
-        self.name = name
+        self.name = name = words.bare_name((yield from parse_string(self._source)), self.names)
         if name in self.names:
             self.is_intended = True
         elif not self.is_intended:
@@ -400,7 +390,7 @@ class ToolCallReader:
         if self.is_marked:
             char = yield from skip_space(source)
         else:
-            yield from source.run(_BLANKS)
+            yield from source.run(words.BLANKS)
             char = yield from source.peek()
             if char in ("\r", "\n") and not self._is_in_list:
                 yield from source.run(_LINE_BREAK)
@@ -421,7 +411,7 @@ class ToolCallReader:
         """Return whether the line says no more than `TOOL_CALL: none`."""
         if name in self.names:
             return False
-        yield from self._source.run(_BLANKS)
+        yield from self._source.run(words.BLANKS)
         if (yield from self._source.peek()) not in ("", "\r", "\n"):
             return False
         self.begun_at = None
@@ -430,7 +420,7 @@ class ToolCallReader:
     def _read_printed(self, *, is_printed: bool) -> Reading[None]:
         """Read the rest of `print(f(...))`; one `print` in another is not a call."""
         source = self._source
-        yield from source.run(_BLANKS)
+        yield from source.run(words.BLANKS)
         if is_printed or (yield from source.peek()) != "(":
             raise self._error(CALL_RULE)
         source.at += 1

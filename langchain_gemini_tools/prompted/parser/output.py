@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.prompted.parser import words
-from langchain_gemini_tools.prompted.parser.calls import NotACallError
-from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
+from langchain_gemini_tools.prompted.parser.values import CutError, NotACallError, UnreadableError
+from langchain_gemini_tools.prompted.parser.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.prompted.parser.words import Reading, Source
 
 LINE_ENDS = ("", "\n", "\r")
-TO_LINE_END = re.compile(r"[^\n]*")
-_BLANKS = re.compile(r"[ \t]*")
+_TO_LINE_END = re.compile(r"[^\n]*")
+FENCE_RUN = {"`": re.compile(r"`*"), "~": re.compile(r"~*")}
+_NO_FENCE_IN_LINE = {"`": re.compile(r"[^\n`]*"), "~": re.compile(r"[^\n~]*")}
+_NO_TAG = re.compile(r"[^<]*")
 _LINK = re.compile(r"\[[^\[\]]*\]\(")
 """A link of Markdown, which may have the form of a call as its text."""
 _BRACKET_OR_QUOTE = re.compile(r"[{}\[\]\"]|\\.?", re.DOTALL)
@@ -315,6 +317,34 @@ class Output:
         self.flush()
         return ""
 
+    def write_fence(self, fence: str) -> Reading[None]:
+        """Write the rest of a fence as text."""
+        source = self._source
+        closing = Words((fence,))
+        pattern = _NO_FENCE_IN_LINE[fence[0]]
+        while char := (yield from self.flow(pattern)):
+            if char == "\n":
+                pattern = _TO_LINE_END
+                source.at += 1
+                self.flush()
+                yield from source.run(words.BLANKS)
+            if (yield from source.match(closing)):
+                yield from source.run(FENCE_RUN[fence[0]])
+                self.flush()
+                return
+            if char != "\n":
+                source.at += 1
+
+    def write_thought(self, closing: Words) -> Reading[None]:
+        """Write a thought as text: calls that a model only considers are not calls."""
+        source = self._source
+        while (yield from self.flow(_NO_TAG)):
+            if tag := (yield from source.match(closing)):
+                source.at += len(tag)
+                self.flush()
+                return
+            source.at += 1
+
     def flush(self) -> None:
         """Write what was read as text."""
         self.add_text(self._source.take())
@@ -333,12 +363,12 @@ class Output:
             return
         depth = _count_open(seen)
         while True:
-            line = yield from source.run(TO_LINE_END)
+            line = yield from source.run(_TO_LINE_END)
             depth += _count_open(line)
             if depth <= 0 or not (yield from source.more()):
                 return
             source.at += 1
-            yield from source.run(_BLANKS)
+            yield from source.run(words.BLANKS)
             if (
                 (yield from source.peek()) in LINE_ENDS
                 or (yield from source.match(words.MARKERS))

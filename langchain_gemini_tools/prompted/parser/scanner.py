@@ -48,21 +48,17 @@ import re
 from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.prompted.parser import words
-from langchain_gemini_tools.prompted.parser.calls import (
-    CALL_RULE,
-    NotACallError,
-    ToolCallReader,
-)
+from langchain_gemini_tools.prompted.parser.calls import CALL_RULE, ToolCallReader
 from langchain_gemini_tools.prompted.parser.output import (
+    FENCE_RUN,
     LINE_ENDS,
-    TO_LINE_END,
     OpenJson,
     Output,
     PieceWriter,
     Quotations,
     join_texts,
 )
-from langchain_gemini_tools.prompted.parser.values import CutError, UnreadableError
+from langchain_gemini_tools.prompted.parser.values import CutError, NotACallError, UnreadableError
 from langchain_gemini_tools.prompted.parser.words import Source, ToolNames, Words
 
 if TYPE_CHECKING:
@@ -77,7 +73,6 @@ _TOKEN_ENDS = (*LINE_ENDS, "<")
 _BULLET = frozenset("-*+\u2022#0123456789.) \t_")
 _MAX_BULLET = 8
 
-_BLANKS = re.compile(r"[ \t]*")
 _AFTER_LABEL = re.compile(r"[ \t*]*")
 _AFTER_MARKER = re.compile(r"[\s*]*")
 _TRAILER = re.compile(r"[*`.)]*")
@@ -89,11 +84,7 @@ _NEWLINES = re.compile(r"\n*")
 _TEXT = re.compile(r"(?:[^\n`<\[T:]++|<(?=[^a-z/|<])|\[(?=[^TI/])|T(?=[^O])|:(?=[^ \t]))*+")
 """Text in which no tag, token, marker or announced call can start."""
 _CODE = re.compile(r"[^\n`]*")
-_NO_TAG = re.compile(r"[^<]*")
-_TICKS = re.compile(r"`*")
-_FENCE_RUN = {"`": _TICKS, "~": re.compile(r"~*")}
 _NO_FENCE = {"`": re.compile(r"[^`]*"), "~": re.compile(r"[^~]*")}
-_NO_FENCE_IN_LINE = {"`": _CODE, "~": re.compile(r"[^\n~]*")}
 
 
 class Scanner:
@@ -123,7 +114,7 @@ class Scanner:
     def _scan_line(self) -> Reading[None]:
         """Read from where a call may start to the end of the line, or to the next such place."""
         source = self._source
-        indent = yield from source.run(_BLANKS)
+        indent = yield from source.run(words.BLANKS)
         char = yield from source.peek()
         if char not in self._first_characters:
             yield from self._scan_prose(is_example=char == ">")
@@ -146,7 +137,7 @@ class Scanner:
         loose = yield from source.match(words.LOOSE_MARKERS)
         if loose:
             source.at += len(loose)
-            yield from source.run(_BLANKS)
+            yield from source.run(words.BLANKS)
             return True
         if self._output.lines.json or not char:
             return False
@@ -252,7 +243,7 @@ class Scanner:
     def _is_json(self) -> Reading[bool]:
         """Return whether text that is not a call is the start of another JSON value."""
         seen = self._source.seen().lstrip()
-        if seen.startswith("[") and seen.rstrip(" \t") == "[":
+        if seen.rstrip(" \t") == "[":
             return (yield from self._source.peek()) in ('"', "'", "[", "{")
         return seen.startswith(("{", "["))
 
@@ -282,7 +273,7 @@ class Scanner:
         """Read a fence: only calls, or text to its end."""
         source = self._source
         char = source.chunk[source.at]
-        fence = yield from source.run(_FENCE_RUN[char])
+        fence = yield from source.run(FENCE_RUN[char])
         is_bare = yield from source.match(words.MARKERS)
         language = "" if is_bare else (yield from source.run(_LANGUAGE)).lower()
         is_marked = is_marked or language in words.CALL_LANGUAGES
@@ -292,7 +283,7 @@ class Scanner:
             is_marked = (yield from source.peek()) in LINE_ENDS
         if self._output.lines.introduces_example or not (is_marked or is_loose):
             self._output.flush()
-            yield from self._write_fence(fence)
+            yield from self._output.write_fence(fence)
             return
         reader = self._make_reader(is_marked=is_marked, is_explaining=not is_marked)
         is_call = yield from self._output.attempt(
@@ -300,10 +291,10 @@ class Scanner:
         )
         is_closed = bool((yield from source.match(Words((fence,)))))
         if is_call or is_closed:
-            yield from source.run(_FENCE_RUN[char])
+            yield from source.run(FENCE_RUN[char])
         self._output.settle(reader, is_call=is_call, is_example=False)
         if not is_call and not is_closed:
-            yield from self._write_fence(fence)
+            yield from self._output.write_fence(fence)
 
     def _read_fenced(self, reader: ToolCallReader, fence: str) -> Reading[None]:
         """Read constructs up to the closing fence, which is not read, or the end of the text."""
@@ -329,24 +320,6 @@ class Scanner:
                 yield from source.run(_BETWEEN_CALLS)
             yield from reader.read_construct()
 
-    def _write_fence(self, fence: str) -> Reading[None]:
-        """Write the rest of a fence as text."""
-        source = self._source
-        closing = Words((fence,))
-        pattern = _NO_FENCE_IN_LINE[fence[0]]
-        while char := (yield from self._output.flow(pattern)):
-            if char == "\n":
-                pattern = TO_LINE_END
-                source.at += 1
-                self._output.flush()
-                yield from source.run(_BLANKS)
-            if (yield from source.match(closing)):
-                yield from source.run(_FENCE_RUN[fence[0]])
-                self._output.flush()
-                return
-            if char != "\n":
-                source.at += 1
-
     def _skip_to_fence(self, fence: str) -> Reading[None]:
         """Skip everything before the closing fence."""
         closing = Words((fence,))
@@ -364,7 +337,7 @@ class Scanner:
             yield from self._drop_token(opener)
             return
         if opener in words.THOUGHTS:
-            yield from self._write_thought(Words((words.THOUGHTS[opener],)))
+            yield from self._output.write_thought(Words((words.THOUGHTS[opener],)))
             return
         reader = self._make_reader(is_marked=True)
         source.at += len(opener)
@@ -395,16 +368,6 @@ class Scanner:
                 return
             if (yield from source.peek()) not in ("{", "["):
                 return
-
-    def _write_thought(self, closing: Words) -> Reading[None]:
-        """Write a thought as text: calls that a model only considers are not calls."""
-        source = self._source
-        while (yield from self._output.flow(_NO_TAG)):
-            if tag := (yield from source.match(closing)):
-                source.at += len(tag)
-                self._output.flush()
-                return
-            source.at += 1
 
     def _drop_token(self, token: str) -> Reading[None]:
         """Drop a leaked token and the role after it."""
@@ -439,7 +402,7 @@ class Scanner:
                 self._output.flush()
                 return
             if char == "`":
-                run = len((yield from source.run(_TICKS)))
+                run = len((yield from source.run(FENCE_RUN["`"])))
                 self._output.flush()
                 if ticks in (0, run):
                     ticks = run - ticks
@@ -466,7 +429,7 @@ class Scanner:
     def _scan_announced(self) -> Reading[bool]:
         """Read what follows `Here is the call:`; return whether the line goes on as prose."""
         source = self._source
-        yield from source.run(_BLANKS)
+        yield from source.run(words.BLANKS)
         char = yield from source.peek()
         if not (char in ("{", "[") or (yield from source.match(self._names.callables))):
             return True

@@ -77,6 +77,10 @@ class UnreadableError(Exception):
     """The text is not a value; the message says why."""
 
 
+class NotACallError(Exception):
+    """The text is something other than a tool call."""
+
+
 class CutError(Exception):
     """The text ended before the value did."""
 

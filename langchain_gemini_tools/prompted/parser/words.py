@@ -150,6 +150,7 @@ class Source:
 
 # The words
 
+BLANKS = re.compile(r"[ \t]*")
 MARKER = "TOOL_CALL:"
 RESULT_MARKER = "TOOL_RESULT:"
 RESULT_END = "END_TOOL_RESULT"

@@ -8,15 +8,15 @@
         assert emulator.last.body == {...}            # what was sent
         assert emulator.refusals == []                # and nothing that Gemini would refuse
 
-One question, one file:
-
-- `server`: the emulator itself; `sockets`, `routes`: its HTTP
-- `rules`: what the real API rejects, rejected in its words
-- `brain`, `arguments`: the rule-based model that answers when nothing is scripted
-- `script`: scripted replies; `faults`: what goes wrong on their way, `planned`: and when;
-  `outgoing`: the way
-- `request`: what came in, with views for assertions
-- `answer`: an answer as one body or as a stream; `memory`: what was signed and called
+- `server`: the emulator. Start reading here; `sockets`: its HTTP and its paths
+- `request`: what came in, with views for assertions; `ask`: what it asks for, and of which model
+- `rules`: what the real API rejects, rejected with its messages
+- `script`: scripted replies, and faults of the next requests; `faults`: what can go wrong
+- `brain`: the rule-based model that answers when nothing is scripted; `prompted`: the same for
+  tools in a prompt
+- `answer`: an answer as one body or as a stream; `responses`: HTTP responses and errors
+- `memory`: what the emulator has sent: signatures, calls, tokens
+- `caches`, `batches`, `vertex_batches`, `interaction`, `interaction_service`: the other services
 """
 
 from langchain_gemini_tools.testing.fake.request import Request

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.testing.fake.ask import Ask
     from langchain_gemini_tools.testing.fake.memory import Memory
-    from langchain_gemini_tools.testing.fake.refusal import JsonObject
+    from langchain_gemini_tools.testing.fake.responses import JsonObject
 
 _WITH_ID = ("functionCall", "toolCall", "toolResponse")
 CREATE_TIME = "2026-01-31T12:00:00.000000Z"
@@ -21,7 +21,7 @@ CREATE_TIME = "2026-01-31T12:00:00.000000Z"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model says, before it takes either form."""
+    """The answer of the model, before it is rendered as a body or as a stream."""
 
     parts: list[JsonObject] = field(default_factory=list)
     finish_reason: str | None = "STOP"
@@ -29,7 +29,7 @@ class Answer:
     thoughts_tokens: int = 0
     tool_use_tokens: int = 0
     usage: JsonObject | None = None
-    """Counts that replace the counted ones; None in it takes a count away."""
+    """Counts that replace the counted ones; None removes a count."""
     candidate: JsonObject = field(default_factory=dict)
     """More fields of the candidate: groundingMetadata, safetyRatings, ..."""
     chunks: int | Sequence[str] = ()
@@ -48,8 +48,8 @@ def with_ids_and_signatures(
     """The answer as the model's family sends it.
 
     Recorded: Gemini 3 signs each step and, on the Developer API, gives its calls ids. 2.5 signs
-    calls when it thinks, and does not mind losing the signature; 2.0 does neither. `signed=None`
-    signs where a client has to send the signature back: on Gemini 3 alone.
+    calls when it thinks, and accepts a history without the signature; 2.0 does not sign.
+    `signed=None` signs where a client has to send the signature back: only on Gemini 3.
     """
     parts = list(answer.parts)
     if ask.model.is_3 and ask.backend == "gemini":
@@ -70,9 +70,9 @@ def render_body(answer: Answer, ask: Ask, memory: Memory) -> JsonObject:
 
 
 def render_events(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
-    """The answer as stream events: text in pieces, calls whole; every event tells the usage so far.
+    """The answer as stream events: text in pieces, calls whole; every event has the usage so far.
 
-    Recorded: Gemini 3 ends with an empty text, which bears the finish reason and the signature of a
+    Recorded: Gemini 3 ends with an empty text, which has the finish reason and the signature of a
     text; 2.x puts the finish reason on its last piece, and all its calls into one event. Vertex
     counts in the last event only.
     """
@@ -146,7 +146,7 @@ def _is_spoken(part: JsonObject) -> bool:
 
 
 def _pieces(text: str, chunks: int | Sequence[str]) -> list[str]:
-    """The pieces asked for; else three or more, cut inside words too: a client must not care."""
+    """The pieces asked for; else three or more, some of them cut inside a word."""
     if not isinstance(chunks, int) and "".join(chunks) == text and chunks:
         return list(chunks)
     if isinstance(chunks, int):
@@ -258,7 +258,7 @@ def _tier(ask: Ask) -> JsonObject:
 
 
 def prompt_tokens(ask: Ask) -> int:
-    """The size of everything the model reads; a medium counts as 258, whatever its size."""
+    """The size of everything the model reads; media count as 258 each."""
     keys = ("systemInstruction", "contents", "tools")
     media = 0
     size = count_tokens({key: ask.body[key] for key in keys if key in ask.body})

@@ -1,4 +1,4 @@
-"""Batch jobs and files, as far as batches need them. `vertex_batches` has what Vertex AI adds.
+"""Batch jobs and their files. `vertex_batches` has what Vertex AI adds.
 
 What is recorded, of the Developer API: creating a job (inline), polling it (PENDING, RUNNING,
 SUCCEEDED), the counts, both copies of an inline output, the name of an output file, successful
@@ -15,8 +15,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.outgoing import Cut, Outgoing, whole
-from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+from langchain_gemini_tools.testing.fake.responses import Cut, JsonObject, Outgoing, Refusal, whole
 from langchain_gemini_tools.testing.fake.vertex_batches import VertexJob, numbered, read_job
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class FakeBatch:
     input_file: str | None = None
     webhook: Any = None
     states: deque[str] = field(default_factory=deque)
-    """What the next polls say; the last one stays."""
+    """The states of the next polls; the last one is repeated."""
     state: str = "PENDING"
     results: list[JsonObject] = field(default_factory=list)
     has_output: bool = False
@@ -145,15 +144,15 @@ class Batches:
         """How often each request was answered, by its body."""
         self.created = 0
         self.polls_until_done = 2
-        """How many polls a job takes: the last one finishes it."""
+        """How many polls a job needs: the last one finishes it."""
         self.shuffles = False
         """Return results in another order than the requests (reported)."""
         self.bucket_folder: Path | None = None
-        """A folder that stands for Cloud Storage, for jobs of Vertex AI."""
+        """A folder that replaces Cloud Storage, for jobs of Vertex AI."""
         self.result_files = 1
         """In how many files Vertex AI writes the results of a job."""
         self.echoes_siblings = True
-        """Whether Vertex AI returns what stands beside a request (reported)."""
+        """Whether Vertex AI returns the other fields beside a request (reported)."""
         self.rows_before_end = 0
         """How many rows a job of Vertex AI has finished when it fails, expires or is cancelled."""
         self._answer = answer
@@ -168,14 +167,14 @@ class Batches:
     def refuse(self, operation: str, code: int = 429, times: int = 1) -> None:
         """Refuse the next requests: `create`, `get`, `list`, `upload` or `download`.
 
-        For `create`, 429 counts enqueued tokens (reported; the words are inferred).
+        For `create`, 429 counts enqueued tokens (reported; the message is inferred).
         """
         words = "Resource has been exhausted (e.g. check quota)." if code == 429 else "Try later."
         queue = self._refusals.setdefault(operation, deque())
         queue.extend(Refusal(words, code) for _ in range(times))
 
     def forgive(self) -> None:
-        """Refuse nothing more."""
+        """Refuse no more requests."""
         self._refusals.clear()
 
     def lose(self, operation: str, times: int = 1) -> None:
@@ -183,7 +182,7 @@ class Batches:
         self._lost[operation] += times
 
     def end(self, *states: str) -> None:
-        """Let the next jobs end with these states, such as `EXPIRED`, `FAILED` or `CANCELLED`."""
+        """End the next jobs with these states, such as `EXPIRED`, `FAILED` or `CANCELLED`."""
         self._endings.extend(states)
 
     def fail_items(self, fails: Callable[[int, JsonObject], JsonObject | None]) -> None:

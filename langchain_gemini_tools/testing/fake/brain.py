@@ -1,7 +1,8 @@
-"""The rule-based model: answers when no reply is scripted. The same request, the same answer.
+"""The rule-based model: answers when no reply is scripted. The same request gets the same answer.
 
 It calls a function when the prompt names it or what it is about, several at once when the prompt
 names several things, and after the function responses it answers with a text that quotes them.
+`Filler` writes the arguments of a call from its schema and the prompt.
 """
 
 from __future__ import annotations
@@ -9,27 +10,22 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.answer import Answer, count_tokens
-from langchain_gemini_tools.testing.fake.arguments import (
-    Filler,
-    places_in,
-    quoted_in,
-    takes_a_place,
-)
 from langchain_gemini_tools.testing.fake.prompted import read_prompted, write_prompted
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.ask import Ask, Turn
-    from langchain_gemini_tools.testing.fake.refusal import JsonObject
+    from langchain_gemini_tools.testing.fake.responses import JsonObject
+
 
 _FILLERS = re.compile(
     r"a|an|and|by|call|create|do|fetch|find|for|from|function|get|in|info|list|look|lookup|make|new"
     r"|of|on|or|read|run|search|send|set|show|tell|the|to|tool|up|update|use|with|write"
 )
-"""Words in a tool's name that do not tell what it is about."""
+"""Words in a tool's name that do not say what it is about."""
 _SIGNS = {"add": "+", "sum": "+", "plus": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _THOUGHT = "**Reading the question**\n\nI look at what you asked and pick what answers it."
 
@@ -70,7 +66,7 @@ def _spoken(text: str) -> JsonObject:
 
 
 def _calls(ask: Ask) -> list[JsonObject]:
-    """The calls to make now; none when a text is due."""
+    """The calls to make now; none if the model answers with text."""
     mode = ask.calling_config.get("mode", "AUTO")
     if mode == "NONE" or not ask.declarations:
         return []
@@ -91,10 +87,10 @@ def _calls(ask: Ask) -> list[JsonObject]:
 
 
 def _calls_of(tool: JsonObject, prompt: str) -> list[JsonObject]:
-    """One call, or one for each place when the tool takes places."""
+    """One call, or one for each place if the tool has a parameter for places."""
     schema = tool.get("parametersJsonSchema") or tool.get("parameters") or {}
     places: list[str | None] = [*places_in(prompt)] or [None]
-    if not takes_a_place(schema):
+    if not has_place(schema):
         places = places[:1]
     filled = [Filler(prompt, place, root=schema).fill(schema) for place in places if schema]
     return [{"name": tool["name"], "args": args} for args in filled or [{}]]
@@ -126,7 +122,7 @@ def _prompt(ask: Ask) -> str:
 
 
 def _responses(ask: Ask) -> list[JsonObject]:
-    """The function responses that wait for an answer."""
+    """The function responses of the last turn."""
     last: Turn = ask.turns[-1]
     return last.of_kind("functionResponse")
 
@@ -185,7 +181,7 @@ def _with_limits(answer: Answer, ask: Ask) -> Answer:
 
 
 def _server_parts(ask: Ask) -> tuple[list[JsonObject], int]:
-    """What built-in tools leave in the answer when the prompt asks for them."""
+    """The parts of built-in tools, if the prompt asks for them."""
     prompt = _prompt(ask)
     if "codeExecution" in ask.builtin_tools and re.search(r"\bcode\b|\d", prompt):
         return [
@@ -215,3 +211,130 @@ def _with_thoughts(answer: Answer, ask: Ask) -> Answer:
         thoughts_tokens=count_tokens(_THOUGHT),
         tool_use_tokens=answer.tool_use_tokens,
     )
+
+
+_QUOTED = re.compile(r"(?<!\w)(?:'([^']+)'|\"([^\"]+)\"|“([^”]+)”)(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
+_PLACE = r"[A-ZÀ-ÞŁŚŻ][\w'.-]*(?: [A-ZÀ-ÞŁŚŻ][\w'.-]*)*(?:, [A-Z]{2}\b)?"
+_PLACES = re.compile(rf"\b(?:in|for|at|of|from) ({_PLACE}(?:(?:,? and |,? or |, | & ){_PLACE})*)")
+_PLACE_KEYS = ("location", "city", "place", "town", "country", "address", "where", "destination")
+_DEEP = 6
+"""Lists inside lists are empty from this depth on: a schema may be recursive."""
+_SAMPLES = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "email": "ada@example.org",
+    "uri": "https://example.org/",
+    "uuid": "0d4f1a52-8f63-4a7e-9f0e-3f3f3f3f3f3f",
+}
+
+
+def places_in(prompt: str) -> list[str]:
+    """The places a prompt asks about: "in Oslo and Rome" names two, "San Francisco, CA" one."""
+    if not (match := _PLACES.search(prompt)):
+        return []
+    return [place.strip(" .?!") for place in re.findall(_PLACE, match[1])]
+
+
+def has_place(schema: JsonObject) -> bool:
+    """Whether a parameter of the schema is a place."""
+    return any(name.lower() in _PLACE_KEYS for name in schema.get("properties", {}))
+
+
+def quoted_in(prompt: str) -> list[str]:
+    """Every quoted word or phrase."""
+    return ["".join(groups) for groups in _QUOTED.findall(prompt)]
+
+
+@dataclass
+class Filler:
+    """Fills one schema. Each number and each quotation of the prompt is used once, in order."""
+
+    prompt: str
+    place: str | None = None
+    root: JsonObject = field(default_factory=dict)
+    """Where `$ref`s point into."""
+    numbers: list[float] = field(init=False)
+    quotations: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.numbers = [float(number) for number in _NUMBER.findall(self.prompt)]
+        self.quotations = quoted_in(self.prompt)
+
+    def fill(self, schema: Any, key: str = "value", depth: int = 0) -> Any:
+        """A value that the schema allows; of an object, the required keys."""
+        schema = self._resolve(schema if isinstance(schema, dict) else {})
+        if choices := schema.get("anyOf") or schema.get("oneOf"):
+            useful = [choice for choice in choices if not _is_null(choice)]
+            return self.fill((useful or choices)[0], key, depth + 1)
+        if values := schema.get("enum") or [schema[key] for key in ("const",) if key in schema]:
+            return self._choice(values)
+        match _type_of(schema):
+            case "object":
+                properties = schema.get("properties", {})
+                required = schema.get("required", [])
+                return {
+                    name: self.fill(properties.get(name, {}), name, depth + 1) for name in required
+                }
+            case "array":
+                return self._array(schema, key, depth)
+            case "integer":
+                return int(self._number(schema))
+            case "number":
+                return self._number(schema)
+            case "boolean":
+                return True
+            case "null":
+                return None
+            case _:
+                return self._string(schema, key)
+
+    def _resolve(self, schema: JsonObject) -> JsonObject:
+        while isinstance(path := schema.get("$ref"), str):
+            target: Any = self.root
+            for step in path.removeprefix("#").strip("/").split("/"):
+                target = target[step] if step else target
+            schema = target
+        return schema
+
+    def _choice(self, values: list[Any]) -> Any:
+        said = [value for value in values if str(value).lower() in self.prompt.lower()]
+        return (said or values)[0]
+
+    def _array(self, schema: JsonObject, key: str, depth: int) -> list[Any]:
+        if prefix := schema.get("prefixItems"):
+            return [self.fill(item, key, depth + 1) for item in prefix]
+        size = 0 if depth > _DEEP else 1
+        size = max(size, int(schema.get("minItems", size)))
+        return [self.fill(schema.get("items", {}), key, depth + 1) for _ in range(size)]
+
+    def _number(self, schema: JsonObject) -> float:
+        number = self.numbers.pop(0) if self.numbers else 1.0
+        number = max(number, schema.get("minimum", number))
+        return float(min(number, schema.get("maximum", number)))
+
+    def _string(self, schema: JsonObject, key: str) -> str:
+        if (sample := _SAMPLES.get(str(schema.get("format", "")))) is not None:
+            return sample
+        if self.place and key.lower() in _PLACE_KEYS:
+            return self.place
+        if self.quotations:
+            return self.quotations.pop(0)
+        if key.lower() in ("query", "question", "prompt", "text", "input"):
+            return self.prompt
+        text = self.place or f"The {key.replace('_', ' ')}."
+        shortest, longest = int(schema.get("minLength", 0)), schema.get("maxLength")
+        text = text.ljust(shortest, ".")
+        return text[: int(longest)] if longest is not None else text
+
+
+def _type_of(schema: JsonObject) -> str:
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    if isinstance(kind, list):
+        kind = next((name for name in kind if name != "null"), "null")
+    return str(kind).lower()
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and str(schema.get("type", "")).lower() == "null"

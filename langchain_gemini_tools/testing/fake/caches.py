@@ -1,10 +1,10 @@
 """Context caches: created, used, renewed, listed, deleted, expired.
 
 Recorded: creating with contents, a system text or both, with functions, a tool config or code
-execution; what is returned, and that it never shows contents or tools; too small a cache; `ttl` and
-`expireTime`; PATCH; lists, newest first; 403 for a cache that is gone; the counts of a hit. Not
-recorded: a cached function that is called, and the error of a request that uses a cache after its
-end (reported with the words of GET).
+execution; what is returned, and that it never shows contents or tools; a cache that is too small;
+`ttl` and `expireTime`; PATCH; lists, newest first; 403 for a cache that does not exist any more;
+the counts of a hit. Not recorded: a cached function that is called, and the error of a request
+that uses a cache after its end (reported with the message of GET).
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.answer import prompt_tokens
-from langchain_gemini_tools.testing.fake.ask import Ask
-from langchain_gemini_tools.testing.fake.models import Model
-from langchain_gemini_tools.testing.fake.outgoing import Outgoing, whole
-from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
-from langchain_gemini_tools.testing.fake.rules.payload import read_message
+from langchain_gemini_tools.testing.fake.ask import Ask, Model
+from langchain_gemini_tools.testing.fake.responses import JsonObject, Outgoing, Refusal, whole
+from langchain_gemini_tools.testing.fake.rules.payload import camel, read_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from langchain_gemini_tools.testing.fake.models import Backend
+    from langchain_gemini_tools.testing.fake.ask import Backend
     from langchain_gemini_tools.testing.fake.request import Request
 
 MIN_TOKENS = 1024
@@ -32,7 +30,7 @@ MIN_TOKENS = 1024
 _DEFAULT_SECONDS = 3600.0  # recorded
 _CONTENTS = ("systemInstruction", "tools", "toolConfig", "contents")
 _ID = "fake"
-"""How the ids of these caches begin: others are not known here, and are not checked."""
+"""How the ids of these caches begin: others are unknown, and are not checked."""
 
 
 @dataclass
@@ -70,7 +68,7 @@ class Caches:
         self._created = 0
 
     def expire(self, name: str) -> None:
-        """Let a cache end now."""
+        """Make a cache expire now."""
         self.caches[name].expires_at = 0.0
 
     def serve(
@@ -118,7 +116,7 @@ class Caches:
     def _create(self, body: JsonObject, place: str, backend: Backend) -> JsonObject:
         model = str(body.get("model") or "")
         name = model.rpartition("/")[2]
-        given = {key: value for key, value in _camel(body).items() if key in _CONTENTS and value}
+        given = {key: value for key, value in body.items() if camel(key) in _CONTENTS and value}
         contents = read_message(given, backend=backend)
         tokens = prompt_tokens(Ask(contents, Model(name), backend))
         if tokens < MIN_TOKENS:  # recorded
@@ -145,11 +143,6 @@ class Caches:
         shown = [each.describe(backend) for each in caches[start : start + size]]
         page: JsonObject = {"cachedContents": shown} if shown else {}
         return page | ({"nextPageToken": str(start + size)} if start + size < len(caches) else {})
-
-
-def _camel(body: JsonObject) -> JsonObject:
-    known = {"system_instruction": "systemInstruction", "tool_config": "toolConfig"}
-    return {known.get(key, key): value for key, value in body.items()}
 
 
 def _read_expiry(body: Mapping[str, Any]) -> float:

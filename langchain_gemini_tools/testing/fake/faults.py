@@ -1,10 +1,10 @@
-"""What goes wrong on the way: attach one to a scripted reply.
+"""Faults of responses: pass one with a scripted reply.
 
     emulator.reply("It is sunny in", fault=cut_connection())
     emulator.reply(fault=too_many_requests(retry_seconds=26))
 
-A fault rewrites the response that was about to leave; whole responses and streams alike, unless its
-name says otherwise.
+A fault rewrites the response before it is sent. It works for whole responses and streams, unless
+its name says otherwise.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_gemini_tools.testing.fake.outgoing import (
+from langchain_gemini_tools.testing.fake.responses import (
     Cut,
+    JsonObject,
     Outgoing,
     Pause,
     Step,
+    error_body,
     event_bytes,
     whole,
 )
-from langchain_gemini_tools.testing.fake.refusal import JsonObject, error_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ _USUAL_MESSAGES = {
 def http_failure(
     code: int, message: str | None = None, *, retry_after: float | None = None
 ) -> Fault:
-    """An error of any status, in the API's usual words unless given, with a delay to wait."""
+    """An error of any status, with the API's usual message by default, and a delay to wait."""
     details: list[JsonObject] | None = None
     if retry_after is not None:
         details = [{"@type": _RETRY, "retryDelay": f"{retry_after:g}s"}]
@@ -111,7 +112,7 @@ def too_many_requests(
 
 
 def exhausted() -> Fault:
-    """429 that tells nothing."""
+    """429 without details."""
     return http_failure(429)
 
 
@@ -138,7 +139,7 @@ def forbidden(key: str) -> Fault:
 
 
 def html_page(status: int = 502) -> Fault:
-    """An error page of a proxy: HTML where JSON was due."""
+    """An error page of a proxy: HTML in place of JSON."""
     page = f"<!DOCTYPE html>\n<html><title>Error {status}</title><p>That's all we know.</html>"
     return lambda _: whole(status, page, "text/html; charset=UTF-8")
 
@@ -172,7 +173,7 @@ def stall(seconds: float, after: int | None = None) -> Fault:
 
 
 def drip(seconds: float = 0.05, times: int = 600) -> Fault:
-    """A sign of life now and then in place of the body: comments of a stream, or white space."""
+    """Bytes without content before the body: comments of a stream, or white space."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         sign = b": still here\r\n\r\n" if outgoing.is_stream else b" "
@@ -234,7 +235,7 @@ def _inside(
 
 
 def ended_early() -> Fault:
-    """A reply that ends in good order, but before its finish reason."""
+    """A complete HTTP response that ends before its finish reason."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         if outgoing.is_stream:
@@ -248,12 +249,12 @@ def ended_early() -> Fault:
 
 
 def broken_json() -> Fault:
-    """JSON cut in the middle, the HTTP around it in good order. Of a stream, in the last event."""
+    """A complete HTTP response with half of its JSON; of a stream, in the last event."""
 
     def fault(outgoing: Outgoing) -> Outgoing:
         last = outgoing.steps[-1]
         if not isinstance(last, bytes):
-            raise TypeError("There is no event to break.")
+            raise TypeError("The response has no event that could be cut.")
         broken = last[: len(last) // 2] + (b"\r\n\r\n" if outgoing.is_stream else b"")
         return outgoing.with_steps(*outgoing.steps[:-1], broken)
 
@@ -267,7 +268,7 @@ def error_in_stream(
     message: str = "The model is overloaded. Please try again later.",
     after: int | None = None,
 ) -> Fault:
-    """An error where the next event was due: as an event, as bare JSON, or as a bare JSON list.
+    """An error in place of the next event: as an event, as bare JSON, or as a bare JSON list.
 
     A reply that is not streamed is refused with it.
     """

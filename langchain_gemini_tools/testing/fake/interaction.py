@@ -1,7 +1,7 @@
 """The Interactions API: steps in, steps out, whole or streamed, stored or not.
 
-The model behind it is the same: a request is read as the generateContent call that says the same
-(`Ask`), and the answer is written as steps. The order of events and the fields of each are
+A request is read as the equivalent generateContent call (`Ask`) and answered by the same model.
+The answer is written as steps. The order of events and the fields of each are
 recorded; `rules.interactions` says what is refused.
 """
 
@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.answer import part_pieces, usage_counts
 from langchain_gemini_tools.testing.fake.ask import Ask
-from langchain_gemini_tools.testing.fake.outgoing import Outgoing, whole
+from langchain_gemini_tools.testing.fake.responses import Outgoing, whole
+from langchain_gemini_tools.testing.fake.rules.payload import camel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from langchain_gemini_tools.testing.fake.answer import Answer
+    from langchain_gemini_tools.testing.fake.ask import Backend, Model
     from langchain_gemini_tools.testing.fake.memory import Memory
-    from langchain_gemini_tools.testing.fake.models import Backend, Model
-    from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+    from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal
 
 TIME = "2026-01-31T12:00:00Z"
 _USAGE = {
@@ -52,7 +53,7 @@ class Stored:
     given: list[JsonObject] = field(default_factory=list)
     """The steps of the user."""
     later: JsonObject | None = None
-    """What becomes of one that runs in the background: the second GET finds it."""
+    """The final state of one that runs in the background: the second GET returns it."""
     events: list[bytes] = field(default_factory=list)
     """Of one that is streamed from the background: its events. The n-th has the id `e<n>`."""
     _reads: int = 0
@@ -78,16 +79,16 @@ def refuse(refusal: Refusal) -> Outgoing:
 def read_ask(
     body: JsonObject, steps: Sequence[JsonObject], model: Model, backend: Backend, version: str
 ) -> Ask:
-    """The call that says the same as an interaction."""
+    """The generateContent call that is equivalent to an interaction."""
     return Ask(read_call(body, steps), model, backend, version, is_stream=False)
 
 
 def read_call(body: JsonObject, steps: Sequence[JsonObject]) -> JsonObject:
-    """The body of the generateContent call that says the same."""
+    """The body of the equivalent generateContent call."""
     tools = body.get("tools", [])
     functions = [_declaration(tool) for tool in tools if tool["type"] == "function"]
     builtin: list[JsonObject] = [
-        {_camel(tool["type"]): {}} for tool in tools if tool["type"] != "function"
+        {camel(tool["type"]): {}} for tool in tools if tool["type"] != "function"
     ]
     call: JsonObject = {"contents": [*_contents(steps)], "generationConfig": _config(body)}
     call["tools"] = [*([{"functionDeclarations": functions}] if functions else []), *builtin]
@@ -105,11 +106,6 @@ def _declaration(tool: JsonObject) -> JsonObject:
     return {names[key]: value for key, value in tool.items() if key in names}
 
 
-def _camel(word: str) -> str:
-    first, *others = word.split("_")
-    return first + "".join(each.capitalize() for each in others)
-
-
 def _calling(choice: Any) -> JsonObject:
     match choice:
         case str():
@@ -122,7 +118,7 @@ def _calling(choice: Any) -> JsonObject:
 def _config(body: JsonObject) -> JsonObject:
     given = body.get("generation_config", {})
     config: JsonObject = {
-        _camel(key): given[key] for key in ("max_output_tokens", "stop_sequences") if key in given
+        camel(key): given[key] for key in ("max_output_tokens", "stop_sequences") if key in given
     }
     if given.get("thinking_summaries") == "auto":
         config["thinkingConfig"] = {"includeThoughts": True}

@@ -1,8 +1,8 @@
 """What the emulator remembers of its own answers: signatures, calls, server tools, prompts.
 
-The real API keeps nothing: its signatures are sealed messages to itself. A local server that
-remembers can do the same checks, and one more: that a call comes back with the very
-signature it left with.
+The real API keeps nothing: its signatures contain what it needs. A local server that remembers its
+answers can do the same checks, and one more: that a call comes back with the signature that it was
+sent with.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.testing.fake.ask import Ask
-    from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
-    from langchain_gemini_tools.testing.fake.models import Backend
-    from langchain_gemini_tools.testing.fake.refusal import JsonObject
+    from langchain_gemini_tools.testing.fake.ask import Ask, Backend
+    from langchain_gemini_tools.testing.fake.responses import JsonObject
+    from langchain_gemini_tools.testing.fake.script import LongAnswer
 
 _SKIP_WORDS = (b"skip_thought_signature_validator", b"context_engineering_is_the_way_to_go")
 SKIP_VALUES = (*_SKIP_WORDS, *map(base64.urlsafe_b64decode, _SKIP_WORDS))
@@ -49,7 +48,7 @@ class IssuedSignature:
 
 @dataclass(frozen=True)
 class IssuedCall:
-    """One call that left the emulator, with its signature if it had one."""
+    """One call that the emulator sent, with its signature if it had one."""
 
     line: tuple[Backend, int]
     name: str
@@ -59,18 +58,18 @@ class IssuedCall:
 
 @dataclass(frozen=True)
 class IssuedToken:
-    """One continuation token: the request it continues, and where a long answer goes on."""
+    """One continuation token: the request it continues, and where a long answer continues."""
 
     model: str
     request: JsonObject
     answer: LongAnswer | None = None
-    """None for a token that a test has scripted: the next scripted reply goes on."""
+    """None for a token that a test has scripted: the next scripted reply continues."""
     position: int = 0
 
 
 @dataclass
 class Memory:
-    """All that one emulator has said."""
+    """Everything that one emulator has sent."""
 
     salt: int = field(default_factory=lambda: next(_emulators))
     signatures: dict[bytes, IssuedSignature] = field(default_factory=dict)
@@ -92,7 +91,7 @@ class Memory:
         return base64.b64encode(_OWN_START + hashlib.sha384(self._next()).digest()).decode()
 
     def learn(self, parts: list[JsonObject], ask: Ask) -> None:
-        """Remember what is about to leave."""
+        """Remember the parts of a response."""
         for part in parts:
             kind = next((kind for kind in part if kind not in _ASIDES), "")
             data = part.get(kind)
@@ -108,14 +107,14 @@ class Memory:
     def learn_token(
         self, token: str, ask: Ask, answer: LongAnswer | None = None, position: int = 0
     ) -> None:
-        """Remember a continuation token that is about to leave."""
+        """Remember a continuation token of a response."""
         issued = IssuedToken(ask.model.name, fingerprint(ask), answer, position)
         self.tokens[decode(token)] = issued
 
     def issued_calls(self, call: JsonObject, ask: Ask) -> list[IssuedCall]:
-        """The calls of ours that this can be: the one with its id, else those that say the same.
+        """The sent calls that this can be: the one with its id, else those with equal content.
 
-        What another backend or model line has called is not ours here.
+        Calls of another backend or model line do not count.
         """
         if known := self.calls.get(call.get("id", "")):
             candidates = [known] if known.name == call.get("name") else []
@@ -129,7 +128,7 @@ class Memory:
     def cached_tokens(self, ask: Ask) -> int:
         """How much of this prompt an earlier one began with, and remember it.
 
-        Gemini caches from 1,024 tokens on, in silence:
+        Gemini caches from 1,024 tokens on without being asked:
         https://ai.google.dev/gemini-api/docs/caching
         """
         prompt = json.dumps([ask.body.get("systemInstruction"), ask.body.get("tools")])

@@ -1,8 +1,8 @@
 """A model that calls tools by text: it reads them from its prompt and answers in lines.
 
 What it reads becomes the same question with function declarations, which the rule-based model
-answers; its calls are then written as text. It reads loosely, as a model would: names, types and
-marks of the arguments, what it is to do now, and the calls and results of the conversation.
+answers; its calls are then written as text. It reads names, types and marks of the arguments, what
+to do now, and the calls and results of the conversation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.testing.fake.answer import Answer
     from langchain_gemini_tools.testing.fake.ask import Ask
-    from langchain_gemini_tools.testing.fake.refusal import JsonObject
+    from langchain_gemini_tools.testing.fake.responses import JsonObject
 
 _TOOL = re.compile(r"^## (?P<name>.+)\n(?P<rest>(?:(?!## |# ).*\n?)*)", re.MULTILINE)
 _ARGUMENT = re.compile(r'(?P<indent> *)- (?P<name>"(?:[^"\\]|\\.)*"|\w+): (?P<said>.*)')
@@ -32,7 +32,7 @@ _PLURALS = {"strings": "string", "integers": "integer", "numbers": "number", "ob
 
 
 def read_prompted(ask: Ask) -> Ask | None:
-    """The question with declarations in place of a prompt; None when no prompt tells of any."""
+    """The question with declarations in place of a prompt; None if the prompt declares none."""
     instructions = [text for text in _texts(ask) if _is_prompt(text)]
     if not instructions:
         return None

@@ -9,14 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.interaction import read_call
-from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal
 from langchain_gemini_tools.testing.fake.rules.interactions import read_steps
 from langchain_gemini_tools.testing.fake.rules.payload import read_message
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from langchain_gemini_tools.testing.fake.models import Backend
+    from langchain_gemini_tools.testing.fake.ask import Backend
 
 NOT_STORED = "[not stored]"
 _CREDENTIAL = re.compile(r"auth|key|token|cookie|secret|password")
@@ -169,7 +169,7 @@ def _unwrap(response: Any) -> Any:
 
 
 def without_credentials(fields: Mapping[str, str], placeholders: Collection[str]) -> dict[str, str]:
-    """Headers or parameters to keep: of credentials, placeholders only, whatever the scheme."""
+    """Headers or parameters to keep; credentials that are not placeholders are replaced."""
     return {
         name: value
         if not _CREDENTIAL.search(name) or value.rpartition(" ")[2] in placeholders

@@ -1,29 +1,39 @@
-"""Scripted replies: the next responses of a test, in the form that the client requests."""
+"""What a test scripts: the next replies, and what goes wrong with the next requests.
+
+Replies have the form that the client requests. A `LongAnswer` needs several requests, as Gemini 4
+sends it. Each response ends with CONTINUATION and a token, the last one with STOP. A token says
+where the answer continues, so a stream that was cut can be resumed from any of its tokens.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from langchain_gemini_tools.testing.fake import faults
 from langchain_gemini_tools.testing.fake.answer import (
     Answer,
     count_tokens,
+    part_pieces,
+    prompt_tokens,
     render_body,
     render_events,
+    response_body,
+    usage_counts,
     with_ids_and_signatures,
 )
-from langchain_gemini_tools.testing.fake.outgoing import Outgoing, event_stream, whole
-from langchain_gemini_tools.testing.fake.refusal import JsonObject
+from langchain_gemini_tools.testing.fake.responses import JsonObject, Outgoing, event_stream, whole
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.ask import Ask
     from langchain_gemini_tools.testing.fake.memory import Memory
 
 Fault = Callable[[Outgoing], Outgoing]
-"""Something that goes wrong on the way out; see `faults.py`."""
+"""Something that goes wrong with a response; see `faults.py`."""
 
 Call = tuple[str, JsonObject] | JsonObject
 """A call to script: `("get_weather", {"city": "Oslo"})`, or the wire's own `functionCall`."""
@@ -31,7 +41,7 @@ Call = tuple[str, JsonObject] | JsonObject
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model answers to one request, whole or streamed alike.
+    """What the model answers to one request, whole or streamed.
 
     Args:
         text: What the model says.
@@ -44,17 +54,18 @@ class Reply:
         searches: Queries that it sends to Google Search on the server.
         parts: All parts as the wire spells them, instead of the arguments above.
         finish_reason: As the wire spells it; None leaves it out.
-        finish_message: Stands beside the finish reason.
-        usage: Counts that replace the counted ones; None for a count takes it away.
+        finish_message: The explanation beside the finish reason.
+        usage: Counts that replace the counted ones; None removes a count.
         candidate: More fields of the candidate, such as `safetyRatings`.
         chunks: How a stream cuts the text: a number of pieces, or the pieces themselves.
-        body: The whole response: a dict is JSON, text and bytes go out as they are.
-        events: The events of a stream: dicts are JSON after `data: `, text and bytes go raw.
+        body: The whole response: a dict is JSON, text and bytes are sent as they are.
+        events: The events of a stream: dicts are sent as JSON after `data: `, text and bytes as
+            they are.
         status: The HTTP status, with `body`.
         headers: More response headers, `retry_after="3"` for `retry-after`.
-        signed: Gemini 3 signs, unless False; True makes 2.5 sign its calls as well, as it does in
-            real life.
-        fault: What goes wrong on the way; see `faults.py`.
+        signed: Gemini 3 signs, unless False; True makes 2.5 sign its calls as well, as the real one
+            does.
+        fault: What goes wrong with the response; see `faults.py`.
         answer: An answer of the rule-based model, instead of all that makes one.
     """
 
@@ -80,8 +91,25 @@ class Reply:
     fault: Fault | None = None
     answer: Answer | None = None
 
+    def __post_init__(self) -> None:
+        """Reject what could not be sent, where it is scripted."""
+        if not isinstance(self.text, str | None):
+            raise TypeError(f"text must be a str, not {self.text!r:.100}.")
+        if isinstance(self.calls, str | dict):
+            raise TypeError(f"calls must be a list of calls, not {self.calls!r:.100}.")
+        for name in ("calls", "media"):  # iterators are read once
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for call in self.calls:
+            _check_call(call)
+        for medium in self.media:
+            if not (_is_pair(medium, str) and isinstance(medium[1], bytes)):
+                raise TypeError(f"{medium!r:.100} is not a medium, such as ('image/png', data).")
+        if self.structured is not None:
+            _check_json(self.structured)
+        _check_chunks(self.chunks, self.text)
+
     def render(self, ask: Ask, memory: Memory) -> Outgoing:
-        """The reply on its way out, its signatures, calls and tokens remembered."""
+        """Render the reply as a response; remember its signatures, calls and tokens."""
         for token in self._tokens():
             memory.learn_token(token, ask)
         outgoing = self._render(ask, memory).with_headers(**self.headers)
@@ -116,7 +144,7 @@ class Reply:
         return whole(self.status, render_body(answer, ask, memory))
 
     def answer_to(self, ask: Ask) -> Answer:
-        """What the model says, before it takes a form."""
+        """The answer of the model, before it is rendered."""
         return self.answer or self._answer(ask)
 
     def _answer(self, ask: Ask) -> Answer:
@@ -159,8 +187,45 @@ class Reply:
             yield _structured(self.structured, ask)
 
 
-def _structured(value: Any, ask: Ask) -> JsonObject:
+def _is_pair(value: Any, first: type) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and isinstance(value[0], first)
+
+
+def _check_call(call: Any) -> None:
+    is_pair = _is_pair(call, str) and isinstance(call[1], dict)
+    if not is_pair and not (isinstance(call, dict) and "name" in call):
+        raise TypeError(
+            f"{call!r:.100} is not a call. Write it as ('get_weather', {{'city': 'Oslo'}}), and "
+            "all calls as a list."
+        )
+
+
+def _check_json(value: Any) -> None:
+    try:
+        json.dumps(_plain(value))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"structured cannot be written as JSON: {error}.") from None
+
+
+def _check_chunks(chunks: Any, text: str | None) -> None:
+    if chunks is None or (isinstance(chunks, int) and chunks >= 0):
+        return
+    if isinstance(chunks, str) or not isinstance(chunks, Sequence):
+        raise TypeError(f"chunks must be a number of pieces or a list of texts, not {chunks!r}.")
+    if not all(isinstance(piece, str) for piece in chunks):
+        raise TypeError(f"chunks must be a number of pieces or a list of texts, not {chunks!r}.")
+    if text is not None and "".join(chunks) != text:
+        raise ValueError(f"The chunks {chunks!r:.100} do not add up to the text {text!r:.100}.")
+
+
+def _plain(value: Any) -> Any:
+    """The JSON value of a pydantic model."""
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+def _structured(given: Any, ask: Ask) -> JsonObject:
     """A structured output in the form that the request asks for."""
+    value = _plain(given)
     allowed = ask.calling_config.get("allowedFunctionNames")
     names = allowed or [declaration["name"] for declaration in ask.declarations]
     if ask.calling_config.get("mode") == "ANY" and len(names) == 1 and not ask.is_json:
@@ -207,7 +272,7 @@ def merge_events(events: Sequence[JsonObject]) -> JsonObject:
 
 
 def _append(parts: list[JsonObject], part: JsonObject) -> None:
-    """Add a part; texts of one kind grow together until one is signed."""
+    """Add a part; adjacent texts of one kind are joined until one is signed."""
     last = parts[-1] if parts else {}
     mergeable = "text" in part and "text" in last and "thoughtSignature" not in last
     if mergeable and part.get("thought") == last.get("thought"):
@@ -224,3 +289,212 @@ def _parts_of(bodies: Sequence[JsonObject]) -> list[JsonObject]:
         for part in (candidate.get("content") or {}).get("parts") or []
         if isinstance(part, dict)
     ]
+
+
+@dataclass
+class LongAnswer:
+    """A scripted long answer. See `Emulator.reply_long` for what the fields mean."""
+
+    parts: list[JsonObject]
+    hop_size: int
+    first_checkpoint: int | None = None
+    faults: Sequence[Fault | None] = ()
+    finish_reason: str = "STOP"
+    _pieces: list[JsonObject] = field(default_factory=list)
+    _requests: int = 0
+
+    def render(self, ask: Ask, memory: Memory, position: int = 0) -> Outgoing:
+        """What the request gets that asks for the answer from this position on."""
+        if not self._pieces:
+            answer = with_ids_and_signatures(Answer(self.parts), ask, memory, signed=None)
+            memory.learn(answer.parts, ask)
+            self._pieces = [piece for part in answer.parts for piece in part_pieces(part, ask, ())]
+        end = min(position + self.hop_size, len(self._pieces))
+        outgoing = self._render(ask, memory, position, end)
+        fault = self.faults[self._requests] if self._requests < len(self.faults) else None
+        self._requests += 1
+        return fault(outgoing) if fault else outgoing
+
+    def _render(self, ask: Ask, memory: Memory, start: int, end: int) -> Outgoing:
+        # Reported (pydantic-ai 2.66): each request has another responseId.
+        response_id = memory.new_id()
+        if not ask.is_stream:
+            parts: list[JsonObject] = []
+            for piece in self._pieces[start:end]:
+                _append(parts, piece)
+            body = self._body(ask, parts, start, end)
+            return whole(
+                200, self._signed_off(body, ask, memory, end) | {"responseId": response_id}
+            )
+        events: list[JsonObject] = []
+        for here in range(start + 1, end + 1):
+            event = self._body(ask, [self._pieces[here - 1]], start, here) | {
+                "responseId": response_id
+            }
+            # Reported (pydantic-ai 2.66, live, October 2026): every event has a token from the
+            # first checkpoint on, except the last one of the answer.
+            is_covered = self.first_checkpoint is not None and (
+                here - start > self.first_checkpoint
+            )
+            if here == end:
+                event = self._signed_off(event, ask, memory, here)
+            elif is_covered:
+                event["candidates"][0]["continuationToken"] = self._token(ask, memory, here)
+            events.append(event)
+        return event_stream(list(events))
+
+    def _signed_off(self, body: JsonObject, ask: Ask, memory: Memory, end: int) -> JsonObject:
+        """The last body of a request: with a finish reason, and a token if there is more."""
+        candidate = body["candidates"][0]
+        if end < len(self._pieces):
+            token = self._token(ask, memory, end)
+            candidate |= {"finishReason": "CONTINUATION", "continuationToken": token}
+        else:
+            candidate["finishReason"] = self.finish_reason
+        return body
+
+    def _token(self, ask: Ask, memory: Memory, position: int) -> str:
+        token = base64.b64encode(b"goes on at %d" % position).decode()
+        memory.learn_token(token, ask, self, position)
+        return token
+
+    def _body(self, ask: Ask, parts: list[JsonObject], start: int, here: int) -> JsonObject:
+        # Reported (@ai-sdk/google 4.0.117): each request counts for itself, and its prompt has all
+        # output of the requests before it.
+        usage = usage_counts(Answer(), ask, 0, self._pieces[start:here])
+        again = count_tokens("".join(piece.get("text", "") for piece in self._pieces[:start]))
+        usage["promptTokenCount"] = prompt_tokens(ask) + again
+        usage["totalTokenCount"] += again
+        return response_body(Answer(), ask, parts, usage, "", is_last=False)
+
+
+@dataclass
+class _PendingFault:
+    """Something that goes wrong with the next requests."""
+
+    name: str
+    fault: Fault | None = None
+    """Changes the reply, which is used up."""
+    instead: Reply | None = None
+    """Goes out instead of the reply, which is kept for the next request."""
+    times: int | None = 1
+    skip: int = 0
+    only_streams: bool = False
+
+
+class PlannedFaults:
+    """What goes wrong with the next requests, in the order given.
+
+    A fault that replaces a reply keeps the reply for the next request. To add a fault to a certain
+    reply, script it with `reply(..., fault=...)`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._faults: list[_PendingFault] = []
+
+    @property
+    def unmet_faults(self) -> list[str]:
+        """The names of the faults that have not occurred."""
+        return [fault.name for fault in self._faults if fault.times]
+
+    def fail(
+        self,
+        status: int = 503,
+        message: str | None = None,
+        *,
+        times: int | None = 1,
+        skip: int = 0,
+        retry_after: float | None = None,
+    ) -> None:
+        """Make the next requests fail with an HTTP error. They do not use up replies.
+
+        Args:
+            status: The HTTP status.
+            message: The message of the error; by default that of the API.
+            times: How many requests fail; None for every request from now on.
+            skip: How many requests pass before that.
+            retry_after: The delay in seconds that the API asks for, as `RetryInfo`. `ChatGemini`
+                does not wait for it inside the block.
+        """
+        if not isinstance(status, int) or not 400 <= status <= 599:
+            raise ValueError(f"status must be one of an HTTP error, such as 503, not {status!r}.")
+        fault = faults.http_failure(status, message, retry_after=retry_after)
+        self._plan(
+            _PendingFault(f"fail({status})", instead=Reply(fault=fault), times=times, skip=skip)
+        )
+
+    def hang(self, seconds: float = 600, *, times: int | None = 1, skip: int = 0) -> None:
+        """Make the next requests wait for a response, until the client's timeout or the end."""
+        fault = faults.slow_first_byte(seconds)
+        self._plan(_PendingFault("hang()", instead=Reply("", fault=fault), times=times, skip=skip))
+
+    def reset(self, *, times: int | None = 1, skip: int = 0) -> None:
+        """Close the connections of the next requests without a response."""
+        reply = Reply(fault=faults.cut_before_headers())
+        self._plan(_PendingFault("reset()", instead=reply, times=times, skip=skip))
+
+    def cut_stream(self, after: int = 1, *, times: int | None = 1, skip: int = 0) -> None:
+        """Close the connection of the next stream after that many events."""
+        fault = faults.cut_connection(after)
+        self._plan(
+            _PendingFault("cut_stream()", fault=fault, times=times, skip=skip, only_streams=True)
+        )
+
+    def slow(self, seconds: float = 0.05, *, times: int | None = 1, skip: int = 0) -> None:
+        """Pause before each event of the next stream."""
+        fault = faults.slow_events(seconds)
+        self._plan(_PendingFault("slow()", fault=fault, times=times, skip=skip, only_streams=True))
+
+    def malformed_call(
+        self,
+        text: str = "print(default_api.f(",
+        *,
+        reason: Literal[
+            "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"
+        ] = "MALFORMED_FUNCTION_CALL",
+        times: int | None = 1,
+        skip: int = 0,
+    ) -> None:
+        """Answer the next requests with a tool call that the API could not read."""
+        message = f"Malformed function call: {text}"
+        reply = Reply(finish_reason=reason, finish_message=message)
+        self._plan(_PendingFault("malformed_call()", instead=reply, times=times, skip=skip))
+
+    def block(self, reason: str = "SAFETY", *, times: int | None = 1, skip: int = 0) -> None:
+        """Block the answers to the next requests, for instance for `RECITATION`."""
+        reply = Reply(finish_reason=reason)
+        self._plan(_PendingFault("block()", instead=reply, times=times, skip=skip))
+
+    def block_prompt(
+        self, reason: str = "PROHIBITED_CONTENT", *, times: int | None = 1, skip: int = 0
+    ) -> None:
+        """Block the prompts of the next requests: there is no answer."""
+        usage = {"promptTokenCount": 1, "totalTokenCount": 1}
+        body = {"promptFeedback": {"blockReason": reason}, "usageMetadata": usage}
+        self._plan(
+            _PendingFault("block_prompt()", instead=Reply(body=body), times=times, skip=skip)
+        )
+
+    def empty(self, *, times: int | None = 1, skip: int = 0) -> None:
+        """Answer the next requests with nothing."""
+        self._plan(_PendingFault("empty()", instead=Reply(), times=times, skip=skip))
+
+    def _plan(self, pending: _PendingFault) -> None:
+        for name, count in {"times": pending.times, "skip": pending.skip}.items():
+            if count is not None and not (isinstance(count, int) and count >= 0):
+                raise ValueError(f"{name} must be a number of requests, not {count!r}.")
+        with self._lock:
+            self._faults.append(pending)
+
+    def _next_fault(self, *, is_stream: bool) -> _PendingFault | None:
+        for pending in self._faults:
+            if pending.times == 0 or (pending.only_streams and not is_stream):
+                continue
+            if pending.skip:
+                pending.skip -= 1
+                return None
+            if pending.times is not None:
+                pending.times -= 1
+            return pending
+        return None

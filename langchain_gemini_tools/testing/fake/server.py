@@ -19,42 +19,51 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from langchain_gemini_tools.testing.fake import rules
 from langchain_gemini_tools.testing.fake.answer import Answer, prompt_tokens
-from langchain_gemini_tools.testing.fake.ask import Ask
+from langchain_gemini_tools.testing.fake.ask import Ask, Model, find_model
 from langchain_gemini_tools.testing.fake.batches import Batches
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.caches import Caches
 from langchain_gemini_tools.testing.fake.interaction import refuse
-from langchain_gemini_tools.testing.fake.interaction_desk import InteractionDesk
-from langchain_gemini_tools.testing.fake.long_answer import LongAnswer
+from langchain_gemini_tools.testing.fake.interaction_service import InteractionService
 from langchain_gemini_tools.testing.fake.memory import Foreign, Memory, decode
-from langchain_gemini_tools.testing.fake.models import Model, find_model
-from langchain_gemini_tools.testing.fake.outgoing import Outgoing, whole
-from langchain_gemini_tools.testing.fake.planned import PlannedFaults
-from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal, error_body
 from langchain_gemini_tools.testing.fake.request import Request, without_credentials
-from langchain_gemini_tools.testing.fake.routes import (
-    BatchRoute,
-    Route,
-    read_batch_route,
-    read_cache_route,
-    read_route,
+from langchain_gemini_tools.testing.fake.responses import (
+    JsonObject,
+    Outgoing,
+    Refusal,
+    error_body,
+    whole,
 )
-from langchain_gemini_tools.testing.fake.rules.door import (
+from langchain_gemini_tools.testing.fake.rules.generation import check_cached_content
+from langchain_gemini_tools.testing.fake.rules.payload import (
     check_deadline,
     check_key,
     check_length,
     check_model,
+    read_payload,
 )
-from langchain_gemini_tools.testing.fake.rules.payload import read_payload
-from langchain_gemini_tools.testing.fake.rules.tool_config import check_cached_content
-from langchain_gemini_tools.testing.fake.script import Call, Fault, Reply, render_call
-from langchain_gemini_tools.testing.fake.sockets import SocketServer
+from langchain_gemini_tools.testing.fake.script import (
+    Call,
+    Fault,
+    LongAnswer,
+    PlannedFaults,
+    Reply,
+    render_call,
+)
+from langchain_gemini_tools.testing.fake.sockets import (
+    BatchRoute,
+    Route,
+    SocketServer,
+    read_batch_route,
+    read_cache_route,
+    read_route,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from langchain_gemini_tools.testing.fake.models import Backend
+    from langchain_gemini_tools.testing.fake.ask import Backend
 
 API_KEY = "unreal-key-0815"
 ACCESS_TOKEN = "unreal-token-0815"
@@ -64,14 +73,14 @@ class Emulator(PlannedFaults):
     """A strict local Gemini. Use it as a context manager.
 
     Args:
-        models: Names beyond Gemini's own that exist here; they behave like the newest family.
-        accepts_foreign_signatures: Take signatures that were never issued here, or those that a
+        models: Names of more models; they behave like the newest family.
+        accepts_foreign_signatures: Accept signatures that were not issued here, or those that a
             function accepts.
-        accepts_any_key: Take any key or token; otherwise only `API_KEY` and `ACCESS_TOKEN`.
+        accepts_any_key: Accept any key or token; otherwise only `API_KEY` and `ACCESS_TOKEN`.
         strict: False only notes in `warnings` what breaks a rule that is inferred.
         token_limit: The longest prompt, in tokens of about four characters.
-        mind: What answers requests for which no reply is scripted.
-        port: The port to listen on; 0 takes a free one.
+        mind: Answers requests for which no reply is scripted.
+        port: The port to listen on; 0 for a free one.
     """
 
     def __init__(
@@ -104,12 +113,14 @@ class Emulator(PlannedFaults):
         self._mind = mind
         self._replies: deque[Reply | LongAnswer] = deque()
         self._failures: list[Exception] = []
-        self._desk = InteractionDesk(self.memory, models, accepts_foreign_signatures)
+        self._interactions = InteractionService(self.memory, models, accepts_foreign_signatures)
         self._server: SocketServer | None = None
         self._port = port
         self._url = ""
 
     def __enter__(self) -> Self:
+        if self._server is not None:
+            raise RuntimeError("The server is already running. Make another one, or stop it first.")
         self._server = SocketServer(self._answer, self._port)
         self._server.start()
         self._url = f"http://127.0.0.1:{self._server.port}"
@@ -131,7 +142,9 @@ class Emulator(PlannedFaults):
     def url(self) -> str:
         """The base URL, without a slash at its end."""
         if self._server is None:
-            raise RuntimeError("The emulator runs inside its `with` block only.")
+            raise RuntimeError(
+                "The server is not running: use it in its `with` block, or between start and stop."
+            )
         return self._url
 
     @property
@@ -174,37 +187,14 @@ class Emulator(PlannedFaults):
         signed: bool | None = None,
         fault: Fault | None = None,
     ) -> None:
-        """Script the next reply. Used once, in the order given, whole or streamed alike.
-
-        Args:
-            text: What the model says.
-            calls: The functions it calls, after the text: `("get_weather", {"city": "Oslo"})`.
-            thoughts: What it thinks first.
-            structured: The value of a structured output, in the form that the request asks for.
-            media: Pictures or sounds that it makes: `("image/png", data)`.
-            code: Code that it runs on the server, and the output: `("print(6 * 7)", "42")`.
-            searches: Queries that it sends to Google Search on the server.
-            parts: All parts as the wire spells them, instead of the arguments above.
-            finish_reason: As the wire spells it; None leaves it out.
-            finish_message: Stands beside the finish reason.
-            usage: Counts that replace the counted ones; None for a count takes it away.
-            candidate: More fields of the candidate.
-            chunks: How a stream cuts the text: a number of pieces, or the pieces themselves.
-            body: The whole response: a dict is JSON, text and bytes go out as they are.
-            events: The events of a stream: dicts are JSON after `data: `, text and bytes go raw.
-            status: The HTTP status, with `body`.
-            headers: More response headers, `retry_after="3"` for `retry-after`.
-            signed: Gemini 3 signs, unless False; True makes 2.5 sign its calls as well, as it does
-                in real life.
-            fault: What goes wrong on the way; see `faults.py`.
-        """
+        """Script the next reply: used once, in this order. The arguments are those of `Reply`."""
         self.script(
             Reply(
                 text,
-                calls=tuple(calls),
+                calls=calls,
                 thoughts=thoughts,
                 structured=structured,
-                media=tuple(media),
+                media=media,
                 code=code,
                 searches=searches,
                 parts=None if parts is None else tuple(parts),
@@ -238,7 +228,7 @@ class Emulator(PlannedFaults):
         faults: Sequence[Fault | None] = (),
         finish_reason: str = "STOP",
     ) -> None:
-        """Script an answer that takes several requests, as of Gemini 4.
+        """Script an answer that needs several requests, as of Gemini 4.
 
         Args:
             text: What the model says; it is cut into pieces.
@@ -258,12 +248,12 @@ class Emulator(PlannedFaults):
             self._replies.append(answer)
 
     def forget_replies(self) -> None:
-        """Drop the scripted replies that were not asked for."""
+        """Drop the scripted replies that were not used."""
         with self._lock:
             self._replies.clear()
 
     def _answer(self, method: str, target: str, headers: Mapping[str, str], raw: bytes) -> Outgoing:
-        """One request, from its path to what it gets back."""
+        """Return the response to one request."""
         url = urlsplit(target)
         query = dict(parse_qsl(url.query))
         route = read_route(method, url.path)
@@ -283,12 +273,13 @@ class Emulator(PlannedFaults):
             self.requests.append(request)
             try:
                 if cache_route := read_cache_route(url.path):
-                    valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
-                    check_key(headers, query, cache_route[1], *valid)
-                    return self.caches.serve(request, cache_route[0], query, cache_route[1])
+                    place, backend = cache_route
+                    self._check_key(headers, query, backend)
+                    return self.caches.serve(request, place, query, backend)
                 if batch_route:
                     return self._serve_batch(batch_route, request, headers, query)
-                self._check_credentials(route, headers, query)
+                if route:
+                    self._check_key(headers, query, route.backend)
                 return self._dispatch(route, request)
             except Refusal as refusal:
                 self.refusals.append(refusal)
@@ -296,8 +287,12 @@ class Emulator(PlannedFaults):
                     return refuse(refusal)
                 return whole(refusal.code, refusal.body)
             except Exception as failure:  # noqa: BLE001 - raised when the `with` block ends
-                self._failures.append(failure)
-                return whole(500, error_body(500, f"The emulator itself failed: {failure!r}"))
+                return self._fail_to_answer(failure)
+
+    def _fail_to_answer(self, failure: Exception) -> Outgoing:
+        """The response when this server, or a reply of a test, is wrong."""
+        self._failures.append(failure)
+        return whole(500, error_body(500, f"The emulator itself failed: {failure!r}"))
 
     def _serve_batch(
         self,
@@ -307,9 +302,8 @@ class Emulator(PlannedFaults):
         query: Mapping[str, str],
     ) -> Outgoing:
         """One request for a batch job or a file."""
-        if "upload_id" not in query:  # which is a secret itself
-            valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
-            check_key(headers, query, route.backend, *valid)
+        if "upload_id" not in query:  # the id of an upload is a secret itself
+            self._check_key(headers, query, route.backend)
         if route.model:
             check_model(route.model, route.version, "gemini", "generateContent", self.models)
         whole_request = replace(request, query=query)
@@ -338,12 +332,11 @@ class Emulator(PlannedFaults):
                 candidate["content"] = {"role": "model", "parts": [{"text": '{"": {"": {"": '}]}
         return response
 
-    def _check_credentials(
-        self, route: Route | None, headers: Mapping[str, str], query: Mapping[str, str]
+    def _check_key(
+        self, headers: Mapping[str, str], query: Mapping[str, str], backend: Backend
     ) -> None:
-        if route is not None:
-            valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
-            check_key(headers, query, route.backend, *valid)
+        valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
+        check_key(headers, query, backend, *valid)
 
     def _dispatch(self, route: Route | None, request: Request) -> Outgoing:
         if route is None:
@@ -401,7 +394,7 @@ class Emulator(PlannedFaults):
         if pending and pending.instead and pending.instead.fault and not is_create:
             # Such a request has no reply to replace, and must not change what is stored.
             return pending.instead.fault(whole(200, {}))
-        outgoing = self._desk.serve(route, request.query, request.raw, answer, excuse)
+        outgoing = self._interactions.serve(route, request.query, request.raw, answer, excuse)
         return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
@@ -413,7 +406,7 @@ class Emulator(PlannedFaults):
         return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _next_response(self, ask: Ask, request: Request) -> Outgoing:
-        """The rest of a long answer, the next reply of the script, or what answers without one."""
+        """The rest of a long answer, the next scripted reply, or the answer without a script."""
         token = ask.body.get("continuationToken")
         issued = self.memory.tokens.get(decode(token)) if token else None
         if issued and issued.answer:

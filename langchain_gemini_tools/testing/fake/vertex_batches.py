@@ -5,7 +5,7 @@ Nothing of it is recorded. Documented (Google's pages "Batch inference from Clou
 the counts as strings, lines `{"request": ...}`, result lines with `status`, `processed_time`,
 `request` and `response`, `null` in echoed requests, the text of a failed line, rows that are kept
 when a job is cancelled, and that only jobs that have ended can be deleted. Reported (a provider's
-published notes on its production traffic, 2026-09): what stands beside `request` is echoed, rows
+published notes on its production traffic, 2026-09): other fields beside `request` are echoed, rows
 come in another order, the folder `prediction-model-TIME`, cancelling a job that has ended, jobs
 that fail because a bucket does not exist, and rows that cannot be imported. Inferred: the names of
 several files, and the texts of failed lines other than `Bad Request`.
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def numbered(name: str) -> str:
 
 @dataclass
 class Bucket:
-    """A folder that stands for Cloud Storage: `gs://bucket/a` is `folder/bucket/a`."""
+    """A folder that replaces Cloud Storage: `gs://bucket/a` is `folder/bucket/a`."""
 
     folder: Path
 
@@ -78,7 +78,7 @@ class VertexJob:
         return str(uri)
 
     def read_rows(self) -> list[tuple[JsonObject, JsonObject]]:
-        """What stands beside each request, and the request; sets `error` if the import fails."""
+        """The other fields of each line, and its request; sets `error` if the import fails."""
         if (data := self.bucket.read(self.source)) is None:
             name = self.source.removeprefix("gs://").partition("/")[0]
             self.error = {
@@ -193,7 +193,7 @@ def _find_problems(value: Any, path: str = "", level: int = 0) -> Iterator[str]:
 
 
 def _joined(columns: Any, value: Any) -> Any:
-    """The columns of a table that has room for a value."""
+    """The columns of a table for a value."""
     if isinstance(value, dict):
         known = columns if isinstance(columns, dict) else {}
         return known | {name: _joined(known.get(name), each) for name, each in value.items()}

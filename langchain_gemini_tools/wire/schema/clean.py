@@ -17,18 +17,24 @@ from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, constraints
 from langchain_gemini_tools.wire.schema.python_types import (
     class_schema,
-    instance_error,
     is_described_class,
+    is_plain_type,
+    type_schema,
 )
 from langchain_gemini_tools.wire.schema.read import read_schema, schema_text
-from langchain_gemini_tools.wire.schema.references import (
+from langchain_gemini_tools.wire.schema.rules import RULES, allow_null, write_out_all_of
+from langchain_gemini_tools.wire.schema.walk import (
+    Child,
     cyclic_references,
+    map_children,
     reference_graph,
     resolve,
 )
-from langchain_gemini_tools.wire.schema.rules import RULES, allow_null, write_out_all_of
-from langchain_gemini_tools.wire.schema.walk import Child, map_children
-from langchain_gemini_tools.wire.tools.dialects import is_specification, read_specification
+from langchain_gemini_tools.wire.tools.dialects import (
+    instance_error,
+    is_specification,
+    read_specification,
+)
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema
@@ -133,6 +139,8 @@ def plain_schema(schema: Any) -> Mapping[str, Any] | bool:
         return dumped  # the SDK's `types.Schema`
     if isinstance(schema, (Mapping, bool)):
         return schema
+    if is_plain_type(schema):
+        return type_schema(schema)
     raise InvalidToolError(
         f"{schema!r} is not a schema. Pass a dict, a Pydantic class or a TypedDict."
     )

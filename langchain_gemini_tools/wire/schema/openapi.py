@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, say, write
 from langchain_gemini_tools.wire.schema.render import describe_the_rest
 from langchain_gemini_tools.wire.schema.rules import merge_schemas
-from langchain_gemini_tools.wire.schema.walk import definition_name, subschemas
+from langchain_gemini_tools.wire.schema.walk import cyclic_references, definition_name, subschemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,22 +75,13 @@ def find_keywords_without_field(schema: JsonSchema) -> list[str]:
                 found.add(name)
         if any(not isinstance(value, str) for value in part.get("enum") or ()):
             found.add("enum with values that are not text")
-    definitions = schema.get("$defs") or {}
-    if any(_leads_back(name, definitions) for name in definitions):
+    needs = {
+        name: {definition_name(part) for part in subschemas(definition)}
+        for name, definition in (schema.get("$defs") or {}).items()
+    }
+    if cyclic_references(needs):
         found.add("$ref to a schema around it")
     return sorted(found)
-
-
-def _leads_back(start: str, definitions: JsonSchema) -> bool:
-    pending, seen = [start], set[str]()
-    while pending:
-        for part in subschemas(definitions.get(pending.pop()) or {}):
-            if (name := definition_name(part)) == start:
-                return True
-            if name and name not in seen:
-                seen.add(name)
-                pending.append(name)
-    return False
 
 
 class _TooLargeError(Exception):

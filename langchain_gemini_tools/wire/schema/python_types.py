@@ -1,4 +1,4 @@
-"""Python's descriptions of data -> JSON schema: classes, typed dicts, functions.
+"""Python objects -> specifications and JSON schemas: tools, classes, typed dicts, functions.
 
 Pydantic and LangChain do the reading. LangChain's tool schemas decide which arguments are injected
 and what a docstring describes. They are not used where they would change the meaning of a type.
@@ -13,11 +13,13 @@ import sys
 import types
 import typing
 from types import EllipsisType
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import typing_extensions
-from langchain_core.tools import InjectedToolArg, StructuredTool
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
+from langchain_core.tools import Tool as SingleInputTool
 from pydantic import AliasChoices, BaseModel, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
@@ -38,8 +40,15 @@ _class_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _argument_schemas: WeakKeyDictionary[type, KnownSchema] = WeakKeyDictionary()
 _functions: WeakKeyDictionary[Callable[..., Any], tuple[Any, Specification]] = WeakKeyDictionary()
 
+_SINGLE_INPUT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"__arg1": {"type": "string"}},
+    "required": ["__arg1"],
+}
+"""The arguments of a single-input tool: one text, under LangChain's name for it."""
 
-def is_described_class(value: object) -> bool:
+
+def is_described_class(value: object) -> TypeGuard[type[Any]]:
     """Return whether a value is a class whose fields describe the arguments of a tool."""
     return isinstance(value, type) and (
         issubclass(value, (BaseModel, BaseModelV1))
@@ -48,12 +57,80 @@ def is_described_class(value: object) -> bool:
     )
 
 
-def instance_error(value: object) -> InvalidToolError:
-    """Return the error for an instance of a class that is described by its fields."""
-    name = type(value).__name__
-    return InvalidToolError(
-        f"{value!r} is an instance of {name}, not a schema. Pass the class {name} itself."
+def is_plain_type(value: object) -> bool:
+    """Return whether a value is another type, such as `list[City]`, an enum or a `Literal`."""
+    is_type = isinstance(value, type) or typing.get_origin(value) is not None
+    return is_type and not is_described_class(value)
+
+
+def type_schema(annotation: Any) -> JsonSchema:
+    """Return the JSON schema of a plain type.
+
+    Raises:
+        InvalidToolError: JSON cannot express the type.
+    """
+    try:
+        schema = TypeAdapter(annotation).json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise InvalidToolError(f"{annotation!r} is not a schema: {error.message}") from error
+    return {key: value for key, value in schema.items() if key != "title"}
+
+
+def provider_definition(tool: object) -> Any:
+    """Return what a LangChain tool that a provider runs says about itself, such as a dict."""
+    extras = getattr(tool, "extras", None) if isinstance(tool, BaseTool) else None
+    return (extras or {}).get("provider_tool_definition")
+
+
+def read_object(tool: object) -> Specification | None:
+    """Read a LangChain tool, a described class or a function; `None` for anything else.
+
+    Raises:
+        InvalidToolError: Its arguments have no JSON schema.
+    """
+    if isinstance(tool, BaseTool):
+        return _read_tool(tool)
+    if is_described_class(tool):
+        schema = class_schema(tool)
+        return Specification(
+            schema.get("title") or tool.__name__, schema.get("description"), schema
+        )
+    is_model = callable(getattr(tool, "model_dump", None))
+    if is_model or isinstance(tool, (type, Runnable)) or typing.get_origin(tool) is not None:
+        return None
+    return read_function(tool) if callable(tool) else None
+
+
+def _read_tool(tool: BaseTool) -> Specification:
+    extras = getattr(tool, "extras", None) or {}
+    return Specification(
+        name=tool.name,
+        description=tool.description,
+        parameters=_call_schema(tool),
+        response=(extras.get("gemini") or {}).get("response_schema"),
+        lost_parameters=_lost_parameters(tool),
     )
+
+
+def _lost_parameters(tool: BaseTool) -> tuple[str, ...]:
+    """Find parameters that LangChain silently replaces with its objects.
+
+    Where the schema is a class, the function raises for the missing argument.
+    """
+    if not isinstance(tool, StructuredTool) or not isinstance(tool.args_schema, dict):
+        return ()
+    return tuple(sorted({"config", "run_manager"} & {*tool.args_schema.get("properties", ())}))
+
+
+def _call_schema(tool: BaseTool) -> Any:
+    if isinstance(tool, SingleInputTool) and not tool.args_schema:
+        return _SINGLE_INPUT
+    if type(tool).tool_call_schema is not BaseTool.tool_call_schema or not tool.args_schema:
+        return arguments_schema(tool.tool_call_schema)
+    if isinstance(tool.args_schema, dict):
+        # LangChain knows which arguments it injects, but leaves them in a schema that is a dict.
+        return without_arguments(tool.args_schema, getattr(tool, "_injected_args_keys", ()))
+    return arguments_schema(tool.args_schema)
 
 
 def class_schema(cls: type) -> KnownSchema:

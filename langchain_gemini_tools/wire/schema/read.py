@@ -22,15 +22,18 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, TYPES, Keyword
-from langchain_gemini_tools.wire.schema.references import (
-    Locator,
+from langchain_gemini_tools.wire.schema.walk import (
     leads_to_schema,
+    map_value,
+    pointers,
     references,
     resolve,
+    subschemas,
 )
-from langchain_gemini_tools.wire.schema.walk import map_value
 
 if TYPE_CHECKING:
+    from referencing._core import Resolver
+
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
 _SPELLINGS = {spelling: row.name for row in KEYWORDS.values() for spelling in row.spellings}
@@ -52,7 +55,7 @@ def _read_targets(document: JsonSchema, given: Mapping[str, Any]) -> None:
     """Make every reference of the document a path to a schema that was read."""
     read: dict[str, str] = {}
     pending: list[Any] = [document]
-    locator = Locator(document)
+    locator = _Locator(document)
     while pending:
         for part in references(pending.pop()):
             reference = locator.locate(part)
@@ -60,7 +63,7 @@ def _read_targets(document: JsonSchema, given: Mapping[str, Any]) -> None:
                 read[reference] = _read_target(document, given, reference)
                 pending.append(resolve(document, read[reference]))
                 if read[reference] != reference:
-                    locator = Locator(document)  # a definition was added
+                    locator = _Locator(document)  # a definition was added
             part["$ref"] = read[reference]
 
 
@@ -80,6 +83,90 @@ def _read_target(document: JsonSchema, given: Mapping[str, Any], reference: str)
         name = f"{wanted}_{len(definitions)}"
     definitions[name] = _read(target)
     return f"#/$defs/{name}"
+
+
+class _Locator:
+    """Rewrites the references of one document as paths from its root.
+
+    Paths are rewritten here. Addresses (`$id`) and names (`$anchor`) are left to `referencing`,
+    which is only loaded for documents that use them.
+    """
+
+    def __init__(self, document: JsonSchema) -> None:
+        self._document = document
+
+    def locate(self, part: JsonSchema) -> str:
+        """Return the reference of a schema as a path; as it is, if it cannot be found.
+
+        Raises:
+            InvalidToolError: The document defines the name more than once.
+        """
+        reference: str = part["$ref"]
+        address, _, fragment = reference.partition("#")
+        is_path = not fragment or fragment.startswith("/")
+        if not address and is_path and not self._has_inner_addresses:
+            return reference
+        own, resolver = self._resource_of(part)
+        if not address and is_path:
+            inside = f"#{own}{fragment}"
+            return inside if leads_to_schema(self._document, inside) else reference
+        if not is_path:
+            self._reject_ambiguous(fragment, reference)
+        for base in (resolver, self._resources[0][1]):
+            found = self._find(base, address if is_path else reference)
+            if found is not None:
+                return f"#{found}{fragment if is_path else ''}"
+        return reference
+
+    @cached_property
+    def _has_inner_addresses(self) -> bool:
+        parts = subschemas(self._document)
+        return any("$id" in part for part in parts if part is not self._document)
+
+    @cached_property
+    def _pointers(self) -> dict[int, str]:
+        return {id(part): pointer for pointer, part in pointers(self._document)}
+
+    @cached_property
+    def _resources(self) -> list[tuple[str, Resolver[Any]]]:
+        """The path and the resolver of the document, then of every part with an address."""
+        from referencing import Registry
+        from referencing.jsonschema import DRAFT202012
+
+        root = DRAFT202012.create_resource(self._document)
+        registry = Registry().with_resource(root.id() or "", root).crawl()
+        found = [("", registry.resolver(root.id() or ""))]
+        for pointer, part in pointers(self._document):
+            if "$id" in part and pointer:
+                around = next(r for path, r in reversed(found) if _is_inside(pointer, path))
+                resource = DRAFT202012.create_resource(part)
+                found.append((pointer, around.in_subresource(resource)))
+        return found
+
+    def _resource_of(self, part: JsonSchema) -> tuple[str, Resolver[Any]]:
+        pointer = self._pointers.get(id(part), "")
+        around = [each for each in self._resources if _is_inside(pointer, each[0])]
+        return around[-1]
+
+    def _find(self, base: Resolver[Any], reference: str) -> str | None:
+        from referencing.exceptions import Unresolvable
+
+        try:
+            return self._pointers.get(id(base.lookup(reference).contents))
+        except (Unresolvable, ValueError):
+            return None
+
+    def _reject_ambiguous(self, name: str, reference: str) -> None:
+        # Which one of them is meant depends on the way that leads to the reference.
+        parts = subschemas(self._document)
+        if sum(part.get("$dynamicAnchor") == name for part in parts) > 1:
+            raise InvalidToolError(
+                f"The schema refers to {reference!r}, which it defines more than once."
+            )
+
+
+def _is_inside(pointer: str, path: str) -> bool:
+    return pointer == path or pointer.startswith(f"{path}/")
 
 
 def _read(schema: object, place: str = "") -> JsonSchema | bool:

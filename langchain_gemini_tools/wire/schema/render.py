@@ -17,12 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, say, write
 from langchain_gemini_tools.wire.schema.read import plain_json
-from langchain_gemini_tools.wire.schema.references import (
-    endless_definitions,
-    needed_items,
-    needed_properties,
-    reachable,
-)
 from langchain_gemini_tools.wire.schema.rules import (
     EXCLUSIVE,
     describe,
@@ -33,8 +27,12 @@ from langchain_gemini_tools.wire.schema.rules import (
 from langchain_gemini_tools.wire.schema.walk import (
     Child,
     definition_name,
+    endless_definitions,
     map_children,
     map_value,
+    needed_items,
+    needed_properties,
+    reachable,
     same_value,
 )
 

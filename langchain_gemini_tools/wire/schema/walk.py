@@ -1,4 +1,4 @@
-"""The walkers over JSON schemas.
+"""Walks over JSON schemas: what is inside them, and where their references lead.
 
 A property may be called `$ref`, `items` or `type`, and an `enum`, a `default` or an example may
 contain anything that looks like a schema. Every walk therefore goes through these functions, which
@@ -7,13 +7,17 @@ follow the nesting of each keyword in the table and nothing else.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
+from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, Keyword, keywords_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
@@ -231,3 +235,134 @@ def _described_keys(schema: JsonSchema, definitions: Mapping[str, Any]) -> froze
     if any(row.about == "other keys" for row in rows):
         return None
     return frozenset(name for part in about_it for name in part.get("properties") or ())
+
+
+# References
+
+_INDEX = re.compile(r"\d{1,9}")
+
+
+def resolve(document: Mapping[str, Any], reference: str) -> Any:
+    """Return what a path such as `#/$defs/Pet` points to.
+
+    Raises:
+        InvalidToolError: It points outside the document, or to nothing.
+    """
+    address, _, path = reference.partition("#")
+    if address or (path and not path.startswith("/")):
+        raise InvalidToolError(
+            f"The schema refers to {reference!r}, which is not part of it. Gemini does not read "
+            "other documents: put the definition under '$defs' and refer to it as '#/$defs/...'."
+        )
+    node: Any = document
+    for key in _keys(path):
+        node = _step(node, key, reference)
+    return node
+
+
+def leads_to_schema(document: Mapping[str, Any], reference: str) -> bool:
+    """Return whether a path leads to a place where the document contains a schema."""
+    if not reference.startswith("#"):
+        return False
+    node: Any = document
+    is_schema = True  # not a list or an object of schemas
+    for key in _keys(reference[1:]):
+        keyword = KEYWORDS.get(key) or KEYWORDS.get(f"${key}")  # `#/defs/...`
+        nesting = keyword.nesting if keyword else "none"
+        if is_schema and nesting == "none":
+            return False
+        try:
+            node = _step(node, key, reference)
+        except InvalidToolError:
+            return False
+        is_schema = not is_schema or nesting == "schema"
+    return is_schema and isinstance(node, (dict, bool))
+
+
+def _keys(path: str) -> list[str]:
+    return [unquote(key).replace("~1", "/").replace("~0", "~") for key in path.split("/")[1:]]
+
+
+def _step(node: object, key: str, reference: str) -> Any:
+    if isinstance(node, Mapping):
+        for spelling in (key, f"${key}"):  # Gemini's Schema message has `#/defs/...`
+            if spelling in node:
+                return node[spelling]
+    if isinstance(node, (list, tuple)) and _INDEX.fullmatch(key) and int(key) < len(node):
+        return node[int(key)]
+    raise InvalidToolError(f"The schema refers to {reference!r}, which it does not define.")
+
+
+def references(schema: object) -> list[JsonSchema]:
+    """Return the references in a schema, at any depth, definitions left out."""
+    parts = subschemas(schema, with_definitions=False)
+    return [part for part in parts if isinstance(part.get("$ref"), str)]
+
+
+def reference_graph(document: JsonSchema) -> dict[str, set[str]]:
+    """Return, for every reference that the document follows, the references in its target."""
+    graph: dict[str, set[str]] = {}
+    pending = [part["$ref"] for part in references(document)]
+    while pending:
+        reference = pending.pop()
+        if reference not in graph:
+            target = resolve(document, reference)
+            graph[reference] = {part["$ref"] for part in references(target)}
+            pending.extend(graph[reference])
+    return graph
+
+
+def cyclic_references(graph: Mapping[str, set[str]]) -> frozenset[str]:
+    """Return the references that lead back to themselves, and so cannot be written out."""
+    return frozenset(start for start in graph if start in reachable(graph, start))
+
+
+def reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    """Return everything that a way of one step or more leads to."""
+    seen: set[str] = set()
+    pending = list(graph.get(start, ()))
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending.extend(graph.get(node, ()))
+    return seen
+
+
+def endless_definitions(document: Mapping[str, Any]) -> list[str]:
+    """Return the definitions that no finite value matches: each value contains another one."""
+    definitions = document.get("$defs") or {}
+    ends: set[str] = set()
+    while more := {n for n in definitions.keys() - ends if _can_end(definitions[n], ends)}:
+        ends |= more
+    return [name for name in definitions if name not in ends]
+
+
+def _can_end(schema: object, ends: set[str]) -> bool:
+    """Return whether a value of this schema can end, given the definitions whose values can."""
+    if not isinstance(schema, dict):
+        return True
+    if "$ref" in schema:
+        return definition_name(schema) in ends
+    match schema.get("type", "object"):
+        case "object" | ["object"]:
+            needed = [each for _, each in needed_properties(schema)]
+        case "array" | ["array"]:
+            needed = needed_items(schema)
+        case _:
+            needed = []
+    choices = schema.get("anyOf") or schema.get("oneOf") or [True]
+    return all(_can_end(child, ends) for child in needed) and any(
+        _can_end(choice, ends) for choice in choices
+    )
+
+
+def needed_properties(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Iterate over the names and schemas of the required properties."""
+    properties = schema.get("properties") or {}
+    return ((name, properties[name]) for name in schema.get("required") or () if name in properties)
+
+
+def needed_items(schema: Mapping[str, Any]) -> list[Any]:
+    """Return schemas of items that an array cannot do without; `items` is listed once."""
+    return [*schema.get("prefixItems", ()), schema.get("items")][: schema.get("minItems", 0)]

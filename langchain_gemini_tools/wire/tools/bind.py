@@ -1,71 +1,95 @@
-"""Whatever a user gives as a tool -> `Tool`, with cleaned schemas."""
+"""Whatever a user gives as tools -> `Tool` values, with cleaned schemas.
+
+What reads Python objects and schemas is imported where it is needed: it loads LangChain's tools,
+which a call without tools never needs.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, get_origin
+from typing import Any
 
 from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool, StructuredTool
-from langchain_core.tools import Tool as SingleInputTool
+from pydantic import BaseModel
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.wire.schema.clean import (
-    clean_parameters,
-    clean_response_schema,
-    plain_schema,
-)
-from langchain_gemini_tools.wire.schema.python_types import (
-    arguments_schema,
-    class_schema,
-    instance_error,
-    is_described_class,
-    read_function,
-    without_arguments,
-)
-from langchain_gemini_tools.wire.schema.read import schema_text
-from langchain_gemini_tools.wire.tools.dialects import (
-    Specification,
+from langchain_gemini_tools.wire.tools.builtin import (
+    hidden_form,
+    hide_credentials,
     is_builtin,
-    is_new_builtin,
-    may_specify,
-    read_specification,
+    names_builtin,
     render_builtin,
     render_typed,
     unknown_tool,
 )
-from langchain_gemini_tools.wire.tools.tool import Tool, bind_tools, hide_credentials
+from langchain_gemini_tools.wire.tools.dialects import (
+    Specification,
+    describes_arguments,
+    instance_error,
+    is_new_builtin,
+    may_specify,
+    read_specification,
+)
+from langchain_gemini_tools.wire.tools.tool import BoundTools, Tool
 
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
-_SINGLE_INPUT: dict[str, Any] = {
-    "type": "object",
-    "properties": {"__arg1": {"type": "string"}},
-    "required": ["__arg1"],
-}
-"""The arguments of a single-input tool: one text, under LangChain's name for it."""
 
 
-def bind_tool(tool: object) -> Sequence[Tool]:
-    """Bind a tool that is not bound yet; it may contain several functions and built-in tools.
+def bind_tools(tools: Iterable[object]) -> BoundTools:
+    """Bind tools in order: one `Tool` for each function and each built-in tool in them.
+
+    Tools that are bound already are returned as they are.
+
+    Args:
+        tools: Functions, LangChain tools, classes, dicts of any vendor, SDK objects, or `Tool`.
 
     Raises:
-        InvalidToolError: It is not a tool, or Gemini has no form for it.
+        InvalidToolError: One of them is not a tool, or Gemini has no form for it.
     """
+    if isinstance(tools, BoundTools):
+        return tools
+    if isinstance(tools, str | Mapping | BaseModel | type) or not isinstance(tools, Iterable):
+        name = getattr(tools, "name", None) or getattr(tools, "__name__", None)
+        shown = f"the single tool {name!r}" if name else f"a {type(tools).__name__}"
+        raise InvalidToolError(f"Tools must be a list, not {shown}: use bind_tools([...]).")
+    bound: list[Tool] = []
+    for tool in tools:
+        bound += [tool] if isinstance(tool, Tool) else _bind(tool)
+    return BoundTools(bound)
+
+
+def plain_tools(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with tools as plain dicts, for tracers and serialization."""
+    tools = options.get("tools")
+    if not isinstance(tools, (list, tuple)):
+        return dict(options)
+    shown = [tool.shown if isinstance(tool, Tool) else _shown(tool) for tool in tools]
+    return {**options, "tools": shown}
+
+
+def _shown(tool: object) -> Any:
+    if isinstance(tool, dict) and (names_builtin(tool.get("type")) or any(map(is_builtin, tool))):
+        return json.loads(json.dumps(hide_credentials(tool), default=hidden_form))
+    return tool
+
+
+def _bind(tool: object) -> Sequence[Tool]:
+    """Bind a tool that is not bound yet; it may contain several functions and built-in tools."""
     if isinstance(tool, str) and is_builtin(tool):
         return [_bind_builtin(render_builtin(tool, None))]
     if isinstance(tool, Mapping):
         return _bind_mapping(tool)
-    if isinstance(tool, BaseTool):
-        return _bind_base_tool(tool)
-    if is_described_class(tool):
-        return [_bind_class(tool)]
+    from langchain_gemini_tools.wire.schema.python_types import provider_definition, read_object
+
+    if (definition := provider_definition(tool)) is not None:
+        return bind_tools([definition])
+    if (specification := read_object(tool)) is not None:
+        return [_bind_function(specification)]
     if not isinstance(tool, (type, Runnable)) and callable(getattr(tool, "model_dump", None)):
         return _bind_model(tool)
-    if callable(tool) and not isinstance(tool, (type, Runnable)) and get_origin(tool) is None:
-        return [_bind_function(read_function(tool))]
     raise InvalidToolError(
         f"{tool!r} is not a tool. Pass a function, a LangChain tool, a Pydantic class, a TypedDict "
         "or a dict. To use a runnable, call `.as_tool(name=..., description=...)` on it."
@@ -77,14 +101,8 @@ def _bind_builtin(rendered: dict[str, Any]) -> Tool:
     return Tool(name, builtin=hide_credentials(rendered))
 
 
-def _bind_class(cls: Any) -> Tool:
-    schema = class_schema(cls)
-    name = schema.get("title") or cls.__name__
-    return _bind_function(Specification(name, schema.get("description"), schema))
-
-
 def _bind_mapping(tool: Mapping[str, Any]) -> Sequence[Tool]:
-    if (typed := render_typed(tool)) is not None:
+    if not describes_arguments(tool) and (typed := render_typed(tool)) is not None:
         return [_bind_builtin(typed)]
     is_known = any(key in _DECLARATIONS or is_builtin(key) for key in tool)
     if "name" in tool or not (is_known or is_new_builtin(tool)):
@@ -119,43 +137,6 @@ def _bind_model(tool: Any) -> Sequence[Tool]:
     return [*declarations, *(_bind_builtin({key: value}) for key, value in dumped.items())]
 
 
-def _bind_base_tool(tool: BaseTool) -> Sequence[Tool]:
-    extras = getattr(tool, "extras", None) or {}
-    if (definition := extras.get("provider_tool_definition")) is not None:
-        return bind_tools([definition])
-    bound = _bind_function(
-        Specification(
-            name=tool.name,
-            description=tool.description,
-            parameters=_call_schema(tool),
-            response=(extras.get("gemini") or {}).get("response_schema"),
-        )
-    )
-    lost = _lost_parameters(tool)
-    return [replace(bound, lost_parameters=lost) if lost else bound]
-
-
-def _lost_parameters(tool: BaseTool) -> tuple[str, ...]:
-    """Find parameters that LangChain silently replaces with its objects.
-
-    Where the schema is a class, the function raises for the missing argument.
-    """
-    if not isinstance(tool, StructuredTool) or not isinstance(tool.args_schema, dict):
-        return ()
-    return tuple(sorted({"config", "run_manager"} & {*tool.args_schema.get("properties", ())}))
-
-
-def _call_schema(tool: BaseTool) -> Any:
-    if isinstance(tool, SingleInputTool) and not tool.args_schema:
-        return _SINGLE_INPUT
-    if type(tool).tool_call_schema is not BaseTool.tool_call_schema or not tool.args_schema:
-        return arguments_schema(tool.tool_call_schema)
-    if isinstance(tool.args_schema, dict):
-        # LangChain knows which arguments it injects, but leaves them in a schema that is a dict.
-        return without_arguments(tool.args_schema, getattr(tool, "_injected_args_keys", ()))
-    return arguments_schema(tool.args_schema)
-
-
 def _bind_function(specification: Specification) -> Tool:
     """Return the tool for a specification; equal specifications share one tool.
 
@@ -170,7 +151,9 @@ def _bind_function(specification: Specification) -> Tool:
         return _clean(specification)
     if not isinstance(description, str | None):
         return _clean(specification)
-    return _shared_tool(name, description, parameters, response)
+    shared = _shared_tool(name, description, parameters, response)
+    lost = specification.lost_parameters
+    return replace(shared, lost_parameters=lost) if lost else shared
 
 
 class _NotJsonError(Exception):
@@ -180,6 +163,9 @@ class _NotJsonError(Exception):
 def _json_text(schema: Any) -> str | None:
     if schema is None:
         return None
+    from langchain_gemini_tools.wire.schema.clean import plain_schema
+    from langchain_gemini_tools.wire.schema.read import schema_text
+
     if (text := schema_text(plain_schema(schema))) is None:
         raise _NotJsonError
     return text
@@ -190,10 +176,12 @@ def _shared_tool(
     name: str, description: str | None, parameters: str | None, response: str | None
 ) -> Tool:
     schemas = [None if text is None else json.loads(text) for text in (parameters, response)]
-    return _clean(Specification(name, description, *schemas))
+    return _clean(Specification(name, description, schemas[0], schemas[1]))
 
 
 def _clean(specification: Specification) -> Tool:
+    from langchain_gemini_tools.wire.schema.clean import clean_parameters, clean_response_schema
+
     description = specification.description
     response: dict[str, Any] | None = None
     try:
@@ -208,4 +196,10 @@ def _clean(specification: Specification) -> Tool:
         raise InvalidToolError(
             f"Tool {specification.name!r}: its schema is nested too deeply."
         ) from None
-    return Tool(specification.name, description or None, parameters, response)
+    return Tool(
+        specification.name,
+        description or None,
+        parameters,
+        response,
+        lost_parameters=specification.lost_parameters,
+    )

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
 from langchain_gemini_tools.facts.json_values import camel
 from langchain_gemini_tools.wire import shapes as gemini
-from langchain_gemini_tools.wire.tools.dialects import camel_keys
-from langchain_gemini_tools.wire.tools.names import function_names, names_by_wire_name, render_name
+from langchain_gemini_tools.wire.generation import plain
+from langchain_gemini_tools.wire.tools.builtin import camel_keys
+from langchain_gemini_tools.wire.tools.tool import render_name
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.facts.models import Capabilities
-    from langchain_gemini_tools.wire.tools.tool import Tool
+    from langchain_gemini_tools.wire.tools.tool import BoundTools, Tool
 
 _MODES = {
     "auto": "AUTO",
@@ -51,13 +52,15 @@ class ToolChoice:
         """Whether the names are sent: the API only accepts them in these modes."""
         return self.mode in {"ANY", "VALIDATED"} and bool(self.names)
 
-    def declares(self, name: str) -> bool:
-        """Return whether the function is declared at all."""
-        return not self.names or self.restricts_by_name or name in self.names
+    def declared(self, functions: Mapping[str, Tool]) -> Mapping[str, Tool]:
+        """Return those of the functions that are declared at all."""
+        if not self.names or self.restricts_by_name:
+            return functions
+        return {name: tool for name, tool in functions.items() if name in self.names}
 
 
 def resolve_tool_choice(
-    choice: object, tools: Sequence[Tool], capabilities: Capabilities, tool_config: object = None
+    choice: object, tools: BoundTools, capabilities: Capabilities, tool_config: object = None
 ) -> ToolChoice:
     """Resolve `tool_choice` and `tool_config` for the bound tools.
 
@@ -73,28 +76,36 @@ def resolve_tool_choice(
     Raises:
         UnknownToolError: A name is not bound.
         InvalidOptionError: The choice is not valid, the two contradict each other, or a call is
-            required and no function is bound.
+            required and no tool is bound.
     """
     if isinstance(choice, ToolChoice) and not tool_config:
         return choice
-    resolved = _combine(_read(choice, tools), _read_config(_plain(tool_config) or {}, tools))
+    resolved = _combine(_read(choice, tools), _read_config(plain(tool_config) or {}, tools))
     if resolved.mode == "VALIDATED" and not capabilities.validates_calls:
         resolved = replace(resolved, mode="AUTO")
-    if resolved.mode == "ANY" and not function_names(tools):
+    if resolved.mode == "ANY" and not tools:
         raise InvalidOptionError(
-            "tool_choice requires a call (mode ANY), but no function is bound. Bind a function, or "
-            "use 'auto'."
+            "tool_choice requires a call (mode ANY), but no tool is bound. Bind one, or use 'auto'."
         )
     return resolved
 
 
-def render_validated(choice: ToolChoice) -> dict[str, Any] | None:
+def render_validated(
+    choice: ToolChoice, tools: BoundTools, capabilities: Capabilities
+) -> dict[str, Any] | None:
     """Render a choice with the mode VALIDATED as a config; a string could be the name of a tool.
 
+    Args:
+        choice: The resolved choice.
+        tools: The bound tools.
+        capabilities: What the model supports.
+
     Returns:
-        None if the choice is more specific than AUTO, so that it must stay.
+        None if the choice must stay: it is more specific than AUTO, no tool is bound, or the model
+        does not have the mode.
     """
-    if choice.mode not in {None, "AUTO"} or choice.names:
+    is_open = choice.mode in {None, "AUTO"} and not choice.names
+    if not (is_open and tools and capabilities.validates_calls):
         return None
     calling = {**choice.settings.get("functionCallingConfig", {}), "mode": "VALIDATED"}
     return {**choice.settings, "functionCallingConfig": calling}
@@ -118,13 +129,11 @@ def _combine(choice: ToolChoice, config: ToolChoice) -> ToolChoice:
     )
 
 
-def _read(choice: object, tools: Sequence[Tool]) -> ToolChoice:
-    choice = _plain(choice)
+def _read(choice: object, tools: BoundTools) -> ToolChoice:
+    choice = plain(choice)
     match choice:
         case None | False | "" | []:
             return ToolChoice()
-        case ToolChoice():
-            return choice
         case True:
             return ToolChoice("ANY")
         case str():
@@ -143,25 +152,18 @@ def _invalid(choice: object) -> InvalidOptionError:
     )
 
 
-def _plain(value: Any) -> Any:
-    """Return an SDK object as a dict, and other values unchanged."""
-    if not isinstance(value, type) and callable(getattr(value, "model_dump", None)):
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return value
-
-
-def _read_string(word: str, tools: Sequence[Tool]) -> ToolChoice:
+def _read_string(word: str, tools: BoundTools) -> ToolChoice:
     # The name of a bound tool comes first: a tool may be called "any".
-    if word not in function_names(tools) and word.lower() in _MODES:
+    if word not in tools.functions and word.lower() in _MODES:
         return ToolChoice(_MODES[word.lower()])
     return ToolChoice("ANY", _known_names([word], tools))
 
 
-def _known_names(names: Sequence[Any], tools: Sequence[Tool]) -> tuple[str, ...]:
+def _known_names(names: Sequence[Any], tools: BoundTools) -> tuple[str, ...]:
     if not names:
         return ()
-    known = function_names(tools)
-    by_wire_name = names_by_wire_name(tools)
+    known = [*tools.functions]
+    by_wire_name = tools.user_names
     found: list[str] = []
     for name in names:
         if isinstance(name, Mapping):
@@ -182,7 +184,7 @@ def _name_in(choice: Mapping[str, Any]) -> Any:
     return function.get("name") if isinstance(function, Mapping) else choice.get("name")
 
 
-def _read_mapping(choice: Mapping[str, Any], tools: Sequence[Tool]) -> ToolChoice:
+def _read_mapping(choice: Mapping[str, Any], tools: BoundTools) -> ToolChoice:
     keys = {camel(key) for key in choice}
     if keys & gemini.ToolConfig.__annotations__.keys():
         return _read_config(choice, tools)
@@ -202,7 +204,7 @@ def _read_mapping(choice: Mapping[str, Any], tools: Sequence[Tool]) -> ToolChoic
     raise _invalid(dict(choice))
 
 
-def _read_config(config: Mapping[str, Any], tools: Sequence[Tool]) -> ToolChoice:
+def _read_config(config: Mapping[str, Any], tools: BoundTools) -> ToolChoice:
     """Read a whole `toolConfig`, in either spelling."""
     spelled = {camel(key): value for key, value in config.items() if value is not None}
     known = gemini.ToolConfig.__annotations__.keys()
@@ -211,12 +213,12 @@ def _read_config(config: Mapping[str, Any], tools: Sequence[Tool]) -> ToolChoice
             f"tool_config does not have a field {', '.join(sorted(unknown))}; its fields are "
             f"{', '.join(known)}."
         )
-    choice = _read_calling_config(_plain(spelled.pop("functionCallingConfig", None)) or {}, tools)
-    settings = {key: camel_keys(_plain(value)) for key, value in spelled.items()}
+    choice = _read_calling_config(plain(spelled.pop("functionCallingConfig", None)) or {}, tools)
+    settings = {key: camel_keys(plain(value)) for key, value in spelled.items()}
     return replace(choice, settings={**choice.settings, **settings})
 
 
-def _read_calling_config(config: Mapping[str, Any], tools: Sequence[Tool]) -> ToolChoice:
+def _read_calling_config(config: Mapping[str, Any], tools: BoundTools) -> ToolChoice:
     spelled = {camel(key): value for key, value in config.items() if value is not None}
     names = _known_names(spelled.pop("allowedFunctionNames", None) or (), tools)
     choice = _read_mode(spelled.pop("mode", None))
@@ -241,13 +243,14 @@ def _read_mode(mode: object) -> ToolChoice:
     return ToolChoice(_MODES[word])
 
 
-def render_tool_config(
+def render_tool_config(  # noqa: PLR0913 - each by its name
     choice: ToolChoice,
-    tools: Sequence[Tool],
+    tools: BoundTools,
     capabilities: Capabilities,
     *,
     vertexai: bool = False,
     has_server_parts: bool = False,
+    streams_arguments: bool = False,
 ) -> gemini.ToolConfig | None:
     """Render `toolConfig` for a resolved choice; None if it would be empty.
 
@@ -258,17 +261,22 @@ def render_tool_config(
         vertexai: Whether the request goes to Vertex AI.
         has_server_parts: Whether the history contains calls that the API ran itself, or they may
             come, because `extra_body` adds built-in tools to bound functions.
+        streams_arguments: Whether the response is a stream, which may have arguments in pieces.
 
     Raises:
         InvalidOptionError: `includeServerSideToolInvocations` is set where it does not exist.
     """
     config: dict[str, Any] = dict(choice.settings)
-    calling = _render_calling_config(choice, config.pop("functionCallingConfig", {}))
-    has_functions = any(tool.is_function for tool in tools)
-    if calling and has_functions:
+    calling = dict(config.pop("functionCallingConfig", {}))
+    if choice.mode:
+        calling = {**_render_mode(choice), **calling}
+    if vertexai and not streams_arguments:
+        # "streaming function call is not supported in unary API" is a 400 of Vertex AI.
+        calling.pop("streamFunctionCallArguments", None)
+    if calling and tools.functions:
         # "Function calling config is set without function_declarations." is a 400.
         config["functionCallingConfig"] = calling
-    combined = has_functions and not all(tool.is_function for tool in tools)
+    combined = tools.functions and tools.builtin
     circulates = capabilities.combines_builtin_tools_with_functions and not vertexai
     if config.get(_FLAG) and not circulates:
         where = "Vertex AI" if vertexai else "this model"
@@ -280,8 +288,10 @@ def render_tool_config(
     return config or None  # type: ignore[return-value]
 
 
-def _render_calling_config(choice: ToolChoice, given: Mapping[str, Any]) -> dict[str, Any]:
-    config: dict[str, Any] = {"mode": choice.mode} if choice.mode else {}
-    if choice.restricts_by_name:
-        config["allowedFunctionNames"] = [render_name(name) for name in choice.names]
-    return {**config, **given}
+def _render_mode(choice: ToolChoice) -> dict[str, Any]:
+    if not choice.restricts_by_name:
+        return {"mode": choice.mode}
+    return {
+        "mode": choice.mode,
+        "allowedFunctionNames": [render_name(name) for name in choice.names],
+    }

@@ -15,22 +15,17 @@ from typing import TYPE_CHECKING, Literal
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.json_values import snake
 from langchain_gemini_tools.wire.schema.keywords import Keyword, keywords_in
-from langchain_gemini_tools.wire.schema.references import endless_definitions
 from langchain_gemini_tools.wire.schema.render import loosen_loops, parameter_names
-from langchain_gemini_tools.wire.schema.walk import definition_paths, parts
-from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS, builtin_tool
-from langchain_gemini_tools.wire.tools.names import (
-    function_names,
-    names_by_wire_name,
-    render_parameter_name,
-)
+from langchain_gemini_tools.wire.schema.walk import definition_paths, endless_definitions, parts
+from langchain_gemini_tools.wire.tools.builtin import BUILTIN_TOOLS, builtin_tool
+from langchain_gemini_tools.wire.tools.tool import BEST_FORM, render_parameter_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.shapes import JsonSchema
-    from langchain_gemini_tools.wire.tools.tool import SchemaForm, Tool
+    from langchain_gemini_tools.wire.tools.tool import BoundTools, SchemaForm, Tool
 
 MAX_FUNCTIONS = 512
 MAX_DEPTH = 32
@@ -65,7 +60,7 @@ class Finding:
 
 
 def find_problems(
-    tools: Sequence[Tool],
+    tools: BoundTools,
     capabilities: Capabilities,
     *,
     is_prompted: bool = False,
@@ -81,40 +76,35 @@ def find_problems(
         form: The form in which schemas are sent; by default the best that the model accepts.
     """
     found = [*_set_findings(tools, capabilities), *_size_findings(tools)]
-    best: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
+    form = form or BEST_FORM[capabilities.accepts_json_schema]
     for tool in tools:
-        found += _tool_findings(tool, form or best)
+        found += _tool_findings(tool, form)
     if is_prompted:
         found = [finding for finding in found if finding.code not in _ABOUT_DECLARATIONS]
     # A tool that is bound twice is declared once.
     return sorted(dict.fromkeys(found), key=lambda finding: finding.level)
 
 
-def reject_unusable_tools(tools: tuple[Tool, ...], capabilities: Capabilities) -> None:
+def reject_unusable_tools(tools: BoundTools, capabilities: Capabilities) -> None:
     """Reject tools that the API would reject.
 
     Raises:
         InvalidToolError: The message contains every error.
     """
-    if errors := _errors(tools, capabilities):
-        raise InvalidToolError(" ".join(map(str, errors)))
-
-
-@lru_cache(maxsize=256)
-def _errors(tools: tuple[Tool, ...], capabilities: Capabilities) -> tuple[Finding, ...]:
-    form: SchemaForm = "json_schema" if capabilities.accepts_json_schema else "openapi"
+    form = BEST_FORM[capabilities.accepts_json_schema]
     found = [*_set_findings(tools, capabilities)]
     for tool in tools:
         found += [item for item in _tool_findings(tool, form) if item.level == "error"]
-    return tuple(dict.fromkeys(found))
+    if found:
+        raise InvalidToolError(" ".join(map(str, dict.fromkeys(found))))
 
 
 # All tools together
 
 
-def _set_findings(tools: Sequence[Tool], capabilities: Capabilities) -> Iterator[Finding]:
+def _set_findings(tools: BoundTools, capabilities: Capabilities) -> Iterator[Finding]:
     """Find errors of the tools together."""
-    by_wire_name = names_by_wire_name(tools)
+    by_wire_name = tools.user_names
     if by_wire_name and not _may_have_functions(capabilities):
         message = (
             f"this model, whose output is {' and '.join(capabilities.outputs)}, does not call "
@@ -146,10 +136,10 @@ def _may_have_functions(capabilities: Capabilities) -> bool:
 
 
 def _builtin_findings(
-    tools: Sequence[Tool], functions: list[str], capabilities: Capabilities
+    tools: BoundTools, functions: list[str], capabilities: Capabilities
 ) -> Iterator[Finding]:
     """Find built-in tools that the model does not support, or not beside functions."""
-    builtin = [tool.name for tool in tools if not tool.is_function]
+    builtin = [tool.name for tool in tools.builtin]
     run_by_api = [name for name in builtin if not builtin_tool(name).is_run_by_user]
     if builtin and not capabilities.accepts_builtin_tools:
         way_out = "Use functions, or a Gemini model."
@@ -169,9 +159,9 @@ def _listed(builtin: Sequence[str]) -> str:
     return ", ".join(map(snake, builtin))
 
 
-def _size_findings(tools: Sequence[Tool]) -> Iterator[Finding]:
+def _size_findings(tools: BoundTools) -> Iterator[Finding]:
     """Find what all declarations together cost."""
-    count = len(function_names(tools))
+    count = len(tools.functions)
     tokens = sum(tool.token_estimate for tool in tools)
     if count > MANY_FUNCTIONS:
         message = f"{count} functions are declared; models choose better from fewer."

@@ -1,29 +1,28 @@
-"""A bound tool, and how bound tools are sent.
+"""A bound tool: how it is declared, and what it and its parameters are called on the wire.
 
-`bind_tools` turns whatever the user gives into `Tool` values; how that is read is in `bind`. A tool
-never changes, so everything derived from it is computed once, however often it is sent.
+A tool never changes, so everything derived from it is computed once, however often it is sent.
+
+A valid name is sent as it is. Any other name is replaced by a rule that needs no memory, so that a
+declaration, an old call in the history and `allowedFunctionNames` all agree. The bound tools lead
+back from the names on the wire to the user's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import BaseModel
-
-from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.facts.credentials import REDACTED, PrivateHeaders, headers_digest
-from langchain_gemini_tools.facts.json_values import camel
-from langchain_gemini_tools.wire.tools.dialects import (
-    PRIVATE_SETTINGS,
+from langchain_gemini_tools.wire.tools.builtin import (
     builtin_tool,
-    is_builtin,
-    names_builtin,
+    hidden_form,
+    reveal_credentials,
 )
-from langchain_gemini_tools.wire.tools.names import render_name, render_parameter_name
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 
 SchemaForm = Literal["json_schema", "openapi"]
 """How a schema is sent: as JSON Schema, or as the API's own Schema message."""
+
+BEST_FORM: dict[bool, SchemaForm] = {True: "json_schema", False: "openapi"}
+"""By whether the model accepts JSON Schema."""
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -62,16 +64,6 @@ class Tool(Mapping[str, Any]):
         return self.builtin is None
 
     @property
-    def is_run_by_user(self) -> bool:
-        """Whether this is a built-in tool whose calls the user runs, such as computer use."""
-        return not self.is_function and builtin_tool(self.name).is_run_by_user
-
-    @property
-    def calls_are_run_by_api(self) -> bool:
-        """Whether this is a built-in tool whose calls the API runs, such as MCP servers."""
-        return not self.is_function and builtin_tool(self.name).calls_are_run_by_api
-
-    @property
     def wire_name(self) -> str:
         """The function's name as it is sent."""
         return render_name(self.name)
@@ -80,7 +72,7 @@ class Tool(Mapping[str, Any]):
     def text(self) -> str:
         """The JSON of `to_dict()`."""
         shown = self._openai_dict() if self.builtin is None else self.builtin
-        return json.dumps(shown, ensure_ascii=False, default=_hidden)
+        return json.dumps(shown, ensure_ascii=False, default=hidden_form)
 
     @property
     def token_estimate(self) -> int:
@@ -197,146 +189,175 @@ class Tool(Mapping[str, Any]):
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
 
-def bind_tools(tools: Iterable[object]) -> tuple[Tool, ...]:
-    """Bind tools in order: one `Tool` for each function and each built-in tool in them.
+class BoundTools(tuple[Tool, ...]):  # noqa: SLOT001 - what is computed needs a dict
+    """Bound tools, in order. What is derived from all of them is computed once, too."""
 
-    Tools that are bound already are returned as they are.
+    @cached_property
+    def functions(self) -> dict[str, Tool]:
+        """The functions by name: one that is bound twice is declared once."""
+        return {tool.name: tool for tool in self if tool.is_function}
 
-    Args:
-        tools: Functions, LangChain tools, classes, dicts of any vendor, SDK objects, or `Tool`.
+    @cached_property
+    def builtin(self) -> BoundTools:
+        """Gemini's own tools."""
+        return BoundTools(tool for tool in self if not tool.is_function)
 
-    Raises:
-        InvalidToolError: One of them is not a tool, or Gemini has no form for it.
-    """
-    if isinstance(tools, tuple) and all(isinstance(tool, Tool) for tool in tools):
-        return tools
-    if isinstance(tools, str | Mapping | BaseModel | type) or not isinstance(tools, Iterable):
-        name = getattr(tools, "name", None) or getattr(tools, "__name__", None)
-        shown = f"the single tool {name!r}" if name else f"a {type(tools).__name__}"
-        raise InvalidToolError(f"Tools must be a list, not {shown}: use bind_tools([...]).")
-    return tuple(bound for tool in tools for bound in _bind(tool))
+    @cached_property
+    def run_by_user(self) -> bool:
+        """Whether the user runs calls of functions that are not declared, as in computer use."""
+        return any(builtin_tool(tool.name).is_run_by_user for tool in self.builtin)
 
+    @cached_property
+    def run_by_api(self) -> bool:
+        """Whether the API runs calls of functions that are not declared, as of MCP servers."""
+        return any(builtin_tool(tool.name).calls_are_run_by_api for tool in self.builtin)
 
-def _bind(tool: object) -> Sequence[Tool]:
-    if isinstance(tool, Tool):
-        return (tool,)
-    # Loads LangChain's tools and the reading of schemas, which a call without tools never needs.
-    from langchain_gemini_tools.wire.tools.bind import bind_tool
+    @cached_property
+    def user_names(self) -> dict[str, str]:
+        """The user's name of every function, by its name on the wire."""
+        return {tool.wire_name: name for name, tool in self.functions.items()}
 
-    return bind_tool(tool)
+    @cached_property
+    def renamed_parameters(self) -> dict[str, dict[str, str]]:
+        """The parameters with another name on the wire: tool's name -> user's -> wire's."""
+        return {tool.name: tool.renamed_parameters for tool in self if tool.renamed_parameters}
 
+    @cached_property
+    def user_parameters(self) -> dict[str, dict[str, str]]:
+        """The same parameters: tool's name -> wire's -> user's."""
+        return {
+            tool: {wire: name for name, wire in names.items()}
+            for tool, names in self.renamed_parameters.items()
+        }
 
-def plain_tools(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with tools as plain dicts, for tracers and serialization."""
-    tools = options.get("tools")
-    if not isinstance(tools, (list, tuple)):
-        return dict(options)
-    return {**options, "tools": [_shown(tool) for tool in tools]}
-
-
-def _shown(tool: object) -> Any:
-    if isinstance(tool, Tool):
-        return tool.shown
-    if isinstance(tool, dict) and (names_builtin(tool.get("type")) or any(map(is_builtin, tool))):
-        return json.loads(json.dumps(hide_credentials(tool), default=_hidden))
-    return tool
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[Tool, ...]]]:
+        return type(self), (tuple(self),)
 
 
 def render_tools(
-    tools: Sequence[Tool], choice: ToolChoice | None = None, form: SchemaForm = "json_schema"
+    tools: BoundTools, choice: ToolChoice | None = None, form: SchemaForm = "json_schema"
 ) -> list[gemini.Tool]:
     """Render all functions as one tool, followed by each built-in tool.
 
-    A function that is bound twice is declared once. Functions that `choice` leaves out are not
-    declared: with AUTO the API accepts no allowed names.
+    Functions that `choice` leaves out are not declared: with AUTO the API accepts no allowed names.
     """
-    functions = {tool.name: tool for tool in tools if tool.is_function}
-    declarations = [
-        tool.declaration(form)
-        for name, tool in functions.items()
-        if choice is None or choice.declares(name)
-    ]
+    functions = choice.declared(tools.functions) if choice and choice.names else tools.functions
+    declarations = [tool.declaration(form) for tool in functions.values()]
     rendered: list[gemini.Tool] = []
     if declarations:
         rendered.append({"functionDeclarations": declarations})
-    rendered.extend(_revealed(tool.builtin) for tool in tools if tool.builtin is not None)
+    rendered.extend(reveal_credentials(tool.builtin) for tool in tools.builtin)
     return rendered
 
 
-def hide_credentials(settings: Any) -> Any:
-    """Return the settings of a built-in tool, with those private that may be credentials."""
-    if isinstance(settings, list):
-        return [hide_credentials(item) for item in settings]
-    if not isinstance(settings, dict):
-        return settings
-    return {
-        key: _private(value)
-        if camel(key) in PRIVATE_SETTINGS and isinstance(value, Mapping)
-        else hide_credentials(value)
-        for key, value in settings.items()
-    }
+# Names
+
+MAX_NAME_LENGTH = 64
+_HASH_LENGTH = 8
+
+# "Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores (_),
+# dots (.) or dashes (-), with a maximum length of 64." Newer texts also allow a colon and 128
+# characters, but not on every endpoint.
+_VALID = re.compile(rf"[A-Za-z_][A-Za-z0-9_.-]{{0,{MAX_NAME_LENGTH - 1}}}")
+_INVALID_CHARACTER = re.compile(r"[^A-Za-z0-9_.-]")
+
+# "Parameter names must start with a letter or an underscore and must only contain chars a-z, A-Z,
+# 0-9, or underscores with a maximum length of 64."
+_VALID_PARAMETER = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_NAME_LENGTH - 1}}}")
+_INVALID_IN_PARAMETER = re.compile(r"[^A-Za-z0-9_]")
 
 
-def reject_credentials(tools: Sequence[Tool], place: str) -> None:
-    """Check that no tool has a credential, where requests are stored.
+@lru_cache(maxsize=4096)
+def render_name(name: str) -> str:
+    """Return a tool's name on the wire: the name itself if the API accepts it, or a valid one."""
+    return name if _VALID.fullmatch(name) else _replace(name, _INVALID_CHARACTER)
+
+
+@lru_cache(maxsize=4096)
+def render_parameter_name(name: str) -> str:
+    """Return a parameter's name on the wire, by the same rule."""
+    return name if _VALID_PARAMETER.fullmatch(name) else _replace(name, _INVALID_IN_PARAMETER)
+
+
+def _replace(name: str, invalid: re.Pattern[str]) -> str:
+    # The hash of the whole name keeps two names apart that differ only in replaced characters.
+    readable = invalid.sub("_", name)
+    if not re.match(r"[A-Za-z_]", readable):
+        readable = f"_{readable}"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    return f"{readable[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}_{digest}"
+
+
+# Names in the API's errors
+
+_PLACE = re.compile(
+    r"tools\[(?P<tool>\d{1,9})\]\.function_?[dD]eclarations\[(?P<function>\d{1,9})\]"
+    r"(?P<rest>(?:\.\w+(?:\[[^\]]*\])?)*)"
+)
+_STEP = re.compile(r"\.(?P<field>\w+)(?:\[(?P<key>[^\]]*)\])?")
+_INDEX = re.compile(r"\d{1,9}")
+_PARAMETERS = ("parameters", "parametersJsonSchema")
+_RESPONSE = ("response", "responseJsonSchema")
+_SCHEMA_FIELDS = {
+    "parameters": _PARAMETERS,
+    "parameters_json_schema": _PARAMETERS,
+    "parametersJsonSchema": _PARAMETERS,
+    "response": _RESPONSE,
+    "response_json_schema": _RESPONSE,
+    "responseJsonSchema": _RESPONSE,
+}
+
+
+def name_places(
+    message: str,
+    tools: Sequence[Mapping[str, Any]],
+    tool_names: Mapping[str, str] = MappingProxyType({}),
+    parameter_names: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> list[str]:
+    """Name the tool and parameter of every place that an error gives by number, in order.
+
+    The API writes `tools[0].function_declarations[3].parameters.properties[2].value`.
 
     Args:
-        tools: The bound tools.
-        place: What stores them, for the error.
-
-    Raises:
-        InvalidToolError: A built-in tool has a credential, such as a header of an MCP server.
+        message: The API's message.
+        tools: The `tools` of the request, as they were sent.
+        tool_names: Names on the wire -> the user's names.
+        parameter_names: The user's name of a tool -> a parameter's name on the wire -> the user's.
     """
-    for tool in tools:
-        if names := sorted(_private_names(tool.builtin)):
-            raise InvalidToolError(
-                f"Tool {tool.name!r}: {', '.join(names)} may be a credential, and {place} would "
-                "store it. Use a tool without credentials there, or call the model directly."
-            )
+    named: dict[str, None] = {}
+    for place in _PLACE.finditer(message):
+        try:
+            declaration = tools[int(place["tool"])]["functionDeclarations"][int(place["function"])]
+        except (KeyError, IndexError):
+            continue
+        name = tool_names.get(declaration["name"], declaration["name"])
+        first, *others = [*_parameter_steps(place["rest"], declaration)] or [""]
+        first = parameter_names.get(name, {}).get(first, first)
+        steps = ".".join([first, *others]).replace(".[]", "[]")
+        named[f"tool {name!r}" + (f", parameter {steps!r}" if steps else "")] = None
+    return list(named)
 
 
-def _private_names(settings: Any) -> set[str]:
-    match settings:
-        case PrivateHeaders():
-            return set(settings)
-        case Mapping():
-            return {name for value in settings.values() for name in _private_names(value)}
-        case list():
-            return {name for item in settings for name in _private_names(item)}
-    return set()
+def _parameter_steps(rest: str, declaration: Mapping[str, Any]) -> Iterator[str]:
+    """Iterate over the properties of a path, which gives their position or their name."""
+    schema: Any = declaration
+    for step in _STEP.finditer(rest):
+        field, key = step["field"], step["key"]
+        if field in _SCHEMA_FIELDS:
+            schema = next((schema[name] for name in _SCHEMA_FIELDS[field] if name in schema), {})
+        elif field == "properties" and key is not None:
+            properties = schema.get("properties") or {}
+            name = list(properties)[int(key)] if _is_position(key, properties) else key
+            yield name
+            schema = properties.get(name) or {}
+        elif field == "items":
+            yield "[]"
+            schema = schema.get("items") or {}
+        elif field in {"any_of", "anyOf"} and key is not None and _INDEX.fullmatch(key):
+            choices = schema.get("anyOf") or schema.get("oneOf") or []
+            schema = choices[int(key)] if int(key) < len(choices) else {}
 
 
-def _private(settings: Mapping[str, Any]) -> PrivateHeaders:
-    is_shown_form = any(str(value).startswith(REDACTED) for value in settings.values())
-    return PrivateHeaders(settings, is_complete=not is_shown_form)
-
-
-def _hidden(value: object) -> dict[str, str]:
-    """Return what is shown of private settings. The digest tells two tools apart."""
-    if not isinstance(value, PrivateHeaders):
-        raise TypeError(f"A setting of a built-in tool is not JSON: {value!r}.")
-    return dict.fromkeys(value, f"{REDACTED} {headers_digest(value)}")
-
-
-def _revealed(settings: Any) -> Any:
-    """Return settings as they are sent.
-
-    Raises:
-        InvalidToolError: A credential is missing.
-    """
-    match settings:
-        case PrivateHeaders(is_complete=False):
-            raise InvalidToolError(
-                f"The values of {', '.join(settings)} in a built-in tool are missing: they are not "
-                "stored, pickled or shown. Bind the tool again."
-            )
-        case Mapping():
-            return {key: _revealed(value) for key, value in settings.items()}
-        case list():
-            return [_revealed(item) for item in settings]
-    return settings
-
-
-def renamed_parameters_of(tools: Iterable[Tool]) -> dict[str, dict[str, str]]:
-    """Return the parameters with another name on the wire: tool's name -> user's -> wire's."""
-    return {tool.name: tool.renamed_parameters for tool in tools if tool.renamed_parameters}
+def _is_position(key: str, properties: Mapping[str, Any]) -> bool:
+    is_index = key not in properties and _INDEX.fullmatch(key) is not None
+    return is_index and int(key) < len(properties)

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from langchain_gemini_tools.facts.json_values import MAX_DEPTH
 from tests.rotation import rotated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 LIBRARIES = [
     importlib.import_module(name) for name in ("httpx2", "httpx") if importlib.util.find_spec(name)
@@ -283,6 +284,26 @@ def test_the_server_is_never_given_less_than_ten_seconds(
 
     run(answering(answer), way, timeout_seconds=seconds)
     assert seen == [header]
+
+
+def test_a_body_in_single_bytes_ends_with_the_timeout_on_any_transport(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Transports that are not ours limit each read, if any, and not all of them together."""
+    clock, passed = time.monotonic, 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
+
+    def body() -> Iterator[bytes]:
+        nonlocal passed
+        for byte in b'{"a": "long"}':
+            passed += 100.0
+            yield bytes([byte])
+
+    client = answering(lambda _: hx.Response(200, content=body()))
+    with pytest.raises(GeminiTimeoutError, match="within 450 s"):
+        run(client, "send", timeout_seconds=450.0)
+    assert passed == 500.0
+    assert run(client, "send", timeout_seconds=1500.0) == {"a": "long"}
 
 
 @pytest.mark.parametrize("name", ["user-agent", "User-Agent"])

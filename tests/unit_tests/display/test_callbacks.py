@@ -1,23 +1,28 @@
-"""Progress of real batches: what is counted, and where it is shown."""
+"""Real runs of LangChain: what is counted, where it is shown, and which times are measured."""
 
 from __future__ import annotations
 
 import io
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 
-from langchain_gemini_tools import BatchProgress
+from langchain_gemini_tools import BatchProgress, RunClock, trace
 from langchain_gemini_tools.display import BatchCounts
 from tests.unit_tests.display.runs import answer, call
-from tests.unit_tests.display.test_clock import ScriptedModel, wait
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable
 
 
 def _model(count: int) -> GenericFakeChatModel:
@@ -38,10 +43,16 @@ def test_a_batch_is_counted_with_its_tokens() -> None:
     assert out.getvalue() == "questions: 20/20 · 20,000 → 4,000 tokens\n"
 
 
-async def test_also_in_an_event_loop() -> None:
+async def test_runs_are_also_counted_in_an_event_loop() -> None:
     progress = BatchProgress(20, file=io.StringIO())
     await _model(20).abatch(["Is it?"] * 20, config={"callbacks": [progress]})
     assert progress.counts == BatchCounts(20, done=20, input_tokens=20_000, output_tokens=4000)
+
+
+@pytest.mark.parametrize("total", ["3", -1, 2.5])
+def test_a_total_that_is_not_a_number_of_runs_is_rejected(total: Any) -> None:
+    with pytest.raises(ValueError, match="is not a number of runs"):
+        BatchProgress(total)
 
 
 def test_failures_are_counted_separately() -> None:
@@ -166,3 +177,102 @@ def test_without_rich_a_notebook_gets_lines(
     progress = BatchProgress(1)
     _model(1).invoke("Is it?", config={"callbacks": [progress]})
     assert capsys.readouterr() == ("", "runs: 1/1 · 1,000 → 200 tokens\n")
+
+
+class ScriptedModel(GenericFakeChatModel):
+    """Returns scripted messages, whatever tools are bound."""
+
+    def bind_tools(self, *_: Any, **__: Any) -> Runnable[Any, AIMessage]:
+        return self
+
+
+@tool
+def wait(name: str) -> str:
+    """Wait a little."""
+    return f"{name} waited"
+
+
+def _agent() -> Any:
+    calls = [call("wait", "a", name="Ada"), call("wait", "b", name="Bob")]
+    model = ScriptedModel(messages=iter([answer(tool_calls=calls), answer("Done.")]))
+    return create_agent(model, tools=[wait])
+
+
+def _timed(clock: RunClock, result: Any) -> list[bool]:
+    run = trace(result, clock).run
+    times = [turn.milliseconds for turn in run.turns] + [made.milliseconds for made in run.calls]
+    return [milliseconds is not None for milliseconds in times]
+
+
+def test_every_response_and_tool_call_of_an_agent_is_timed() -> None:
+    clock = RunClock()
+    result = _agent().invoke({"messages": "Wait"}, config={"callbacks": [clock]})
+    assert _timed(clock, result) == [True] * 4
+
+
+async def test_times_are_also_measured_in_an_event_loop() -> None:
+    clock = RunClock()
+    result = await _agent().ainvoke({"messages": "Wait"}, config={"callbacks": [clock]})
+    assert _timed(clock, result) == [True] * 4
+
+
+def test_the_first_token_of_a_stream_is_timed() -> None:
+    clock = RunClock()
+    model = GenericFakeChatModel(messages=iter(["one two three"]))
+    chunks = list(model.stream("Count", config={"callbacks": [clock]}))
+    span = clock.message_span(chunks[0].id)
+    assert span
+    assert span.milliseconds is not None
+    assert span.first_token_milliseconds is not None
+    assert span.first_token_milliseconds <= span.milliseconds
+    assert _timed(clock, chunks) == [True]
+
+
+def test_another_run_with_the_same_call_ids_has_its_own_times() -> None:
+    ticks = iter([0.0, 1.0, 10.0, 12.0])
+    clock = RunClock(now=lambda: next(ticks))
+    for _ in range(2):
+        run_id = uuid4()
+        clock.on_tool_start({}, "", run_id=run_id)
+        clock.on_tool_end(ToolMessage("done", tool_call_id="call_0"), run_id=run_id)
+    only_the_last = [answer(tool_calls=[call("wait", "call_0")])]
+    assert trace(only_the_last, clock).run.calls[0].milliseconds == 2000
+    both = [answer(tool_calls=[call("wait", "call_0")]) for _ in range(2)]
+    assert [made.milliseconds for made in trace(both, clock).run.calls] == [1000, 2000]
+
+
+def test_the_memory_of_a_clock_is_bounded() -> None:
+    clock = RunClock(max_calls=3)
+    for number in range(10):
+        run_id = uuid4()
+        clock.on_tool_start({}, "", run_id=run_id, tool_call_id=f"call_{number}")
+        clock.on_tool_end("done", run_id=run_id)
+        clock.on_chat_model_start({}, [], run_id=uuid4())  # never ends
+    assert [bool(clock.tool_call_spans(f"call_{number}")) for number in range(10)] == [
+        False
+    ] * 7 + [True] * 3
+
+
+@pytest.mark.parametrize("tell", ["on_llm_error", "on_tool_error"])
+def test_ends_without_a_start_are_ignored(tell: str) -> None:
+    clock = RunClock()
+    getattr(clock, tell)(ValueError("late"), run_id=uuid4())
+    assert clock.message_span(None) is None
+    assert clock.tool_call_spans(None) == []
+
+
+def test_many_threads_share_a_clock() -> None:
+    clock = RunClock()
+
+    def work(name: str) -> None:
+        for _ in range(50):
+            run_id = uuid4()
+            clock.on_tool_start({}, "", run_id=run_id, tool_call_id=name)
+            clock.on_tool_end("done", run_id=run_id)
+
+    threads = [threading.Thread(target=work, args=[f"call_{n % 2}"]) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(clock.tool_call_spans(name)) for name in ("call_0", "call_1")] == [200, 200]

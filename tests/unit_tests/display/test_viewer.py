@@ -214,6 +214,11 @@ def test_thoughts_code_media_and_sources_are_shown() -> None:
             ],
             response_metadata={
                 "grounding_metadata": {"web_search_queries": ["cats"]},
+                "url_context_metadata": {
+                    "url_metadata": [
+                        {"retrieved_url": "https://example.org", "url_retrieval_status": "OK"}
+                    ]
+                },
                 "citation_metadata": {"citationSources": [{"uri": "https://example.org/cats"}]},
             },
             usage_metadata={
@@ -242,6 +247,7 @@ def test_thoughts_code_media_and_sources_are_shown() -> None:
         '    ├── newKind  {"a": 1}',
         "    ├── A cat.",
         "    ├── google_search  cats",
+        "    ├── url_context  https://example.org OK",
         "    └── source  https://example.org/cats",
     ]
     unfolded = str(trace(messages, unfold=True))
@@ -524,7 +530,7 @@ _FIELDS = ["finish_reason", "grounding_metadata", "url_context_metadata", "citat
 _FIELDS += ["model_name", "model_provider", "block_reason", "raw_text"]
 _METADATA = st.dictionaries(
     st.sampled_from(_FIELDS),
-    _JSON | st.dictionaries(st.sampled_from(["web_search_queries", "urlMetadata"]), _JSON),
+    _JSON | st.dictionaries(st.sampled_from(["web_search_queries", "url_metadata"]), _JSON),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gc
 import html
+import importlib
 import json
 import re
 from dataclasses import dataclass
@@ -17,17 +18,21 @@ from hypothesis import strategies as st
 
 from langchain_gemini_tools.facts.credentials import (
     PATTERNS,
+    argument_secrets,
     forms,
     is_credential,
     kinds_in,
+    private_values,
     redact,
     redact_json,
     remember,
-    secret_values,
     secrets_in_use,
 )
 from tests.growth import assert_linear
 from tests.recordings import exchanges, require_more_recordings, require_recordings
+from tests.rotation import LIBRARIES
+
+httpx = importlib.import_module(LIBRARIES[0])
 
 KEY = "k/ey+with=signs&<more>'-123"
 GOOGLE_KEY = "AI" + "za" + "Sy0123456789abcdefghij-KLMNOPQRS_t"
@@ -225,7 +230,7 @@ def test_headers_are_secret_by_their_names() -> None:
         "x-token": "",
         "content-type": "application/json",
     }
-    assert secret_values(headers) == [
+    assert private_values(headers) == [
         "key-1",
         "token-2",
         "sid=3",
@@ -240,6 +245,25 @@ class Owner:
     secrets: list[str]
 
 
+PASSWORD = "pass-word%40123"
+
+
+@pytest.mark.parametrize(
+    ("proxy", "found"),
+    [
+        (f"http://user:{PASSWORD}@127.0.0.1:3128", [PASSWORD, "pass-word@123"]),
+        ("http://user:pass/word-1@127.0.0.1", ["pass/word-1", "pass/word-1"]),
+        ("http://[::1", []),
+        ("http://127.0.0.1:3128", []),
+        (httpx.Proxy(f"http://user:{PASSWORD}@127.0.0.1"), ["pass-word@123"]),
+        (httpx.Proxy("http://127.0.0.1", auth=("user", PASSWORD)), [PASSWORD]),
+    ],
+    ids=["address", "slash", "invalid", "no password", "object", "object with auth"],
+)
+def test_the_password_of_a_proxy_is_a_secret(proxy: Any, found: list[str]) -> None:
+    assert argument_secrets({"proxy": proxy}) == found
+
+
 def test_secrets_are_in_use_while_their_owner_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "environment-key")
     owner = Owner(["owner-key-1", "environment-key"])
@@ -249,3 +273,12 @@ def test_secrets_are_in_use_while_their_owner_exists(monkeypatch: pytest.MonkeyP
     gc.collect()
     assert "environment-key" in secrets_in_use()
     assert "owner-key-1" not in secrets_in_use()
+
+
+def test_the_key_of_the_gateway_is_in_use_while_the_gateway_is_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LANGSMITH_API_KEY", "key-of-langsmith")
+    assert "key-of-langsmith" not in secrets_in_use()
+    monkeypatch.setenv("LANGSMITH_GATEWAY", "true")
+    assert "key-of-langsmith" in secrets_in_use()

@@ -21,7 +21,7 @@ from langchain_gemini_tools.facts.finish_reasons import (
     is_from_gemini,
     lookup,
 )
-from tests.sources import modules_with
+from tests.figures import modules_with
 from tests.unit_tests.wire.responses import parse, reply, text
 
 GEMINI = {name: row for name, row in FINISH_REASONS.items() if row.vendor == "gemini"}

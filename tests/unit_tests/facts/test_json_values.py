@@ -1,4 +1,4 @@
-"""The fast and the thorough encoder agree, so do the decoders; limits and surrogates."""
+"""The fast and the thorough encoder agree, so do the decoders; limits, surrogates and spellings."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from langchain_core.messages import HumanMessage
 from langchain_gemini_tools.errors import UnreadableResponseError
 from langchain_gemini_tools.facts.json_values import (
     MAX_DEPTH,
+    camel,
     decode_json,
     dump_json,
     encode_json,
     normalize_json,
+    snake,
 )
 from tests.unit_tests.wire.requests import calling, contents, result, tool_call
 
@@ -172,3 +174,36 @@ def test_decoding_replaces_surrogates_keeps_digits_and_checks_the_depth() -> Non
         decode_json(b"[" * 102 + b"]" * 102)
     with pytest.raises(ValueError, match="Expecting value"):
         decode_json(b"<html>")
+
+
+@pytest.mark.parametrize(
+    ("python", "wire"),
+    [
+        ("google_search", "googleSearch"),
+        ("url_context", "urlContext"),
+        ("top_k", "topK"),
+        ("mcp_servers", "mcpServers"),
+        ("parallel_ai_search", "parallelAiSearch"),
+        ("plain", "plain"),
+        ("place_2_go", "place2Go"),
+    ],
+)
+def test_a_name_has_one_spelling_in_each_language(python: str, wire: str) -> None:
+    assert camel(python) == wire
+    assert camel(wire) == wire
+    assert snake(python) == python
+
+
+@pytest.mark.parametrize(
+    ("given", "camel_case", "snake_case"),
+    [
+        ("some_URL", "someURL", "some_url"),
+        ("retrievedURL", "retrievedURL", "retrieved_url"),
+        ("HTTPStatusCode", "HTTPStatusCode", "http_status_code"),
+        ("placeId", "placeId", "place_id"),
+        ("_private", "_private", "_private"),
+        ("", "", ""),
+    ],
+)
+def test_runs_of_capitals_are_one_word(given: str, camel_case: str, snake_case: str) -> None:
+    assert (camel(given), snake(given)) == (camel_case, snake_case)

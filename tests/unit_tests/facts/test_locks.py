@@ -49,7 +49,7 @@ def use():
 
 
 def test_a_model_works_in_a_child_that_is_forked_while_another_thread_uses_it() -> None:
-    """The comparison of the credentials runs while the model's lock is held."""
+    """It compares credentials at that moment, which must not happen under a plain lock."""
     run_with_fork("""
 from langchain_gemini_tools import ChatGemini
 

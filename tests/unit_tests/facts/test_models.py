@@ -16,7 +16,7 @@ from langchain_gemini_tools.facts.models import (
     profile_of,
     reads_signatures_of,
 )
-from tests.sources import PACKAGE, literals_of, modules
+from tests.figures import PACKAGE, literals_of, modules
 
 UNKNOWN = Capabilities()
 

@@ -15,7 +15,6 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_gemini_tools.prompted.arguments import find_mismatch, sample_arguments
 from langchain_gemini_tools.prompted.prompt import (
     REASONS,
-    Choice,
     render_ai_message,
     render_tool_prompt,
 )
@@ -27,6 +26,7 @@ from langchain_gemini_tools.prompted.response import (
     find_failure,
     parse_message,
 )
+from langchain_gemini_tools.wire.tools.choice import ToolChoice
 from langchain_gemini_tools.wire.tools.tool import Tool
 
 Json = dict[str, Any]
@@ -104,13 +104,13 @@ def test_what_cannot_be_executed_is_an_invalid_call_with_a_reason(
 
 
 def test_a_declared_tool_that_is_not_allowed_now_is_not_called() -> None:
-    tools = PromptedTools(TOOLS.schemas, Choice("ANY", ("now",)))
+    tools = PromptedTools(TOOLS.schemas, ToolChoice("ANY", ("now",)))
     [invalid] = read(OSLO, tools).invalid_tool_calls
     assert invalid["error"] == "get_weather may not be called now. You may call: now."
 
 
 def test_with_the_choice_none_text_stays_text() -> None:
-    message = read(f"I would write\n{OSLO}", PromptedTools(TOOLS.schemas, Choice("NONE")))
+    message = read(f"I would write\n{OSLO}", PromptedTools(TOOLS.schemas, ToolChoice("NONE")))
     assert message.content == f"I would write\n{OSLO}"
     assert message.tool_calls == []
     assert message.response_metadata == {"finish_reason": "STOP"}
@@ -126,33 +126,33 @@ def test_arguments_nested_too_deep_are_an_invalid_call() -> None:
 @pytest.mark.parametrize(
     ("text", "choice", "failure"),
     [
-        (OSLO, Choice("ANY"), None),
-        ("Hello.", Choice(), None),
-        ("Hello.", Choice("ANY"), "It had to call a tool. There is no TOOL_CALL: line in it."),
+        (OSLO, ToolChoice("ANY"), None),
+        ("Hello.", ToolChoice(), None),
+        ("Hello.", ToolChoice("ANY"), "It had to call a tool. There is no TOOL_CALL: line in it."),
         (
             "Hello.",
-            Choice("ANY", ("now",)),
+            ToolChoice("ANY", ("now",)),
             "It had to call now. There is no TOOL_CALL: line in it.",
         ),
         (
             OSLO,
-            Choice("ANY", ("now",)),
+            ToolChoice("ANY", ("now",)),
             "It had to call now. get_weather may not be called now. You may call: now.",
         ),
         (
             'TOOL_CALL: now({"a": 1})',
-            Choice(),
+            ToolChoice(),
             "The arguments do not fit now. It takes no arguments: 'a'. It was not executed.",
         ),
-        (f'{OSLO}\nTOOL_CALL: now({{"a": 1}})', Choice("ANY"), None),
+        (f'{OSLO}\nTOOL_CALL: now({{"a": 1}})', ToolChoice("ANY"), None),
         (
             "\n".join([OSLO] * 300),
-            Choice("ANY", ("now",)),
+            ToolChoice("ANY", ("now",)),
             "It had to call now. get_weather may not be called now. You may call: now.",
         ),
         (
             "\n".join(f'TOOL_CALL: now({{"a{number}": 1}})' for number in range(300)),
-            Choice(),
+            ToolChoice(),
             " ".join(
                 f"The arguments do not fit now. It takes no arguments: 'a{number}'. It was not "
                 "executed."
@@ -164,7 +164,7 @@ def test_arguments_nested_too_deep_are_an_invalid_call() -> None:
     ids=lambda value: str(value)[:30],
 )
 def test_a_response_fails_if_it_is_not_what_was_requested(
-    text: str, choice: Choice, failure: str | None
+    text: str, choice: ToolChoice, failure: str | None
 ) -> None:
     _, calls = parse_message(AIMessage(text), PromptedTools(TOOLS.schemas, choice))
     assert find_failure(calls, choice) == failure
@@ -184,7 +184,7 @@ ANSWERS = [
 @pytest.mark.parametrize("mode", ["AUTO", "ANY", "NONE"])
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_a_stream_adds_up_to_the_whole_wherever_it_is_split(answer: str, mode: Any) -> None:
-    tools = PromptedTools(TOOLS.schemas, Choice(mode))
+    tools = PromptedTools(TOOLS.schemas, ToolChoice(mode))
     whole = seen(read(answer, tools))
     for size in (1, 2, 3, 5, 8, 13):
         pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
@@ -217,12 +217,12 @@ def test_a_native_function_call_is_kept() -> None:
 def test_text_streams_unless_a_required_call_is_still_missing() -> None:
     pieces = ["Let me ", "see.", f"\n{OSLO}\n", "Done."]
 
-    def shown(choice: Choice) -> list[str]:
+    def shown(choice: ToolChoice) -> list[str]:
         reader = ChunkParser(PromptedTools(TOOLS.schemas, choice))
         return ["".join(c.text for c in reader.feed(AIMessageChunk(content=p))) for p in pieces]
 
-    assert shown(Choice()) == ["Let me", " see.", "", "\nDone."]
-    assert shown(Choice("ANY")) == ["", "", "Let me see.", "\nDone."]
+    assert shown(ToolChoice()) == ["Let me", " see.", "", "\nDone."]
+    assert shown(ToolChoice("ANY")) == ["", "", "Let me see.", "\nDone."]
 
 
 def _stream(pieces: list[Any], tools: PromptedTools) -> list[AIMessageChunk]:
@@ -316,7 +316,7 @@ SCHEMAS = st.recursive(
 def test_the_example_of_a_prompt_is_a_valid_call_of_the_users_tool(properties: Json) -> None:
     schema: Json = {"type": "object", "properties": properties, "required": [*properties]}
     assert find_mismatch(sample_arguments(schema), schema) is None
-    prompt = render_tool_prompt([Tool("f", parameters=schema)], Choice())
+    prompt = render_tool_prompt([Tool("f", parameters=schema)], ToolChoice())
     example = f"TOOL_CALL: f({json.dumps(sample_arguments(schema), ensure_ascii=False)})"
     assert example in prompt.splitlines()
 

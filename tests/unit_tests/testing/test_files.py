@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_gemini_tools.testing.audit import find_cassettes
-from langchain_gemini_tools.testing.errors import CassetteFileError
+from langchain_gemini_tools.testing.__main__ import find_cassettes
+from langchain_gemini_tools.testing.cassettes import CassetteFileError
 from langchain_gemini_tools.testing.files import (
     deserialize,
     dump_yaml,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from langchain_gemini_tools.testing.errors import CassetteError
+from langchain_gemini_tools.testing.cassettes import CassetteError
 from langchain_gemini_tools.testing.redaction import Redactor, check_secrets, credentials_in
 from tests.growth import assert_linear
 from tests.recordings import exchanges, require_recordings

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
 
@@ -294,6 +295,27 @@ def test_only_calls_without_results_are_run_on_resuming() -> None:
     ]
     result = _ask_twice(_model("Done."), [echo], history)
     assert tool_texts(result) == [("1", "success", "x")]
+
+
+@pytest.mark.parametrize("call_id", [None, ""])
+def test_calls_without_an_id_get_one_on_resuming(call_id: str | None) -> None:
+    open_call = call("echo", "1", text="x") | {"id": call_id}
+    unreadable = invalid_tool_call(name="echo", args="{", id=call_id, error=None)
+    turn = AIMessage("", tool_calls=[open_call], invalid_tool_calls=[unreadable])
+    result = _ask_twice(_model("Done."), [echo], [HumanMessage("Hi"), turn])
+    (asked,) = [message for message in result.messages if isinstance(message, AIMessage)][:-1]
+    ids = [each["id"] for each in (*asked.tool_calls, *asked.invalid_tool_calls)]
+    assert all(ids)
+    answered = [(given, status) for given, status, _ in tool_texts(result)]
+    assert answered == [(ids[0], "success"), (ids[1], "error")]
+    assert turn.tool_calls[0]["id"] == call_id  # the caller's message is not changed
+
+
+def test_calls_that_share_an_id_are_answered_by_it_on_resuming() -> None:
+    turn = calls(call("echo", "1", text="x"), call("echo", "1", text="y"))
+    results = [ToolMessage(text, tool_call_id="1", name="echo") for text in ("x", "y")]
+    result = _ask_twice(_model("Done."), [echo], [HumanMessage("Hi"), turn, *results])
+    assert tool_texts(result) == []
 
 
 def test_calls_before_the_last_user_message_are_not_run() -> None:

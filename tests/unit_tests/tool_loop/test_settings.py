@@ -198,6 +198,15 @@ def test_options_bound_to_the_model_are_kept() -> None:
     assert [asked.tools for asked in model.asked] == [["echo"]] * 2
 
 
+def test_fallbacks_are_used_and_keep_their_options() -> None:
+    first = ScriptedModel(replies=[ValueError("busy")] * 2)
+    second = ScriptedModel(replies=[calls(call("echo", text="x")), "Done."])
+    model = first.bind(seed=1).with_fallbacks([second.bind(seed=2)])
+    assert ToolLoop(model, [echo]).invoke("Hi").text == "Done."
+    for asked, seed in ((first.asked, 1), (second.asked, 2)):
+        assert [(each.tools, each.options) for each in asked] == [(["echo"], {"seed": seed})] * 2
+
+
 def test_tools_that_the_provider_runs_are_declared_as_they_are() -> None:
     model = ScriptedModel(replies=["Done."])
     ToolLoop(model, [{"google_search": {}}, echo]).invoke("Hi")

@@ -453,6 +453,21 @@ def test_error_messages_do_not_contain_injected_values(
     assert not any(part in answer for part in (TOKEN[3:13], TOKEN[-8:]))
 
 
+@pytest.mark.parametrize("error", [ValueError, ToolException])
+def test_error_messages_do_not_contain_credentials(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "a-key-without-a-pattern")
+
+    def fetch() -> str:
+        """Fetch."""
+        raise error("No: ?key=a-key-without-a-pattern, Bearer ya29.abcdefgh12345678")
+
+    ((_, status, answer),) = _tool_texts([fetch], call("fetch"))
+    assert status == "error"
+    assert answer.endswith("No: ?key=[redacted], Bearer [redacted]")
+
+
 def test_handled_tool_errors_do_not_contain_injected_values() -> None:
     @tool
     def search(text: str, token: Annotated[str, InjectedToolArg]) -> str:
@@ -584,6 +599,11 @@ def test_a_long_error_is_truncated_too() -> None:
         ),
         ("MAX_TOKENS", "the message was truncated (MAX_TOKENS); its calls may be incomplete."),
         ("length", "the message was truncated (length); its calls may be incomplete."),
+        ("error", "the model stopped with error: The provider stopped with an error."),
+        (
+            "malformed_tool_use",
+            "the model stopped with malformed_tool_use: The model wrote a malformed tool call.",
+        ),
     ],
 )
 def test_calls_of_a_response_that_is_not_complete_are_not_run(reason: str, words: str) -> None:
@@ -595,7 +615,8 @@ def test_calls_of_a_response_that_is_not_complete_are_not_run(reason: str, words
         return text
 
     turn = calls(call("act", text="x"), reason=reason)
-    turn.response_metadata["model_provider"] = "google_genai"
+    is_gemini = reason.isupper()
+    turn.response_metadata["model_provider"] = "google_genai" if is_gemini else "another"
     result = _loop([act], turn).invoke("Hi")
     assert tool_texts(result) == [("1", "error", f"Not executed: {words}")]
     assert ran == []

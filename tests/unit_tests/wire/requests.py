@@ -10,8 +10,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.rules import check
-from langchain_gemini_tools.testing.fake.rules.door import check_model
-from langchain_gemini_tools.testing.fake.rules.payload import read_payload
+from langchain_gemini_tools.testing.fake.rules.payload import check_model, read_payload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

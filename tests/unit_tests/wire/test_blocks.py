@@ -15,7 +15,20 @@ from langchain_gemini_tools.errors import (
     InvalidInputError,
     UnsupportedBlockError,
 )
-from tests.unit_tests.wire.requests import GEMINI_3, Json, contents, model, user
+from langchain_gemini_tools.wire.blocks import split_result
+from tests.unit_tests.wire.requests import (
+    GEMINI_2,
+    GEMINI_3,
+    SKIP,
+    Json,
+    call,
+    calling,
+    contents,
+    model,
+    result,
+    tool_call,
+    user,
+)
 from tests.unit_tests.wire.responses import parse, reply
 
 ASK = HumanMessage("Look!")
@@ -72,6 +85,131 @@ def test_steps_of_media_processing_are_not_sent_back() -> None:
     theirs = AIMessage(stored, response_metadata={"model_provider": "google_genai"})
     for message in (ours, theirs):
         assert contents([ASK, message, ASK])[1] == model("A cat.")
+
+
+SIGNED = "U0lHTkVE"
+CAT = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+SEARCH_CALL = {"toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["cats"]}, "id": "s1"}
+SEARCH_RESULT = {"toolType": "GOOGLE_SEARCH_WEB", "response": {"search": "x"}, "id": "s1"}
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        pytest.param(
+            [{"type": "text", "text": "Hi", "thought_signature": SIGNED}],
+            [{"text": "Hi", "thoughtSignature": SIGNED}],
+            id="text, as on Vertex AI",
+        ),
+        pytest.param(
+            [{"type": "text", "text": "Hi", "extras": {"signature": b"SIGNED"}}],
+            [{"text": "Hi", "thoughtSignature": SIGNED}],
+            id="text, with bytes",
+        ),
+        pytest.param(
+            [{"type": "thinking", "thinking": "Hm", "thought_signature": SIGNED}],
+            [{"text": "Hm", "thought": True, "thoughtSignature": SIGNED}],
+            id="a thought",
+        ),
+        pytest.param(
+            [
+                {
+                    "type": "image_url",
+                    "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="},
+                    "extras": {"signature": SIGNED},
+                }
+            ],
+            [{**CAT, "thoughtSignature": SIGNED}],
+            id="an image",
+        ),
+        pytest.param(
+            [
+                {
+                    "type": "image",
+                    "base64": "iVBORw0KGgo=",
+                    "mime_type": "image/png",
+                    "extras": {"signature": SIGNED},
+                }
+            ],
+            [{**CAT, "thoughtSignature": SIGNED}],
+            id="an image of version 1",
+        ),
+        pytest.param(
+            [
+                {
+                    "type": "server_tool_call",
+                    "name": "google_search_web",
+                    "id": "s1",
+                    "args": {"queries": ["cats"]},
+                    "extras": {"signature": SIGNED},
+                },
+                {
+                    "type": "server_tool_result",
+                    "tool_call_id": "s1",
+                    "status": "success",
+                    "output": {"search": "x"},
+                    "extras": {"block_type": "google_search_web", "signature": SIGNED},
+                },
+            ],
+            [
+                {"toolCall": SEARCH_CALL, "thoughtSignature": SIGNED},
+                {"toolResponse": SEARCH_RESULT, "thoughtSignature": SIGNED},
+            ],
+            id="a tool that the API ran",
+        ),
+    ],
+)
+def test_signatures_in_blocks_of_langchain_google_genai_are_sent_back(
+    content: list[Any], parts: list[Json]
+) -> None:
+    stored = AIMessage(content, response_metadata={"model_provider": "google_genai"})
+    assert contents([ASK, stored, ASK])[1] == model(*parts)
+    foreign = AIMessage(content, response_metadata={"model_provider": "openai"})
+    assert "thoughtSignature" not in json.dumps(contents([ASK, foreign, ASK]))
+
+
+@pytest.mark.parametrize("index", [{}, {"index": 1}], ids=["by their order", "by their index"])
+def test_signatures_of_calls_in_blocks_of_langchain_google_genai_are_sent_back(
+    index: Json,
+) -> None:
+    signature = {"type": "function_call_signature", "signature": SIGNED, **index}
+    stored = calling(
+        tool_call("a"),
+        tool_call("b"),
+        content=["Hm", signature],
+        response_metadata={"model_provider": "google_genai"},
+    )
+    signs = ["", SIGNED] if index else [SIGNED, ""]
+    sent_back = contents([ASK, stored, result("a"), result("b")])[1]["parts"]
+    assert sent_back[0] == {"text": "Hm"}
+    assert [part.get("thoughtSignature", "") for part in sent_back[1:]] == [
+        signs[0] or SKIP,
+        signs[1],
+    ]
+
+
+def test_a_call_signature_of_bytes_is_sent_back() -> None:
+    signatures = {"__gemini_function_call_thought_signatures__": {"a": b"SIGNED"}}
+    stored = calling(tool_call("a"), additional_kwargs=signatures)
+    assert contents([ASK, stored, result("a")])[1] == model(call("a", sign=SIGNED))
+
+
+def test_an_id_that_langchain_google_genai_gave_to_code_is_not_sent() -> None:
+    code = {
+        "type": "executable_code",
+        "executable_code": "print(4)",
+        "language": "PYTHON",
+        "id": "3f0e9c0a-6d1c-4a55-9b0e-0a4d6c1f2b7e",
+    }
+    printed = {"type": "code_execution_result", "code_execution_result": "4", "outcome": 1}
+    stored = AIMessage(
+        [code, {**printed, "tool_call_id": ""}],
+        response_metadata={"model_provider": "google_genai"},
+    )
+    assert contents([ASK, stored, ASK])[1] == model(
+        {"executableCode": {"code": "print(4)", "language": "PYTHON"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "4"}},
+    )
 
 
 def test_a_stored_result_of_code_without_an_outcome_is_completed() -> None:
@@ -259,3 +397,201 @@ def test_any_block_becomes_a_part_or_is_rejected(blocks: list[Any], provider: st
     for message in messages:
         with contextlib.suppress(GeminiToolsError):
             ChatGemini(model=GEMINI_3).preview([ASK, message])
+
+
+# Results of tools
+
+PNG = "iVBORw0KGgo="
+
+
+def answered(content: Any, model: str = GEMINI_3, **fields: Any) -> list[Json]:
+    """The parts that answer a call with this result."""
+    messages = [ASK, calling(tool_call("a")), result("a", content, **fields)]
+    return [part for content in contents(messages, model)[2:] for part in content["parts"]]
+
+
+def response(value: Json, **fields: Any) -> Json:
+    return {"functionResponse": {"id": "a", "name": "search", "response": value, **fields}}
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        pytest.param("sunny", "sunny", id="text"),
+        pytest.param("", "", id="nothing"),
+        pytest.param("null", "null", id="null"),
+        pytest.param("true", "true", id="true"),
+        pytest.param("NaN", "NaN", id="NaN"),
+        pytest.param("12345678901234567890", "12345678901234567890", id="twenty digits"),
+        pytest.param('"quoted"', '"quoted"', id="a JSON text"),
+        pytest.param('{"t": 21, "ok": null}', {"t": 21, "ok": None}, id="a JSON object"),
+        pytest.param('[1, "two", {}]', [1, "two", {}], id="a JSON array"),
+        pytest.param("[]", [], id="an empty JSON array"),
+        pytest.param(
+            '[{"type": "text", "text": "a", "id": "1"}]',
+            [{"type": "text", "text": "a", "id": "1"}],
+            id="objects of the tool's own that look like blocks",
+        ),
+        pytest.param(
+            '[{"type": "text", "text": "{\\"t\\": 21}", "id": "lc_1"}]',
+            {"t": 21},
+            id="LangChain's blocks, dumped by a classic agent",
+        ),
+        pytest.param(' \n{"t": 21}\n', {"t": 21}, id="a JSON object with space around"),
+        pytest.param("{not json}", "{not json}", id="text that begins like JSON"),
+        pytest.param('{"t": 21} and more', '{"t": 21} and more', id="JSON and more"),
+        pytest.param("[" * 5000, "[" * 5000, id="brackets"),
+        pytest.param("[" * 1000 + "]" * 1000, "[" * 1000 + "]" * 1000, id="a thousand levels"),
+        pytest.param('{"a":' * 110 + "1" + "}" * 110, '{"a":' * 110 + "1" + "}" * 110, id="deep"),
+        pytest.param("[" * 90 + "]" * 90, json.loads("[" * 90 + "]" * 90), id="ninety levels"),
+        pytest.param(f"[{'[],' * 200}1]", json.loads(f"[{'[],' * 200}1]"), id="wide, not deep"),
+        pytest.param(
+            '{"id": 12345678901234567890, "small": -9007199254740992, "x": 1e999, "y": NaN}',
+            {"id": "12345678901234567890", "small": -9007199254740992, "x": "1e999", "y": "NaN"},
+            id="numbers that a double cannot hold",
+        ),
+        pytest.param([], "", id="no blocks"),
+        pytest.param(["a", "b"], "a\nb", id="a list of texts"),
+        pytest.param(
+            [{"type": "text", "text": "a", "annotations": None}, "b"], "a\nb", id="text blocks"
+        ),
+        pytest.param([{"type": "text", "text": '{"t": 21}'}], {"t": 21}, id="JSON in a block"),
+        pytest.param([{"t": 21}, {"t": 22}], [{"t": 21}, {"t": 22}], id="objects"),
+        pytest.param(["a", {"t": 22}], ["a", {"t": 22}], id="texts and objects"),
+        pytest.param([{"type": "json", "json": {"t": 21}}], {"t": 21}, id="a JSON block"),
+        pytest.param(
+            [{"type": "text", "text": "a"}, {"t": 22}], 'a\n{"t": 22}', id="blocks and objects"
+        ),
+        pytest.param(
+            [{"type": "search_result", "title": "T"}],
+            {"type": "search_result", "title": "T"},
+            id="a block that is no medium",
+        ),
+        pytest.param(
+            [{"type": "file", "path": "/a"}, {"type": "file", "path": "/b"}],
+            '{"type": "file", "path": "/a"}\n{"type": "file", "path": "/b"}',
+            id="objects of the tool's own that look like media",
+        ),
+        pytest.param([{"type": "text-plain", "text": "a page"}], "a page", id="a plain text file"),
+    ],
+)
+def test_a_result_is_sent_as_what_it_is(content: Any, value: Any) -> None:
+    assert answered(content) == [response({"output": value})]
+    assert answered(content, GEMINI_2) == [response({"output": value})]
+    assert answered(content, status="error") == [response({"error": value})]
+
+
+def test_what_is_not_for_the_model_is_not_sent() -> None:
+    fields: Json = {"artifact": {"rows": [1]}, "additional_kwargs": {"name": "other", "lc_data": 1}}
+    assert answered("x", name="other", **fields) == [response({"output": "x"})]
+
+
+IMAGE = {"type": "image", "base64": PNG, "mime_type": "image/png"}
+AUDIO = {"type": "audio", "base64": "AAAA", "mime_type": "audio/wav"}
+PDF = {"type": "file", "base64": "AAAA", "mime_type": "application/pdf"}
+LINK = {"type": "image", "url": "https://example.com/a.png"}
+
+DUMPED = json.dumps([{**IMAGE, "id": "lc_1"}])
+
+IMAGE_PART = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+AUDIO_PART = {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}
+PDF_PART = {"inlineData": {"mimeType": "application/pdf", "data": "AAAA"}}
+LINK_PART = {"fileData": {"mimeType": "image/png", "fileUri": "https://example.com/a.png"}}
+FILES = {"text": "Files returned by search (call a):"}
+
+
+@pytest.mark.parametrize(
+    ("content", "model", "parts"),
+    [
+        pytest.param(
+            [{"type": "text", "text": "a chart"}, IMAGE, PDF],
+            GEMINI_3,
+            [response({"output": "a chart"}, parts=[IMAGE_PART, PDF_PART])],
+            id="inside the response on 3",
+        ),
+        pytest.param(
+            [IMAGE],
+            GEMINI_3,
+            [response({"output": "1 file(s), attached."}, parts=[IMAGE_PART])],
+            id="alone on 3",
+        ),
+        pytest.param(
+            DUMPED,
+            GEMINI_3,
+            [response({"output": "1 file(s), attached."}, parts=[IMAGE_PART])],
+            id="dumped by a classic agent",
+        ),
+        pytest.param(
+            [{"type": "text", "text": "a chart"}, IMAGE, PDF],
+            GEMINI_2,
+            [response({"output": "a chart"}), FILES, IMAGE_PART, PDF_PART],
+            id="after the response on 2",
+        ),
+        pytest.param(
+            [AUDIO],
+            GEMINI_3,
+            [response({"output": "1 file(s), see below."}), FILES, AUDIO_PART],
+            id="of a type that responses do not take",
+        ),
+        pytest.param(
+            [{"type": "text", "text": "t"}, LINK],
+            GEMINI_3,
+            [response({"output": "t"}), FILES, LINK_PART],
+            id="by URL",
+        ),
+        pytest.param(
+            [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}],
+            GEMINI_3,
+            [response({"output": "1 file(s), attached."}, parts=[IMAGE_PART])],
+            id="as OpenAI writes it",
+        ),
+        pytest.param(
+            [
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": PNG},
+                }
+            ],
+            GEMINI_3,
+            [response({"output": "1 file(s), attached."}, parts=[IMAGE_PART])],
+            id="as Anthropic writes it",
+        ),
+    ],
+)
+def test_media_are_placed_where_the_model_accepts_them(
+    content: Any, model: str, parts: list[Json]
+) -> None:
+    assert answered(content, model) == parts
+
+
+def test_text_and_media_are_set_apart_in_order() -> None:
+    text: Json = {"type": "text", "text": "a"}
+    page: Json = {"type": "text-plain", "text": "b"}
+    split = split_result([text, IMAGE, page, PDF, {"type": "json", "json": {"t": 21}}])
+    assert (split.text, split.media) == ('a\nb\n{"t": 21}', [IMAGE, PDF])
+
+
+def test_the_text_of_a_result_is_not_changed_by_its_value() -> None:
+    split = split_result(' {"t":21}')
+    assert (split.text, split.value, split.media) == (' {"t":21}', {"t": 21}, [])
+
+
+def test_objects_that_are_not_blocks_are_one_value() -> None:
+    split = split_result([{"t": 21}, {"t": 22}])
+    assert (split.text, split.value) == ('[{"t": 21}, {"t": 22}]', [{"t": 21}, {"t": 22}])
+
+
+def test_media_follow_all_responses_of_the_turn() -> None:
+    messages = [
+        ASK,
+        calling(tool_call("a"), tool_call("b")),
+        result("a", [IMAGE]),
+        result("b", "x"),
+        HumanMessage("Well?"),
+    ]
+    sent = contents(messages, GEMINI_2)[2:]
+    assert [[next(iter(part)) for part in content["parts"]] for content in sent] == [
+        ["functionResponse", "functionResponse"],
+        ["text", "inlineData"],
+        ["text"],
+    ]

@@ -43,7 +43,7 @@ from langchain_gemini_tools.client.pool import LIBRARIES
 from langchain_gemini_tools.client.responses import parse_event
 from langchain_gemini_tools.errors import GeminiToolsError, InvalidInputError
 from langchain_gemini_tools.facts import blocks as block_types
-from langchain_gemini_tools.testing.fake.refusal import Refusal
+from langchain_gemini_tools.testing.fake.responses import Refusal
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, sent
 from tests.unit_tests.wire.responses import call, reply, text

@@ -16,6 +16,7 @@ from tests.unit_tests.wire.requests import GEMINI_2, GEMINI_3, Json, sent
 
 GEMINI_2_0 = "gemini-2.0-flash"
 JSON = "application/json"
+TEXT = {"type": "string"}
 
 
 class Place(BaseModel):
@@ -372,3 +373,21 @@ def test_a_schema_beside_plain_text_is_rejected() -> None:
 def test_log_probabilities_that_are_also_refused_are_rejected() -> None:
     with pytest.raises(InvalidOptionError, match="logprobs=2 requires response_logprobs=True"):
         config(logprobs=2, response_logprobs=False)
+
+
+@pytest.mark.parametrize("place", ["model", "call", "call over model"])
+def test_false_asks_for_no_log_probabilities(place: str) -> None:
+    fields: dict[str, Any] = {"model": {"logprobs": False}, "call over model": {"logprobs": 3}}
+    model = ChatGemini(model="gemini-2.5-flash", **fields.get(place, {}))
+    options: dict[str, Any] = {} if place == "model" else {"logprobs": False}
+    body = model.preview("Hi", **options).body
+    assert "generationConfig" not in body
+
+
+@pytest.mark.parametrize("option", ["response_schema", "response_format"])
+def test_a_list_of_a_class_is_a_schema_of_the_output(option: str) -> None:
+    place = {"type": "object", "properties": {"city": TEXT}, "required": ["city"]}
+    cities = {"type": "array", "items": place}
+    sent_format = {"responseMimeType": JSON, "responseJsonSchema": cities}
+    options: Json = {option: list[Place]}
+    assert config(**options) == sent_format

@@ -124,6 +124,30 @@ EMPTY = "(empty message)"
             id="a result after the next answer",
         ),
         pytest.param(
+            [
+                ASK,
+                calling(tool_call("a", "add"), tool_call("a", "find"), tool_call("a", "add", q=1)),
+                result("a", "found", name="find"),
+                result("a", "first", name="add"),
+                result("a", "second", name="add"),
+            ],
+            [
+                user("Look!"),
+                model(
+                    call("a", "add", sign=SKIP),
+                    call("a_1_1", "find"),
+                    call("a_1_2", "add", q=1),
+                ),
+                user(
+                    response("a", "first", "add"),
+                    response("a_1_1", "found", "find"),
+                    response("a_1_2", "second", "add"),
+                ),
+            ],
+            [],
+            id="results of calls with one id go to the tools that they name",
+        ),
+        pytest.param(
             [ASK, calling(tool_call("a")), result("a", "x"), result("a", "again")],
             [
                 user("Look!"),

@@ -187,6 +187,30 @@ def linked(uri: str, mime_type: str | None = None, **fields: Any) -> Json:
             inline("image/png", PNG, mediaResolution={"level": "MEDIA_RESOLUTION_HIGH"}),
             id="with a resolution",
         ),
+        # "Unsupported MIME type: image/jpg"
+        *(
+            pytest.param(block, inline("image/jpeg", "/9j/4AAQ"), id=f"image/jpg {number}")
+            for number, block in enumerate(
+                (
+                    {"type": "image", "base64": "/9j/4AAQ", "mime_type": "image/jpg"},
+                    {"type": "image_url", "image_url": "data:image/JPG;base64,/9j/4AAQ"},
+                    {"inlineData": {"mimeType": "image/jpg", "data": "/9j/4AAQ"}},
+                )
+            )
+        ),
+        pytest.param(
+            {"type": "image", "url": "gs://b/i.jpg", "mime_type": "image/jpg"},
+            linked("gs://b/i.jpg", "image/jpeg"),
+            id="image/jpg by URL",
+        ),
+        *(
+            pytest.param(
+                {"type": "image", "base64": PNG, "media_resolution": resolution},
+                inline("image/png", PNG, mediaResolution={"level": LOW}),
+                id=f"with the resolution {resolution}",
+            )
+            for resolution in ("low", {"level": "low"}, types.MediaResolution(LOW))
+        ),
         # The API's own
         pytest.param(
             {"inline_data": {"mime_type": "image/png", "data": b"\x00\x01"}},

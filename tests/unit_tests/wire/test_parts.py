@@ -1,18 +1,19 @@
 from __future__ import annotations
 
+import base64
+import io
+import wave
 from typing import Any
 
 import pytest
 
-from langchain_gemini_tools.errors import MalformedToolCallError, UnreadableResponseError
-from langchain_gemini_tools.wire.response import ResponseContext
+from langchain_gemini_tools.errors import UnreadableResponseError
+from langchain_gemini_tools.wire.parts import PcmFormat, parse_pcm_format
+from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from tests.unit_tests.wire.responses import (
     ANSWER,
-    CONTEXT,
     Json,
     call,
-    chunks,
-    event,
     kept,
     one_by_one,
     parse,
@@ -189,164 +190,6 @@ def test_langchain_reads_the_content_as_standard_blocks(
         assert [found["type"] for found in message.content_blocks] == kinds
 
 
-# Calls
-
-
-def test_calls_keep_their_ids_order_and_signatures() -> None:
-    parts = [call("a", sign="U0lH", city="Oslo"), call("b", "weather", city="Rome", days=[1, 2.5])]
-    message = parse(reply(parts))
-    assert message.tool_calls == [
-        {"type": "tool_call", "id": "a", "name": "search", "args": {"city": "Oslo"}},
-        {
-            "type": "tool_call",
-            "id": "b",
-            "name": "weather",
-            "args": {"city": "Rome", "days": [1, 2.5]},
-        },
-    ]
-    assert kept(message) == {SIGNATURES: {"a": "U0lH"}}
-    assert seen(message) == seen(stream(one_by_one(parts)))
-
-
-def test_a_call_without_arguments_has_none() -> None:
-    assert parse(reply([{"functionCall": {"id": "a", "name": "search"}}])).tool_calls == [SEARCH]
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        pytest.param([call(None), call(None)], id="no ids"),
-        pytest.param([call("a"), call("a", city="Oslo")], id="an id twice"),
-        pytest.param([{"functionCall": {"id": 5, "name": "search"}}, call("")], id="no text"),
-    ],
-)
-def test_every_call_has_a_different_id(parts: list[Json]) -> None:
-    for message in (parse(reply(parts)), stream(one_by_one(parts))):
-        ids = [found["id"] for found in message.tool_calls]
-        assert len(set(ids)) == 2
-        assert all(isinstance(found, str) and found for found in ids)
-
-
-def test_a_call_that_arrives_twice_is_one_call() -> None:
-    """The same id, name and arguments: a proxy repeated an event, or a part."""
-    parts = [call("a", sign="U0lH", city="Oslo"), call("b"), call("a", sign="U0lH", city="Oslo")]
-    message = parse(reply(parts))
-    assert [found["id"] for found in message.tool_calls] == ["a", "b"]
-    assert seen(message) == seen(parse(reply(parts[:2])))
-    for events in (one_by_one(parts), [event(*parts[:2]), reply(parts[:2])]):
-        assert seen(message) == seen(stream(events))
-
-
-def test_a_repeated_call_without_arguments_is_one_call() -> None:
-    bare = {"functionCall": {"id": "a", "name": "refresh"}}
-    empty = {"functionCall": {"id": "a", "name": "refresh", "args": {}}}
-    for parts in ([bare, bare], [bare, empty]):
-        assert [found["id"] for found in parse(reply(parts)).tool_calls] == ["a"]
-        assert [found["id"] for found in stream(one_by_one(parts)).tool_calls] == ["a"]
-
-
-def test_calls_without_an_id_are_never_taken_for_repetitions() -> None:
-    assert len(parse(reply([call(None), call(None)])).tool_calls) == 2
-
-
-@pytest.mark.parametrize(
-    ("rest", "content"),
-    [
-        ({"text": "Let me see."}, "Let me see."),
-        (
-            {"text": "Hm.", "thought": True},
-            [{"type": "thinking", "thinking": "Hm.", "index": f"lc_part_{ANSWER}_1"}],
-        ),
-    ],
-    ids=["text", "thought"],
-)
-def test_a_part_with_text_and_a_call_loses_neither(rest: Json, content: Any) -> None:
-    both = {**call("a", sign="U0lH"), **rest}
-    apart = [rest, call("a", sign="U0lH")]
-    message = parse(reply([both]))
-    assert message.content == content
-    assert message.tool_calls == [SEARCH]
-    assert seen(message) == seen(parse(reply(apart)))
-    assert seen(message) == seen(stream(one_by_one([both])))
-
-
-def test_streamed_calls_are_numbered_over_the_whole_message() -> None:
-    parts = [call("a"), text("and"), call("b"), call("c")]
-    pieces = [piece for chunk in chunks(one_by_one(parts)) for piece in chunk.tool_call_chunks]
-    assert [(piece["id"], piece["index"]) for piece in pieces] == [("a", 0), ("b", 1), ("c", 2)]
-
-
-@pytest.mark.parametrize(
-    ("wire_name", "name", "noted"),
-    [
-        pytest.param("search", "search", {}, id="bound"),
-        pytest.param("shop_search_1a2b", "shop search", {}, id="renamed for the wire"),
-        pytest.param(
-            "default_api.search",
-            "search",
-            {LOG: {f"{ANSWER}.0": {"call": "a", "name": "default_api.search", "tool": "search"}}},
-            id="prefix with a dot",
-        ),
-        pytest.param(
-            "default_api:search",
-            "search",
-            {LOG: {f"{ANSWER}.0": {"call": "a", "name": "default_api:search", "tool": "search"}}},
-            id="prefix with a colon",
-        ),
-        pytest.param("default_api.other", "default_api.other", {}, id="prefix of nothing bound"),
-        pytest.param("other", "other", {}, id="not bound: executors answer it"),
-    ],
-)
-def test_calls_come_back_under_the_users_name(
-    wire_name: str, name: str, noted: dict[str, Any]
-) -> None:
-    context = ResponseContext("m", {"search": "search", "shop_search_1a2b": "shop search"})
-    message = parse(reply([call("a", wire_name)]), context)
-    assert [found["name"] for found in message.tool_calls] == [name]
-    assert kept(message) == noted
-
-
-def test_a_tool_that_is_really_called_with_the_prefix_keeps_it() -> None:
-    bound = {"search": "search", "default_api.search": "default_api.search"}
-    message = parse(reply([call("a", "default_api.search")]), ResponseContext("m", bound))
-    assert message.tool_calls == [SEARCH | {"name": "default_api.search"}]
-    assert kept(message) == {}
-
-
-@pytest.mark.parametrize(
-    "function_call",
-    [
-        pytest.param({"id": "a", "args": {}}, id="no name"),
-        pytest.param({"id": "a", "name": "", "args": {}}, id="empty name"),
-        pytest.param({"id": "a", "name": ["x"], "args": {}}, id="a list as name"),
-        pytest.param({"id": "a", "name": "search", "args": [1]}, id="a list as arguments"),
-        pytest.param({"id": "a", "name": "search", "args": "{}"}, id="text as arguments"),
-    ],
-)
-def test_a_malformed_call_is_an_invalid_tool_call_in_both_modes(function_call: Json) -> None:
-    parts = [{"functionCall": function_call}]
-    message = parse(reply(parts))
-    assert message.tool_calls == []
-    (found,) = message.invalid_tool_calls
-    assert found["id"] == "a"
-    assert str(found["args"]).startswith("not a function call]: {")
-    assert seen(message) == seen(stream(one_by_one(parts)))
-
-
-def test_calls_of_remote_tools_are_the_servers_business() -> None:
-    parts = [call("a", "remote"), call("b", "search")]
-    context = ResponseContext("m", {"search": "search"}, runs_remote_tools=True)
-    message = parse(reply(parts), context)
-    assert [found["name"] for found in message.tool_calls] == ["search"]
-    assert message.content == [block(1, "gemini_part", part=parts[0])]
-
-
-@pytest.mark.parametrize("strange", ["search", 5, True, ["search"]])
-def test_a_call_that_is_not_an_object_is_unreadable(strange: Any) -> None:
-    with pytest.raises(UnreadableResponseError, match="a function call that is not an object"):
-        parse(reply([{"functionCall": strange}]))
-
-
 def test_a_part_that_is_not_an_object_is_unreadable() -> None:
     with pytest.raises(UnreadableResponseError, match="not an object"):
         parse(reply(["text"]))
@@ -390,203 +233,72 @@ def test_an_ordinary_answer_notes_nothing() -> None:
     assert kept(parse(reply([text("Let me see."), call("a"), call("b")]))) == {}
 
 
-# Arguments in pieces
+# Audio
 
-BEGIN = {"functionCall": {"id": "a", "name": "search", "willContinue": True}}
-MORE = {
-    "functionCall": {
-        "partialArgs": [{"jsonPath": "$.city", "stringValue": "Os", "willContinue": True}],
-        "willContinue": True,
-    }
-}
-REST = {
-    "functionCall": {
-        "partialArgs": [{"jsonPath": "$.city", "stringValue": "lo"}],
-        "willContinue": True,
-    }
-}
-END: Json = {"functionCall": {}}
-OSLO = [SEARCH | {"args": {"city": "Oslo"}}]
+SAMPLES = bytes(range(250))
+SPEECH = ResponseContext(model="gemini-2.5-flash-preview-tts")
 
 
-def signed(part: Json, signature: str = "U0lH") -> Json:
-    return {**part, "thoughtSignature": signature}
+def samples(*pieces: bytes | str, mime: str = "audio/L16;rate=16000", **candidate: Any) -> Any:
+    parts = [
+        each if isinstance(each, str) else base64.b64encode(each).decode("ascii") for each in pieces
+    ]
+    blobs = [{"inlineData": {"mimeType": mime, "data": data}} for data in parts]
+    return {"candidates": [{"content": {"role": "model", "parts": blobs}, **candidate}]}
+
+
+def read_wav(block: dict[str, Any]) -> tuple[int, int, int, bytes]:
+    with wave.open(io.BytesIO(base64.b64decode(block["base64"]))) as reader:
+        form = reader.getframerate(), reader.getnchannels(), reader.getsampwidth()
+        return *form, reader.readframes(reader.getnframes())
 
 
 @pytest.mark.parametrize(
-    ("parts", "tool_calls"),
+    ("mime", "expected"),
     [
-        pytest.param([BEGIN, MORE, REST, END], OSLO, id="as documented"),
-        pytest.param([BEGIN, MORE, REST, END, END], OSLO, id="ended twice"),
-        pytest.param([BEGIN, MORE, text(""), REST, END], OSLO, id="empty text between"),
-        pytest.param([BEGIN, END], [SEARCH], id="no arguments"),
-        pytest.param(
-            [BEGIN, {"functionCall": {"args": {"city": "Oslo"}}}], OSLO, id="whole in the end"
-        ),
-        pytest.param(
-            [BEGIN, {"functionCall": {"id": "a", "name": "search", "args": {"city": "Oslo"}}}],
-            OSLO,
-            id="named again",
-        ),
-        pytest.param(
-            [
-                BEGIN,
-                MORE,
-                REST,
-                {"functionCall": {"id": "a", "name": "search", "args": {"city": "Oslo"}}},
-            ],
-            OSLO,
-            id="repeated whole in the end",
-        ),
-        pytest.param(
-            [
-                {
-                    "functionCall": {
-                        "id": "a",
-                        "name": "search",
-                        "partialArgs": [{"jsonPath": "$.city", "stringValue": "Oslo"}],
-                    }
-                }
-            ],
-            OSLO,
-            id="all in one",
-        ),
+        ("audio/L16;codec=pcm;rate=24000", PcmFormat(24_000)),
+        ("audio/l16; Rate=16000 ; channels=2", PcmFormat(16_000, 2)),
+        ("audio/pcm;rate=48000", PcmFormat(48_000)),
+        ("audio/L16", PcmFormat(24_000)),
+        ("audio/L16;rate=fast;channels=0", PcmFormat(24_000)),
+        ("audio/wav", None),
+        ("image/png", None),
     ],
 )
-def test_arguments_in_pieces_become_one_call(parts: list[Json], tool_calls: list[Json]) -> None:
-    message = stream(one_by_one(parts))
-    assert message.tool_calls == tool_calls
-    assert seen(message) == seen(parse(reply(parts)))
+def test_the_type_says_how_samples_are_read(mime: str, expected: PcmFormat | None) -> None:
+    assert parse_pcm_format(mime) == expected
 
 
-def test_arguments_reach_the_user_as_they_come() -> None:
-    pieces = [
-        piece
-        for chunk in chunks(one_by_one([BEGIN, MORE, REST, END]))
-        for piece in chunk.tool_call_chunks
-    ]
-    assert [(piece["name"], piece["args"]) for piece in pieces] == [
-        ("search", ""),
-        (None, '{"city":"Os'),
-        (None, 'lo"'),
-        (None, "}"),
-    ]
-    assert {piece["id"] for piece in pieces} == {"a"}
-    assert len({piece["index"] for piece in pieces}) == 1
+def test_samples_become_a_wav_file() -> None:
+    (generation,) = parse_response(samples(SAMPLES, finishReason="STOP"), SPEECH).generations
+    (block,) = generation.message.content_blocks
+    assert (block["type"], block["mime_type"]) == ("audio", "audio/wav")  # type: ignore[typeddict-item]
+    assert read_wav({**block}) == (16_000, 1, 2, SAMPLES)
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        pytest.param([signed(BEGIN), MORE, REST, END], id="at the beginning"),
-        pytest.param([BEGIN, MORE, REST, signed(END)], id="at the end"),
-        pytest.param([signed(BEGIN), signed(MORE), signed(REST), signed(END)], id="on each piece"),
-    ],
-)
-def test_a_call_in_pieces_keeps_its_signature(parts: list[Json]) -> None:
-    for message in (stream(one_by_one(parts)), parse(reply(parts))):
-        assert kept(message) == {SIGNATURES: {"a": "U0lH"}}
+def test_pieces_of_a_response_become_one_file() -> None:
+    whole = samples(SAMPLES[:100], SAMPLES[100:], finishReason="STOP")
+    (generation,) = parse_response(whole, SPEECH).generations
+    assert [read_wav(block)[3] for block in generation.message.content_blocks] == [SAMPLES]  # type: ignore[arg-type]
 
 
-WHOLE = {"functionCall": {"id": "a", "name": "search", "args": {"city": "Oslo"}}}
-STREAMED = [BEGIN, MORE, REST, END]
-IN_ONE = {
-    "functionCall": {
-        "id": "a",
-        "name": "search",
-        "partialArgs": [{"jsonPath": "$.city", "stringValue": "Oslo"}],
-    }
-}
+def test_a_change_of_the_format_begins_another_file() -> None:
+    parser = StreamParser(SPEECH)
+    parser.feed(samples(SAMPLES))
+    parser.feed(samples(SAMPLES, mime="audio/L16;rate=48000", finishReason="STOP"))
+    files = [block for chunk in parser.finish() for block in chunk.message.content_blocks]
+    assert [read_wav({**block})[0] for block in files] == [16_000, 48_000]
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        pytest.param([*STREAMED, *STREAMED], id="all pieces again"),
-        pytest.param([*STREAMED, *STREAMED, *STREAMED], id="three times"),
-        pytest.param([IN_ONE, IN_ONE], id="all in one, again"),
-        pytest.param([*STREAMED, IN_ONE], id="then all in one"),
-        pytest.param([*STREAMED, WHOLE], id="then whole"),
-        pytest.param([WHOLE, *STREAMED], id="whole, then in pieces"),
-        pytest.param([*STREAMED, text(""), *map(signed, STREAMED)], id="signed the second time"),
-        pytest.param([BEGIN, *STREAMED], id="begun twice"),
-    ],
-)
-def test_a_call_whose_pieces_arrive_again_under_its_id_is_one_call(parts: list[Json]) -> None:
-    """A proxy repeats events; a second call of the model has another id."""
-    for message in (stream(one_by_one(parts)), parse(reply(parts))):
-        assert (message.tool_calls, message.invalid_tool_calls) == (OSLO, [])
-    sent = [chunk["id"] for part in chunks(one_by_one(parts)) for chunk in part.tool_call_chunks]
-    assert set(sent) == {"a"}
+def test_audio_that_is_not_base64_is_unreadable() -> None:
+    with pytest.raises(UnreadableResponseError, match="not base64"):
+        parse_response(samples("a", finishReason="STOP"), SPEECH)
 
 
-def test_another_call_under_a_known_id_is_a_second_call() -> None:
-    """Different arguments or another tool: it is not a repetition, whatever its id says."""
-    rome = {"jsonPath": "$.city", "stringValue": "Rome"}
-    others = [
-        {"functionCall": {"id": "a", "name": "search", "partialArgs": [rome]}},
-        {"functionCall": {**IN_ONE["functionCall"], "name": "find"}},
-    ]
-    message = stream(one_by_one([*STREAMED, *others, *STREAMED]))
-    found = [(called["name"], called["args"]["city"]) for called in message.tool_calls]
-    assert found == [("search", "Oslo"), ("search", "Rome"), ("find", "Oslo")]
-    assert len({called["id"] for called in message.tool_calls}) == 3
-    whole = parse(reply([*STREAMED, *others, *STREAMED]))
-    assert [called["args"] for called in whole.tool_calls] == [
-        called["args"] for called in message.tool_calls
-    ]
-
-
-def test_streamed_calls_without_an_id_are_never_taken_for_repetitions() -> None:
-    """As Vertex AI sends them: equal calls may be meant twice."""
-    begin = {"functionCall": {"name": "search", "willContinue": True}}
-    assert len(stream(one_by_one([begin, MORE, REST, END] * 2)).tool_calls) == 2
-
-
-@pytest.mark.parametrize("odd", [[], {}, 5, "", None])
-def test_a_streamed_call_with_an_odd_id_gets_one(odd: Any) -> None:
-    begin = {"functionCall": {"id": odd, "name": "search", "willContinue": True}}
-    calls = stream(one_by_one([begin, MORE, REST, END] * 2)).tool_calls
-    assert [called["args"] for called in calls] == [{"city": "Oslo"}] * 2
-    assert len({called["id"] for called in calls}) == 2
-
-
-def test_a_single_piece_that_is_repeated_cannot_be_recognized() -> None:
-    """Pieces have no id or number, and "ha" and "ha" are "haha". The call is made once."""
-    message = stream(one_by_one([BEGIN, MORE, MORE, REST, END]))
-    assert message.tool_calls == [SEARCH | {"args": {"city": "OsOslo"}}]
-    with pytest.raises(UnreadableResponseError, match="out of order"):
-        stream(one_by_one([BEGIN, MORE, REST, REST, END]))
-
-
-def test_a_repetition_that_is_cut_short_is_malformed() -> None:
-    with pytest.raises(MalformedToolCallError, match="inside the arguments"):
-        stream(one_by_one([*STREAMED, BEGIN, MORE]))
-
-
-def test_a_call_that_never_ended_is_not_handed_over() -> None:
-    with pytest.raises(
-        MalformedToolCallError, match="inside the arguments of a call to 'search'"
-    ) as e:
-        stream(one_by_one([BEGIN, MORE]))
-    assert e.value.partial is not None
-    assert e.value.partial.tool_calls == []
-
-
-def test_a_second_call_inside_of_one_is_malformed() -> None:
-    with pytest.raises(MalformedToolCallError):
-        stream([event(BEGIN, MORE), event(call("b")), reply([])])
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        pytest.param({"functionCall": {"id": "a", "willContinue": True}}, id="no name"),
-        pytest.param(MORE, id="pieces of no call"),
-        pytest.param({"functionCall": {"name": "search", "partialArgs": 5}}, id="a number"),
-        pytest.param({"functionCall": {"name": "search", "partialArgs": [5]}}, id="of numbers"),
-    ],
-)
-def test_pieces_that_cannot_be_read_are_said_to_be(part: Json) -> None:
-    with pytest.raises(UnreadableResponseError):
-        parse(reply([part]), CONTEXT)
+def test_audio_of_a_stream_that_was_cut_is_in_the_error() -> None:
+    parser = StreamParser(SPEECH)
+    parser.feed(samples(SAMPLES))
+    with pytest.raises(Exception, match="ended") as caught:
+        parser.finish()
+    (block,) = caught.value.partial.content_blocks  # type: ignore[attr-defined]
+    assert read_wav(block)[3] == SAMPLES

@@ -1,29 +1,41 @@
-"""What the real API rejects, rejected in its words. No sockets: a request in, a `Refusal` out.
+"""What the real API rejects, rejected with its messages. A request in, a `Refusal` out.
 
-`payload` reads JSON against the protos in `proto`; the other modules each ask one question of a
-request that was read. A rule whose words we do not know refuses with the catch-all, and says in
-`Refusal.why` what it was about. Where a documented rule contradicts a recorded exchange, the
-recording wins, and a comment says so.
+`payload` reads JSON against the protos in `proto`. Each other module checks one aspect of a request
+that was read. A rule whose message is not known refuses with "Request contains an invalid argument"
+and says in `Refusal.why` what is wrong. Where a documented rule contradicts a recorded exchange,
+the recording wins, and a comment says so. `list_rules` reads all rules with their evidence from
+the source, so that none is left out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
 
 from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
-from langchain_gemini_tools.testing.fake.refusal import Refusal
-from langchain_gemini_tools.testing.fake.rules.contents import check_contents
-from langchain_gemini_tools.testing.fake.rules.continuation import check_continuation
+from langchain_gemini_tools.testing.fake.responses import Evidence, Refusal
+from langchain_gemini_tools.testing.fake.rules.contents import check_contents, check_turns
 from langchain_gemini_tools.testing.fake.rules.declarations import check_declarations
-from langchain_gemini_tools.testing.fake.rules.generation import check_generation
-from langchain_gemini_tools.testing.fake.rules.signatures import check_signatures
-from langchain_gemini_tools.testing.fake.rules.tool_config import check_tool_config, check_tools
-from langchain_gemini_tools.testing.fake.rules.turns import check_turns
+from langchain_gemini_tools.testing.fake.rules.generation import (
+    check_generation,
+    check_tool_config,
+    check_tools,
+)
+from langchain_gemini_tools.testing.fake.rules.signatures import (
+    check_continuation,
+    check_signatures,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from langchain_gemini_tools.testing.fake.ask import Ask
+
+
+__all__ = ["check"]
 
 
 def check(
@@ -37,13 +49,13 @@ def check(
 
     Args:
         ask: The request, read.
-        memory: What this emulator has said so far; signatures are held against it.
-        accepts_foreign: Take signatures that the memory does not know, as for recorded requests;
+        memory: What this emulator has sent so far; signatures are compared with it.
+        accepts_foreign: Accept signatures that the memory does not know, as for recorded requests;
             or a function that decides.
         excuse: Called with a refusal whose rule is inferred, instead of raising it.
 
     Raises:
-        Refusal: the first rule that is broken.
+        Refusal: A rule is broken; the first one is raised.
     """
     checks: list[Callable[[], None]] = [
         lambda: check_continuation(ask, memory or Memory()),
@@ -64,4 +76,102 @@ def check(
             excuse(refusal)
 
 
-__all__ = ["check"]
+_FOLDER = Path(__file__).parent
+_INFERRED = {"invalid"}
+"""Functions whose refusals are inferred unless they say otherwise; the others are reported."""
+_REFUSALS = {"Refusal", "invalid", "_refuse", "_wrong", "_corrupted", "_unsupported"}
+_EXPLANATIONS = {"recorded": "recorded traffic has such a refusal"} | {
+    "documented": "Google's documents state the rule",
+    "reported": "users of the API quote the message",
+    "inferred": "it follows from the other three; `strict=False` only warns",
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that is refused."""
+
+    module: str
+    line: int
+    message: str
+    """The message of the API, with `…` for what varies; ours if it only says "invalid argument"."""
+    evidence: Evidence
+
+
+def list_rules() -> list[Rule]:
+    """Every rule, by module and place."""
+    paths = sorted(path for path in _FOLDER.glob("*.py") if path != Path(__file__))
+    found = [rule for path in paths for rule in _rules_in(path)]
+    unique = {(rule.module, rule.message, rule.evidence): rule for rule in reversed(found)}
+    return sorted(unique.values(), key=lambda rule: (rule.module, rule.line))
+
+
+def render_rules(rules: Iterable[Rule]) -> str:
+    """The rules as text, one line each, under their modules."""
+    lines = ["What FakeGemini refuses, and how we know that Gemini does:", ""]
+    lines += [f"  {name:<11} {_EXPLANATIONS[name]}" for name in get_args(Evidence)]
+    module = ""
+    for rule in rules:
+        if rule.module != module:
+            module = rule.module
+            lines += ["", f"{module}: {_purpose(module)}"]
+        lines.append(f"  {rule.evidence:<11} {rule.message}")
+    return "\n".join(lines)
+
+
+def _purpose(module: str) -> str:
+    docstring = ast.get_docstring(ast.parse((_FOLDER / f"{module}.py").read_text("utf-8"))) or ""
+    return " ".join(docstring.partition("\n\n")[0].split())
+
+
+def _rules_in(path: Path) -> Iterator[Rule]:
+    tree = ast.parse(path.read_text("utf-8"))
+    texts = {
+        node.targets[0].id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
+        if not (found := _statement(node)):
+            continue
+        message, evidence = found
+        words = _words(texts.get(message.id, message) if isinstance(message, ast.Name) else message)
+        if re.search(r"\w{3}", words):
+            yield Rule(path.stem, node.lineno, words, evidence)  # type: ignore[attr-defined]
+
+
+def _statement(node: ast.AST) -> tuple[ast.expr, Evidence] | None:
+    """The message and the evidence of a refusal: a call, or a problem that is yielded."""
+    match node:
+        case ast.Yield(value=ast.Tuple(elts=[_, message])):
+            return message, "reported"
+        case ast.Call(func=ast.Name(id="invalid_request"), args=[ast.Tuple(elts=[_, message])]):
+            return message, _evidence(node, "reported")
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*_, message]) if (
+            name in _REFUSALS
+        ):
+            reasons = [each.value for each in node.keywords if each.arg == "why"]
+            first = node.args[0] if name in ("Refusal", "invalid") else message
+            evidence = _evidence(node, "inferred" if name in _INFERRED else "reported")
+            is_vague = isinstance(first, ast.Name) and first.id == "INVALID_ARGUMENT"
+            return (reasons[0] if reasons and is_vague else first), evidence
+    return None
+
+
+def _evidence(call: ast.Call, default: Evidence) -> Evidence:
+    for keyword in call.keywords:
+        if keyword.arg == "evidence" and isinstance(keyword.value, ast.Constant):
+            return keyword.value.value  # type: ignore[return-value]
+    return default
+
+
+def _words(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return " ".join(text.split())
+        case ast.JoinedStr(values=values):
+            parts = [part.value if isinstance(part, ast.Constant) else "…" for part in values]
+            return " ".join("".join(map(str, parts)).split())
+        case ast.BinOp(left=left, right=right):
+            return f"{_words(left)} {_words(right)}".strip()
+    return ""

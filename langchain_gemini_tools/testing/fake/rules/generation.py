@@ -1,15 +1,23 @@
-"""`generationConfig`: what one model family takes and another does not. And Gemma 3."""
+"""`generationConfig`, `toolConfig`, and which tools go together, by model and backend."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.fake.refusal import Refusal, invalid, refuse_all
-from langchain_gemini_tools.testing.fake.rules.json_schemas import check_json_schema
-from langchain_gemini_tools.testing.fake.rules.schemas import schema_problems
+from langchain_gemini_tools.testing.fake.responses import (
+    Refusal,
+    invalid,
+    invalid_request,
+    refuse_all,
+)
+from langchain_gemini_tools.testing.fake.rules.declarations import (
+    check_json_schema,
+    schema_problems,
+)
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.ask import Ask
+
 
 _TEXT_TYPES = (
     "text/plain",
@@ -21,7 +29,7 @@ _TEXT_TYPES = (
 
 
 def check_generation(ask: Ask) -> None:
-    """Refuse settings that this model does not take."""
+    """Refuse settings that this model does not accept."""
     if ask.model.draws or ask.model.speaks:
         _check_no_functions(ask)
     elif not ask.model.calls_functions:
@@ -39,7 +47,7 @@ def check_generation(ask: Ask) -> None:
             "* GenerateContentRequest.generation_config.response_mime_type: allowed mimetypes are "
             "`text/plain`, `application/json`, `application/xml`, `application/yaml` and "
             "`text/x.enum`.\n",
-            why=f"no response comes as {mime_type}",
+            why=f"{mime_type} is not a MIME type of responses",
         )
     _check_response_schema(ask)
     if len(config.get("stopSequences", [])) > 5 and ask.backend == "gemini":
@@ -88,7 +96,7 @@ def _check_thinking(ask: Ask) -> None:
         raise Refusal("Thinking level is not supported for this model.")
     if level is not None and level.upper() not in ask.model.levels:
         raise _unsupported_level(level, ask)
-    if budget is not None and not ask.model.takes_budget:
+    if budget is not None and not ask.model.accepts_budget:
         # Reported for Gemma 4; the words for gemini-4-argon are inferred
         raise Refusal("Thinking budget is not supported for this model.")
     # Reported by pydantic-ai on 2026-10-23: Vertex AI accepts it for gemini-3.1-pro-preview
@@ -125,9 +133,105 @@ def _check_response_schema(ask: Ask) -> None:
         return
     if ask.config.get("responseMimeType") not in ("application/json", "text/x.enum"):
         raise invalid(
-            "A response schema needs a response MIME type that has one", evidence="documented"
+            "A response schema needs responseMimeType application/json or text/x.enum",
+            evidence="documented",
         )
     if schema is not None:
         refuse_all(schema_problems(schema, "generation_config.response_schema"))
     else:
         check_json_schema(json_schema, "response", is_parameters=False)
+
+
+def check_tools(ask: Ask) -> None:
+    """Refuse tools that are empty, or cannot be combined."""
+    for number, tool in enumerate(ask.body.get("tools", [])):
+        if not any(value or value == {} for value in tool.values()):
+            raise invalid_request(
+                (
+                    f"tools[{number}].tool_type",
+                    "required one_of 'tool_type' must have one initialized field",
+                )
+            )
+    check_cached_content(ask)
+    # The client runs computer use, beside other functions
+    if set(ask.builtin_tools) - {"computerUse"} and ask.declarations:
+        _check_mixed_tools(ask)
+    if ask.is_json and not ask.model.is_3:
+        mime_type = "with a response mime type: 'application/json' is unsupported"
+        if ask.declarations:
+            raise Refusal(f"Function calling {mime_type}")
+        if ask.builtin_tools:
+            raise Refusal(f"Tool use {mime_type}")
+
+
+def _check_mixed_tools(ask: Ask) -> None:
+    if ask.backend == "vertex":
+        # Recorded on 3+: googleSearch beside functions, without any flag
+        if not ask.model.is_3:
+            raise Refusal("Multiple tools are supported only when they are all search tools.")
+    elif not ask.model.is_3:
+        if ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations"):
+            raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
+        raise Refusal("Tool use with function calling is unsupported")
+    elif not ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations"):
+        raise Refusal(
+            "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools "
+            "with Function calling."
+        )
+
+
+def check_cached_content(ask: Ask) -> None:
+    """Refuse what has to be inside a cache, if it is sent beside one."""
+    taken = [key for key in ("tools", "toolConfig", "systemInstruction") if ask.body.get(key)]
+    if not ask.body.get("cachedContent") or not taken:
+        return
+    if ask.backend == "gemini":
+        # Recorded and reported live
+        raise Refusal(
+            "CachedContent can not be used with GenerateContent request setting "
+            "system_instruction, tools or tool_config.\n\nProposed fix: move those values to "
+            "CachedContent from GenerateContent request."
+        )
+    # Documented
+    raise Refusal(
+        "Tool config, tools and system instruction should not be set in the request when using "
+        "cached content."
+    )
+
+
+def check_tool_config(ask: Ask) -> None:
+    """Refuse a `toolConfig` that contradicts the tools or the model."""
+    config = ask.body.get("toolConfig", {})
+    if config.get("includeServerSideToolInvocations") and not ask.model.is_3:
+        raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
+    calling = ask.calling_config
+    if not calling:
+        return
+    if not ask.declarations and not ask.builtin_tools:
+        # Recorded: beside a built-in tool alone, mode AUTO is accepted
+        raise Refusal("Function calling config is set without function_declarations.")
+    if calling.get("streamFunctionCallArguments") and not ask.is_stream:
+        # Reported for Vertex AI, which alone has this field
+        raise Refusal(
+            "Unable to submit request because streaming function call is not supported in unary "
+            "API. Learn more: "
+            "https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/gemini"
+        )
+    mode = calling.get("mode", "MODE_UNSPECIFIED")
+    if mode == "VALIDATED" and ask.model.generation < (2, 5):
+        raise invalid("VALIDATED came with Gemini 2.5")
+    if "allowedFunctionNames" not in calling:
+        return
+    allowed = calling["allowedFunctionNames"]
+    if mode not in ("ANY", "VALIDATED"):
+        raise invalid(
+            f"allowedFunctionNames go with ANY or VALIDATED, not with {mode}", evidence="documented"
+        )
+    if not allowed:
+        raise invalid("allowedFunctionNames is empty, which may mean any function or none")
+    declared = {declaration["name"] for declaration in ask.declarations}
+    if unknown := [name for name in allowed if name not in declared]:
+        raise invalid(
+            f"allowedFunctionNames that are not declared: {', '.join(unknown)}",
+            evidence="documented",
+        )

@@ -1,4 +1,4 @@
-"""Interactions: known fields, steps in order, results for calls, signatures that were issued here.
+"""Interactions: known fields, steps in order, results for calls, signatures of the emulator.
 
 Names and types are those of google-genai's `client.interactions`. What the real API says about a
 broken one is known for two cases only, so most rules here are inferred.
@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode
-from langchain_gemini_tools.testing.fake.refusal import Refusal, invalid
+from langchain_gemini_tools.testing.fake.responses import Refusal, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from langchain_gemini_tools.testing.fake.ask import Model
     from langchain_gemini_tools.testing.fake.interaction import Stored
     from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
-    from langchain_gemini_tools.testing.fake.models import Model
-    from langchain_gemini_tools.testing.fake.refusal import JsonObject
+    from langchain_gemini_tools.testing.fake.responses import JsonObject
 
 _FIELDS = {
     *("model", "agent", "input", "system_instruction", "tools", "generation_config", "store"),
@@ -207,12 +207,12 @@ def _check_call(step: JsonObject, memory: Memory | None, *, needs_signature: boo
     if known and known != (step["name"], step["arguments"]):
         raise invalid(f"The call {step['id']!r} came back changed")
     if needs_signature:
-        raise invalid(f"No thought with a signature stands before the call {step['id']!r}")
+        raise invalid(f"No thought with a signature precedes the call {step['id']!r}")
 
 
 def _check_result(step: JsonObject, open_calls: list[str]) -> None:
     if step.get("call_id") not in open_calls:
-        raise invalid(f"The result for {step.get('call_id')!r} belongs to no open call")
+        raise invalid(f"The result for {step.get('call_id')!r} does not belong to an open call")
     result = step.get("result")
     if not isinstance(result, str | dict | list):
         raise invalid("A result is an object, a string or a list of contents")
@@ -232,5 +232,5 @@ def _check_signature(step: JsonObject, memory: Memory, *, accepts_foreign: Forei
 
 
 def unknown_interaction(name: str) -> Refusal:
-    """The refusal of an id that is not stored. Nobody recorded the API's words."""
+    """The refusal of an id that is not stored. The message of the API is not known."""
     return Refusal(f"Interaction {name} was not found.", 404, evidence="inferred")

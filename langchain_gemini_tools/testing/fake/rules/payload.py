@@ -1,7 +1,7 @@
-"""JSON against the protos: unknown names, wrong kinds, base64. All violations at once, as the API.
+"""The first checks of a request: credentials, deadline, model, then its JSON against the protos.
 
-Keys may be camelCase or snake_case, also mixed; what comes out is camelCase. Free-form values
-(`args`, `response`, JSON Schemas) pass through as they are.
+Keys may be camelCase or snake_case, also mixed; the result is camelCase. Free-form values (`args`,
+`response`, JSON Schemas) pass unchanged. All violations are reported at once, as by the API.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.refusal import BAD_REQUEST, JsonObject, Refusal
+from langchain_gemini_tools.testing.fake.ask import Backend, Model, find_model
+from langchain_gemini_tools.testing.fake.responses import (
+    BAD_REQUEST,
+    ERROR_INFO,
+    JsonObject,
+    Refusal,
+)
 from langchain_gemini_tools.testing.fake.rules.proto import (
     ENUMS,
     MESSAGES,
@@ -23,7 +29,111 @@ from langchain_gemini_tools.testing.fake.rules.proto import (
 )
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.testing.fake.models import Backend
+    from collections.abc import Collection, Mapping
+
+    from langchain_gemini_tools.testing.fake.ask import Backend
+
+
+_BEARER = re.compile(r"Bearer (\S+)")
+
+
+def check_key(
+    headers: Mapping[str, str],
+    query: Mapping[str, str],
+    backend: Backend,
+    key: str | None,
+    token: str | None,
+) -> None:
+    """Check the key, or on Vertex the token; with None, any key or token is valid.
+
+    Raises:
+        Refusal: 403 without credentials, 400 with a bad key (not 401), 401 with a bad token.
+    """
+    given = headers.get("x-goog-api-key") or query.get("key")
+    bearer = _BEARER.fullmatch(headers.get("authorization", ""))
+    if given is None and bearer is None:
+        raise Refusal(
+            "Method doesn't allow unregistered callers (callers without established identity). "
+            "Please use API Key or other form of API consumer identity to call this API.",
+            403,
+        )
+    if given is not None:
+        if key is not None and given != key:
+            raise _invalid_key(backend)
+    elif token is not None and bearer is not None and bearer[1] != token:
+        raise Refusal(
+            "Request had invalid authentication credentials. Expected OAuth 2 access token, "
+            "login cookie or other valid authentication credential. "
+            "See https://developers.google.com/identity/sign-in/web/devconsole-project.",
+            401,
+        )
+
+
+def _invalid_key(backend: Backend) -> Refusal:
+    service = {"gemini": "generativelanguage", "vertex": "aiplatform"}[backend]
+    message = "API key not valid. Please pass a valid API key."
+    info = {
+        "@type": ERROR_INFO,
+        "reason": "API_KEY_INVALID",
+        "domain": "googleapis.com",
+        "metadata": {"service": f"{service}.googleapis.com"},
+    }
+    localized = {
+        "@type": "type.googleapis.com/google.rpc.LocalizedMessage",
+        "locale": "en-US",
+        "message": message,
+    }
+    return Refusal(message, details=[info, localized])
+
+
+def check_deadline(headers: Mapping[str, str]) -> None:
+    """Refuse an `X-Server-Timeout` under ten seconds."""
+    given = headers.get("x-server-timeout")
+    if given is None:
+        return
+    try:
+        seconds = float(given)
+    except ValueError:
+        raise Refusal(f'Invalid value for header X-Server-Timeout: "{given}"') from None
+    if seconds < 10:
+        raise Refusal(
+            f"Manually set deadline {seconds:g}s is too short. Minimum allowed deadline is 10s."
+        )
+
+
+def check_length(tokens: int, limit: int) -> None:
+    """Refuse a prompt that does not fit into the model's context."""
+    if tokens > limit:
+        raise Refusal(
+            f"The input token count ({tokens}) exceeds the maximum number of tokens allowed "
+            f"({limit})."
+        )
+
+
+def check_model(
+    name: str, version: str, backend: Backend, method: str, extra: Collection[str] = ()
+) -> Model:
+    """The model of this name; `extra` names exist as well, with the newest behaviour."""
+    if model := find_model(name, version):
+        return model
+    if name in extra:
+        return Model(name)
+    if backend == "vertex":
+        raise Refusal(
+            f"Publisher Model `projects/P/locations/L/publishers/google/models/{name}` was not "
+            "found or your project does not have access to it. Please ensure you are using a valid "
+            "model version. For more information, see: https://cloud.google.com/vertex-ai/"
+            "generative-ai/docs/learn/model-versions",
+            404,
+        )
+    raise Refusal(
+        f"models/{name} is not found for API version {version}, or is not supported for {method}. "
+        "Call ModelService.ListModels to see the list of available models and their supported "
+        "methods.",
+        404,
+        evidence="recorded",
+    )
+
 
 _PACKAGES = {"gemini": "google.ai.generativelanguage", "vertex": "google.cloud.aiplatform"}
 _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -81,7 +191,7 @@ def read_message(
 
 @dataclass
 class _Reader:
-    """One walk through one request; violations pile up on the way."""
+    """Reads one request and collects its violations."""
 
     backend: Backend
     version: str
@@ -91,18 +201,18 @@ class _Reader:
         fields = fields_of(name, self.backend)
         known: JsonObject = {}
         for key, item in value.items():
-            camel = key if key in fields else _camel(key)
-            if camel not in fields:
+            spelled = key if key in fields else camel(key)
+            if spelled not in fields:
                 self._refuse(path, f"{_unknown(key, path)}: Cannot find field.")
             elif item is not None:
-                known[camel] = self._value(fields[camel], item, _join(path, camel), key)
+                known[spelled] = self._value(fields[spelled], item, _join(path, spelled), key)
         if name == "Part":
             self._check_oneof(known, path)
         return known
 
     def _value(self, kind: Field, value: Any, path: str, key: str) -> Any:
         if kind.is_list:
-            # protojson lets a lone value stand for a list of one; curl examples do that with parts
+            # protojson accepts a single value as a list of one; curl examples do that with parts
             items = value if isinstance(value, list) else [value]
             return [self._single(kind, item, f"{path}[{n}]", key) for n, item in enumerate(items)]
         if isinstance(value, list) and kind.kind != "Value":
@@ -209,6 +319,7 @@ def _join(path: str, camel: str) -> str:
     return f"{path}.{snake}" if path else snake
 
 
-def _camel(key: str) -> str:
+def camel(key: str) -> str:
+    """A name in camelCase."""
     head, *tail = key.split("_")
     return head + "".join(word[:1].upper() + word[1:] for word in tail)

@@ -11,11 +11,11 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.testing.fake.models import Backend
+    from langchain_gemini_tools.testing.fake.ask import Backend
 
 
 class Field(NamedTuple):
-    """What one field holds."""
+    """The type of one field."""
 
     kind: str
     is_list: bool = False
@@ -54,6 +54,15 @@ ENUMS: dict[str, frozenset[str]] = {
     ),
     # Documented and in the SDK's types, in lower case; a wrong value is refused like every enum's.
     "ServiceTier": frozenset({"UNSPECIFIED", "FLEX", "STANDARD", "PRIORITY"}),
+    "MediaResolution.Level": frozenset(
+        {
+            "MEDIA_RESOLUTION_UNSPECIFIED",
+            "MEDIA_RESOLUTION_LOW",
+            "MEDIA_RESOLUTION_MEDIUM",
+            "MEDIA_RESOLUTION_HIGH",
+            "MEDIA_RESOLUTION_ULTRA_HIGH",
+        }
+    ),
     "ExecutableCode.Language": frozenset({"LANGUAGE_UNSPECIFIED", "PYTHON"}),
 }
 
@@ -89,11 +98,12 @@ MESSAGES: dict[str, dict[str, Field]] = {
         thoughtSignature="bytes",
         partMetadata="Struct @gemini",
         videoMetadata="VideoMetadata",
-        mediaResolution="Value",
+        mediaResolution="MediaResolution",
         mediaProcessing="name",
     ),
     "Blob": _fields(mimeType="string", data="bytes", displayName="string @vertex"),
     "FileData": _fields(mimeType="string", fileUri="string", displayName="string @vertex"),
+    "MediaResolution": _fields(level="enum:MediaResolution.Level", numTokens="int"),
     "VideoMetadata": _fields(startOffset="string", endOffset="string", fps="number"),
     "FunctionCall": _fields(
         id="string",
@@ -168,7 +178,7 @@ MESSAGES: dict[str, dict[str, Field]] = {
         behavior="name @gemini",
     ),
     # `additionalProperties` is in the newest reference; older servers answer "Cannot find field",
-    # and no recording shows it here. The safe side: it is not a field.
+    # and no recording shows it here. To be safe, it is not a field.
     "Schema": _fields(
         type="enum:Type",
         format="string",

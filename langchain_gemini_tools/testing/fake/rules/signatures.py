@@ -1,19 +1,22 @@
-"""Thought signatures, and the parts of server tools: they come back as they left.
+"""Thought signatures, server tools and continuation tokens: they come back as they were sent.
 
 https://ai.google.dev/gemini-api/docs/thought-signatures
+
+The messages of the API about continuation tokens are not known: no recording has a token.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode, line_of
-from langchain_gemini_tools.testing.fake.refusal import Refusal, invalid
+from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode, fingerprint, line_of
+from langchain_gemini_tools.testing.fake.responses import Refusal, invalid
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.ask import Ask, Turn
     from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
-    from langchain_gemini_tools.testing.fake.refusal import JsonObject
+    from langchain_gemini_tools.testing.fake.responses import JsonObject
+
 
 _DOCS = "https://ai.google.dev/gemini-api/docs/thought-signatures"
 _SERVER_PARTS = ("toolCall", "toolResponse")
@@ -35,7 +38,7 @@ def check_signatures(ask: Ask, memory: Memory, *, accepts_foreign: Foreign) -> N
 
 
 def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign: Foreign) -> None:
-    """A signature is ours, of this backend and model line, and on the part it was made for."""
+    """A signature was issued by this emulator, for this backend, model line and part."""
     if "thoughtSignature" not in part:
         return
     signature = decode(part["thoughtSignature"])
@@ -55,9 +58,9 @@ def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign
 
 
 def _check_step(turn: Turn, ask: Ask, memory: Memory, *, is_current: bool) -> None:
-    """The first call of a step is signed; our own calls bear what we put on them, if anything.
+    """The first call of a step is signed; calls that were sent with a signature come back with it.
 
-    In older turns a signature may be missing, but not be another one.
+    In older turns a signature may be missing, but it must not differ.
     """
     is_first = True
     for number, _, part in turn.parts:
@@ -69,7 +72,7 @@ def _check_step(turn: Turn, ask: Ask, memory: Memory, *, is_current: bool) -> No
             if is_current and (None not in issued if issued else is_first):
                 raise _missing(part["functionCall"].get("name", ""), number, ask)
         elif issued and signature not in issued:
-            raise _corrupted("a call of ours came back with another signature than it left with")
+            raise _corrupted("a call came back with another signature than it was sent with")
         is_first = False
 
 
@@ -115,3 +118,28 @@ def _missing(name: str, number: int, ask: Ask) -> Refusal:
         f"performance. Additional data, function call `default_api:{name}` , position {number + 1}."
         f" Please refer to {_DOCS} for more details."
     )
+
+
+def check_continuation(ask: Ask, memory: Memory) -> None:
+    """Refuse a token that does not belong to this request."""
+    if not (token := ask.body.get("continuationToken")):
+        return
+    # Inferred: a token is opaque and issued by the API (documented), so others mean nothing.
+    if (issued := memory.tokens.get(decode(token))) is None:
+        raise invalid("This continuation token was never issued")
+    # Inferred: what was generated belongs to its model.
+    if issued.model != ask.model.name:
+        raise invalid(f"This continuation token is one of {issued.model}")
+    # Documented: the same request is sent again with the token, and never the partial text.
+    # Reported (@ai-sdk/google 4.0.117): `maxOutputTokens` may be higher than before.
+    sent, before = fingerprint(ask), issued.request
+    if sent["contents"][: len(before["contents"])] == before["contents"] != sent["contents"]:
+        raise invalid(
+            "Contents were added to a request that continues with a token", evidence="documented"
+        )
+    if sent != before:
+        changed = sorted(key for key in {*sent, *before} if sent.get(key) != before.get(key))
+        raise invalid(
+            f"A request that continues with a token has other {', '.join(changed)}",
+            evidence="documented",
+        )

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools.testing.fake.ask import Ask
-from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal
+from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal
 from langchain_gemini_tools.testing.fake.rules import check
-from langchain_gemini_tools.testing.fake.rules.door import check_model
-from langchain_gemini_tools.testing.fake.rules.payload import read_message
+from langchain_gemini_tools.testing.fake.rules.payload import check_model, read_message
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake.ask import Backend
     from langchain_gemini_tools.testing.fake.memory import Memory
-    from langchain_gemini_tools.testing.fake.models import Backend
 
 GEMINI_2 = "gemini-2.5-flash"
 GEMINI_3 = "gemini-3.8-flash"
@@ -49,6 +48,15 @@ def refusal_of(
     with pytest.raises(Refusal) as refusal:
         check(request, memory, accepts_foreign=accepts_foreign)
     return refusal.value
+
+
+def why_refused(request: Ask, memory: Memory | None = None) -> str | None:
+    """The reason for which a request is refused; None if it is accepted."""
+    try:
+        check(request, memory)
+    except Refusal as refusal:
+        return refusal.why or refusal.message
+    return None
 
 
 def refused(message: str) -> JsonObject:

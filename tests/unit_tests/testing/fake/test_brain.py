@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from langchain_gemini_tools.testing.fake.arguments import places_in
-from langchain_gemini_tools.testing.fake.brain import think
+from langchain_gemini_tools.testing.fake.brain import places_in, think
 from tests.unit_tests.testing.fake.requests import (
     GEMINI_2,
     WEATHER,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from langchain_gemini_tools.testing.fake.ask import find_model
 from langchain_gemini_tools.testing.fake.interaction import Stored
 from langchain_gemini_tools.testing.fake.memory import Memory
-from langchain_gemini_tools.testing.fake.models import find_model
-from langchain_gemini_tools.testing.fake.refusal import Refusal
+from langchain_gemini_tools.testing.fake.responses import Refusal
 from langchain_gemini_tools.testing.fake.rules.interactions import (
     check_background,
     check_end,
@@ -51,8 +51,10 @@ def test_recorded_requests_pass() -> None:
 
 def test_every_form_of_input_passes() -> None:
     text = {"type": "text", "text": "Hello"}
-    for given in ("Hello", text, [text], [SAID], [SAID, THOUGHT, CALL, RESULT]):
+    forms = ("Hello", text, [text], [SAID], [SAID, THOUGHT, CALL, RESULT])
+    for given in forms:
         check(input=given)
+    assert [len(read_steps(given)) for given in forms] == [1, 1, 1, 1, 4]
 
 
 BROKEN: dict[str, Json] = {
@@ -68,7 +70,7 @@ BROKEN: dict[str, Json] = {
     "does not support background": {"background": True, "model": "gemini-2.5-flash"},
     "has no result": {"input": [SAID, THOUGHT, CALL]},
     "before the next user_input": {"input": [SAID, THOUGHT, CALL, SAID]},
-    "belongs to no open call": {"input": [SAID, RESULT]},
+    "does not belong to an open call": {"input": [SAID, RESULT]},
     "No thought with a signature": {"input": [SAID, CALL, RESULT]},
     "never issued": {"input": [SAID, {**THOUGHT, "signature": "c2ln"}, CALL, RESULT]},
     "empty signature": {"input": [SAID, {**THOUGHT, "signature": ""}, CALL, RESULT]},

@@ -8,11 +8,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.testing.fake.ask import Ask
+from langchain_gemini_tools.testing.fake.ask import Ask, Model
 from langchain_gemini_tools.testing.fake.brain import think
-from langchain_gemini_tools.testing.fake.models import Model
 from langchain_gemini_tools.testing.fake.prompted import read_prompted
-from langchain_gemini_tools.wire.tools.tool import bind_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 from tests.unit_tests.prompted.test_prompt import get_weather, now
 
 GEMMA = "gemma-3-27b-it"

@@ -7,12 +7,14 @@ import pytest
 
 from langchain_gemini_tools.testing.fake.answer import Answer, render_body, with_ids_and_signatures
 from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, Memory, may_be_foreign
-from langchain_gemini_tools.testing.fake.refusal import Refusal
+from langchain_gemini_tools.testing.fake.responses import Refusal
 from langchain_gemini_tools.testing.fake.rules import check
 from tests.unit_tests.testing.fake.requests import (
     CATCH_ALL,
     GEMINI_2,
     GEMINI_3,
+    HELLO,
+    WEATHER,
     ask,
     call,
     model,
@@ -20,6 +22,7 @@ from tests.unit_tests.testing.fake.requests import (
     refused,
     response,
     user,
+    why_refused,
 )
 
 SKIP = base64.b64encode(SKIP_VALUES[0]).decode()
@@ -60,7 +63,7 @@ def missing(name: str, position: int) -> str:
 def test_our_own_calls_come_back_as_they_left(memory: Memory) -> None:
     parts = issue(memory, call("f"), call("g"))
     assert ["thoughtSignature" in part for part in parts] == [True, False]
-    check(ask(user("a"), model(*parts), answers(parts)), memory)
+    assert why_refused(ask(user("a"), model(*parts), answers(parts)), memory) is None
 
 
 def test_either_alphabet_will_do(memory: Memory) -> None:
@@ -68,7 +71,7 @@ def test_either_alphabet_will_do(memory: Memory) -> None:
     signature = parts[0]["thoughtSignature"]
     assert "+" in signature
     parts[0]["thoughtSignature"] = signature.replace("+", "-").replace("/", "_")
-    check(ask(user("a"), model(*parts), answers(parts)), memory)
+    assert why_refused(ask(user("a"), model(*parts), answers(parts)), memory) is None
 
 
 def test_a_call_without_its_signature_is_rejected(memory: Memory) -> None:
@@ -91,17 +94,25 @@ def test_every_step_of_the_current_turn_is_checked(memory: Memory) -> None:
 
 
 def test_older_turns_may_lack_signatures(memory: Memory) -> None:
-    check(ask(user("a"), model(call()), user(response()), model("b"), user("c")), memory)
+    assert (
+        why_refused(ask(user("a"), model(call()), user(response()), model("b"), user("c")), memory)
+        is None
+    )
 
 
 def test_gemini_2_asks_for_none(memory: Memory) -> None:
-    check(ask(user("a"), model(call()), user(response()), model=GEMINI_2), memory)
+    assert (
+        why_refused(ask(user("a"), model(call()), user(response()), model=GEMINI_2), memory) is None
+    )
 
 
 @pytest.mark.parametrize("value", SKIP_VALUES)
 def test_the_skip_value_stands_in_for_calls_of_others(memory: Memory, value: bytes) -> None:
     skipped = call(signature=base64.b64encode(value).decode())
-    check(ask(user("a"), model(skipped, call()), user(response(), response())), memory)
+    assert (
+        why_refused(ask(user("a"), model(skipped, call()), user(response(), response())), memory)
+        is None
+    )
 
 
 @pytest.mark.parametrize("keeps_id", [True, False])
@@ -127,7 +138,10 @@ def test_calls_without_ids_are_known_by_what_they_say(memory: Memory) -> None:
 
 def test_calls_of_another_model_line_are_calls_of_others(memory: Memory) -> None:
     issue(memory, call("f"), name=GEMINI_2)
-    check(ask(user("a"), model(call("f", signature=SKIP)), user(response("f"))), memory)
+    assert (
+        why_refused(ask(user("a"), model(call("f", signature=SKIP)), user(response("f"))), memory)
+        is None
+    )
 
 
 def test_a_signature_stays_on_its_call(memory: Memory) -> None:
@@ -152,8 +166,8 @@ def test_an_unknown_signature_is_rejected_unless_foreign_ones_are_accepted(memor
 
 def test_a_signature_of_a_text_is_checked_as_well(memory: Memory) -> None:
     (part,) = issue(memory, {"text": "Hi"})
-    check(ask(user("a"), model(part), user("b")), memory)
-    check(ask(user("a"), model({"text": "Hi"}), user("b")), memory)
+    assert why_refused(ask(user("a"), model(part), user("b")), memory) is None
+    assert why_refused(ask(user("a"), model({"text": "Hi"}), user("b")), memory) is None
     altered = {"text": "Hi", "thoughtSignature": "AAAA"}
     assert refusal_of(ask(user("a"), model(altered), user("b")), memory).body == refused(CORRUPTED)
 
@@ -199,3 +213,51 @@ class TestServerTools:
         assert refusal_of(request).body == refused(
             f"Tool call context circulation is not enabled for models/{GEMINI_2}"
         )
+
+
+ARGON = "gemini-4-argon"
+TOKEN = "dG9rZW4="
+PARTIAL = {"role": "model", "parts": [{"text": "Half a"}]}
+GO_ON = {"role": "user", "parts": [{"text": "Go on."}]}
+
+
+def remembering(**fields: Any) -> Memory:
+    memory = Memory()
+    memory.learn_token(TOKEN, ask(model=ARGON, **fields))
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("contents", "fields", "why"),
+    [
+        pytest.param([], {"continuationToken": "b3RoZXI="}, "never issued", id="unknown"),
+        pytest.param([], {"model": "gemini-5-pro"}, "one of gemini-4-argon", id="other-model"),
+        pytest.param([HELLO, PARTIAL, GO_ON], {}, "Contents were added", id="partial-text"),
+        pytest.param([GO_ON], {}, "other contents", id="other-contents"),
+        pytest.param([], {"tools": [WEATHER]}, "other tools", id="other-tools"),
+        pytest.param(
+            [], {"generationConfig": {"seed": 1}}, "other generationConfig", id="other-config"
+        ),
+    ],
+)
+def test_a_token_is_for_the_same_request(
+    contents: list[Any], fields: dict[str, Any], why: str
+) -> None:
+    request = ask(*contents, **{"model": ARGON, "continuationToken": TOKEN, **fields})
+    refusal = refusal_of(request, remembering())
+    assert refusal.body == refused(CATCH_ALL)
+    assert why in refusal.why
+
+
+def test_a_token_is_no_base64() -> None:
+    with pytest.raises(Exception, match="Base64 decoding failed"):
+        ask(continuationToken="not a token")
+
+
+def test_more_output_may_be_asked_for_than_before() -> None:
+    memory = remembering(generationConfig={"maxOutputTokens": 10})
+    config = {"maxOutputTokens": 20}
+    assert (
+        why_refused(ask(model=ARGON, continuationToken=TOKEN, generationConfig=config), memory)
+        is None
+    )

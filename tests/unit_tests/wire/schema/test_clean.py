@@ -18,7 +18,7 @@ from langchain_gemini_tools.wire.schema.clean import (
     clean_schema,
     is_generated_title,
 )
-from langchain_gemini_tools.wire.tools.tool import bind_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema

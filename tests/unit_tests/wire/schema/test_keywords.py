@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
-from tests.sources import PACKAGE, literals_of, modules
+from tests.figures import PACKAGE, literals_of, modules
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema

@@ -17,7 +17,8 @@ from langchain_gemini_tools.wire.schema.openapi import (
     render_openapi_parameters,
     render_openapi_schema,
 )
-from langchain_gemini_tools.wire.tools.tool import bind_tools, render_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools
+from langchain_gemini_tools.wire.tools.tool import render_tools
 from tests.unit_tests.testing.fake.requests import ask
 from tests.unit_tests.wire.schema.test_meaning import (
     DOCUMENTS,

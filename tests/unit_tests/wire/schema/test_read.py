@@ -13,7 +13,7 @@ import pytest
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.wire.schema.clean import clean_schema
 from langchain_gemini_tools.wire.schema.read import plain_json
-from langchain_gemini_tools.wire.tools.tool import bind_tools
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.wire.shapes import JsonSchema

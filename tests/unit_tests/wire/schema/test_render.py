@@ -11,15 +11,14 @@ from pydantic import BaseModel
 from langchain_gemini_tools import check_tools
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
-from langchain_gemini_tools.testing.fake.refusal import Refusal
-from langchain_gemini_tools.testing.fake.rules.json_schemas import check_json_schema
+from langchain_gemini_tools.testing.fake.responses import Refusal
+from langchain_gemini_tools.testing.fake.rules.declarations import check_json_schema
 from langchain_gemini_tools.wire.schema.clean import clean_schema
 from langchain_gemini_tools.wire.schema.render import loosen_loops
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.lint import find_problems, reject_unusable_tools
-from langchain_gemini_tools.wire.tools.names import render_parameter_name
 from langchain_gemini_tools.wire.tools.tool import (
-    bind_tools,
-    renamed_parameters_of,
+    render_parameter_name,
     render_tools,
 )
 
@@ -110,10 +109,11 @@ def test_a_list_that_must_not_be_empty_keeps_a_loop_required(least: float) -> No
 
 
 def test_only_what_is_sent_as_json_schema_is_made_optional() -> None:
-    [bound] = bind_tools([follow])
+    tools = bind_tools([follow])
+    [bound] = tools
     properties = bound["function"]["parameters"]["$defs"]["Link"]["properties"]
     by_form = [
-        render_tools([bound], form=form)[0]["functionDeclarations"][0]
+        render_tools(tools, form=form)[0]["functionDeclarations"][0]
         for form in ("json_schema", "openapi")
     ]
     assert "description" not in properties["next"]
@@ -278,7 +278,7 @@ def test_a_definition_is_renamed_where_it_is_about_the_arguments_only() -> None:
 def test_a_renamed_parameter_of_a_choice_leads_back_and_is_reported() -> None:
     schema = {"type": "object", **SCHEMAS["a choice of objects"]}
     bound = bind_tools([{"name": "find", "description": "Finds.", "parameters": schema}])
-    assert renamed_parameters_of(bound) == {"find": {"user-id": ID}}
+    assert bound.renamed_parameters == {"find": {"user-id": ID}}
     reported = [(item.code, item.parameter) for item in find_problems(bound, GEMINI_3)]
     assert reported == [("renamed", "user-id")]
 

@@ -9,13 +9,13 @@ from google.genai import types
 
 from langchain_gemini_tools.errors import InvalidOptionError, UnknownToolError
 from langchain_gemini_tools.facts.models import capabilities_of
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.choice import (
     ToolChoice,
     render_tool_config,
     resolve_tool_choice,
 )
-from langchain_gemini_tools.wire.tools.names import render_name
-from langchain_gemini_tools.wire.tools.tool import bind_tools
+from langchain_gemini_tools.wire.tools.tool import render_name
 
 GEMINI_3 = capabilities_of("gemini-3.8-flash")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")
@@ -157,12 +157,12 @@ def test_an_invalid_choice_is_rejected(choice: Any, reason: str) -> None:
         resolve_tool_choice(choice, BOUND, GEMINI_3)
 
 
-def test_a_required_call_needs_a_function() -> None:
+def test_a_required_call_needs_a_tool() -> None:
     with pytest.raises(
-        InvalidOptionError, match=r"requires a call \(mode ANY\), but no function is bound"
+        InvalidOptionError, match=r"requires a call \(mode ANY\), but no tool is bound"
     ):
-        resolve_tool_choice("any", ONLY_BUILTIN, GEMINI_3)
-    assert resolve_tool_choice("auto", [], GEMINI_3) == ToolChoice("AUTO")
+        resolve_tool_choice("any", bind_tools([]), GEMINI_3)
+    assert resolve_tool_choice("auto", bind_tools([]), GEMINI_3) == ToolChoice("AUTO")
 
 
 def test_choice_and_config_add_up() -> None:
@@ -171,7 +171,8 @@ def test_choice_and_config_add_up() -> None:
         "retrieval_config": {"language_code": "en"},
     }
     choice = resolve_tool_choice("search", BOUND, GEMINI_3, config)
-    assert render_tool_config(choice, BOUND, GEMINI_3) == {
+    rendered = render_tool_config(choice, BOUND, GEMINI_3, vertexai=True, streams_arguments=True)
+    assert rendered == {
         "functionCallingConfig": {
             "mode": "ANY",
             "allowedFunctionNames": ["search"],
@@ -179,6 +180,15 @@ def test_choice_and_config_add_up() -> None:
         },
         "retrievalConfig": {"languageCode": "en"},
     }
+
+
+@pytest.mark.parametrize(("choice", "calling"), [(None, None), ("any", {"mode": "ANY"})])
+def test_arguments_are_streamed_only_in_streams(choice: Any, calling: Any) -> None:
+    """Vertex AI: "streaming function call is not supported in unary API"."""
+    config = {"function_calling_config": {"stream_function_call_arguments": True}}
+    resolved = resolve_tool_choice(choice, BOUND, GEMINI_3, config)
+    rendered = render_tool_config(resolved, BOUND, GEMINI_3, vertexai=True)
+    assert rendered == ({"functionCallingConfig": calling} if calling else None)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +244,7 @@ def test_a_model_that_does_not_validate_gets_auto_and_only_the_named_functions()
     choice = {"mode": "VALIDATED", "allowed_function_names": ["search"]}
     resolved = resolve_tool_choice(choice, BOUND, GEMINI_2_0)
     assert resolved == ToolChoice("AUTO", ("search",))
-    assert resolved.declares("search")
-    assert not resolved.declares("Get weather")
+    assert [*resolved.declared(BOUND.functions)] == ["search"]
     assert render_tool_config(resolved, BOUND, GEMINI_2_0) == {
         "functionCallingConfig": {"mode": "AUTO"}
     }
@@ -243,7 +252,7 @@ def test_a_model_that_does_not_validate_gets_auto_and_only_the_named_functions()
 
 def test_without_functions_the_calling_config_is_omitted() -> None:
     assert render_tool_config(ToolChoice("AUTO"), ONLY_BUILTIN, GEMINI_3) is None
-    assert render_tool_config(ToolChoice("NONE"), [], GEMINI_3) is None
+    assert render_tool_config(ToolChoice("NONE"), bind_tools([]), GEMINI_3) is None
 
 
 FLAG: dict[str, Any] = {"includeServerSideToolInvocations": True}
@@ -261,7 +270,7 @@ def test_both_kinds_of_tools_set_the_flag_on_the_developer_api_only() -> None:
     }
 
 
-@pytest.mark.parametrize("bound", [[], BOUND, ONLY_BUILTIN, BOTH_KINDS])
+@pytest.mark.parametrize("bound", [bind_tools([]), BOUND, ONLY_BUILTIN, BOTH_KINDS])
 def test_a_history_of_server_tools_sets_the_flag(bound: Any) -> None:
     nothing = ToolChoice()
     assert render_tool_config(nothing, bound, GEMINI_3, has_server_parts=True) == FLAG
@@ -272,6 +281,14 @@ def test_the_flag_is_set_whatever_was_given(given: bool) -> None:
     config = {"include_server_side_tool_invocations": given}
     choice = resolve_tool_choice(None, BOTH_KINDS, GEMINI_3, config)
     assert render_tool_config(choice, BOTH_KINDS, GEMINI_3) == FLAG
+
+
+def test_builtin_tools_alone_cannot_be_required_but_keep_their_settings() -> None:
+    config = {"retrieval_config": {"lat_lng": {"latitude": 48.9, "longitude": 2.3}}}
+    choice = resolve_tool_choice("required", ONLY_BUILTIN, GEMINI_3, config)
+    assert render_tool_config(choice, ONLY_BUILTIN, GEMINI_3) == {
+        "retrievalConfig": {"latLng": {"latitude": 48.9, "longitude": 2.3}}
+    }
 
 
 def test_the_flag_is_passed_on_for_builtin_tools_alone() -> None:

@@ -11,12 +11,12 @@ from langchain_core.tools import StructuredTool
 from langchain_gemini_tools import ChatGemini, check_tools, tools_from_specs
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.models import capabilities_of
+from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.lint import (
     Finding,
     find_problems,
     reject_unusable_tools,
 )
-from langchain_gemini_tools.wire.tools.tool import bind_tools
 
 GEMINI_3 = capabilities_of("gemini-3.8-flash")
 GEMINI_2_5 = capabilities_of("gemini-2.5-flash")

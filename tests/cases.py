@@ -1,7 +1,11 @@
-"""Many cases in one test: thousands of items would take longer than what they check.
+"""Many cases in one test, which is faster than thousands of items; and how many of them pass.
 
 Every case is tried. A test fails with a group of errors, each with the name of its case.
 `ONLY_CASES=some-name` tries the cases whose names contain it.
+
+A module of tests with a constant `SCORE` has a line at the end of the run: how many of the recorded
+exchanges passed every test of the module. An exchange is a case of `each`, or a parameter.
+Processes of pytest-xdist send their results to the one that prints.
 """
 
 from __future__ import annotations
@@ -12,9 +16,13 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 VARIABLE = "ONLY_CASES"
@@ -91,3 +99,41 @@ class _Batch:
                 f"{len(self._failed)} of {self._count} cases failed: {names}",
                 [*self._failed.values()][:_SHOWN],
             )
+
+
+_KEY = "scores"
+_passed: dict[str, dict[str, bool]] = defaultdict(dict)
+"""For each label, which exchanges passed every test so far."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
+    report: pytest.TestReport = yield
+    module = getattr(item, "module", None)
+    label = getattr(module, "SCORE", None)
+    if module and label and report.when == "call":
+        exchange = item.name.partition("[")[2]
+        cases = {exchange: report.passed} if exchange else RESULTS.pop(module.__name__, {})
+        _add(label, cases)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output[_KEY] = dict(_passed)
+
+
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist's, which need not be installed
+def pytest_testnodedown(node: Any) -> None:
+    for label, passed in getattr(node, "workeroutput", {}).get(_KEY, {}).items():
+        _add(label, passed)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for label, passed in sorted(_passed.items()):
+        terminalreporter.write_line(f"{label} {sum(passed.values())}/{len(passed)}")
+
+
+def _add(label: str, passed: dict[str, bool]) -> None:
+    for exchange, is_passed in passed.items():
+        _passed[label][exchange] = _passed[label].get(exchange, True) and is_passed

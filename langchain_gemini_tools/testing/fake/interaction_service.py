@@ -1,7 +1,7 @@
 """The requests of the Interactions API: create, read, resume, cancel and delete.
 
-What is stored stays until the server stops. Nobody recorded a GET, a cancel or a DELETE: they
-follow the SDK and Google's pages.
+Interactions are stored until the server stops. GET, cancel and DELETE were not recorded: they
+follow the SDK and Google's documentation.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.answer import prompt_tokens
+from langchain_gemini_tools.testing.fake.ask import Model
 from langchain_gemini_tools.testing.fake.interaction import (
     Stored,
     read_ask,
@@ -17,11 +18,15 @@ from langchain_gemini_tools.testing.fake.interaction import (
     write_interaction,
     write_steps,
 )
-from langchain_gemini_tools.testing.fake.models import Model
-from langchain_gemini_tools.testing.fake.outgoing import Outgoing, event_stream, whole
-from langchain_gemini_tools.testing.fake.refusal import JsonObject, Refusal, invalid
+from langchain_gemini_tools.testing.fake.responses import (
+    JsonObject,
+    Outgoing,
+    Refusal,
+    event_stream,
+    invalid,
+    whole,
+)
 from langchain_gemini_tools.testing.fake.rules.declarations import check_declarations
-from langchain_gemini_tools.testing.fake.rules.door import check_length, check_model
 from langchain_gemini_tools.testing.fake.rules.interactions import (
     check_background,
     check_end,
@@ -30,25 +35,26 @@ from langchain_gemini_tools.testing.fake.rules.interactions import (
     read_steps,
     unknown_interaction,
 )
+from langchain_gemini_tools.testing.fake.rules.payload import check_length, check_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from langchain_gemini_tools.testing.fake.ask import Ask
     from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
-    from langchain_gemini_tools.testing.fake.routes import Route
     from langchain_gemini_tools.testing.fake.script import Reply
+    from langchain_gemini_tools.testing.fake.sockets import Route
 
 _RUNNING = ("queued", "in_progress")
 
 
-class InteractionDesk:
+class InteractionService:
     """Serves the Interactions API.
 
     Args:
-        memory: What the server has said.
+        memory: What the server has sent.
         models: Names of more models.
-        accepts_foreign: Which signatures are taken that were never issued here.
+        accepts_foreign: Which signatures are accepted that this server did not issue.
     """
 
     def __init__(self, memory: Memory, models: Collection[str], accepts_foreign: Foreign) -> None:
@@ -186,7 +192,7 @@ class InteractionDesk:
 def _read_stored(known: Stored, query: Mapping[str, str]) -> Outgoing:
     """What GET returns: the interaction, or its events after one of them.
 
-    The parameters are the SDK's. By its words, a stream goes on "from the chunk after the event
+    The parameters are the SDK's. It says that a stream continues "from the chunk after the event
     marked by the event id". What the API says about an unknown id is not known.
     """
     last = query.get("last_event_id")

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidInputError, InvalidOptionError
-from langchain_gemini_tools.wire.tools.dialects import BUILTIN_TOOLS
+from langchain_gemini_tools.wire.tools.builtin import BUILTIN_TOOLS
 from tests.rotation import rotated
 
 Json = dict[str, Any]
