@@ -27,6 +27,7 @@ from langchain_core.exceptions import ModelError, ModelTimeoutError
 from langchain_gemini_tools.errors import GeminiAPIError, ResponseError
 from langchain_gemini_tools.wire.function_calls import whole_call
 from langchain_gemini_tools.wire.hops import (
+    ENDS_OF_A_HOP,
     block_reason_of,
     find_next_token,
     has_more,
@@ -378,6 +379,9 @@ class _StreamedHop:
                 pass
             case _:
                 candidate = {}
+        is_marked = "promptFeedback" in response or not ENDS_OF_A_HOP.isdisjoint(candidate)
+        if not (is_marked or self._is_unseen or self._token):
+            return (response,)  # nearly every event
         is_blocked = block_reason_of(response.get("promptFeedback")) is not None
         self._is_complete |= is_blocked or not has_more(candidate)
         self.has_ended |= is_blocked or candidate.get("finishReason") is not None

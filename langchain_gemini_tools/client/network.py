@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -263,10 +264,13 @@ class _Guarded:
         found = self._stream.get_extra_info(info)
         # Asked before an idle connection is used again: a readable one is closed.
         if info == "is_readable" and not found and self._boundary.is_http1:
-            return self._boundary.has_unread or _has_decrypted(
-                self._stream.get_extra_info("ssl_object")
-            )
+            return self._boundary.has_unread or _has_decrypted(self._tls)
         return found
+
+    @cached_property
+    def _tls(self) -> Any:
+        """The TLS layer, if there is one. Looking it up costs as much as asking the socket."""
+        return self._stream.get_extra_info("ssl_object")
 
 
 class _Stream(_Guarded):
@@ -389,13 +393,18 @@ class ResponseBoundary:
         """
         found = end.search(self._buffer, max(self._searched - 2, 0))
         if not found:
-            self._searched = len(self._buffer)
-            self.has_unread = self._searched > _MAX_HEAD_BYTES
+            self._wait()
             return None
         taken = bytes(self._buffer[: found.start()])
         del self._buffer[: found.end()]
         self._searched = 0
         return taken
+
+    def _wait(self) -> bool:
+        """Wait for more bytes, unless the line or the head is too long to be one."""
+        self._searched = len(self._buffer)
+        self.has_unread = self._searched > _MAX_HEAD_BYTES
+        return False
 
     # Each step returns whether the next one can go on.
 
@@ -411,7 +420,7 @@ class ResponseBoundary:
         if self._method == b"HEAD" or code in {b"204", b"304"}:
             self._next = self._read_nothing
         elif b"chunked" in fields.get(b"transfer-encoding", b""):
-            self._next = self._read_chunk
+            self._next = self._read_chunks
         elif length.isdigit():
             self._next = self._read_nothing
             self._skip_bytes(int(length))
@@ -419,19 +428,22 @@ class ResponseBoundary:
             self._next = self._read_all  # until the connection ends
         return True
 
-    def _read_chunk(self) -> bool:
-        if (line := self._take(_END_OF_LINE)) is None:
-            return False
-        try:
-            size = int(line.partition(b";")[0], 16)
-        except ValueError:
-            self.has_unread = True
-            return False
-        if size:
-            self._skip_bytes(size + 2)
-        else:
-            self._next = self._read_trailer
-        return True
+    def _read_chunks(self) -> bool:
+        # A read may have hundreds of chunks: they are skipped together.
+        buffer, start = self._buffer, 0
+        while (end := buffer.find(b"\n", max(start, self._searched))) >= 0:
+            try:
+                size = int(buffer[start:end].partition(b";")[0], 16)
+            except ValueError:
+                self.has_unread = True
+                return False
+            if not size:
+                self._next, self._searched = self._read_trailer, 0
+                del buffer[: end + 1]
+                return True
+            start = end + 1 + size + 2
+        self._skip_bytes(start)
+        return self._wait()
 
     def _read_trailer(self) -> bool:
         if (line := self._take(_END_OF_LINE)) is None:

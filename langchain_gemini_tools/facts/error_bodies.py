@@ -67,11 +67,13 @@ def contains_error(value: Any) -> bool:
 
     An interaction that says why it failed is a response, not an error.
     """
-    items = value if isinstance(value, list) else [value]
-    return any(
-        isinstance(item, dict) and bool(item.get("error")) and not {"id", "status"} <= item.keys()
-        for item in items
-    )
+    return any(map(_is_error, value)) if isinstance(value, list) else _is_error(value)
+
+
+def _is_error(value: Any) -> bool:
+    if not isinstance(value, dict) or not value.get("error"):
+        return False
+    return not {"id", "status"} <= value.keys()
 
 
 class ErrorBody:

@@ -3,7 +3,7 @@
 The dialects are LangChain v0 and v1, OpenAI, Anthropic, langchain-google-genai, this package and
 Gemini's own parts. A block that has no part is rejected with its type, never dropped.
 
-`split_result` separates the text of a tool result from its media, for native and prompted calling
+`render_split` separates the text of a tool result from its media, for native and prompted calling
 alike. A file that cannot be sent does not stop the conversation: the result says so in its text.
 The user cannot change what a tool returned, and a checkpointer would send it again in every later
 turn.
@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast
 
 from langchain_gemini_tools.errors import InvalidInputError, UnsupportedBlockError
 from langchain_gemini_tools.facts import blocks as block_types
@@ -290,13 +289,15 @@ _INLINE_RESULT_TYPES = {
 https://ai.google.dev/gemini-api/docs/function-calling"""
 
 
-@dataclass(frozen=True)
-class SplitResult:
+class RenderedResult(NamedTuple):
     """The content of a tool message, with its media set apart."""
 
     content: Content
-    """The text, or a list of objects that are not content blocks."""
-    media: list[Block]
+    """The text, with what is wrong with files; or a list of objects that are not content blocks."""
+    files: list[gemini.Part]
+    """The parts of the media that can be sent."""
+    problems: list[str]
+    """Why other media cannot be sent."""
 
     @property
     def text(self) -> str:
@@ -309,26 +310,18 @@ class SplitResult:
         return decode_result(self.content) if isinstance(self.content, str) else self.content
 
 
-@dataclass(frozen=True)
-class RenderedResult(SplitResult):
-    """A split result whose media are rendered; problems with files are in its content."""
-
-    files: list[gemini.Part]
-    """The parts of the media that can be sent."""
-    problems: list[str]
-    """Why other media cannot be sent."""
-
-
 def render_split(content: Content) -> RenderedResult:
     """Split the content of a tool message, and render its media.
 
     Args:
         content: The content of the message.
     """
-    split = split_result(content)
+    content, media = _split_result(content)
+    if not media:
+        return RenderedResult(content, [], [])
     files: list[gemini.Part] = []
     problems: list[str] = []
-    for block in split.media:
+    for block in media:
         try:
             part = render_media(block)
         except InvalidInputError as error:
@@ -338,11 +331,11 @@ def render_split(content: Content) -> RenderedResult:
             problems.append(reason)
         else:
             files.append(part)
-    text = split.content
     if problems:
+        text = _as_text(content)
         notes = [f"(Not attached: {problem})" for problem in problems]
-        text = "\n".join([*([split.text] if split.text else []), *notes])
-    return RenderedResult(text, split.media, files, problems)
+        content = "\n".join([*([text] if text else []), *notes])
+    return RenderedResult(content, files, problems)
 
 
 def _first_sentence(text: str) -> str:
@@ -350,7 +343,7 @@ def _first_sentence(text: str) -> str:
     return text.partition(". ")[0].rstrip(".") + "."
 
 
-def split_result(content: Content) -> SplitResult:
+def _split_result(content: Content) -> tuple[Content, list[Block]]:
     """Split the content of a tool message into text and media blocks.
 
     A block that is neither text nor media becomes JSON text.
@@ -360,11 +353,11 @@ def split_result(content: Content) -> SplitResult:
         is_candidate = content.startswith("[{") and '"lc_' in content
         blocks = decode_result(content) if is_candidate else None
         if blocks is None or not _are_dumped_blocks(blocks):
-            return SplitResult(content, [])
+            return content, []
         content = blocks
     objects = [block for block in content if isinstance(block, dict)]
     if objects and not any(isinstance(block.get("type"), str) for block in objects):
-        return SplitResult(content, [])
+        return content, []
     texts: list[str] = []
     media: list[Block] = []
     for block in content:
@@ -378,7 +371,7 @@ def split_result(content: Content) -> SplitResult:
             texts.append(text)
         else:
             media.append(block)
-    return SplitResult("\n".join(texts), media)
+    return "\n".join(texts), media
 
 
 def render_result(

@@ -190,7 +190,8 @@ def _without_resolutions(
 
 def _render_content(position: int, result: ToolMessage, repairs: list[Repair]) -> RenderedResult:
     rendered = render_split(result.content)
-    repairs += [repair("unsendable_file", position, problem=each) for each in rendered.problems]
+    if rendered.problems:
+        repairs += [repair("unsendable_file", position, problem=each) for each in rendered.problems]
     return rendered
 
 

@@ -15,7 +15,7 @@ from langchain_gemini_tools.errors import (
     InvalidInputError,
     UnsupportedBlockError,
 )
-from langchain_gemini_tools.wire.blocks import split_result
+from langchain_gemini_tools.wire.blocks import render_split
 from tests.unit_tests.wire.requests import (
     GEMINI_2,
     GEMINI_3,
@@ -567,17 +567,21 @@ def test_media_are_placed_where_the_model_accepts_them(
 def test_text_and_media_are_set_apart_in_order() -> None:
     text: Json = {"type": "text", "text": "a"}
     page: Json = {"type": "text-plain", "text": "b"}
-    split = split_result([text, IMAGE, page, PDF, {"type": "json", "json": {"t": 21}}])
-    assert (split.text, split.media) == ('a\nb\n{"t": 21}', [IMAGE, PDF])
+    split = render_split([text, IMAGE, page, PDF, {"type": "json", "json": {"t": 21}}])
+    files = [
+        {"inlineData": {"mimeType": "image/png", "data": PNG}},
+        {"inlineData": {"mimeType": "application/pdf", "data": "AAAA"}},
+    ]
+    assert (split.text, split.files) == ('a\nb\n{"t": 21}', files)
 
 
 def test_the_text_of_a_result_is_not_changed_by_its_value() -> None:
-    split = split_result(' {"t":21}')
-    assert (split.text, split.value, split.media) == (' {"t":21}', {"t": 21}, [])
+    split = render_split(' {"t":21}')
+    assert (split.text, split.value, split.files) == (' {"t":21}', {"t": 21}, [])
 
 
 def test_objects_that_are_not_blocks_are_one_value() -> None:
-    split = split_result([{"t": 21}, {"t": 22}])
+    split = render_split([{"t": 21}, {"t": 22}])
     assert (split.text, split.value) == ('[{"t": 21}, {"t": 22}]', [{"t": 21}, {"t": 22}])
 
 
