@@ -37,7 +37,7 @@ from langchain_gemini_tools.wire.hops import (
 from langchain_gemini_tools.wire.metadata import truncated_stream_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 
     from langchain_core.messages import AIMessage
     from langchain_core.outputs import ChatGenerationChunk, ChatResult
@@ -200,12 +200,11 @@ class LongResponse:
     def _read(self) -> Generator[gemini.Response]:
         """Yield the events of a hop that may be passed on, and find the token of the next hop."""
         hop = self._begin_hop()
-        decode = self._request.event_decoder()
+        receive = self._receiver(hop)
         responses = self._events()
         try:
             with self._client.redacting_errors(), closing(responses):
-                decoded = chain.from_iterable(map(decode, responses))
-                yield from chain.from_iterable(map(hop.receive, decoded))
+                yield from chain.from_iterable(map(receive, responses))
         except ModelError as error:
             if not self._resumes(hop, error):
                 raise
@@ -262,7 +261,7 @@ class LongResponse:
 
     async def _aread(self) -> AsyncGenerator[gemini.Response]:
         hop = self._begin_hop()
-        decode = self._request.event_decoder()
+        receive = self._receiver(hop)
         responses = self._aevents()
         response: Any = None
         event: Any = None
@@ -270,7 +269,7 @@ class LongResponse:
             with self._client.redacting_errors():
                 async with aclosing(responses):
                     async for response in responses:
-                        for event in chain.from_iterable(map(hop.receive, decode(response))):
+                        for event in receive(response):
                             yield event
         except ModelError as error:
             if not self._resumes(hop, error):
@@ -301,6 +300,15 @@ class LongResponse:
 
     def _begin_hop(self) -> _StreamedHop:
         return _StreamedHop(is_later=self._token is not None, holds_back=self._continues)
+
+    def _receiver(
+        self, hop: _StreamedHop
+    ) -> Callable[[gemini.JsonObject], Iterable[gemini.Response]]:
+        """Return what decodes an event, and returns the events that may be passed on."""
+        decode = self._request.event_decoder()
+        if decode is None:
+            return hop.receive
+        return lambda event: chain.from_iterable(map(hop.receive, decode(event)))
 
     def _resumes(self, hop: _StreamedHop, error: ModelError) -> bool:
         """Decide whether a stream that failed is resumed from its newest token."""

@@ -149,9 +149,12 @@ class RenderedRequest:
         """Return a whole response in the shape that `parse` reads."""
         return response
 
-    def event_decoder(self) -> Callable[[gemini.JsonObject], Iterable[gemini.Response]]:
-        """Return what turns the events of one stream into those that the parser reads."""
-        return _as_it_is
+    def event_decoder(self) -> Callable[[gemini.JsonObject], Iterable[gemini.Response]] | None:
+        """Return what turns the events of one stream into those that the parser reads.
+
+        `None` if they need no decoding.
+        """
+        return None
 
     def with_feedback(self, failure: ResponseError) -> RenderedRequest:
         """Return the same request, with a description of what was wrong with the response."""
@@ -208,10 +211,6 @@ def feedback_on(failure: ResponseError) -> str:
         f"Your last answer could not be used ({_cause(failure)}). Answer in words, or "
         "call a declared function with arguments that fit its schema."
     )
-
-
-def _as_it_is(event: gemini.JsonObject) -> tuple[gemini.Response]:
-    return (event,)
 
 
 def _cause(failure: ResponseError) -> str:
