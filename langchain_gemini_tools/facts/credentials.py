@@ -35,7 +35,7 @@ the address of another gateway."""
 GATEWAY_KEY_VARIABLES = ("LANGSMITH_GATEWAY_API_KEY", "LANGSMITH_API_KEY")
 """The environment variables with its key; the first one that is set is used."""
 _GATEWAY = "https://gateway.smith.langchain.com"
-_YES, _NO = {"1", "true", "yes"}, {"0", "false", "no", ""}
+_YES, _NO = {"1", "true", "yes"}, {"0", "false", "no"}
 
 RETRY_DELAYS_VARIABLE = "GEMINI_RETRY_DELAYS"
 """Retries do not wait while this environment variable is "off", as inside `FakeGemini`."""
@@ -346,9 +346,12 @@ def environment_secrets() -> list[str]:
 
 
 def environment_uses_vertexai() -> bool | None:
-    """Return whether the environment chooses Vertex AI; `None` if it does not say."""
-    values = [value for value in map(os.environ.get, VERTEX_VARIABLES) if value is not None]
-    return values[0].lower() in _YES if values else None
+    """Return whether the environment chooses Vertex AI; `None` if it does not say.
+
+    An empty variable is not set. As in langchain-google-genai, other values choose nothing.
+    """
+    chosen = next(filter(None, map(os.environ.get, VERTEX_VARIABLES)), "").lower()
+    return chosen in _YES if chosen in _YES | _NO else None
 
 
 def environment_gateway() -> tuple[str, str | None] | None:
@@ -357,7 +360,7 @@ def environment_gateway() -> tuple[str, str | None] | None:
     An address of the Developer API in the environment has priority.
     """
     chosen = os.environ.get(GATEWAY_VARIABLE, "")
-    if chosen.lower() in _NO or os.environ.get(BASE_URL_VARIABLES[0]):
+    if not chosen or chosen.lower() in _NO or os.environ.get(BASE_URL_VARIABLES[0]):
         return None
     host = _GATEWAY if chosen.lower() in _YES else chosen.rstrip("/")
     key = next(filter(None, map(os.environ.get, GATEWAY_KEY_VARIABLES)), None)

@@ -548,6 +548,21 @@ def test_tracers_get_the_model_and_sampling_of_the_call() -> None:
             False,
             id="the newer variable wins",
         ),
+        pytest.param(
+            {"project": "p"}, {"GOOGLE_GENAI_USE_VERTEXAI": "False"}, False, id="said to be off"
+        ),
+        pytest.param(
+            {"project": "p"}, {"GOOGLE_GENAI_USE_VERTEXAI": ""}, True, id="an empty variable"
+        ),
+        pytest.param(
+            {"project": "p"}, {"GOOGLE_GENAI_USE_VERTEXAI": "maybe"}, True, id="an unknown value"
+        ),
+        pytest.param(
+            {},
+            {"GOOGLE_GENAI_USE_ENTERPRISE": "", "GOOGLE_GENAI_USE_VERTEXAI": "true"},
+            True,
+            id="the newer variable is empty",
+        ),
     ],
 )
 def test_vertex_is_chosen_by_the_project_unless_it_is_said(
