@@ -278,7 +278,7 @@ def test_secrets_are_in_use_while_their_owner_exists(monkeypatch: pytest.MonkeyP
 def test_the_key_of_the_gateway_is_in_use_while_the_gateway_is_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LANGSMITH_API_KEY", "key-of-langsmith")
-    assert "key-of-langsmith" not in secrets_in_use()
+    monkeypatch.setenv("LANGSMITH_API_KEY", "another-key-of-langsmith")
+    assert "another-key-of-langsmith" not in secrets_in_use()
     monkeypatch.setenv("LANGSMITH_GATEWAY", "true")
-    assert "key-of-langsmith" in secrets_in_use()
+    assert "another-key-of-langsmith" in secrets_in_use()
