@@ -251,12 +251,15 @@ class GeminiAccess(GeminiFields):
 
     @property
     def _key_in_use(self) -> SecretStr | None:
-        """The key, unless it was found and Vertex AI has other credentials, as in the SDK."""
+        """The key, unless Vertex AI has `credentials`, or a place and the key was only found."""
         key = self.google_api_key
-        is_passed = key and not isinstance(key, FoundKey)
-        if is_passed or not self.uses_vertexai:
+        if not self.uses_vertexai:
             return key
-        has_place = self.project or self.location or self.credentials
+        if self.credentials:
+            return None
+        if key and not isinstance(key, FoundKey):
+            return key
+        has_place = self.project or self.location
         return None if has_place or any(map(os.environ.get, _PLACES)) else key
 
     # Rendering

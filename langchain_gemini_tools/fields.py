@@ -138,8 +138,9 @@ class GeminiFields(_ChatModel):
         default=None,
         description="Use Vertex AI instead of the Gemini Developer API. Defaults to "
         "`GOOGLE_GENAI_USE_VERTEXAI` in the environment, or to Vertex AI if `project` or "
-        "`credentials` are given. A key that is passed is used with either API; a key from the "
-        "environment is used with Vertex AI only if no project, location or credentials are given.",
+        "`credentials` are given. Vertex AI uses `credentials` rather than a key. Otherwise a key "
+        "that is passed is used with either API, and a key from the environment with Vertex AI "
+        "only if no project or location is given.",
     )
     project: Place = Field(
         default=None,

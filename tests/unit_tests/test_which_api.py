@@ -78,11 +78,14 @@ def set_all(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
         pytest.param({}, USE_VERTEX | ITS_PLACE, id="all of the environment"),
     ],
 )
-def test_credentials_beat_a_key_of_the_environment(
-    given: Json, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("key", [None, GIVEN], ids=["found", "passed"])
+def test_credentials_beat_a_key(
+    given: Json, variables: dict[str, str], key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_all(monkeypatch, {"GOOGLE_API_KEY": FOUND, **variables})
-    asked = Answering(credentials=Credentials(), **given)
+    # As langchain-google-genai documents it: credentials are used whether a key is there or not.
+    passed = {} if key is None else {"api_key": key}
+    asked = Answering(credentials=Credentials(), **passed, **given)
     asked.model.invoke("Hi")
     assert asked.sent == [(PROJECT, None, f"Bearer {TOKEN}")]
 
