@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire import shapes as gemini
 
 _GOOGLE = {"google_genai", "google_vertexai"}
+_NUMBERS = (int, float, Decimal)
 _OUTCOMES = {1: "OUTCOME_OK", 2: "OUTCOME_FAILED", 3: "OUTCOME_DEADLINE_EXCEEDED"}
 _FOREIGN_SERVER_TOOLS = re.compile(
     r"server_tool_call_chunk|\w+_(call|call_output|tool_use|tool_result)"
@@ -123,7 +124,7 @@ def render_model_block(block: str | Block, message: AIMessage) -> gemini.Part | 
             is_written = text and not block_types.is_derived_refusal(block)
             return {"text": text} if is_written else None
         case {"type": "executable_code", "executable_code": code}:
-            return {"executableCode": {"code": code, **_kept(block, "language", "id")}}
+            return _render_code(code, block)
         case {"type": "code_execution_result", "code_execution_result": output}:
             return _render_code_result(output, block.get("outcome"), block.get("tool_call_id"))
         case {"type": "server_tool_call", "name": "media_processing"} | {
@@ -162,8 +163,7 @@ def _render_server_tool(block: Block) -> gemini.Part:
     part: Block
     match block:
         case {"type": "server_tool_call", "name": "code_interpreter", "args": dict(args)}:
-            code = {"code": args.get("code", ""), **_kept({**args, **block}, "language", "id")}
-            return {"executableCode": code}
+            return _render_code(args.get("code", ""), {**args, **block})
         case {"type": "server_tool_call", "name": str(name), "args": dict(args)}:
             part = {"toolCall": {"toolType": name.upper(), "args": args, **_kept(block, "id")}}
         case {"output": dict(response), "extras": {"block_type": str(name)}}:
@@ -206,10 +206,17 @@ def _joined_texts(items: list[object]) -> str:
     return "\n".join(str(item.get("text", "")) for item in items if isinstance(item, dict))
 
 
+def _render_code(code: object, values: Block) -> gemini.Part:
+    # langchain-google-genai before 4.0 stored the number of the SDK's enum, which has one language.
+    if isinstance(values.get("language"), _NUMBERS):
+        values = {**values, "language": "PYTHON"}
+    return {"executableCode": {"code": code, **_kept(values, "language", "id")}}
+
+
 def _render_code_result(output: object, outcome: object, call_id: str | None) -> gemini.Part:
     # Code that prints nothing has no `output`: the API omits empty fields. Databases without
     # integers return the outcome as another type of number.
-    is_number = isinstance(outcome, (int, float, Decimal))
+    is_number = isinstance(outcome, _NUMBERS)
     word = next((w for n, w in _OUTCOMES.items() if n == outcome), None) if is_number else outcome
     if outcome is None:  # the API requires one; early versions of langchain-google-genai had none
         word = "OUTCOME_OK"

@@ -212,6 +212,30 @@ def test_an_id_that_langchain_google_genai_gave_to_code_is_not_sent() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(
+            {"type": "executable_code", "executable_code": "print(4)", "language": 1}, id="v0"
+        ),
+        pytest.param(
+            {
+                "type": "server_tool_call",
+                "name": "code_interpreter",
+                "args": {"code": "print(4)", "language": 1},
+                "id": "",
+            },
+            id="v1",
+        ),
+    ],
+)
+def test_the_language_of_code_is_sent_by_name(block: Json) -> None:
+    # langchain-google-genai before 4.0 stored the number of the SDK's enum.
+    stored = AIMessage([block], response_metadata={"model_provider": "google_genai"})
+    code = {"executableCode": {"code": "print(4)", "language": "PYTHON"}}
+    assert contents([ASK, stored, ASK])[1] == model(code)
+
+
 def test_a_stored_result_of_code_without_an_outcome_is_completed() -> None:
     block = {"type": "code_execution_result", "code_execution_result": "4"}
     result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "4"}}
