@@ -392,7 +392,7 @@ def _check_whole(generation: Generation, *, partial: bool) -> None:
         parse_json_markdown(generation.text.strip(), parser=_parse_first)
     except ValueError:
         reason = _finish_reason(generation) or "no finish reason"
-        text = f"The response ended with {reason} before its JSON was complete: {generation.text}"
+        text = f"The response ended with {reason} and without complete JSON: {generation.text}"
         raise OutputParserException(text, llm_output=generation.text) from None
 
 
