@@ -93,7 +93,7 @@ test-clients:  ## FakeGemini with other clients: langchain-google-genai, pydanti
 	$(VENV)-clients/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-clients/bin/python -m pip install --quiet --editable . --requirement tests/clients.txt
 	$(VENV)-clients/bin/python -m pytest tests/integration_tests/test_other_clients.py \
-		tests/integration_tests/test_peer_standard.py
+		tests/integration_tests/test_peer_standard.py tests/integration_tests/test_import_swap.py
 
 test-vcrpy9:  ## what concerns cassettes, with vcrpy 9, which langchain-tests does not take yet
 	$(PYTHON) -m venv $(VENV)-vcrpy9
