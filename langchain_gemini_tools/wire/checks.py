@@ -41,6 +41,7 @@ _FIELDS: dict[str, Backend] = {
     "generationConfig.imageConfig.outputMimeType": "vertex",
     "generationConfig.imageConfig.personGeneration": "vertex",
     "generationConfig.imageConfig.prominentPeople": "vertex",
+    "generationConfig.modelConfig": "vertex",
     "generationConfig.modelSelectionConfig": "vertex",
     "generationConfig.routingConfig": "vertex",
     "safetySettings.method": "vertex",

@@ -63,6 +63,9 @@ _OWN_NAMES = {
 }
 """Fields of the API's two configs -> names of our options, where more than the spelling differs."""
 
+_IMAGE_OUTPUT = {"outputMimeType": "mimeType", "outputCompressionQuality": "compressionQuality"}
+"""Fields of the SDK's `ImageConfig` -> those of the API's `imageOutputOptions`, on Vertex AI."""
+
 
 class OwnLevel(str):
     """A thinking level as the API spells it: sent unchanged if it is unknown."""
@@ -139,11 +142,25 @@ def render_generation_config(invocation: Invocation) -> gemini.JsonObject:
         config["responseJsonSchema"] = loosen_loops(config["responseJsonSchema"])
     if "generation_config" in given:
         config |= _camel(plain(given["generation_config"]))
+    if invocation.vertexai:
+        config = _with_names_of_vertex(config)
     if config.get("responseMimeType") == JSON and not capabilities.supports_json_output:
         has_functions = capabilities.calls_functions or capabilities.accepts_prompted_functions
         advice = "Use method='function_calling', or another" if has_functions else "Use another"
         raise InvalidOptionError(f"This model does not support JSON output. {advice} model.")
     return config
+
+
+def _with_names_of_vertex(config: gemini.JsonObject) -> gemini.JsonObject:
+    """Return a config in which fields have the API's names where those of the SDK differ."""
+    named = {"modelConfig" if key == "modelSelectionConfig" else key: config[key] for key in config}
+    if isinstance(image := named.get("imageConfig"), dict):
+        spelled = _camel(image)
+        output = {new: spelled.pop(old) for old, new in _IMAGE_OUTPUT.items() if old in spelled}
+        if output:
+            output |= spelled.get("imageOutputOptions") or {}
+            named["imageConfig"] = {**spelled, "imageOutputOptions": output}
+    return named
 
 
 def render_safety_settings(settings: Any) -> list[gemini.JsonObject]:

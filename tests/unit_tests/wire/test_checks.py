@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidInputError, InvalidOptionError
+from langchain_gemini_tools.facts.json_values import camel
 from langchain_gemini_tools.wire.tools.builtin import BUILTIN_TOOLS
 from tests.rotation import rotated
 
@@ -163,6 +164,25 @@ def test_we_and_the_sdk_refuse_the_same_options(name: str, vertexai: bool) -> No
         options = {"generation_config": options}
     ours = we_send(options, [function], vertexai=vertexai)
     assert (ours is None) == (sdk is None)
+    if ours and sdk:
+        sent = [_in_camel_case(body.get("generationConfig", {})) for body in (ours, sdk)]
+        assert sent[0] == sent[1]
+
+
+def _in_camel_case(config: Json) -> Json:
+    return {
+        camel(name): _in_camel_case(value) if isinstance(value, dict) else value
+        for name, value in config.items()
+    }
+
+
+def test_options_of_an_images_output_are_joined() -> None:
+    image = {"output_mime_type": "image/png", "image_output_options": {"compressionQuality": 80}}
+    model = ChatGemini(model=MODEL, vertexai=True, image_config={"image_size": "1K", **image})
+    assert model.preview("Hi").body["generationConfig"]["imageConfig"] == {
+        "imageSize": "1K",
+        "imageOutputOptions": {"mimeType": "image/png", "compressionQuality": 80},
+    }
 
 
 def test_the_table_of_tools_has_every_field_of_the_sdk() -> None:

@@ -164,8 +164,6 @@ MESSAGES: dict[str, dict[str, Field]] = {
         imageSize="string",
         personGeneration="name @vertex",
         prominentPeople="name @vertex",
-        outputMimeType="string @vertex",
-        outputCompressionQuality="int @vertex",
         imageOutputOptions="Value @vertex",
     ),
     "FunctionDeclaration": _fields(
@@ -240,7 +238,7 @@ MESSAGES: dict[str, dict[str, Field]] = {
         enableEnhancedCivicAnswers="bool @gemini",
         audioTimestamp="bool @vertex",
         routingConfig="Value @vertex",
-        modelSelectionConfig="Value @vertex",
+        modelConfig="Value @vertex",
     ),
     "ThinkingConfig": _fields(
         includeThoughts="bool",
