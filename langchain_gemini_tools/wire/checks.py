@@ -184,6 +184,16 @@ def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> No
             f"{invocation.model} does not support JSON output with bound tools "
             f"({', '.join(names)}). Use ToolStrategy or method='function_calling', or gemini-3."
         )
+    if invocation.interaction is not None:
+        return  # its response_format is another field
+    backend: Backend = "vertex" if invocation.vertexai else "developer"
+    for name in (key for tool in tools for key in tool):
+        if builtin_tool(name).excludes_json_on == backend:
+            raise InvalidOptionError(
+                f"{_NAMES[backend]} does not support JSON output beside {snake(name)}. Use "
+                f"ToolStrategy in an agent, or request the JSON without {snake(name)} in a second "
+                "call."
+            )
 
 
 # Context caches

@@ -36,6 +36,8 @@ class BuiltinTool(NamedTuple):
     """The only backend that has it."""
     settings_of_vertex: tuple[str, ...] = ()
     """Settings that only Vertex AI has."""
+    excludes_json_on: Backend | None = None
+    """The backend that rejects it beside JSON output, whatever the model."""
     type_name: str | None = None
     """Its `type` in the Interactions API, if that is not its name in snake_case."""
     read_typed: Callable[[dict[str, Any]], Any] | None = None
@@ -119,6 +121,7 @@ _BUILTIN_ROWS = (
     BuiltinTool(
         "googleMaps",
         settings_of_vertex=("groundingTypes",),
+        excludes_json_on="developer",  # reported for 3.1: BerriAI/litellm, issue 29451
         typed_settings=("enable_widget", "latitude", "longitude"),
         only_typed={"latitude": _PLACE, "longitude": _PLACE},
     ),

@@ -202,6 +202,12 @@ def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
         ),
         pytest.param(
             GEMINI_3,
+            {"tools": [{"google_maps": {}}], "response_mime_type": "application/json"},
+            "Developer API does not support JSON output beside google_maps. Use ToolStrategy",
+            id="JSON beside Google Maps",
+        ),
+        pytest.param(
+            GEMINI_3,
             {"tools": [search], "cached_content": "cachedContents/1"},
             r"'cachedContents/1' cannot have tools: .*with_context_cache\(.*leave cached_content",
             id="tools beside a cache",
@@ -225,6 +231,12 @@ def test_combinations_that_the_api_rejects_are_not_sent(
 ) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         sent([ASK], model, **options)
+
+
+def test_json_beside_google_maps_is_sent_to_vertex_ai() -> None:
+    model = ChatGemini(model=GEMINI_3, vertexai=True, project="p")
+    options: Json = {"tools": [{"google_maps": {}}], "response_mime_type": "application/json"}
+    assert model.preview([ASK], **options).body["tools"] == [{"googleMaps": {}}]
 
 
 def test_json_beside_functions_is_sent_to_3() -> None:

@@ -156,8 +156,11 @@ def check_tools(ask: Ask) -> None:
     # The client runs computer use, beside other functions
     if set(ask.builtin_tools) - {"computerUse"} and ask.declarations:
         _check_mixed_tools(ask)
+    mime_type = "with a response mime type: 'application/json' is unsupported"
+    if ask.is_json and "googleMaps" in ask.builtin_tools and ask.backend == "gemini":
+        # Reported: BerriAI/litellm, issue 29451
+        raise Refusal(f"Google Maps tool {mime_type}")
     if ask.is_json and not ask.model.is_3:
-        mime_type = "with a response mime type: 'application/json' is unsupported"
         if ask.declarations:
             raise Refusal(f"Function calling {mime_type}")
         if ask.builtin_tools:

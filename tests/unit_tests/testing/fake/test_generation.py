@@ -276,6 +276,13 @@ def test_an_empty_tool_is_rejected() -> None:
         pytest.param(
             GEMINI_3,
             "gemini",
+            {"tools": [{"googleMaps": {}}], "generationConfig": JSON},
+            "Google Maps tool with a response mime type: 'application/json' is unsupported",
+            id="3-json-and-maps",
+        ),
+        pytest.param(
+            GEMINI_3,
+            "gemini",
             {"tools": [WEATHER], "cachedContent": "cachedContents/x"},
             "CachedContent can not be used with GenerateContent request setting "
             "system_instruction, tools or tool_config.\n\nProposed fix: move those values to "
