@@ -295,6 +295,9 @@ def fake_has_stopped() -> InvalidOptionError:
 
 # Error responses.
 
+_TWO_VERSIONS = re.compile(r"/(v\d\w*)/(v\d\w*)/")
+"""The SDK adds the version to an address, and other SDKs expect it in theirs."""
+
 
 def raise_api_error(response: httpx.Response, body: bytes) -> NoReturn:
     """Raise the error of a response: by its status, or for status 200 by the error in its body."""
@@ -304,7 +307,14 @@ def raise_api_error(response: httpx.Response, body: bytes) -> NoReturn:
     if is_deep(details):
         details = {"error": {"message": text[:_SHOWN_LENGTH]}}
     code = None if response.status_code == 200 else response.status_code
-    raise map_api_error(code, redact_json(details, secrets), _redacted(response, text))
+    error = map_api_error(code, redact_json(details, secrets), _redacted(response, text))
+    if code == 404 and (found := _TWO_VERSIONS.search(response.request.url.path)):
+        given, added = found.groups()
+        error.args = (
+            f"{error} (base_url ends with the version {given!r}, and {added!r} follows it. Leave "
+            f"it out of base_url; for this version, pass api_version={given!r}.)",
+        )
+    raise error
 
 
 def redact_response(response: httpx.Response, body: bytes) -> httpx.Response:

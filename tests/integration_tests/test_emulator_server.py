@@ -144,6 +144,7 @@ def test_tokens_are_counted_and_models_described(client: genai.Client) -> None:
         pytest.param(PATH, {"x_goog_api_key": "bad"}, 400, id="bad-key"),
         pytest.param("/v1/models/nope:generateContent", {}, 404, id="no-such-model"),
         pytest.param("/v1/nowhere", {}, 404, id="no-such-page"),
+        pytest.param(f"/v1beta{PATH}", {}, 404, id="two-versions"),
         pytest.param(PATH, {"x_server_timeout": "5"}, 400, id="short-deadline"),
     ],
 )

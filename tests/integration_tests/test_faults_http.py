@@ -325,6 +325,20 @@ async def test_a_rejection_becomes_its_error(
     assert (type(twin), str(twin), twin.code) == (type(error), str(error), case.code)
 
 
+@rotated(way=WAYS, version=["v1", "v1beta", "v1beta/"])
+async def test_a_404_says_that_the_address_has_two_versions(
+    emulator: Emulator, make_model: MakeModel, way: str, version: str
+) -> None:
+    chat = make_model(base_url=f"{emulator.url}/proxy/{version}")
+    with pytest.raises(errors.GeminiNotFoundError) as raised:
+        await ask(chat, way)
+    name = version.rstrip("/")
+    assert str(raised.value).endswith(
+        f"(base_url ends with the version {name!r}, and 'v1beta' follows it. Leave it out of "
+        f"base_url; for this version, pass api_version={name!r}.)"
+    )
+
+
 @rotated(
     name=[*(name for name, case in CASES.items() if case.is_retried), "cut-before-headers"],
     way=WAYS,

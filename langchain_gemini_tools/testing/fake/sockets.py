@@ -220,10 +220,10 @@ Method = Literal[
     "deleteInteraction",
 ]
 
-# Clients keep a base URL with a path: `/proxy/v1/models/...`
+# Clients keep a base URL with a path: `/proxy/v1/models/...`. A version in it is a second one.
 _ROUTE = re.compile(
     r"""
-    (?P<prefix>(?:/[^/]+)*?)
+    (?P<prefix>(?:/(?!v1\w*/v1)[^/]+)*?)
     /(?P<version>v1|v1alpha|v1beta|v1beta1)
     (?P<vertex>/projects/[^/]+/locations/[^/]+/publishers/google|/publishers/google)?
     /models(?:/(?P<model>[^/:]+))?
@@ -235,7 +235,7 @@ _ROUTE = re.compile(
 
 _INTERACTIONS = re.compile(
     r"""
-    (?:/[^/]+)*?
+    (?:/(?!v1\w*/v1)[^/]+)*?
     /(?P<version>v1|v1alpha|v1beta|v1beta1)
     (?P<vertex>/projects/[^/]+/locations/[^/]+)?
     /interactions(?:/(?P<name>[^/]+))?(?P<cancel>/cancel)?
@@ -290,7 +290,7 @@ def _read_interaction(http_method: str, path: str) -> Route | None:
 
 _BATCH_ROUTE = re.compile(
     r"""
-    (?P<prefix>(?:/[^/]+)*?)
+    (?P<prefix>(?:/(?!v1\w*/v1)[^/]+)*?)
     (?P<folder>/upload|/download)?
     /(?P<version>v1|v1alpha|v1beta|v1beta1)
     /(?:
@@ -351,7 +351,7 @@ def _read_vertex_batch(http_method: str, match: re.Match[str]) -> BatchRoute | N
 
 _CACHE_ROUTE = re.compile(
     r"""
-    (?:/[^/]+)*?
+    (?:/(?!v1\w*/v1)[^/]+)*?
     /(?:v1|v1alpha|v1beta|v1beta1)
     /(?P<place>(?P<vertex>projects/[^/]+/locations/[^/]+/)?cachedContents(?:/[^/:]+)?)
     """,
