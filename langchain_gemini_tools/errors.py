@@ -13,7 +13,7 @@
     * EmptyResponseError             the response has no content; retryable
     * FailedInteractionError         the interaction failed, was cancelled or did not end
     * MalformedToolCallError         the model wrote a tool call that is not valid; retryable
-    * TruncatedResponseError         the response has tool calls, but did not end
+    * TruncatedResponseError         the response has tool calls or no text, and did not end
     * TruncatedStreamError           the stream ended too early; retryable
     * UnreadableResponseError        the response is not JSON of this API; retryable
   * GeminiAPIError                   the API rejected the request, failed, or was not reached
@@ -212,7 +212,8 @@ class TruncatedResponseError(ResponseError):
     """The response has tool calls, but stopped before its end, or does not say how it ended.
 
     More calls may have followed, so none is released for execution. Increase `max_output_tokens`
-    if the reason is MAX_TOKENS. A truncated response without tool calls is returned.
+    if the reason is MAX_TOKENS. A truncated response without tool calls is returned, unless it has
+    no text: thinking can use all tokens.
     """
 
 

@@ -386,7 +386,8 @@ class GeminiFields(_ChatModel):
         "blocked one with calls raises `TruncatedResponseError` or `BlockedError` without a retry, "
         "and with `return` its calls are `invalid_tool_calls`. Truncated or blocked text without "
         "calls is returned with its `finish_reason`, also where LangChain shows it as a refusal; "
-        "if nothing is left of a blocked response, `BlockedError` is raised.",
+        "if nothing is left of a blocked response, `BlockedError` is raised, and "
+        "`TruncatedResponseError` if thinking used all tokens of a response.",
     )
 
     def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it

@@ -172,7 +172,7 @@ class Metadata:
         Args:
             has_calls: Whether it has a tool call; see `find_unreleasable`.
             is_empty: Whether it contains nothing but thoughts and empty texts.
-            rejects_empty: Whether a complete but empty response is an error.
+            rejects_empty: Whether a complete or truncated, but empty response is an error.
             is_interaction: Whether the finish reason is the status of an interaction.
         """
         reason, message = self.finish_reason, self.fields.get("finishMessage")
@@ -193,6 +193,15 @@ class Metadata:
             raise error
         if is_empty and rejects_empty and outcome in {"complete", "unspecified"}:
             raise EmptyResponseError(f"The response is empty ({cause}).", **details)
+        if is_empty and rejects_empty and outcome == "truncated":
+            thoughts = self.usage.get("thoughtsTokenCount")
+            raise TruncatedResponseError(
+                f"The response was truncated ({cause}) before its first word"
+                + (f", after {thoughts} tokens of thinking" if thoughts else "")
+                + ". Thinking counts as output: increase max_output_tokens, or lower "
+                "reasoning_effort.",
+                **details,
+            )
         if is_empty and outcome in {"blocked", "unknown"}:
             raise BlockedError(f"The response was withheld ({cause}).", **details)
 

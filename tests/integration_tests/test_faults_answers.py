@@ -60,6 +60,7 @@ def _ended(reason: str, *parts: dict[str, Any], message: str | None = None) -> d
     return {"parts": parts, "finish_reason": reason, "finish_message": message, "signed": False}
 
 
+MORE_TOKENS = "Thinking counts as output: increase max_output_tokens, or lower reasoning_effort."
 REFUSED = {
     "blocked-prompt": Refused(
         _no_candidates(promptFeedback={"blockReason": "PROHIBITED_CONTENT"}),
@@ -136,6 +137,19 @@ REFUSED = {
         "must not be executed.",
         reason="MAX_TOKENS",
     ),
+    "max-tokens-with-nothing": Refused(
+        _ended("MAX_TOKENS") | {"usage": {"thoughtsTokenCount": 3071}},
+        errors.TruncatedResponseError,
+        "The response was truncated (MAX_TOKENS) before its first word, after 3071 tokens of "
+        f"thinking. {MORE_TOKENS}",
+        reason="MAX_TOKENS",
+    ),
+    "max-tokens-with-thoughts-alone": Refused(
+        _ended("MAX_TOKENS", {"text": "Hm.", "thought": True}) | {"usage": {"totalTokenCount": 5}},
+        errors.TruncatedResponseError,
+        f"The response was truncated (MAX_TOKENS) before its first word. {MORE_TOKENS}",
+        reason="MAX_TOKENS",
+    ),
     "missing-signature": Refused(
         _ended("MISSING_THOUGHT_SIGNATURE"),
         errors.MalformedToolCallError,
@@ -165,9 +179,6 @@ TAKEN = {
     ),
     "max-tokens-with-text": Taken(
         _ended("MAX_TOKENS", {"text": "It is"}), "It is", {"finish_reason": "MAX_TOKENS"}
-    ),
-    "max-tokens-with-nothing": Taken(
-        _ended("MAX_TOKENS"), "", {"finish_reason": "MAX_TOKENS", "empty_response": True}
     ),
     "unknown-reason-with-text": Taken(
         _ended("SOLAR_FLARE", {"text": "It is"}, message="Cycle 25."),
@@ -216,6 +227,17 @@ async def test_no_candidates_are_asked_for_once_more(
         await ask(make_model(max_retries=2), way)
     assert isinstance(raised.value, core.ModelError)
     assert len(emulator.requests) == (3 if is_stream else 2)
+
+
+@rotated(way=WAYS, options=[{"on_malformed": "return"}, {"max_retries": 0}])
+async def test_a_response_that_is_truncated_before_it_starts_can_be_returned(
+    emulator: Emulator, make_model: MakeModel, way: str, options: dict[str, Any]
+) -> None:
+    emulator.reply(**_ended("MAX_TOKENS"))
+    answer = await ask(make_model(**options), way)
+    assert answer.text == ""
+    expected = {"finish_reason": "MAX_TOKENS", "empty_response": True}
+    assert expected.items() <= answer.response_metadata.items()
 
 
 @rotated(name=list(TAKEN), way=WAYS)

@@ -467,12 +467,13 @@ async def test_a_response_of_leaked_tokens_is_empty(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_response_that_is_truncated_before_it_starts_is_returned(
+async def test_a_response_that_is_truncated_before_it_starts_is_an_error(
     emulator: Emulator, make_model: MakeModel, way: str
 ) -> None:
     emulator.reply(parts=[], finish_reason="MAX_TOKENS")
-    message = await ask(make_model(model=GEMMA, max_retries=3).bind_tools([get_weather]), way)
-    assert (message.content, message.response_metadata["finish_reason"]) == ("", "MAX_TOKENS")
+    with pytest.raises(TruncatedResponseError, match="before its first word"):
+        await ask(make_model(model=GEMMA, max_retries=3).bind_tools([get_weather]), way)
+    assert len(emulator.requests) == 1
 
 
 @pytest.mark.parametrize("way", WAYS)
