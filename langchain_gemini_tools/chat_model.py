@@ -385,11 +385,11 @@ def _another_request(
     """Return the request that is sent instead; re-raise if there is none."""
     if not isinstance(failure, GeminiAPIError):
         return _with_feedback(request, failure, is_final=is_final)
-    whole = request.without_previous(failure)
-    if is_final or whole is None:
+    other = request.in_another_form(failure)
+    if is_final or other is None:
         raise failure
-    logger.warning("The previous interaction is gone; all messages are sent: %s", str(failure))
-    return whole
+    logger.warning("%s: %s", request.other_form, str(failure))
+    return other
 
 
 def _with_feedback(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.messages import SystemMessage
 
@@ -87,6 +87,7 @@ class InteractionRequest(RenderedRequest):
     """The check sum of the messages, if the API keeps them."""
     render_whole: Callable[[], InteractionRequest] | None = None
     """Renders all messages, if this request leaves out what the API has kept."""
+    other_form: ClassVar[str] = "The previous interaction is gone; all messages are sent"
 
     @property
     def path(self) -> str | None:
@@ -171,7 +172,7 @@ class InteractionRequest(RenderedRequest):
             return None
         return "If this is the name of an agent, pass agent=True."
 
-    def without_previous(self, failure: GeminiAPIError) -> RenderedRequest | None:
+    def in_another_form(self, failure: GeminiAPIError) -> RenderedRequest | None:
         """Return the request with all messages, if the API does not have the previous one.
 
         How the API says so is not known. A 404 is taken for it, and a 400 that names it; not for

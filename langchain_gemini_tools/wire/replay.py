@@ -197,6 +197,27 @@ def without_signatures(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
     return [cast("gemini.Part", part) for part in bare if part != {"text": ""}]
 
 
+def skip_signatures(contents: Sequence[gemini.Content]) -> list[gemini.Content]:
+    """Return contents whose signatures are not validated: calls are marked, others have none.
+
+    Parts of server tools keep theirs: the API rejects them without it.
+    """
+    unsigned = [{**content, "parts": _skipped(content["parts"])} for content in contents]
+    return [cast("gemini.Content", content) for content in unsigned if content["parts"]]
+
+
+def _skipped(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
+    skipped: list[gemini.Part] = []
+    for part in parts:
+        if "thoughtSignature" not in part or is_server_part(part):
+            skipped.append(part)
+        elif "functionCall" in part:
+            skipped.append({**part, "thoughtSignature": SKIP_SIGNATURE})
+        else:
+            skipped += without_signatures([part])
+    return skipped
+
+
 _SERVER_PARTS = ("toolCall", "toolResponse", STEP)
 _MEDIA_STEPS = (None, "TOOL_TYPE_UNSPECIFIED", "MEDIA_PROCESSING")
 

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from langchain_gemini_tools.errors import (
     GeminiAPIError,
@@ -35,6 +36,7 @@ from langchain_gemini_tools.wire.generation import (
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.hops import TOKEN
+from langchain_gemini_tools.wire.replay import skip_signatures
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
 from langchain_gemini_tools.wire.tools.tool import (
@@ -63,6 +65,13 @@ _COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfi
 # "CachedContent not found (or permission denied)", with status 403.
 _CACHE_IS_GONE = "CachedContent not found"
 
+# "Corrupted thought signature.", "Invalid thought signature."; Vertex AI: "Unable to submit request
+# because Thought signature is not valid." Reported for signatures that came back unchanged, too:
+# theopenco/llmgateway, issue 3252.
+_REJECTED_SIGNATURE = re.compile(
+    r"(corrupted|invalid) thought.?signature|thought.?signature is not valid", re.IGNORECASE
+)
+
 
 @dataclass(frozen=True)
 class RenderedRequest:
@@ -75,6 +84,8 @@ class RenderedRequest:
     context: ResponseContext
     invocation: Invocation
     is_second_try: bool = False
+    other_form: ClassVar[str] = "The API rejected thought signatures; retrying without them"
+    """What `in_another_form` means, for the log."""
 
     def __repr__(self) -> str:
         shown = f"{type(self).__name__}(body={self.body!r}, repairs={self.repairs!r})"
@@ -117,9 +128,20 @@ class RenderedRequest:
         """Return a parser for the events of a streamed response."""
         return StreamParser(self.context)
 
-    def without_previous(self, failure: GeminiAPIError) -> RenderedRequest | None:  # noqa: ARG002
-        """Return the request with what the API should have kept; `None` if nothing is left out."""
-        return None
+    def in_another_form(self, failure: GeminiAPIError) -> RenderedRequest | None:
+        """Return the request in the form that the API may accept instead; `None` if there is none.
+
+        A history whose signatures are rejected would be rejected forever.
+        """
+        invocation = self.invocation
+        may_change = invocation.repairs_history and invocation.max_retries > 0
+        if not may_change or not _REJECTED_SIGNATURE.search(failure.message or ""):
+            return None
+        contents = self.body["contents"]
+        if (unsigned := skip_signatures(contents)) == contents:
+            return None
+        body: gemini.Request = {**self.body, "contents": unsigned}
+        return replace(self, encoded=encode_json(body, is_large=len(self.encoded) > LARGE))
 
     @property
     def is_background(self) -> bool:

@@ -533,7 +533,7 @@ def test_signatures_of_the_real_api_are_taken_and_broken_ones_refused(
 ) -> None:
     """A test may load a history that the real API has signed."""
     gemini.reply(calls=[("get_weather", {"city": "Oslo"})])
-    model = new_model().bind_tools([get_weather])
+    model = new_model(max_retries=0).bind_tools([get_weather])
     step = model.invoke("Weather in Oslo?")
     issued = gemini.memory.signatures
     real = base64.b64encode(b"\x12" + bytes(range(60))).decode()

@@ -11,12 +11,17 @@ import pytest
 from google.oauth2.credentials import Credentials
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelFallbackMiddleware
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 
 from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.errors import GeminiInvalidRequestError
+from langchain_gemini_tools.testing.fake import faults
 from langchain_gemini_tools.testing.fake.server import ACCESS_TOKEN
+from tests.integration_tests.invoking import ask
 from tests.integration_tests.play import call, get_weather, model, request, result, text, user
 from tests.integration_tests.test_what_is_sent import SKIP
+from tests.rotation import WAYS, rotated
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake import Emulator
@@ -162,3 +167,74 @@ def test_the_other_backend_goes_on_with_a_conversation(
     assert sent == [call("get_weather", OSLO, "first", SIGNATURE)]
     assert _ask(second, history).content == "Still sunny."
     assert emulator.last.body["contents"][1]["parts"] == [call("get_weather", OSLO, "first", SKIP)]
+
+
+# Signatures that the API rejects although the model may be their author
+
+
+def _stored() -> list[Any]:
+    """A conversation whose signatures this server did not issue."""
+    author = {"model_provider": "google_genai", "model_name": "gemini-3.8-flash"}
+    signatures = {"__gemini_function_call_thought_signatures__": {"first": LATER_SIGNATURE}}
+    calls = [{"name": "get_weather", "args": OSLO, "id": "first"}]
+    hello: list[Any] = [{"type": "text", "text": "Hello.", "extras": {"signature": SIGNATURE}}]
+    return [
+        HumanMessage("Hello?"),
+        AIMessage(hello, response_metadata=author),
+        HumanMessage("Weather?"),
+        AIMessage("", tool_calls=calls, additional_kwargs=signatures, response_metadata=author),
+        ToolMessage("Sunny", tool_call_id="first"),
+    ]
+
+
+@rotated(
+    way=WAYS,
+    words=[
+        "Corrupted thought signature.",
+        "Invalid thought signature.",
+        "Unable to submit request because Thought signature is not valid.. Learn more: ...",
+    ],
+)
+async def test_rejected_signatures_are_left_out(
+    emulator: Emulator,
+    make_model: MakeModel,
+    caplog: pytest.LogCaptureFixture,
+    way: str,
+    words: str,
+) -> None:
+    emulator.reply("never sent", fault=faults.http_error(400, words))
+    emulator.reply("Sunny.")
+    emulator.accepts_foreign_signatures = True
+    chat = make_model(max_retries=1).bind_tools([get_weather])
+    assert (await ask(RunnableLambda(lambda _: _stored()) | chat, way)).text == "Sunny."
+    signed, unsigned = (sent.body for sent in emulator.requests)
+    assert signed["contents"][3]["parts"][0]["thoughtSignature"] == LATER_SIGNATURE
+    assert unsigned == request(
+        user("Hello?"),
+        model("Hello."),
+        user("Weather?"),
+        model(call("get_weather", OSLO, "first", SKIP)),
+        user(result("get_weather", "Sunny", "first")),
+    )
+    assert "The API rejected thought signatures; retrying without them" in caplog.text
+
+
+@pytest.mark.parametrize("options", [{"max_retries": 0}, {"on_broken_history": "raise"}], ids=str)
+def test_rejected_signatures_are_an_error_where_nothing_may_be_changed(
+    emulator: Emulator, make_model: MakeModel, options: dict[str, Any]
+) -> None:
+    chat = make_model(**{"max_retries": 1, **options})
+    with pytest.raises(GeminiInvalidRequestError, match="Corrupted thought signature"):
+        _ask(chat, _stored())
+    assert len(emulator.requests) == 1
+
+
+def test_signatures_that_are_rejected_again_are_an_error(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.accepts_foreign_signatures = True
+    for _ in range(2):
+        emulator.reply(fault=faults.http_error(400, "Corrupted thought signature."))
+    with pytest.raises(GeminiInvalidRequestError, match="Corrupted thought signature"):
+        _ask(make_model(max_retries=3), _stored())
+    assert len(emulator.requests) == 2
