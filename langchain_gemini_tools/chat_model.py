@@ -388,8 +388,9 @@ def _another_request(
     other = request.in_another_form(failure)
     if is_final or other is None:
         raise failure
-    logger.warning("%s: %s", request.other_form, str(failure))
-    return other
+    changed, explanation = other
+    logger.warning("%s: %s", explanation, str(failure))
+    return changed
 
 
 def _with_feedback(

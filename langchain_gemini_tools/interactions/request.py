@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import SystemMessage
 
@@ -87,7 +87,6 @@ class InteractionRequest(RenderedRequest):
     """The check sum of the messages, if the API keeps them."""
     render_whole: Callable[[], InteractionRequest] | None = None
     """Renders all messages, if this request leaves out what the API has kept."""
-    other_form: ClassVar[str] = "The previous interaction is gone; all messages are sent"
 
     @property
     def path(self) -> str | None:
@@ -172,7 +171,7 @@ class InteractionRequest(RenderedRequest):
             return None
         return "If this is the name of an agent, pass agent=True."
 
-    def in_another_form(self, failure: GeminiAPIError) -> RenderedRequest | None:
+    def in_another_form(self, failure: GeminiAPIError) -> tuple[RenderedRequest, str] | None:
         """Return the request with all messages, if the API does not have the previous one.
 
         How the API says so is not known. A 404 is taken for it, and a 400 that names it; not for
@@ -183,7 +182,7 @@ class InteractionRequest(RenderedRequest):
         is_missing = isinstance(failure, GeminiNotFoundError) or "interaction" in str(failure)
         if self.render_whole is None or self.interaction_id or not is_missing:
             return None
-        return self.render_whole()
+        return self.render_whole(), "The previous interaction is gone; all messages are sent"
 
 
 def render_interaction(

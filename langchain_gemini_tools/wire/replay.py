@@ -218,6 +218,21 @@ def _skipped(parts: Iterable[gemini.Part]) -> list[gemini.Part]:
     return skipped
 
 
+def without_call_ids(contents: Sequence[gemini.Content]) -> list[gemini.Content]:
+    """Return contents without ids of calls and results: these are in the same order."""
+    bare = [{**each, "parts": [_without_id(part) for part in each["parts"]]} for each in contents]
+    return cast("list[gemini.Content]", bare)
+
+
+def _without_id(part: gemini.Part) -> gemini.Part:
+    kind = next((kind for kind in ("functionCall", "functionResponse") if kind in part), None)
+    if kind is None:
+        return part
+    fields = cast("gemini.JsonObject", part)
+    bare = {key: value for key, value in fields[kind].items() if key != "id"}
+    return cast("gemini.Part", {**fields, kind: bare})
+
+
 _SERVER_PARTS = ("toolCall", "toolResponse", STEP)
 _MEDIA_STEPS = (None, "TOOL_TYPE_UNSPECIFIED", "MEDIA_PROCESSING")
 

@@ -10,7 +10,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from langchain_gemini_tools.errors import (
     GeminiAPIError,
@@ -36,7 +36,7 @@ from langchain_gemini_tools.wire.generation import (
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.hops import TOKEN
-from langchain_gemini_tools.wire.replay import skip_signatures
+from langchain_gemini_tools.wire.replay import skip_signatures, without_call_ids
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
 from langchain_gemini_tools.wire.tools.tool import (
@@ -65,11 +65,31 @@ _COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfi
 # "CachedContent not found (or permission denied)", with status 403.
 _CACHE_IS_GONE = "CachedContent not found"
 
-# "Corrupted thought signature.", "Invalid thought signature."; Vertex AI: "Unable to submit request
-# because Thought signature is not valid." Reported for signatures that came back unchanged, too:
-# theopenco/llmgateway, issue 3252.
-_REJECTED_SIGNATURE = re.compile(
-    r"(corrupted|invalid) thought.?signature|thought.?signature is not valid", re.IGNORECASE
+
+class OtherForm(NamedTuple):
+    """Another form of contents, for an endpoint that rejects the first one."""
+
+    rejection: re.Pattern[str]
+    """What the endpoint says."""
+    change: Callable[[Sequence[gemini.Content]], list[gemini.Content]]
+    explanation: str
+
+
+_OTHER_FORMS = (
+    # "Corrupted thought signature.", "Invalid thought signature."; Vertex AI: "Unable to submit
+    # request because Thought signature is not valid." Reported for signatures that came back
+    # unchanged, too: theopenco/llmgateway, issue 3252.
+    OtherForm(
+        re.compile(r"(?i)(corrupted|invalid) thought.?signature|thought.?signature is not valid"),
+        skip_signatures,
+        "The API rejected thought signatures; retrying without them",
+    ),
+    # Reported for version v1 of Vertex AI (looplj/axonhub, issue 874) and for proxies.
+    OtherForm(
+        re.compile(r"""Unknown name "id" at '[^']*function_(call|response)'"""),
+        without_call_ids,
+        "The endpoint does not know ids of tool calls; retrying without them",
+    ),
 )
 
 
@@ -84,8 +104,6 @@ class RenderedRequest:
     context: ResponseContext
     invocation: Invocation
     is_second_try: bool = False
-    other_form: ClassVar[str] = "The API rejected thought signatures; retrying without them"
-    """What `in_another_form` means, for the log."""
 
     def __repr__(self) -> str:
         shown = f"{type(self).__name__}(body={self.body!r}, repairs={self.repairs!r})"
@@ -128,20 +146,21 @@ class RenderedRequest:
         """Return a parser for the events of a streamed response."""
         return StreamParser(self.context)
 
-    def in_another_form(self, failure: GeminiAPIError) -> RenderedRequest | None:
-        """Return the request in the form that the API may accept instead; `None` if there is none.
+    def in_another_form(self, failure: GeminiAPIError) -> tuple[RenderedRequest, str] | None:
+        """Return the request in a form that the API may accept instead, and an explanation.
 
-        A history whose signatures are rejected would be rejected forever.
+        A history that is rejected as it is would be rejected forever.
         """
-        invocation = self.invocation
-        may_change = invocation.repairs_history and invocation.max_retries > 0
-        if not may_change or not _REJECTED_SIGNATURE.search(failure.message or ""):
+        invocation, message = self.invocation, failure.message or ""
+        found = [form for form in _OTHER_FORMS if form.rejection.search(message)]
+        if not found or not invocation.repairs_history or invocation.max_retries == 0:
             return None
         contents = self.body["contents"]
-        if (unsigned := skip_signatures(contents)) == contents:
+        if (changed := found[0].change(contents)) == contents:
             return None
-        body: gemini.Request = {**self.body, "contents": unsigned}
-        return replace(self, encoded=encode_json(body, is_large=len(self.encoded) > LARGE))
+        body: gemini.Request = {**self.body, "contents": changed}
+        encoded = encode_json(body, is_large=len(self.encoded) > LARGE)
+        return replace(self, encoded=encoded), found[0].explanation
 
     @property
     def is_background(self) -> bool:

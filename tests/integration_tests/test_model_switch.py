@@ -1,4 +1,4 @@
-"""A conversation that changes its model on the way: another generation, or a fallback.
+"""A conversation that changes its model or endpoint on the way: another generation, or a fallback.
 
 Thought signatures belong to one line of models; another one refuses the whole request for them.
 """
@@ -169,7 +169,7 @@ def test_the_other_backend_goes_on_with_a_conversation(
     assert emulator.last.body["contents"][1]["parts"] == [call("get_weather", OSLO, "first", SKIP)]
 
 
-# Signatures that the API rejects although the model may be their author
+# What an endpoint rejects although the history is as it should be
 
 
 def _stored() -> list[Any]:
@@ -217,6 +217,36 @@ async def test_rejected_signatures_are_left_out(
         user(result("get_weather", "Sunny", "first")),
     )
     assert "The API rejected thought signatures; retrying without them" in caplog.text
+
+
+@rotated(way=WAYS)
+async def test_ids_that_an_endpoint_does_not_know_are_left_out(
+    emulator: Emulator, make_model: MakeModel, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    unknown = "Invalid JSON payload received. Unknown name \"id\" at '{}': Cannot find field."
+    places = ["contents[1].parts[0].function_call", "contents[2].parts[0].function_response"]
+    words = "\n".join(map(unknown.format, places))
+    emulator.reply("never sent", fault=faults.http_error(400, words))
+    emulator.reply("Sunny.")
+    calls = [
+        {"name": "get_weather", "args": OSLO, "id": "1"},
+        {"name": "get_weather", "args": ROME, "id": "2"},
+    ]
+    results = [ToolMessage("Rain", tool_call_id="2"), ToolMessage("Sunny", tool_call_id="1")]
+    history = [HumanMessage("Weather?"), AIMessage("", tool_calls=calls), *results]
+    chat = make_model(max_retries=1).bind_tools([get_weather])
+    assert (await ask(RunnableLambda(lambda _: history) | chat, way)).text == "Sunny."
+    _, called, answered = emulator.last.body["contents"]
+    name = "get_weather"
+    assert called["parts"] == [
+        {"functionCall": {"name": name, "args": OSLO}, "thoughtSignature": SKIP},
+        {"functionCall": {"name": name, "args": ROME}},
+    ]
+    assert answered["parts"] == [
+        {"functionResponse": {"name": name, "response": {"output": "Sunny"}}},
+        {"functionResponse": {"name": name, "response": {"output": "Rain"}}},
+    ]
+    assert "The endpoint does not know ids of tool calls; retrying without them" in caplog.text
 
 
 @pytest.mark.parametrize("options", [{"max_retries": 0}, {"on_broken_history": "raise"}], ids=str)
