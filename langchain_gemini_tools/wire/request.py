@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.errors import (
     GeminiAPIError,
@@ -36,7 +35,7 @@ from langchain_gemini_tools.wire.generation import (
 )
 from langchain_gemini_tools.wire.history import Repair, split_system
 from langchain_gemini_tools.wire.hops import TOKEN
-from langchain_gemini_tools.wire.replay import skip_signatures, without_call_ids
+from langchain_gemini_tools.wire.other_forms import find_other_form
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
 from langchain_gemini_tools.wire.tools.choice import render_tool_config
 from langchain_gemini_tools.wire.tools.tool import (
@@ -64,33 +63,6 @@ _COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfi
 
 # "CachedContent not found (or permission denied)", with status 403.
 _CACHE_IS_GONE = "CachedContent not found"
-
-
-class OtherForm(NamedTuple):
-    """Another form of contents, for an endpoint that rejects the first one."""
-
-    rejection: re.Pattern[str]
-    """What the endpoint says."""
-    change: Callable[[Sequence[gemini.Content]], list[gemini.Content]]
-    explanation: str
-
-
-_OTHER_FORMS = (
-    # "Corrupted thought signature.", "Invalid thought signature."; Vertex AI: "Unable to submit
-    # request because Thought signature is not valid." Reported for signatures that came back
-    # unchanged, too: theopenco/llmgateway, issue 3252.
-    OtherForm(
-        re.compile(r"(?i)(corrupted|invalid) thought.?signature|thought.?signature is not valid"),
-        skip_signatures,
-        "The API rejected thought signatures; retrying without them",
-    ),
-    # Reported for version v1 of Vertex AI (looplj/axonhub, issue 874) and for proxies.
-    OtherForm(
-        re.compile(r"""Unknown name "id" at '[^']*function_(call|response)'"""),
-        without_call_ids,
-        "The endpoint does not know ids of tool calls; retrying without them",
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -151,16 +123,13 @@ class RenderedRequest:
 
         A history that is rejected as it is would be rejected forever.
         """
-        invocation, message = self.invocation, failure.message or ""
-        found = [form for form in _OTHER_FORMS if form.rejection.search(message)]
-        if not found or not invocation.repairs_history or invocation.max_retries == 0:
+        if not self.invocation.repairs_history or self.invocation.max_retries == 0:
             return None
-        contents = self.body["contents"]
-        if (changed := found[0].change(contents)) == contents:
+        if not (found := find_other_form({**self.body}, failure.message or "")):
             return None
-        body: gemini.Request = {**self.body, "contents": changed}
+        body, explanation = found
         encoded = encode_json(body, is_large=len(self.encoded) > LARGE)
-        return replace(self, encoded=encoded), found[0].explanation
+        return replace(self, encoded=encoded), explanation
 
     @property
     def is_background(self) -> bool:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 OSLO, ROME = {"city": "Oslo"}, {"city": "Rome"}
 SIGNATURE = "+/+/c2lnbmF0dXJl"
 LATER_SIGNATURE = "+/+/bGF0ZXIgc2lnbmF0dXJl"
+BARE = "Request contains an invalid argument."
 OVERLOADED = {"error": {"code": 503, "message": "Overloaded.", "status": "UNAVAILABLE"}}
 
 
@@ -247,6 +248,27 @@ async def test_ids_that_an_endpoint_does_not_know_are_left_out(
         {"functionResponse": {"name": name, "response": {"output": "Rain"}}},
     ]
     assert "The endpoint does not know ids of tool calls; retrying without them" in caplog.text
+
+
+@rotated(way=WAYS)
+async def test_limits_of_arrays_that_the_api_rejects_become_words(
+    emulator: Emulator, make_model: MakeModel, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    emulator.reply("never sent", fault=faults.http_error(400, BARE))
+    emulator.reply("Fine.")
+    names = {"type": "array", "items": {"type": "string"}, "maxItems": 1000}
+    declared = {"name": "save", "description": "Save names."}
+    tool = {**declared, "parameters": {"type": "object", "properties": {"names": names}}}
+    chat = make_model(max_retries=1).bind_tools([tool])
+    assert (await ask(chat, way)).text == "Fine."
+    first, second = (
+        sent.body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["properties"]
+        for sent in emulator.requests
+    )
+    assert first == {"names": names}
+    del names["maxItems"]
+    assert second == {"names": {**names, "description": "At most 1000 items."}}
+    assert "retrying with maxItems and minItems in descriptions" in caplog.text
 
 
 @pytest.mark.parametrize("options", [{"max_retries": 0}, {"on_broken_history": "raise"}], ids=str)

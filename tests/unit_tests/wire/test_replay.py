@@ -15,7 +15,6 @@ from langchain_core.messages import (
 )
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.wire.replay import skip_signatures
 from tests.unit_tests.wire.requests import (
     GEMINI_2,
     GEMINI_3,
@@ -362,21 +361,3 @@ def test_another_vendors_signatures_do_not_reach_gemini(provider: str | None) ->
 def test_an_empty_answer_with_a_signature_is_kept() -> None:
     message = parse(reply([text("", thoughtSignature="QQ==")]))
     assert repairs([ASK, message, ASK]) == []
-
-
-def test_signatures_are_skipped_where_the_api_does_not_need_them() -> None:
-    signed = {"thoughtSignature": "QUJD"}
-    search = {"toolCall": {"id": "s", "toolType": "GOOGLE_SEARCH"}, **signed}
-    called = {"functionCall": {"name": "f", "args": {}}}
-    given: Any = [
-        {"role": "user", "parts": [{"text": "Hi"}]},
-        {"role": "model", "parts": [{"text": "", **signed}]},
-        {"role": "model", "parts": [search, {"text": "So", **signed}, called | signed, called]},
-    ]
-    assert skip_signatures(given) == [
-        given[0],
-        {
-            "role": "model",
-            "parts": [search, {"text": "So"}, called | {"thoughtSignature": SKIP}, called],
-        },
-    ]
