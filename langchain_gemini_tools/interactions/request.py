@@ -346,8 +346,9 @@ def _render_function(declaration: gemini.FunctionDeclaration) -> gemini.JsonObje
     function: gemini.JsonObject = {"type": "function", "name": declaration["name"]}
     if description := declaration.get("description"):
         function["description"] = description
-    if parameters := declaration.get("parametersJsonSchema"):
-        function["parameters"] = _without_empty_required(parameters)
+    # Without one: "schema at top-level must be a boolean or an object" (live, another project)
+    parameters = declaration.get("parametersJsonSchema") or {"type": "object", "properties": {}}
+    function["parameters"] = _without_empty_required(parameters)
     return function
 
 
