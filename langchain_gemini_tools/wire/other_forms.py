@@ -7,21 +7,18 @@ conversation or a set of tools would be rejected forever.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from langchain_gemini_tools.wire.replay import skip_signatures, without_call_ids
-from langchain_gemini_tools.wire.schema.keywords import KEYWORDS
-from langchain_gemini_tools.wire.schema.rules import describe
-from langchain_gemini_tools.wire.schema.walk import Child, map_children
+from langchain_gemini_tools.wire.schema.render import describe_item_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_gemini_tools.wire.shapes import JsonObject, JsonSchema
+    from langchain_gemini_tools.wire.shapes import JsonObject
 
 _SCHEMAS_OF_TOOLS = ("parametersJsonSchema", "parameters")
 _SCHEMAS_OF_OUTPUT = ("responseJsonSchema", "responseSchema")
-_ITEM_LIMITS = ("minItems", "maxItems")
 
 
 def find_other_form(body: JsonObject, message: str) -> tuple[JsonObject, str] | None:
@@ -65,25 +62,9 @@ def _describe_in_tool(tool: JsonObject) -> JsonObject:
 
 def _describe_in(fields: JsonObject, names: tuple[str, ...]) -> JsonObject:
     return {
-        name: _describe_limits(value) if name in names else value for name, value in fields.items()
+        name: describe_item_limits(value) if name in names else value
+        for name, value in fields.items()
     }
-
-
-def _describe_limits(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    changed: JsonSchema = map_children(schema, _describe_child)
-    if "prefixItems" in changed:
-        return changed  # a tuple has few items, each with a schema
-    limits = [name for name in _ITEM_LIMITS if name in changed]
-    words = [str(KEYWORDS[name].prompt).format(changed.pop(name)) for name in limits]
-    if words:
-        describe(changed, f"{', '.join(words).capitalize()}.")
-    return changed
-
-
-def _describe_child(child: Child) -> Any:
-    return _describe_limits(child.schema)
 
 
 class OtherForm(NamedTuple):
@@ -115,7 +96,6 @@ _FORMS = (
     OtherForm(
         re.compile(r"^Request contains an invalid argument\.$|too many states for serving"),
         _describe_item_limits,
-        "The API may have rejected the limits of arrays; retrying with maxItems and minItems in "
-        "descriptions",
+        "The API may have rejected the limits of arrays; retrying with them in descriptions",
     ),
 )

@@ -268,7 +268,7 @@ async def test_limits_of_arrays_that_the_api_rejects_become_words(
     assert first == {"names": names}
     del names["maxItems"]
     assert second == {"names": {**names, "description": "At most 1000 items."}}
-    assert "retrying with maxItems and minItems in descriptions" in caplog.text
+    assert "rejected the limits of arrays; retrying with them in descriptions" in caplog.text
 
 
 @pytest.mark.parametrize("options", [{"max_retries": 0}, {"on_broken_history": "raise"}], ids=str)

@@ -1,8 +1,9 @@
 """A cleaned JSON schema -> the form that is sent as `parametersJsonSchema` or `responseJsonSchema`.
 
-Two things change. What no keyword that Gemini follows can express (exclusive limits, `true` or an
+Three things change. What no keyword that Gemini follows can express (exclusive limits, `true` or an
 object as the only value, examples) moves into the description; other packages drop exclusive limits
-altogether. And definitions that require themselves again are loosened, see `loosen_loops`.
+altogether. Required properties without a schema get one, see `specify_required`. And definitions
+that require themselves again are loosened, see `loosen_loops`.
 Parameters whose names the API does not accept are renamed by `rename_parameters`.
 
 The rendered schema matches more values than the user meant, so that it is for the wire alone:
@@ -34,6 +35,7 @@ from langchain_gemini_tools.wire.schema.walk import (
     needed_properties,
     reachable,
     same_value,
+    subschemas,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +53,37 @@ _TO_DESCRIBE = re.compile(rf'"(?:(?:{_WORDED})":|enum": \[[^"\d-])')
 
 def render_json_schema(schema: JsonSchema) -> JsonSchema:
     """Return a cleaned schema in the JSON Schema form of the API."""
-    return loosen_loops(describe_the_rest(schema))
+    return loosen_loops(describe_the_rest(specify_required(schema)))
+
+
+def specify_required(schema: JsonSchema) -> JsonSchema:
+    """Give a schema to required properties that have none; the meaning stays the same.
+
+    The API rejects the others: "schema at top-level requires unspecified property 'work_dir'".
+
+    Returns:
+        A copy, or the schema itself where there is nothing to add.
+    """
+    if not any(_unspecified(part) for part in subschemas(schema)):
+        return schema
+    specified: JsonSchema = _specify(schema)
+    return specified
+
+
+def _unspecified(schema: JsonSchema) -> list[str]:
+    properties = schema.get("properties") or {}
+    return [name for name in schema.get("required", ()) if name not in properties]
+
+
+def _specify(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    specified = map_children(schema, lambda child: _specify(child.schema))
+    if names := _unspecified(specified):
+        rest = specified.get("additionalProperties")
+        more = {name: dict(rest) if isinstance(rest, dict) else {} for name in names}
+        specified["properties"] = {**(specified.get("properties") or {}), **more}
+    return specified
 
 
 def describe_the_rest(schema: JsonSchema) -> JsonSchema:
@@ -106,6 +138,26 @@ def _describe_only_value(schema: JsonSchema, *, is_condition: bool) -> None:
                 schema["const"] = value
             else:
                 describe(schema, f"Must be {write(value)}.")
+
+
+_ITEM_LIMITS = ("minItems", "maxItems")
+
+
+def describe_item_limits(schema: Any) -> Any:
+    """Return a rendered schema whose descriptions say how many items its arrays have.
+
+    The limits of all arrays in a request have a limit together, which the API does not publish.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    described = map_children(schema, lambda child: describe_item_limits(child.schema))
+    if "prefixItems" in described:
+        return described  # a tuple has few items, each with a schema
+    limits = [name for name in _ITEM_LIMITS if name in described]
+    words = [str(KEYWORDS[name].prompt).format(described.pop(name)) for name in limits]
+    if words:
+        describe(described, f"{', '.join(words).capitalize()}.")
+    return described
 
 
 class _Step(NamedTuple):

@@ -179,23 +179,30 @@ def check_json_schema(schema: Any, owner: str, *, is_parameters: bool) -> None:
         raise invalid(f"{owner}: the schema is not an object")
     if is_parameters and _resolve(schema, schema, owner).get("type") != "object":
         raise invalid(f"{owner}: the schema of parameters is not of type object")
-    _check(schema, schema, owner, depth=0)
+    _check(schema, schema, owner)
 
 
-def _check(schema: Any, root: JsonObject, owner: str, *, depth: int) -> None:
+def _check(schema: Any, root: JsonObject, owner: str, place: tuple[str, ...] = ()) -> None:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, dict):
         raise invalid(f"{owner}: {schema!r} is not a schema")
-    if depth > _MAX_DEPTH:
+    if len(place) > 2 * _MAX_DEPTH:
         raise Refusal(
             f"FunctionDeclaration '{owner}' in the request exceeds the maximum allowed nesting "
             "depth."
         )
     _check_values(schema, owner)
     _check_reference(schema, root, owner)
-    for child in [*schema.get("properties", {}).values(), *_children(schema)]:
-        _check(child, root, owner, depth=depth + 1)
+    for name in schema.get("required", []):
+        if name not in schema.get("properties", {}):
+            # Reported: google-gemini/gemini-cli, issue 23382
+            where = ".".join(place) or "top-level"
+            raise Refusal(f"schema at {where} requires unspecified property '{name}'")
+    for name, child in schema.get("properties", {}).items():
+        _check(child, root, owner, (*place, "properties", name))
+    for number, child in enumerate(_children(schema)):
+        _check(child, root, owner, (*place, "children", str(number)))
 
 
 def _check_reference(schema: JsonObject, root: JsonObject, owner: str) -> None:

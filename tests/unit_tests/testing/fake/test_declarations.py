@@ -290,3 +290,19 @@ def test_a_loop_of_required_properties_is_rejected(inner: Any) -> None:
 )
 def test_a_loop_that_may_end_is_taken(inner: Any) -> None:
     assert why_refused(ask(tools=json_parameters(loop(inner)))) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "where"),
+    [
+        pytest.param({"type": "object", "required": ["a"]}, "top-level", id="top"),
+        pytest.param(
+            {"type": "object", "properties": {"x": {"properties": {}, "required": ["a"]}}},
+            "properties.x",
+            id="inside",
+        ),
+    ],
+)
+def test_a_required_property_without_a_schema_is_rejected(schema: Any, where: str) -> None:
+    expected = refused(f"schema at {where} requires unspecified property 'a'")
+    assert refusal_of(ask(tools=json_parameters(schema))).body == expected

@@ -14,7 +14,7 @@ from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.testing.fake.responses import Refusal
 from langchain_gemini_tools.testing.fake.rules.declarations import check_json_schema
 from langchain_gemini_tools.wire.schema.clean import clean_schema
-from langchain_gemini_tools.wire.schema.render import loosen_loops
+from langchain_gemini_tools.wire.schema.render import loosen_loops, render_json_schema
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.lint import find_problems, reject_unusable_tools
 from langchain_gemini_tools.wire.tools.tool import (
@@ -290,3 +290,51 @@ def test_two_parameters_with_the_same_name_after_renaming_are_rejected_with_both
     schema = {"type": "object", "properties": dict.fromkeys(order, TEXT)}
     with pytest.raises(InvalidToolError, match=f"'{order[1]}': after renaming, '{order[0]}'"):
         declared(schema)
+
+
+# Required properties without a schema
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param(
+            {"properties": {"a": TEXT}, "required": ["a", "b"]},
+            {"properties": {"a": TEXT, "b": {}}, "required": ["a", "b"]},
+            id="beside others",
+        ),
+        pytest.param(
+            {"properties": {"rows": {"type": "array", "items": {"required": ["id"]}}}},
+            {
+                "properties": {
+                    "rows": {
+                        "type": "array",
+                        "items": {"required": ["id"], "properties": {"id": {}}},
+                    }
+                }
+            },
+            id="inside",
+        ),
+        pytest.param(
+            {"properties": {"a": TEXT}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            {
+                "properties": {"a": TEXT},
+                "anyOf": [
+                    {"required": ["a"], "properties": {"a": {}}},
+                    {"required": ["b"], "properties": {"b": {}}},
+                ],
+            },
+            id="in choices",
+        ),
+        pytest.param(
+            {"additionalProperties": TEXT, "required": ["a"]},
+            {"additionalProperties": TEXT, "required": ["a"], "properties": {"a": TEXT}},
+            id="any name",
+        ),
+    ],
+)
+def test_required_properties_get_a_schema(given: Any, expected: Any) -> None:
+    sent = render_json_schema({"type": "object", **given})
+    assert sent == {"type": "object", **expected}
+    check_json_schema(sent, "f", is_parameters=True)
+    assert render_json_schema(sent) is sent
