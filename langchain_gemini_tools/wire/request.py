@@ -63,6 +63,7 @@ _COUNTED_ON_VERTEX = ("contents", "systemInstruction", "tools", "generationConfi
 
 # "CachedContent not found (or permission denied)", with status 403.
 _CACHE_IS_GONE = "CachedContent not found"
+_NO_JSON_SCHEMA = 'Unknown name "parametersJsonSchema"'
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,8 @@ class RenderedRequest:
 
     def advice_on(self, error: GeminiAPIError) -> str | None:
         """Return what the user can do about an error of the API, if more is known than it says."""
+        if _NO_JSON_SCHEMA in str(error):
+            return 'This endpoint knows only the older form of schemas: pass tool_schema="openapi".'
         cache = self.invocation.cached_content
         if not cache or _CACHE_IS_GONE not in str(error):
             return None

@@ -16,6 +16,8 @@ from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from langchain_gemini_tools.errors import GeminiInvalidRequestError
+from langchain_gemini_tools.testing.fake import faults
 from langchain_gemini_tools.testing.fake.rules import check
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.tool import render_tools
@@ -327,3 +329,17 @@ def test_a_recorded_declaration_is_taken_in_the_other_form(recorded: JsonObject)
     assert sent.get("parameters", {}).get("required", []) == (
         default.get("parametersJsonSchema", {}).get("required", [])
     )
+
+
+def test_an_endpoint_that_knows_only_the_older_form_is_an_error_with_the_way_out(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    words = (
+        'Invalid JSON payload received. Unknown name "parametersJsonSchema" at '
+        "'tools[0].function_declarations[0]': Cannot find field."
+    )
+    emulator.reply("never sent", fault=faults.http_error(400, words))
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    given = {"name": "f", "description": "F.", "parameters": schema}
+    with pytest.raises(GeminiInvalidRequestError, match='pass tool_schema="openapi"'):
+        make_model().bind_tools([given]).invoke("Hi")
