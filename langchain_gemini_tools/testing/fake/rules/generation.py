@@ -108,18 +108,14 @@ def _check_thinking(ask: Ask) -> None:
 def _unsupported_level(level: str, ask: Ask) -> Refusal:
     if ask.model.gemma is not None:
         return Refusal("Thinking level is not supported for this model.")
-    if ask.model.generation < (3, 7):
-        return Refusal(f"Thinking level {level.upper()} is not supported for this model.")
-    if ask.backend == "vertex":  # reported: can1357/oh-my-pi, issue 10543
+    if ask.backend == "vertex" and ask.model.generation >= (3, 7):
+        # Reported: can1357/oh-my-pi, issue 10543
         return Refusal(f"Thinking level is unsupported: THINKING_LEVEL_{level.upper()}")
-    # Reported for the Interactions API (fishjar/kiss-translator, issue 1048), inferred here. The
-    # order of the levels changes from one call to the next.
-    allowed = ", ".join(
-        each for each in ("medium", "low", "high") if each.upper() in ask.model.levels
-    )
+    # Recorded by vercel/ai for gemini-3.1-pro-preview and gemini-3.7-flash on the Developer API,
+    # and reported for gemini-3.8-flash (earendil-works/pi, issue 9455)
     return Refusal(
-        f"'{level.lower()}' is not a supported thinking level for this model. "
-        f"Allowed values are: {allowed}."
+        f"Thinking level {level.upper()} is not supported for this model. Please retry with other "
+        "thinking level."
     )
 
 

@@ -97,6 +97,22 @@ def check_fields(body: JsonObject) -> None:
         _check_kind(tool, _TOOLS, "tool")
 
 
+def check_thinking(body: JsonObject, model: Model | None) -> None:
+    """Refuse a thinking level that the model does not have."""
+    level = body.get("generation_config", {}).get("thinking_level")
+    if level in (None, "xhigh") or not model or not model.is_3 or level.upper() in model.levels:
+        return
+    # Reported for gemini-3.7-flash (fishjar/kiss-translator, issue 1048). The order of the levels
+    # changes from one call to the next.
+    allowed = ", ".join(
+        each for each in ("minimal", "medium", "low", "high") if each.upper() in model.levels
+    )
+    raise Refusal(
+        f"'{level}' is not a supported thinking level for this model. Allowed values are: "
+        f"{allowed}."
+    )
+
+
 def check_background(body: JsonObject, model: Model | None) -> None:
     """Refuse what does not run in the background, and what runs only there."""
     if body.get("background") and model and model.generation < (3, 0):

@@ -53,14 +53,15 @@ GEMMA = "gemma-3-27b-it"
         pytest.param(
             "gemini-3-pro-preview",
             {"thinkingConfig": {"thinkingLevel": "MINIMAL"}},
-            "Thinking level MINIMAL is not supported for this model.",
+            "Thinking level MINIMAL is not supported for this model. Please retry with other "
+            "thinking level.",
             id="minimal-on-pro",
         ),
         pytest.param(
             "gemini-3.8-flash",
             {"thinkingConfig": {"thinkingLevel": "minimal"}},
-            "'minimal' is not a supported thinking level for this model. Allowed values are: "
-            "medium, low, high.",
+            "Thinking level MINIMAL is not supported for this model. Please retry with other "
+            "thinking level.",
             id="minimal-on-3.8",
         ),
         pytest.param(
