@@ -165,7 +165,13 @@ class InteractionRequest(RenderedRequest):
         return replace(self, encoded=encoded, context=context, is_second_try=True)
 
     def advice_on(self, error: GeminiAPIError) -> str | None:
-        """Return what to do if an agent was named as a model."""
+        """Return what to do if an agent was named as a model, or tools cannot be combined."""
+        if "include_server_side_tool_invocations" in str(error):
+            # Reported for gemini-3.6-flash and gemini-3.5-flash-lite: python-genai issue 2761
+            return (
+                "The Interactions API has no such setting. Use api='generate_content' for built-in "
+                "tools beside functions with this model."
+            )
         is_known = self._options.is_agent or self.interaction_id or self.render_whole
         if is_known or not isinstance(error, GeminiNotFoundError) or error.interaction_id:
             return None

@@ -245,6 +245,18 @@ def test_prompted_calling_and_unknown_builtin_tools_are_rejected(chat: ChatGemin
         chat.bind_tools([{"google_search": {"time_range_filter": {}}}]).invoke("Hello")
 
 
+def test_an_error_that_asks_for_a_setting_of_the_other_api_is_explained(
+    chat: ChatGemini, emulator: Emulator
+) -> None:
+    emulator.fail(
+        400,
+        "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with "
+        "Function calling.",
+    )
+    with pytest.raises(GeminiInvalidRequestError, match="Use api='generate_content' for built-in"):
+        chat.bind_tools([get_weather, {"google_search": {}}]).invoke("Hello")
+
+
 def test_options_of_the_other_api_are_rejected(make_model: MakeModel) -> None:
     with pytest.raises(InvalidOptionError, match="store needs api='interactions'"):
         make_model().invoke("Hello", store=True)
