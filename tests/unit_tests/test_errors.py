@@ -64,6 +64,7 @@ OTHER = [errors.GeminiAPIError, core.ModelError, sdk_errors.APIError]
         pytest.param(408, body(), SLOW, True, id="408"),
         pytest.param(418, body(), INVALID, False, id="unknown-4xx"),
         pytest.param(429, body(), LIMITED, True, id="429"),
+        pytest.param(499, body(), SLOW, True, id="499"),
         pytest.param(503, body(), FAILED, True, id="503"),
         pytest.param(599, body(), FAILED, True, id="unknown-5xx"),
         pytest.param(302, body(), OTHER, False, id="redirect"),
