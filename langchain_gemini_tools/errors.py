@@ -275,7 +275,7 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         self.retry_after = error.retry_after
         self.request_id = error.request_id
         self.is_daily_quota = error.is_daily_quota
-        if self.is_daily_quota:
+        if self.is_daily_quota or error.is_out_of_funds:
             self.is_retryable = False
         self.partial: AIMessage | None = None
         self.model: str | None = None
@@ -314,7 +314,10 @@ class GeminiNotFoundError(GeminiAPIError, ModelNotFoundError):
 
 
 class GeminiRateLimitError(GeminiAPIError, ModelRateLimitError):
-    """A quota is used up; see `is_daily_quota` and `retry_after`."""
+    """A quota is used up; see `is_daily_quota` and `retry_after`.
+
+    Used up credits and a reached spending cap are not retryable.
+    """
 
     is_retryable = True
 

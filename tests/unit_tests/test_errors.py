@@ -132,6 +132,21 @@ def test_connection_and_timeout_errors_are_builtin_errors_too() -> None:
     assert str(errors.GeminiTimeoutError("late")) == "late"
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Your prepayment credits are depleted. Please go to AI Studio at https://ai.studio/projects "
+        "to manage your project and billing.",
+        "Your project has exceeded its monthly spending cap. Please go to AI Studio at "
+        "https://ai.studio/spend to manage your project spend cap.",
+    ],
+)
+def test_exhausted_funds_are_not_retryable(message: str) -> None:
+    error = map_api_error(429, body(message, "RESOURCE_EXHAUSTED"))
+    assert isinstance(error, errors.GeminiRateLimitError)
+    assert (error.is_daily_quota, error.is_retryable) == (False, False)
+
+
 def test_a_daily_quota_is_not_retryable() -> None:
     daily = map_api_error(429, body("m", None, quota("GenerateRequestsPerDayPerProject-FreeTier")))
     minute = map_api_error(429, body("m", None, quota("GenerateRequestsPerMinutePerProject")))
