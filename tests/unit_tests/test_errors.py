@@ -135,8 +135,8 @@ def test_connection_and_timeout_errors_are_builtin_errors_too() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        "Your prepayment credits are depleted. Please go to AI Studio at https://ai.studio/projects "
-        "to manage your project and billing.",
+        "Your prepayment credits are depleted. Please go to AI Studio at "
+        "https://ai.studio/projects to manage your project and billing.",
         "Your project has exceeded its monthly spending cap. Please go to AI Studio at "
         "https://ai.studio/spend to manage your project spend cap.",
     ],

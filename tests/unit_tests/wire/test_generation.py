@@ -182,6 +182,12 @@ def test_text_needs_no_output_format() -> None:
             id="a form without its schema",
         ),
         pytest.param(
+            GEMINI_3,
+            {"stop": list("abcdef")},
+            "stop has 6 sequences, and the API accepts 5",
+            id="stop",
+        ),
+        pytest.param(
             "gemma-3-27b-it",
             {"response_mime_type": JSON, "tool_calling": "native"},
             "does not support JSON output",

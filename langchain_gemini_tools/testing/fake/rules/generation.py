@@ -50,8 +50,19 @@ def check_generation(ask: Ask) -> None:
             why=f"{mime_type} is not a MIME type of responses",
         )
     _check_response_schema(ask)
-    if len(config.get("stopSequences", [])) > 5 and ask.backend == "gemini":
-        raise invalid("At most five stop sequences", evidence="documented")
+    if (count := len(config.get("stopSequences", []))) > 5:
+        raise _too_many_stops(count, ask)
+
+
+def _too_many_stops(count: int, ask: Ask) -> Refusal:
+    if ask.backend == "vertex":  # reported: continuedev/continue, issue 7849
+        return Refusal(
+            f"Unable to submit request because it has a stopSequences value of {count} but the "
+            "supported range is from 1 (inclusive) to 6 (exclusive). Update the value and try "
+            "again."
+        )
+    # Reported: continuedev/continue, issue 2702
+    return Refusal("the number of stop_sequences must not exceed 5")
 
 
 def _check_no_functions(ask: Ask) -> None:

@@ -39,6 +39,12 @@ GEMMA = "gemma-3-27b-it"
             id="level-and-budget",
         ),
         pytest.param(
+            GEMINI_3,
+            {"stopSequences": list("abcdef")},
+            "the number of stop_sequences must not exceed 5",
+            id="six-stop-sequences",
+        ),
+        pytest.param(
             GEMINI_2,
             {"thinkingConfig": {"thinkingLevel": "LOW"}},
             "Thinking level is not supported for this model.",
