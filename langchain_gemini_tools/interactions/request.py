@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.response import WrittenCalls
 
 _MISSING = {
-    "top_k": "top_p has a similar effect.",
     "presence_penalty": "",
     "frequency_penalty": "",
     "response_logprobs": "",
@@ -72,6 +71,7 @@ _MISSING = {
 _GENERATION = {
     "temperature": "temperature",
     "topP": "top_p",
+    "topK": "top_k",  # not in the SDK's types; recorded by vercel/ai: issue 17937
     "maxOutputTokens": "max_output_tokens",
     "stopSequences": "stop_sequences",
     "seed": "seed",

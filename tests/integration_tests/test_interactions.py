@@ -215,7 +215,6 @@ def test_builtin_tools_are_sent_as_the_api_spells_them(chat: ChatGemini) -> None
 
 
 REJECTED: dict[str, Json] = {
-    "top_k": {"top_k": 3},
     "presence_penalty": {"presence_penalty": 0.1},
     "frequency_penalty": {"frequency_penalty": 0.1},
     "thinking_budget": {"thinking_budget": 100},
@@ -267,6 +266,11 @@ def test_options_of_the_other_api_are_rejected(make_model: MakeModel) -> None:
 def test_a_model_before_gemini_3_has_levels_here(chat: ChatGemini, emulator: Emulator) -> None:
     chat.invoke("Hello", model="gemini-2.5-flash", reasoning_effort="minimal")
     assert emulator.last.body["generation_config"] == {"thinking_level": "minimal"}
+
+
+def test_top_k_is_sent(chat: ChatGemini, emulator: Emulator) -> None:
+    chat.invoke("Hello", model="gemini-2.5-flash", top_k=3)
+    assert emulator.last.body["generation_config"] == {"top_k": 3}
 
 
 def test_tokens_are_counted_by_generate_content(chat: ChatGemini, emulator: Emulator) -> None:

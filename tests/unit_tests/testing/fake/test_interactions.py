@@ -61,7 +61,7 @@ def test_every_form_of_input_passes() -> None:
 
 BROKEN: dict[str, Json] = {
     "the request does not have sky": {"sky": "clear"},
-    "generation_config does not have top_k": {"generation_config": {"top_k": 3}},
+    "generation_config does not have n": {"generation_config": {"n": 3}},
     "either a model or an agent": {"agent": "deep-research"},
     "system_instruction is a string": {"system_instruction": {"text": "Be brief."}},
     "background needs store": {"background": True, "store": False},
