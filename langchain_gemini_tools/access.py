@@ -401,6 +401,11 @@ def _warnings_about(request: RenderedRequest) -> Iterator[str]:
             "tool_choice: only functions can be required, not Gemini's own tools, so it was not "
             "sent. Ask for the tool in the prompt."
         )
+    if invocation.tool_choice.mode == "NONE" and invocation.tools.builtin:
+        yield (
+            "tool_choice='none' forbids functions only, so Gemini's own tools may still run. Leave "
+            "them out."
+        )
     options = invocation.interaction
     if options and (options.uses_previous or options.background):
         name = "agent" if options.is_agent else "background"

@@ -290,7 +290,7 @@ class LongResponse:
             "model": invocation.model,
             "body": self._request.continued(self._token),
             "timeout_seconds": invocation.timeout_seconds,
-            "headers": invocation.headers,
+            "headers": invocation.sent_headers,
             "path": self._request.path,
         }
 

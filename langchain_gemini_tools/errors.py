@@ -23,7 +23,7 @@
     * GeminiPermissionError          403: the credentials do not allow this
     * GeminiNotFoundError            404: the model does not exist in this API version
     * GeminiRateLimitError           429: a quota is used up (see `is_daily_quota`); retryable
-    * GeminiServerError              5xx and 408: the API failed; retryable
+    * GeminiServerError              5xx, 408, 499: the API failed; retryable
     * GeminiConnectionError          no connection (also a ConnectionError); retryable
     * GeminiTimeoutError             no response in time (also a TimeoutError); retryable
     * BatchJobError                  a batch job ended without a response to an input
@@ -276,7 +276,7 @@ class GeminiAPIError(GeminiToolsError, ModelError):
         self.retry_after = error.retry_after
         self.request_id = error.request_id
         self.is_daily_quota = error.is_daily_quota
-        if self.is_daily_quota:
+        if self.is_daily_quota or error.is_out_of_funds:
             self.is_retryable = False
         self.partial: AIMessage | None = None
         self.model: str | None = None
@@ -315,7 +315,10 @@ class GeminiNotFoundError(GeminiAPIError, ModelNotFoundError):
 
 
 class GeminiRateLimitError(GeminiAPIError, ModelRateLimitError):
-    """A quota is used up; see `is_daily_quota` and `retry_after`."""
+    """A quota is used up; see `is_daily_quota` and `retry_after`.
+
+    Used up credits and a reached spending cap are not retryable.
+    """
 
     is_retryable = True
 
@@ -357,6 +360,8 @@ _CLASS_OF_CODE: dict[int, type[GeminiAPIError]] = {
     404: GeminiNotFoundError,
     408: GeminiServerError,
     429: GeminiRateLimitError,
+    # The server cancelled the request; the same one succeeds: python-genai issue 2506
+    499: GeminiServerError,
 }
 
 

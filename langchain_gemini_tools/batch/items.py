@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     JsonObject = dict[str, Any]
 
 MAX_HOPS = 64
-_CANCELLED = 499
-"""Single items are reported to fail with it in jobs that were not cancelled: they are retried."""
 
 
 @dataclass(frozen=True)
@@ -183,10 +181,7 @@ def _error_in(
     # Items have a code of google.rpc, those of Vertex AI the HTTP status itself.
     code, name = find_http_status(status.get("code"))
     details = {"error": {"status": name, **status, "code": code}}
-    error = map_api_error(code, client.redacted(details))
-    if code == _CANCELLED:
-        error.is_retryable = True
-    return error
+    return map_api_error(code, client.redacted(details))
 
 
 class Outcomes:

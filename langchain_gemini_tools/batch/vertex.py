@@ -96,6 +96,10 @@ class VertexService(BatchService):
                 "Batch jobs on Vertex AI have no context caches. Use the model without "
                 "cached_content, or the Gemini Developer API."
             )
+        if template.invocation.tier_headers:
+            raise InvalidOptionError(
+                "Batch jobs on Vertex AI have no service tiers. Leave service_tier out."
+            )
         self._has_warned = False
         self.storage = _check_storage(storage) if storage is not None else None
         self._bucket = _Bucket(client.settings.credentials)

@@ -69,6 +69,8 @@ _HARMLESS_HEADERS = frozenset(
         "x-goog-api-client",
         "x-goog-request-params",
         "x-goog-user-project",
+        "x-vertex-ai-llm-request-type",
+        "x-vertex-ai-llm-shared-request-type",
         "x-server-timeout",
     }
 )

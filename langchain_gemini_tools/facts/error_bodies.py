@@ -41,6 +41,9 @@ _CODE_OF_WORD = {"invalid_request": 400, "gateway_timeout": 504} | {
     status.lower(): code for status, code in _CODE_OF_STATUS.items()
 }
 
+# "Your prepayment credits are depleted. ...", "Your project has exceeded its monthly spending cap."
+_OUT_OF_FUNDS = re.compile(r"credits are depleted|exceeded its (monthly )?spending cap")
+
 
 def find_http_status(code: object) -> tuple[int, str]:
     """Return the HTTP status and the name of a code in a body: google.rpc's, or HTTP's."""
@@ -116,6 +119,11 @@ class ErrorBody:
         """Whether a quota per day is used up."""
         quotas = _listed(self._detail("QuotaFailure"), "violations")
         return any("PerDay" in str(quota.get("quotaId")) for quota in quotas)
+
+    @property
+    def is_out_of_funds(self) -> bool:
+        """Whether prepaid credits are used up, or a project has reached its spending cap."""
+        return bool(_OUT_OF_FUNDS.search(self.message or ""))
 
     @property
     def retry_after(self) -> float | None:

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.response import WrittenCalls
 
 _MISSING = {
-    "top_k": "top_p has a similar effect.",
     "presence_penalty": "",
     "frequency_penalty": "",
     "response_logprobs": "",
@@ -72,6 +71,7 @@ _MISSING = {
 _GENERATION = {
     "temperature": "temperature",
     "topP": "top_p",
+    "topK": "top_k",  # not in the SDK's types; recorded by vercel/ai: issue 17937
     "maxOutputTokens": "max_output_tokens",
     "stopSequences": "stop_sequences",
     "seed": "seed",
@@ -165,7 +165,13 @@ class InteractionRequest(RenderedRequest):
         return replace(self, encoded=encoded, context=context, is_second_try=True)
 
     def advice_on(self, error: GeminiAPIError) -> str | None:
-        """Return what to do if an agent was named as a model."""
+        """Return what to do if an agent was named as a model, or tools cannot be combined."""
+        if "include_server_side_tool_invocations" in str(error):
+            # Reported for gemini-3.6-flash and gemini-3.5-flash-lite: python-genai issue 2761
+            return (
+                "The Interactions API has no such setting. Use api='generate_content' for built-in "
+                "tools beside functions with this model."
+            )
         is_known = self._options.is_agent or self.interaction_id or self.render_whole
         if is_known or not isinstance(error, GeminiNotFoundError) or error.interaction_id:
             return None

@@ -45,7 +45,12 @@ from langchain_gemini_tools.prompted.response import (
     join_chunks,
     parse_message,
 )
-from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS, render_output_format
+from langchain_gemini_tools.wire.generation import (
+    JSON,
+    MAX_STOP_SEQUENCES,
+    OUTPUT_FORMATS,
+    render_output_format,
+)
 from langchain_gemini_tools.wire.history import split_system
 from langchain_gemini_tools.wire.pieces import invalidate_call_chunks, invalidate_calls
 from langchain_gemini_tools.wire.replay import FUNCTION_CALL, NOT_RELEASED, dump_function_call
@@ -63,9 +68,6 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.wire.invocation import Invocation
 
 logger = logging.getLogger(__name__)
-
-_MAX_STOPS = 5
-"""How many stop sequences the API accepts."""
 
 
 # Rendering
@@ -148,7 +150,7 @@ def _with_stop(generation: Mapping[str, Any]) -> dict[str, Any]:
     """Add a stop sequence, if the limit allows it, for models that write results themselves."""
     stop = generation.get("stop") or []
     stops = [stop] if isinstance(stop, str) else list(stop)
-    if len(stops) < _MAX_STOPS and RESULT_MARKER not in stops:
+    if len(stops) < MAX_STOP_SEQUENCES and RESULT_MARKER not in stops:
         stops.append(RESULT_MARKER)
     return {**generation, "stop": stops}
 

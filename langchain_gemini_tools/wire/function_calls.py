@@ -123,7 +123,8 @@ class CallParser:
             UnreadableResponseError: The arguments cannot be read.
         """
         if self.unfinished:
-            if call.get("name") and call.get("id") != self.unfinished.call.get("id"):
+            begun = self.unfinished.call
+            if call.get("name") and any(call.get(key) != begun.get(key) for key in ("id", "name")):
                 self.check_complete()
             return self._continue_call(self.unfinished, call, signature)
         if not call:

@@ -27,6 +27,9 @@ _THINKING = frozenset(
 
 _JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean")
 
+MAX_STOP_SEQUENCES = 5
+"""How many stop sequences the API accepts."""
+
 _BUDGETS = {"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
 """Thinking effort for models that accept only a budget; Google's mapping of OpenAI's levels."""
 
@@ -125,7 +128,9 @@ def render_generation_config(invocation: Invocation) -> gemini.JsonObject:
     if "logprobs" in config:
         config["responseLogprobs"] = _check_logprobs(given)
     if stop := given.get("stop"):
-        config["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)
+        config["stopSequences"] = _check_stop([stop] if isinstance(stop, str) else list(stop))
+    if not capabilities.accepts_penalties and not invocation.vertexai:
+        _reject_penalties(given)
     if given.get("n", 1) != 1:
         config["candidateCount"] = _candidate_count(given["n"], capabilities)
     if "media_resolution" in given:
@@ -161,6 +166,26 @@ def _with_names_of_vertex(config: gemini.JsonObject) -> gemini.JsonObject:
             output |= spelled.get("imageOutputOptions") or {}
             named["imageConfig"] = {**spelled, "imageOutputOptions": output}
     return named
+
+
+def _reject_penalties(given: Mapping[str, Any]) -> None:
+    """Reject penalties for a model without them. The API accepts 0."""
+    for name in ("presence_penalty", "frequency_penalty"):
+        if given.get(name):
+            raise InvalidOptionError(
+                f"{name}={given[name]}: this model has no penalties. Leave it out."
+            )
+
+
+def _check_stop(sequences: list[str]) -> list[str]:
+    # Developer API: "the number of stop_sequences must not exceed 5"; Vertex AI: "the supported
+    # range is from 1 (inclusive) to 6 (exclusive)"
+    if len(sequences) > MAX_STOP_SEQUENCES:
+        raise InvalidOptionError(
+            f"stop has {len(sequences)} sequences, and the API accepts {MAX_STOP_SEQUENCES}. "
+            "Leave some out."
+        )
+    return sequences
 
 
 def render_safety_settings(settings: Any) -> list[gemini.JsonObject]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel
 
 from langchain_gemini_tools.errors import InvalidOptionError
+from langchain_gemini_tools.facts.credentials import PrivateHeaders
 from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.checks import check_tools
 from langchain_gemini_tools.wire.generation import SAMPLING
@@ -26,7 +27,6 @@ from langchain_gemini_tools.wire.tools.tool import BEST_FORM, BoundTools
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-    from langchain_gemini_tools.facts.credentials import PrivateHeaders
     from langchain_gemini_tools.facts.models import Capabilities
     from langchain_gemini_tools.wire.tools.tool import SchemaForm
 
@@ -152,10 +152,19 @@ class Invocation:
     """Limits for downloading media that messages name by URL; `None` downloads nothing."""
     headers: PrivateHeaders | None = None
     """Headers of this call, in addition to the model's."""
+    tier_headers: Mapping[str, str] = field(default_factory=dict)
+    """The service tier, as Vertex AI reads it."""
     timeout_seconds: float | None = None
     stream_timeout_seconds: float | None = None
     max_retries: int = 0
     max_retry_delay_seconds: float = 60.0
+
+    @property
+    def sent_headers(self) -> PrivateHeaders | None:
+        """All headers of the request, in addition to the model's. The user's replace ours."""
+        if not self.tier_headers:
+            return self.headers
+        return PrivateHeaders({**self.tier_headers, **(self.headers or {})})
 
     @property
     def circulates_server_tools(self) -> bool:
@@ -196,6 +205,7 @@ def resolve_invocation(
     accepted = capabilities.prompted() if prompted else capabilities
     backend = None if interaction else vertexai
     tools, choice = _resolve_tools(given, cache, accepted, vertexai=backend)
+    tier = body.get("serviceTier") if backend else None
     return Invocation(
         model=model,
         capabilities=capabilities,
@@ -211,9 +221,16 @@ def resolve_invocation(
         **_resolve_others(given),
         generation=generation,
         ignored=_find_ignored(generation) if capabilities.ignores_sampling else (),
-        body=body,
+        body={key: value for key, value in body.items() if not (tier and key == "serviceTier")},
+        tier_headers={_TIER_HEADER: tier} if tier in _TIERS_OF_VERTEX else {},
         streams_blocks=given["output_version"] == "v1" and not prompted,
     )
+
+
+_TIER_HEADER = "X-Vertex-AI-LLM-Shared-Request-Type"
+_TIERS_OF_VERTEX = ("flex", "priority")
+"""Sent in a header. In the body, Vertex AI rejects them, or ignores them: python-genai issue 2847.
+Without the header, the tier is `standard`."""
 
 
 def _find_ignored(generation: Mapping[str, Any]) -> tuple[str, ...]:

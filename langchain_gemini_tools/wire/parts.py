@@ -112,7 +112,9 @@ class PartParser:
             case {"text": str(text)} if not part.get("thought"):
                 return self._parse_annotated_text(text, part)
             case {"thoughtSignature": _} if len(part) == 1:
-                return self._parse_text("", signature)
+                # A step of agentic media processing, as Vertex AI reports it (recorded by
+                # pydantic-ai). Sent back, it is "Invalid thought signature".
+                return None
             case {} if not part:
                 return None
             case {"inlineData": {"mimeType": str(mime), "data": str(data)}} if (

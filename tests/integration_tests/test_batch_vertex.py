@@ -325,6 +325,7 @@ def test_a_name_that_cannot_be_found_is_rejected_early(
         ({"storage": "s3://bucket/runs"}, r"Use 'gs://bucket/prefix'"),
         ({"storage": STORAGE, "webhooks": {"uris": ["https://a"]}}, "have no webhooks"),
         ({"storage": STORAGE, "cached_content": "cachedContents/1"}, "have no context caches"),
+        ({"storage": STORAGE, "service_tier": "flex"}, "have no service tiers"),
     ],
 )
 def test_what_vertex_ai_does_not_have_is_rejected_with_the_way_out(

@@ -56,6 +56,53 @@ async def test_a_service_tier_is_sent_and_the_one_that_was_used_is_reported(
     assert message.response_metadata["service_tier"] == used
 
 
+VERTEX: Json = {
+    "api_key": None,
+    "vertexai": True,
+    "project": "p",
+    "location": "l",
+    "credentials": Credentials("unreal-token-0815"),  # type: ignore[no-untyped-call]
+}
+
+VERTEX_TIERS: dict[str, tuple[Json, Json, str | None, str]] = {
+    "flex": ({"service_tier": "flex"}, {}, "flex", "flex"),
+    "priority": ({}, {"service_tier": "priority"}, "priority", "priority"),
+    "standard": ({"service_tier": "flex"}, {"service_tier": "standard"}, None, "standard"),
+    "none": ({}, {}, None, "standard"),
+    "a header": (
+        {"service_tier": "flex"},
+        {"additional_headers": {"x-vertex-ai-llm-shared-request-type": "priority"}},
+        "priority",
+        "priority",
+    ),
+}
+
+
+@rotated(case=VERTEX_TIERS, way=WAYS)
+async def test_vertex_ai_reads_the_service_tier_in_a_header(
+    case: tuple[Json, Json, str | None, str], way: str, emulator: Emulator, make_model: MakeModel
+) -> None:
+    fields, options, sent, used = case
+    message = await ask(make_model(**VERTEX, **fields).bind(**options), way)
+    headers = {name.lower(): value for name, value in emulator.last.headers.items()}
+    assert headers.get("x-vertex-ai-llm-shared-request-type") == sent
+    assert "serviceTier" not in emulator.last.body
+    assert message.response_metadata["service_tier"] == used
+
+
+def test_the_tier_of_vertex_ai_is_not_taken_for_a_secret(
+    emulator: Emulator, make_model: MakeModel
+) -> None:
+    emulator.fail(400, "This model has no priority tier.")
+    with pytest.raises(errors.GeminiInvalidRequestError, match="has no priority tier"):
+        make_model(**VERTEX, service_tier="priority").invoke("Hi")
+
+
+def test_vertex_ai_decides_about_penalties(emulator: Emulator, make_model: MakeModel) -> None:
+    make_model(**VERTEX, presence_penalty=0.1).invoke("Hi")
+    assert emulator.last.body["generationConfig"] == {"presencePenalty": 0.1}
+
+
 def test_a_trace_prices_the_tier(make_model: MakeModel) -> None:
     shown = [
         trace([make_model(model="gemini-2.5-flash", service_tier=tier).invoke("Hi")])
@@ -66,15 +113,6 @@ def test_a_trace_prices_the_tier(make_model: MakeModel) -> None:
     assert flex.dollars == standard.dollars / 2
     assert priority == Cost(standard.dollars, is_partial=True)
     assert "≥ $" in str(shown[2])
-
-
-VERTEX: Json = {
-    "api_key": None,
-    "vertexai": True,
-    "project": "p",
-    "location": "l",
-    "credentials": Credentials("unreal-token-0815"),  # type: ignore[no-untyped-call]
-}
 
 
 def get_weather(city: str) -> str:

@@ -298,6 +298,20 @@ async def test_a_required_builtin_tool_is_sent_without_the_choice_and_with_one_w
     assert "only functions can be required" in warning
 
 
+@pytest.mark.parametrize("functions", [[], [WEATHER]], ids=["alone", "beside a function"])
+def test_none_does_not_forbid_tools_of_google(
+    functions: list[Any],
+    emulator: Emulator,
+    make_model: MakeModel,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bound = make_model().bind_tools([*functions, {"google_search": {}}], tool_choice="none")
+    bound.invoke("Hello")
+    assert {"googleSearch": {}} in emulator.last.body["tools"]
+    [warning] = [each for each in caplog.messages if "tool_choice" in each]
+    assert "forbids functions only" in warning
+
+
 @pytest.mark.parametrize("is_bound", [False, True])
 def test_tool_config_may_be_the_second_argument(make_model: MakeModel, *, is_bound: bool) -> None:
     config = {"function_calling_config": {"mode": "ANY"}}

@@ -163,8 +163,8 @@ def test_a_rejection_has_the_wording_of_the_api_and_uses_no_scripted_response(
         client.models.generate_content(
             model=MODEL, contents="Hi", config={"stop_sequences": list("abcdef")}
         )
-    assert caught.value.message == "Request contains an invalid argument."
-    assert emulator.refusals[0].why == "At most five stop sequences"
+    assert caught.value.message == "the number of stop_sequences must not exceed 5"
+    assert [refusal.message for refusal in emulator.refusals] == [caught.value.message]
     assert emulator.pending_replies == 1
     assert client.models.generate_content(model=MODEL, contents="Hi").text == "Still here."
 

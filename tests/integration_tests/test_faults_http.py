@@ -152,6 +152,16 @@ CASES = {
         408,
         requests=3,
     ),
+    "499": Case(
+        faults.http_failure(499),
+        errors.GeminiServerError,
+        core.ModelAPIError,
+        sdk.ClientError,
+        "499 CANCELLED: The operation was cancelled.",
+        499,
+        "CANCELLED",
+        requests=3,
+    ),
     "418-unknown-4xx": Case(
         raw(418, {"error": {"code": 418, "message": "I am a teapot.", "status": "TEAPOT"}}),
         *INVALID,

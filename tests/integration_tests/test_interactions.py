@@ -215,7 +215,6 @@ def test_builtin_tools_are_sent_as_the_api_spells_them(chat: ChatGemini) -> None
 
 
 REJECTED: dict[str, Json] = {
-    "top_k": {"top_k": 3},
     "presence_penalty": {"presence_penalty": 0.1},
     "frequency_penalty": {"frequency_penalty": 0.1},
     "thinking_budget": {"thinking_budget": 100},
@@ -245,6 +244,18 @@ def test_prompted_calling_and_unknown_builtin_tools_are_rejected(chat: ChatGemin
         chat.bind_tools([{"google_search": {"time_range_filter": {}}}]).invoke("Hello")
 
 
+def test_an_error_that_asks_for_a_setting_of_the_other_api_is_explained(
+    chat: ChatGemini, emulator: Emulator
+) -> None:
+    emulator.fail(
+        400,
+        "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with "
+        "Function calling.",
+    )
+    with pytest.raises(GeminiInvalidRequestError, match="Use api='generate_content' for built-in"):
+        chat.bind_tools([get_weather, {"google_search": {}}]).invoke("Hello")
+
+
 def test_options_of_the_other_api_are_rejected(make_model: MakeModel) -> None:
     with pytest.raises(InvalidOptionError, match="store needs api='interactions'"):
         make_model().invoke("Hello", store=True)
@@ -255,6 +266,11 @@ def test_options_of_the_other_api_are_rejected(make_model: MakeModel) -> None:
 def test_a_model_before_gemini_3_has_levels_here(chat: ChatGemini, emulator: Emulator) -> None:
     chat.invoke("Hello", model="gemini-2.5-flash", reasoning_effort="minimal")
     assert emulator.last.body["generation_config"] == {"thinking_level": "minimal"}
+
+
+def test_top_k_is_sent(chat: ChatGemini, emulator: Emulator) -> None:
+    chat.invoke("Hello", model="gemini-2.5-flash", top_k=3)
+    assert emulator.last.body["generation_config"] == {"top_k": 3}
 
 
 def test_tokens_are_counted_by_generate_content(chat: ChatGemini, emulator: Emulator) -> None:

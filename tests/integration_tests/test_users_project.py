@@ -204,7 +204,7 @@ def test_a_user_tests_an_agent_with_the_fixture_and_the_network_blocked(
         cwd=tmp_path,
         env=offline,
     )
-    assert "  documented  At most five stop sequences" in listed
+    assert "  reported    the number of stop_sequences must not exceed 5" in listed
 
 
 def without_python(environment: Mapping[str, str]) -> dict[str, str]:

@@ -64,6 +64,7 @@ OTHER = [errors.GeminiAPIError, core.ModelError, sdk_errors.APIError]
         pytest.param(408, body(), SLOW, True, id="408"),
         pytest.param(418, body(), INVALID, False, id="unknown-4xx"),
         pytest.param(429, body(), LIMITED, True, id="429"),
+        pytest.param(499, body(), SLOW, True, id="499"),
         pytest.param(503, body(), FAILED, True, id="503"),
         pytest.param(599, body(), FAILED, True, id="unknown-5xx"),
         pytest.param(302, body(), OTHER, False, id="redirect"),
@@ -129,6 +130,21 @@ def test_connection_and_timeout_errors_are_builtin_errors_too() -> None:
     assert issubclass(errors.GeminiConnectionError, (ConnectionError, core.ModelConnectionError))
     assert errors.GeminiTimeoutError("late").is_retryable
     assert str(errors.GeminiTimeoutError("late")) == "late"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Your prepayment credits are depleted. Please go to AI Studio at "
+        "https://ai.studio/projects to manage your project and billing.",
+        "Your project has exceeded its monthly spending cap. Please go to AI Studio at "
+        "https://ai.studio/spend to manage your project spend cap.",
+    ],
+)
+def test_exhausted_funds_are_not_retryable(message: str) -> None:
+    error = map_api_error(429, body(message, "RESOURCE_EXHAUSTED"))
+    assert isinstance(error, errors.GeminiRateLimitError)
+    assert (error.is_daily_quota, error.is_retryable) == (False, False)
 
 
 def test_a_daily_quota_is_not_retryable() -> None:

@@ -249,12 +249,12 @@ def usage_counts(answer: Answer, ask: Ask, cached: int, said: list[JsonObject]) 
 
 def _tier(ask: Ask) -> JsonObject:
     """The tier that was used. Recorded: "standard". Documented: the one that was asked for."""
-    tier = str(ask.body.get("serviceTier", "standard")).lower()
     if ask.backend == "gemini":
+        tier = str(ask.body.get("serviceTier", "standard")).lower()
         return {"serviceTier": "standard" if tier == "unspecified" else tier}
-    # From the SDK's types
+    # Reported: python-genai, issue 2847
     traffic = {"flex": "ON_DEMAND_FLEX", "priority": "ON_DEMAND_PRIORITY"}
-    return {"trafficType": traffic.get(tier, "ON_DEMAND")}
+    return {"trafficType": traffic.get(ask.tier, "ON_DEMAND")}
 
 
 def prompt_tokens(ask: Ask) -> int:

@@ -170,6 +170,8 @@ class Ask:
     is_stream: bool = False
     cached_tokens: int = 0
     """The tokens that come from a context cache."""
+    tier: str = ""
+    """The service tier in the headers of Vertex AI."""
 
     @property
     def contents(self) -> list[JsonObject]:

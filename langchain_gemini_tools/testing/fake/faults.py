@@ -64,6 +64,7 @@ _USUAL_MESSAGES = {
     403: "The caller does not have permission",
     404: "Requested entity was not found.",
     429: "Resource has been exhausted (e.g. check quota).",
+    499: "The operation was cancelled.",
     500: "An internal error has occurred. Please retry or report in "
     "https://developers.generativeai.google/guide/troubleshooting",
     503: "The model is overloaded. Please try again later.",

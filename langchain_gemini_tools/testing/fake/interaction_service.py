@@ -32,6 +32,7 @@ from langchain_gemini_tools.testing.fake.rules.interactions import (
     check_end,
     check_fields,
     check_steps,
+    check_thinking,
     read_steps,
     unknown_interaction,
 )
@@ -108,6 +109,7 @@ class InteractionService:
                 raise
             excuse(refusal)
         model = self._model(body, route)
+        check_thinking(body, None if body.get("agent") else model)
         check_background(body, None if body.get("agent") else model)
         given = read_steps(body["input"]) if "input" in body else []
         steps = [*self._earlier(body), *given]

@@ -94,6 +94,8 @@ class Memory:
         """Remember the parts of a response."""
         for part in parts:
             kind = next((kind for kind in part if kind not in _ASIDES), "")
+            if part.keys() == {SIGNATURE_ALONE}:
+                kind = SIGNATURE_ALONE
             data = part.get(kind)
             name = data.get("name", "") if isinstance(data, dict) else ""
             signature = decode(part.get("thoughtSignature", "")) or None
@@ -152,6 +154,8 @@ class Memory:
         return f"{self.salt}:{self._count}".encode()
 
 
+SIGNATURE_ALONE = "thoughtSignature"
+"""The kind of a part that has nothing but a signature."""
 _ASIDES = {"thought", "thoughtSignature", "partMetadata", "videoMetadata"}
 
 

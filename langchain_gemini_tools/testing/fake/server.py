@@ -365,6 +365,7 @@ class Emulator(PlannedFaults):
             route.version,
             is_stream=is_stream,
             cached_tokens=cached_tokens,
+            tier=_tier_of(request),
         )
         if is_stream and request.query.get("alt") != "sse":
             raise Refusal("The emulator streams server-sent events only: ?alt=sse", 501)
@@ -429,6 +430,11 @@ class Emulator(PlannedFaults):
         body = body.get("generateContentRequest", body)
         tokens = prompt_tokens(Ask(body, model, route.backend, route.version))
         return whole(200, {"totalTokens": tokens})
+
+
+def _tier_of(request: Request) -> str:
+    names = {name.lower(): name for name in request.headers}
+    return request.headers.get(names.get("x-vertex-ai-llm-shared-request-type", ""), "")
 
 
 def _model_of(route: Route | None, raw: bytes) -> str:

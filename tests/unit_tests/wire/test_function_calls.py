@@ -387,6 +387,14 @@ def test_a_second_call_inside_of_one_is_malformed() -> None:
         stream([event(BEGIN, MORE), event(call("b")), reply([])])
 
 
+def test_arguments_of_a_second_call_without_an_id_are_not_given_to_the_first() -> None:
+    """Calls of Vertex AI have no id, so the name says that another one has begun."""
+    first, second = ({"functionCall": {"name": n, "willContinue": True}} for n in ("search", "go"))
+    day = {"jsonPath": "$.day", "stringValue": "today"}
+    with pytest.raises(MalformedToolCallError, match="of a call to 'search'"):
+        stream(one_by_one([first, MORE, REST, second, {"functionCall": {"partialArgs": [day]}}]))
+
+
 @pytest.mark.parametrize(
     "part",
     [

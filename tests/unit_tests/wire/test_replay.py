@@ -152,9 +152,10 @@ def test_answers_of_a_server_that_gives_them_no_id_stay_apart(nothing: Json) -> 
     assert echoed(merged) == [*parts, *parts]
 
 
-def test_a_lone_signature_goes_back_with_an_empty_text() -> None:
-    message = parse(reply([text("a"), {"thoughtSignature": "QQ=="}]))
-    assert echoed(message) == [text("a"), text("", thoughtSignature="QQ==")]
+def test_a_signature_alone_is_a_step_of_media_processing_and_stays_here() -> None:
+    steps = [{"thoughtSignature": "QQ=="}, {"thoughtSignature": "Qg=="}]
+    message = parse(reply([*steps, text("a", thoughtSignature="Qw==")]))
+    assert echoed(message) == [text("a", thoughtSignature="Qw==")]
 
 
 def test_the_response_carries_the_name_the_model_used() -> None:

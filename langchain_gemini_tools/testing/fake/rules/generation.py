@@ -50,8 +50,31 @@ def check_generation(ask: Ask) -> None:
             why=f"{mime_type} is not a MIME type of responses",
         )
     _check_response_schema(ask)
-    if len(config.get("stopSequences", [])) > 5 and ask.backend == "gemini":
-        raise invalid("At most five stop sequences", evidence="documented")
+    _check_penalties(ask)
+    if (count := len(config.get("stopSequences", []))) > 5:
+        raise _too_many_stops(count, ask)
+
+
+def _check_penalties(ask: Ask) -> None:
+    # On Vertex AI, not known
+    is_set = ask.config.get("presencePenalty") or ask.config.get("frequencyPenalty")
+    if not is_set or ask.backend == "vertex" or ask.model.generation < (2, 5):
+        return
+    # Recorded by vercel/ai (issue 8943) for 2.5, reported for all others (google-gemini/cookbook,
+    # issue 1290): 0 is accepted
+    which = "this model" if ask.model.is_3 else ask.model.resource
+    raise Refusal(f"Penalty is not enabled for {which}")
+
+
+def _too_many_stops(count: int, ask: Ask) -> Refusal:
+    if ask.backend == "vertex":  # reported: continuedev/continue, issue 7849
+        return Refusal(
+            f"Unable to submit request because it has a stopSequences value of {count} but the "
+            "supported range is from 1 (inclusive) to 6 (exclusive). Update the value and try "
+            "again."
+        )
+    # Reported: continuedev/continue, issue 2702
+    return Refusal("the number of stop_sequences must not exceed 5")
 
 
 def _check_no_functions(ask: Ask) -> None:
@@ -108,18 +131,14 @@ def _check_thinking(ask: Ask) -> None:
 def _unsupported_level(level: str, ask: Ask) -> Refusal:
     if ask.model.gemma is not None:
         return Refusal("Thinking level is not supported for this model.")
-    if ask.model.generation < (3, 7):
-        return Refusal(f"Thinking level {level.upper()} is not supported for this model.")
-    if ask.backend == "vertex":  # reported: can1357/oh-my-pi, issue 10543
+    if ask.backend == "vertex" and ask.model.generation >= (3, 7):
+        # Reported: can1357/oh-my-pi, issue 10543
         return Refusal(f"Thinking level is unsupported: THINKING_LEVEL_{level.upper()}")
-    # Reported for the Interactions API (fishjar/kiss-translator, issue 1048), inferred here. The
-    # order of the levels changes from one call to the next.
-    allowed = ", ".join(
-        each for each in ("medium", "low", "high") if each.upper() in ask.model.levels
-    )
+    # Recorded by vercel/ai for gemini-3.1-pro-preview and gemini-3.7-flash on the Developer API,
+    # and reported for gemini-3.8-flash (earendil-works/pi, issue 9455)
     return Refusal(
-        f"'{level.lower()}' is not a supported thinking level for this model. "
-        f"Allowed values are: {allowed}."
+        f"Thinking level {level.upper()} is not supported for this model. Please retry with other "
+        "thinking level."
     )
 
 

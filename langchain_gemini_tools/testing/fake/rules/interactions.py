@@ -29,6 +29,7 @@ _CONFIG = {
     *("temperature", "top_p", "max_output_tokens", "stop_sequences", "seed", "thinking_level"),
     *("thinking_summaries", "tool_choice", "image_config", "speech_config", "video_config"),
     "transcription_config",
+    "top_k",  # recorded by vercel/ai, issue 17937
 }
 _MODES = ("auto", "any", "none", "validated")
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh")
@@ -95,6 +96,22 @@ def check_fields(body: JsonObject) -> None:
     for tool in body.get("tools", []):
         # `required: []` was reported as refused (badlogic/pi-mono, issue 2173), but is recorded.
         _check_kind(tool, _TOOLS, "tool")
+
+
+def check_thinking(body: JsonObject, model: Model | None) -> None:
+    """Refuse a thinking level that the model does not have."""
+    level = body.get("generation_config", {}).get("thinking_level")
+    if level in (None, "xhigh") or not model or not model.is_3 or level.upper() in model.levels:
+        return
+    # Reported for gemini-3.7-flash (fishjar/kiss-translator, issue 1048). The order of the levels
+    # changes from one call to the next.
+    allowed = ", ".join(
+        each for each in ("minimal", "medium", "low", "high") if each.upper() in model.levels
+    )
+    raise Refusal(
+        f"'{level}' is not a supported thinking level for this model. Allowed values are: "
+        f"{allowed}."
+    )
 
 
 def check_background(body: JsonObject, model: Model | None) -> None:

@@ -250,7 +250,8 @@ class _Reader:
 
     def _enum(self, enum: str, value: Any, path: str) -> Any:
         # Recorded: "any", "low", "object" pass, so case does not matter
-        if isinstance(value, str) and value.upper() in ENUMS[enum]:
+        values = ENUMS.get(f"{enum}@{self.backend}", ENUMS[enum])
+        if isinstance(value, str) and value.upper() in values:
             return value.upper()
         self._wrong(path, self._type_url(enum), value)
         return value

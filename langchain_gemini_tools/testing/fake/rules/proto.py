@@ -54,6 +54,11 @@ ENUMS: dict[str, frozenset[str]] = {
     ),
     # Documented and in the SDK's types, in lower case; a wrong value is refused like every enum's.
     "ServiceTier": frozenset({"UNSPECIFIED", "FLEX", "STANDARD", "PRIORITY"}),
+    # Reported for Vertex AI (python-genai, issue 2847): "flex" is a wrong value, SERVICE_TIER_FLEX
+    # is accepted and has no effect.
+    "ServiceTier@vertex": frozenset(
+        f"SERVICE_TIER_{tier}" for tier in ("UNSPECIFIED", "FLEX", "STANDARD", "PRIORITY")
+    ),
     "MediaResolution.Level": frozenset(
         {
             "MEDIA_RESOLUTION_UNSPECIFIED",

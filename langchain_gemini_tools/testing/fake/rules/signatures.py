@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode, fingerprint, line_of
+from langchain_gemini_tools.testing.fake.memory import (
+    SIGNATURE_ALONE,
+    SKIP_VALUES,
+    decode,
+    fingerprint,
+    line_of,
+)
 from langchain_gemini_tools.testing.fake.responses import Refusal, invalid
 
 if TYPE_CHECKING:
@@ -51,6 +57,9 @@ def _check_origin(part: JsonObject, ask: Ask, memory: Memory, *, accepts_foreign
         raise _corrupted("it was never issued here")
     if issued.line != line_of(ask):
         raise _corrupted("it belongs to another backend or model line")
+    if issued.kind == SIGNATURE_ALONE:
+        # Reported by pydantic-ai, about steps of agentic media processing on Vertex AI
+        raise Refusal("Invalid thought signature", why="A step of media processing came back")
     if issued.kind and issued.kind not in part:
         raise _corrupted(f"it was put on a {issued.kind}, and came back on another part")
     if issued.kind == "functionCall" and issued.name != part["functionCall"].get("name", ""):

@@ -40,6 +40,24 @@ GEMMA = "gemma-3-27b-it"
         ),
         pytest.param(
             GEMINI_2,
+            {"presencePenalty": 0.1},
+            f"Penalty is not enabled for models/{GEMINI_2}",
+            id="a-penalty-on-2.5",
+        ),
+        pytest.param(
+            GEMINI_3,
+            {"frequencyPenalty": 0.1},
+            "Penalty is not enabled for this model",
+            id="a-penalty",
+        ),
+        pytest.param(
+            GEMINI_3,
+            {"stopSequences": list("abcdef")},
+            "the number of stop_sequences must not exceed 5",
+            id="six-stop-sequences",
+        ),
+        pytest.param(
+            GEMINI_2,
             {"thinkingConfig": {"thinkingLevel": "LOW"}},
             "Thinking level is not supported for this model.",
             id="level-on-2.5",
@@ -53,14 +71,15 @@ GEMMA = "gemma-3-27b-it"
         pytest.param(
             "gemini-3-pro-preview",
             {"thinkingConfig": {"thinkingLevel": "MINIMAL"}},
-            "Thinking level MINIMAL is not supported for this model.",
+            "Thinking level MINIMAL is not supported for this model. Please retry with other "
+            "thinking level.",
             id="minimal-on-pro",
         ),
         pytest.param(
             "gemini-3.8-flash",
             {"thinkingConfig": {"thinkingLevel": "minimal"}},
-            "'minimal' is not a supported thinking level for this model. Allowed values are: "
-            "medium, low, high.",
+            "Thinking level MINIMAL is not supported for this model. Please retry with other "
+            "thinking level.",
             id="minimal-on-3.8",
         ),
         pytest.param(

@@ -15,6 +15,7 @@ from langchain_gemini_tools.testing.fake.rules.interactions import (
     check_end,
     check_fields,
     check_steps,
+    check_thinking,
     read_steps,
 )
 from tests.recordings import require_more_exchanges
@@ -31,6 +32,7 @@ def check(**body: Any) -> None:
     whole = {"model": "gemini-3.8-flash", "input": "Hello", **body}
     check_fields(whole)
     model = find_model(str(whole["model"]), "v1beta")
+    check_thinking(whole, model)
     check_background(whole, model)
     steps = read_steps(whole["input"])
     check_steps(steps, model, Memory(), accepts_foreign=False)
@@ -59,12 +61,16 @@ def test_every_form_of_input_passes() -> None:
 
 BROKEN: dict[str, Json] = {
     "the request does not have sky": {"sky": "clear"},
-    "generation_config does not have top_k": {"generation_config": {"top_k": 3}},
+    "generation_config does not have n": {"generation_config": {"n": 3}},
     "either a model or an agent": {"agent": "deep-research"},
     "system_instruction is a string": {"system_instruction": {"text": "Be brief."}},
     "background needs store": {"background": True, "store": False},
     "tool_choice is a mode": {"generation_config": {"tool_choice": "add"}},
     "thinking_level is a known level": {"generation_config": {"thinking_level": "none"}},
+    "Allowed values are: medium, low, high.": {
+        "model": "gemini-3.7-flash",
+        "generation_config": {"thinking_level": "minimal"},
+    },
     "A tool has a known type": {"tools": [{"functionDeclarations": []}]},
     "function does not have strict": {"tools": [{"type": "function", "name": "a", "strict": 1}]},
     "does not support background": {"background": True, "model": "gemini-2.5-flash"},

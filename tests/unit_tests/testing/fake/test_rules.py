@@ -31,7 +31,7 @@ FOLDER = Path(str(rules.__file__)).parent
 def test_rules_are_listed_with_their_words_and_their_evidence() -> None:
     found = {(rule.module, rule.evidence, rule.message) for rule in list_rules()}
     assert {
-        ("generation", "documented", "At most five stop sequences"),
+        ("generation", "reported", "the number of stop_sequences must not exceed 5"),
         ("generation", "reported", "thinking_config is not supported."),
         ("declarations", "documented", "…: … beside $ref …"),
         ("payload", "reported", "…: Cannot find field."),

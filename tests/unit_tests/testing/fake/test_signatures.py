@@ -261,3 +261,12 @@ def test_more_output_may_be_asked_for_than_before() -> None:
         why_refused(ask(model=ARGON, continuationToken=TOKEN, generationConfig=config), memory)
         is None
     )
+
+
+def test_a_signature_that_was_alone_does_not_come_back(memory: Memory) -> None:
+    request = ask(backend="vertex")
+    step = {"thoughtSignature": memory.new_signature()}
+    memory.learn([step], request)
+    for returned in ({"text": "", **step}, {"text": "Yes.", **step}):
+        again = ask(user("a"), model(returned), user("b"), backend="vertex")
+        assert refusal_of(again, memory).body == refused("Invalid thought signature")
