@@ -54,8 +54,6 @@ class Capabilities:
     validates_calls: bool = True
     """Knows the function calling mode VALIDATED."""
     supports_several_candidates: bool = False
-    accepts_penalties: bool = True
-    """Accepts `presencePenalty` and `frequencyPenalty` on the Developer API."""
     ignores_sampling: bool = False
     """Ignores `temperature`, `topP` and `topK`; later generations will reject them."""
 
@@ -117,15 +115,8 @@ _GEMINI_2_5 = Capabilities(
     thinks_by_level=False,
     thinking_levels=(),
     supports_several_candidates=True,
-    accepts_penalties=False,  # "Penalty is not enabled for models/gemini-2.5-flash"
 )
-_GEMINI_2_0 = replace(
-    _GEMINI_2_5,
-    validates_calls=False,
-    thinks=False,
-    accepts_penalties=True,
-    max_output_tokens=8_192,
-)
+_GEMINI_2_0 = replace(_GEMINI_2_5, validates_calls=False, thinks=False, max_output_tokens=8_192)
 _COMPUTER_USE = replace(
     _GEMINI_2_5,
     accepts_media_in_function_response=True,  # screenshots
@@ -137,10 +128,7 @@ _COMPUTER_USE = replace(
 # Gemini 3 and later
 
 _GEMINI_3 = Capabilities(
-    accepts_prefill=True,
-    accepts_penalties=False,
-    thinking_levels=ALL_LEVELS,
-    default_thinking_level="high",
+    accepts_prefill=True, thinking_levels=ALL_LEVELS, default_thinking_level="high"
 )
 _GEMINI_3_PRO = replace(_GEMINI_3, thinking_levels=("low", "high"), can_turn_thinking_off=False)
 _GEMINI_3_1_PRO = replace(_GEMINI_3_PRO, thinking_levels=("low", "medium", "high"))

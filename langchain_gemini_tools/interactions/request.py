@@ -71,7 +71,7 @@ _MISSING = {
 _GENERATION = {
     "temperature": "temperature",
     "topP": "top_p",
-    "topK": "top_k",  # not in the SDK's types; recorded by vercel/ai: issue 17937
+    "topK": "top_k",  # not in the SDK's types; reported as accepted: vercel/ai, issue 17937
     "maxOutputTokens": "max_output_tokens",
     "stopSequences": "stop_sequences",
     "seed": "seed",

@@ -129,8 +129,6 @@ def render_generation_config(invocation: Invocation) -> gemini.JsonObject:
         config["responseLogprobs"] = _check_logprobs(given)
     if stop := given.get("stop"):
         config["stopSequences"] = _check_stop([stop] if isinstance(stop, str) else list(stop))
-    if not capabilities.accepts_penalties and not invocation.vertexai:
-        _reject_penalties(given)
     if given.get("n", 1) != 1:
         config["candidateCount"] = _candidate_count(given["n"], capabilities)
     if "media_resolution" in given:
@@ -166,15 +164,6 @@ def _with_names_of_vertex(config: gemini.JsonObject) -> gemini.JsonObject:
             output |= spelled.get("imageOutputOptions") or {}
             named["imageConfig"] = {**spelled, "imageOutputOptions": output}
     return named
-
-
-def _reject_penalties(given: Mapping[str, Any]) -> None:
-    """Reject penalties for a model without them. The API accepts 0."""
-    for name in ("presence_penalty", "frequency_penalty"):
-        if given.get(name):
-            raise InvalidOptionError(
-                f"{name}={given[name]}: this model has no penalties. Leave it out."
-            )
 
 
 def _check_stop(sequences: list[str]) -> list[str]:

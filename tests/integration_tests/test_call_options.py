@@ -98,11 +98,6 @@ def test_the_tier_of_vertex_ai_is_not_taken_for_a_secret(
         make_model(**VERTEX, service_tier="priority").invoke("Hi")
 
 
-def test_vertex_ai_decides_about_penalties(emulator: Emulator, make_model: MakeModel) -> None:
-    make_model(**VERTEX, presence_penalty=0.1).invoke("Hi")
-    assert emulator.last.body["generationConfig"] == {"presencePenalty": 0.1}
-
-
 def test_a_trace_prices_the_tier(make_model: MakeModel) -> None:
     shown = [
         trace([make_model(model="gemini-2.5-flash", service_tier=tier).invoke("Hi")])

@@ -50,20 +50,8 @@ def check_generation(ask: Ask) -> None:
             why=f"{mime_type} is not a MIME type of responses",
         )
     _check_response_schema(ask)
-    _check_penalties(ask)
     if (count := len(config.get("stopSequences", []))) > 5:
         raise _too_many_stops(count, ask)
-
-
-def _check_penalties(ask: Ask) -> None:
-    # On Vertex AI, not known
-    is_set = ask.config.get("presencePenalty") or ask.config.get("frequencyPenalty")
-    if not is_set or ask.backend == "vertex" or ask.model.generation < (2, 5):
-        return
-    # Recorded by vercel/ai (issue 8943) for 2.5, reported for all others (google-gemini/cookbook,
-    # issue 1290): 0 is accepted
-    which = "this model" if ask.model.is_3 else ask.model.resource
-    raise Refusal(f"Penalty is not enabled for {which}")
 
 
 def _too_many_stops(count: int, ask: Ask) -> Refusal:

@@ -29,7 +29,7 @@ _CONFIG = {
     *("temperature", "top_p", "max_output_tokens", "stop_sequences", "seed", "thinking_level"),
     *("thinking_summaries", "tool_choice", "image_config", "speech_config", "video_config"),
     "transcription_config",
-    "top_k",  # recorded by vercel/ai, issue 17937
+    "top_k",  # reported as accepted: vercel/ai, issue 17937
 }
 _MODES = ("auto", "any", "none", "validated")
 _LEVELS = ("minimal", "low", "medium", "high", "xhigh")

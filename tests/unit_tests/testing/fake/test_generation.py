@@ -39,18 +39,6 @@ GEMMA = "gemma-3-27b-it"
             id="level-and-budget",
         ),
         pytest.param(
-            GEMINI_2,
-            {"presencePenalty": 0.1},
-            f"Penalty is not enabled for models/{GEMINI_2}",
-            id="a-penalty-on-2.5",
-        ),
-        pytest.param(
-            GEMINI_3,
-            {"frequencyPenalty": 0.1},
-            "Penalty is not enabled for this model",
-            id="a-penalty",
-        ),
-        pytest.param(
             GEMINI_3,
             {"stopSequences": list("abcdef")},
             "the number of stop_sequences must not exceed 5",
