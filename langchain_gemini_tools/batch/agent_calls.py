@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.batch.inputs import BatchSource
     from langchain_gemini_tools.batch.items import Outcome
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    JsonObject = dict[str, Any]
 
 CONFIG_KEY = "gemini_batch"
 """The key in `configurable` that switches batches on: an `Asker`, or True in LangGraph."""

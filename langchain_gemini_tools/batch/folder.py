@@ -18,7 +18,7 @@ from array import array
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from langchain_gemini_tools.errors import (
     BatchJobError,
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-    JsonObject = dict[str, Any]
+    from langchain_gemini_tools.facts.json_values import JsonObject
+
 
 logger = logging.getLogger(__name__)
 

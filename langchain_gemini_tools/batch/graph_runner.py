@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.batch.inputs import BatchSource
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
-    JsonObject = dict[str, Any]
     OnOffer = Callable[[BatchSource], None]
 
 

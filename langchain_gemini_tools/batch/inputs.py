@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.batch.folder import Folder
     from langchain_gemini_tools.batch.service import BatchService
     from langchain_gemini_tools.client import GeminiClient
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    JsonObject = dict[str, Any]
 
 _JSON_SCHEMA, _SCHEMA = "responseJsonSchema", "responseSchema"
 

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
     from langchain_gemini_tools.batch.inputs import TracedModel
     from langchain_gemini_tools.client import GeminiClient
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    JsonObject = dict[str, Any]
 
 MAX_HOPS = 64
 _CANCELLED = 499

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.batch.inputs import BatchSource
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
 
-    JsonObject = dict[str, Any]
     OnOffer = Callable[[BatchSource], None]
 
 

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
     from langchain_gemini_tools.client import GeminiClient, SdkClient
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    JsonObject = dict[str, Any]
 
 logger = logging.getLogger(__name__)
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.batch.folder import Manifest
     from langchain_gemini_tools.batch.inputs import BatchSource
     from langchain_gemini_tools.batch.items import Outcome
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
-    JsonObject = dict[str, Any]
 
 _DIGEST_SIZE = 16
 _KINDS = {"agent": "LangGraph agent", "loop": "ToolLoop"}

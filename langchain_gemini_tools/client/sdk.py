@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from langchain_gemini_tools.client.transport import Envelope, PendingRequest
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
-    JsonObject = dict[str, Any]
     SdkClient = genai.Client
     SdkAsyncClient = genai.client.AsyncClient
 else:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.client.pool import HttpPool
 
     AnyClient = httpx.Client | httpx.AsyncClient
-    JsonObject = dict[str, Any]
 
 _MAX_REDIRECTS = 5
 

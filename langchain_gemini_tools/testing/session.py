@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
     from types import TracebackType
 
-    from langchain_gemini_tools.testing.files import JsonObject
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
 _logger = logging.getLogger(__name__)
 
