@@ -27,7 +27,7 @@ from langchain_gemini_tools.field_values import (
 )
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
-from langchain_gemini_tools.prompted.written_calls import WrittenCalls
+from langchain_gemini_tools.prompted.written_calls import WrittenCallFinder
 from langchain_gemini_tools.retry import RetryPolicy, RunReports
 from langchain_gemini_tools.wire.invocation import CacheContents
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
@@ -377,12 +377,12 @@ def render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> R
     if invocation.interaction:
         from langchain_gemini_tools.interactions.request import render_interaction
 
-        return render_interaction(messages, invocation, WrittenCalls)
+        return render_interaction(messages, invocation, WrittenCallFinder)
     if invocation.is_prompted:
         from langchain_gemini_tools.prompted.request import render_prompted
 
         return render_prompted(messages, invocation)
-    return render_request(messages, invocation, find_written_calls=WrittenCalls)
+    return render_request(messages, invocation, find_written_calls=WrittenCallFinder)
 
 
 def _warnings_about(request: RenderedRequest) -> Iterator[str]:

@@ -35,7 +35,6 @@ from langchain_gemini_tools.wire.media import redacted_url as shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 
-    Block = str | dict[str, Any]
 
 __all__ = ["FetchLimits"]
 

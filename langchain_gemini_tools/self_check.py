@@ -309,7 +309,7 @@ Api = Literal["generate_content", "interactions"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The outcome of one check."""
 
     name: str
@@ -322,7 +322,7 @@ class Outcome:
         return f"{self.status:<8}{self.name:<24}{self.seconds:6.1f} s  {self.detail}"
 
 
-def run_check(check: Callable[[ChatGemini], str], model: ChatGemini) -> Outcome:
+def run_check(check: Callable[[ChatGemini], str], model: ChatGemini) -> CheckOutcome:
     """Run one check. Errors of any kind are its outcome."""
     status: Status
     begin = time.perf_counter()
@@ -336,7 +336,7 @@ def run_check(check: Callable[[ChatGemini], str], model: ChatGemini) -> Outcome:
         detail, status = render_error(error), "FAILED"
     seconds = time.perf_counter() - begin
     detail = " ".join(clean(detail, _MAX_CHARS).split())
-    return Outcome(name_of(check), description_of(check), status, detail, seconds)
+    return CheckOutcome(name_of(check), description_of(check), status, detail, seconds)
 
 
 def name_of(check: Callable[[ChatGemini], str]) -> str:
@@ -391,7 +391,7 @@ def _explain(model: str, api: Api) -> None:
 
 
 def _run(model_name: str, api: Api, *, is_fake: bool) -> int:
-    outcomes: list[Outcome] = []
+    outcomes: list[CheckOutcome] = []
     checks = _checks_of(api)
     with _source(is_fake=is_fake), ChatGemini(model=model_name, api=api, max_retries=2) as model:
         backend = "Vertex AI" if model.uses_vertexai else "Gemini Developer API"
@@ -414,7 +414,7 @@ def _source(*, is_fake: bool) -> AbstractContextManager[Any]:
     return FakeGemini()
 
 
-def render_report(model: str, source: str, outcomes: Sequence[Outcome]) -> str:
+def render_report(model: str, source: str, outcomes: Sequence[CheckOutcome]) -> str:
     """Return the outcomes as Markdown, with the versions of the packages."""
     counts = dict.fromkeys(("passed", "FAILED", "skipped"), 0)
     for outcome in outcomes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from langchain_gemini_tools.batch.folder import Manifest, Part
+from langchain_gemini_tools.batch.folder import JobPart, Manifest
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.json_values import encode_json
 
@@ -114,7 +114,7 @@ def adopt_job(folder: Folder, service: BatchService, source: BatchSource, name: 
     service.check_name(name)
     with folder.lock(creates=True):
         if (manifest := folder.load()) is None:
-            part = Part(0, 0, job=name, state="PENDING", is_intended=True, is_foreign=True)
+            part = JobPart(0, 0, job=name, state="PENDING", is_intended=True, is_foreign=True)
             folder.save(Manifest(uuid.uuid4().hex, source.model, 0, "", parts=(part,)))
         elif name not in [part.job for part in manifest.parts]:
             raise InvalidOptionError(

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatResult
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
+    from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
     from langchain_gemini_tools.batch.inputs import TracedModel
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.facts.json_values import JsonObject
@@ -77,7 +77,7 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ItemOutcome:
     """What the attempts for one input have led to: a result, an error, or one more request."""
 
     result: ChatResult | None = None
@@ -103,7 +103,7 @@ class Evaluator:
         self,
         attempts: Sequence[JsonObject | Missing],
         first_body: Callable[[], bytes] | None,
-    ) -> Outcome:
+    ) -> ItemOutcome:
         """Return what the attempts for one input have led to.
 
         Args:
@@ -113,18 +113,18 @@ class Evaluator:
         """
         request, failures = self._template, 0
         hops: list[Any] = []
-        outcome: Outcome | None = None
+        outcome: ItemOutcome | None = None
         for attempt in attempts:
             if request is self._template and first_body and len(attempts) > 1:
                 request = replace(request, encoded=first_body())
             if (error := _error_in(attempt, self._client)) is not None:
                 failures += 1
-                outcome = Outcome(error=error)
+                outcome = ItemOutcome(error=error)
                 if first_body and error.is_retryable and failures <= self._max_failures:
                     if request is self._template:
                         request = replace(request, encoded=first_body())
                     token = find_next_token(hops[-1]) if hops else None
-                    outcome = Outcome(error=error, next_body=request.continued(token))
+                    outcome = ItemOutcome(error=error, next_body=request.continued(token))
                 else:
                     hops, request = [], self._template  # `resend` sends the first request
                 continue
@@ -133,30 +133,30 @@ class Evaluator:
             if first_body and token and self._continues and len(hops) < MAX_HOPS:
                 if request is self._template:
                     request = replace(request, encoded=first_body())
-                outcome = Outcome(error=_unfinished(), next_body=request.continued(token))
+                outcome = ItemOutcome(error=_unfinished(), next_body=request.continued(token))
                 continue
             outcome, request = self._parse(request, hops, first_body)
             hops = []
-        return outcome or Outcome(
+        return outcome or ItemOutcome(
             error=BatchJobError("The batch job has no response to this input.")
         )
 
     def _parse(
         self, request: RenderedRequest, hops: list[Any], first_body: Callable[[], bytes] | None
-    ) -> tuple[Outcome, RenderedRequest]:
+    ) -> tuple[ItemOutcome, RenderedRequest]:
         try:
             with request.naming_tools(), self._client.redacting_errors():
-                return Outcome(result=request.parse(hops[0], hops[1:])), request
+                return ItemOutcome(result=request.parse(hops[0], hops[1:])), request
         except FEEDBACK_ERRORS as failure:
             invocation = request.invocation
             if not first_body or request.is_second_try or not invocation.retries_with_feedback:
-                return Outcome(error=failure), request
+                return ItemOutcome(error=failure), request
             if request is self._template:
                 request = replace(request, encoded=first_body())
             second = request.with_feedback(failure)
-            return Outcome(error=failure, next_body=second.encoded), second
+            return ItemOutcome(error=failure, next_body=second.encoded), second
         except (ResponseError, GeminiAPIError) as error:
-            return Outcome(error=error), request
+            return ItemOutcome(error=error), request
 
 
 def _unfinished() -> BatchJobError:
@@ -203,7 +203,7 @@ class Outcomes:
         self._readers: dict[int, ResultReader] = {}
         self._requests: RequestReader | None = None
 
-    def of(self, manifest: Manifest, indexes: Iterable[int]) -> Iterator[tuple[int, Outcome]]:
+    def of(self, manifest: Manifest, indexes: Iterable[int]) -> Iterator[tuple[int, ItemOutcome]]:
         """Iterate over inputs with their outcomes, without those that a job is still to answer."""
         later = self._later_parts(manifest)
         for index in indexes:
@@ -218,7 +218,7 @@ class Outcomes:
             self._requests = RequestReader(self._folder, manifest.parts)
         return self._requests.read(index)
 
-    def reader(self, part: Part) -> ResultReader:
+    def reader(self, part: JobPart) -> ResultReader:
         """Return the results of a part that has been collected."""
         if part.number not in self._readers:
             self._readers[part.number] = ResultReader(self._folder, part)
@@ -233,7 +233,7 @@ class Outcomes:
                     later.setdefault(index, []).append(part.number)
         return later
 
-    def _evaluate(self, manifest: Manifest, parts: list[Part], index: int) -> Outcome:
+    def _evaluate(self, manifest: Manifest, parts: list[JobPart], index: int) -> ItemOutcome:
         lines = [self.reader(part).read(index) or _missing(part) for part in parts]
         is_known = not parts[0].is_foreign
         body = (lambda: self.first_request(manifest, index)) if is_known else None
@@ -249,7 +249,7 @@ def _first_part(manifest: Manifest, index: int) -> int:
     raise LookupError(index)
 
 
-def _missing(part: Part) -> Missing:
+def _missing(part: JobPart) -> Missing:
     # An item that a successful job left out is sent again, like those of an expired one.
     is_resent = part.state in SUCCESSFUL_STATES | {"EXPIRED"}
     return Missing(part.state, part.error, is_resent=is_resent)
@@ -286,7 +286,7 @@ class ItemReporter:
         serialized: dict[str, Any] = dumpd(self._traced.model)
         return serialized
 
-    def report(self, body: bytes, outcome: Outcome) -> None:
+    def report(self, body: bytes, outcome: ItemOutcome) -> None:
         """Report one item as a run that starts and ends now.
 
         Args:

@@ -17,7 +17,7 @@ from langchain_gemini_tools.batch.folder import Folder
 from langchain_gemini_tools.batch.inputs import adopt_job, preview_requests, write_inputs
 from langchain_gemini_tools.batch.items import Evaluator, ItemReporter, Outcomes
 from langchain_gemini_tools.batch.service import DeveloperService
-from langchain_gemini_tools.batch.worker import Worker
+from langchain_gemini_tools.batch.worker import JobWorker
 from langchain_gemini_tools.errors import (
     BatchJobError,
     GeminiTimeoutError,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.batch.folder import Manifest
     from langchain_gemini_tools.batch.inputs import BatchSource
-    from langchain_gemini_tools.batch.items import Outcome
+    from langchain_gemini_tools.batch.items import ItemOutcome
     from langchain_gemini_tools.batch.service import BatchService
 
 Result = TypeVar("Result")
@@ -107,7 +107,7 @@ class BatchJob(Generic[Result]):
         self._config = config
         self._service = _make_service(source, webhooks, storage)
         self._outcomes = Outcomes(self._folder, Evaluator(source.template, source.client))
-        self._worker = Worker(self._folder, self._service, self._outcomes)
+        self._worker = JobWorker(self._folder, self._service, self._outcomes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(path={str(self._folder.path)!r}, names={self.names!r})"
@@ -302,7 +302,7 @@ class BatchJob(Generic[Result]):
                 reporter.report(body, outcome)
             yield index, self._finish(outcome)
 
-    def _finish(self, outcome: Outcome) -> Any:
+    def _finish(self, outcome: ItemOutcome) -> Any:
         if outcome.result is None:
             return outcome.error
         message = outcome.result.generations[0].message
