@@ -75,6 +75,15 @@ class JobPart:
     is_foreign: bool = False
     """Whether it was created elsewhere, so that its requests are not known."""
 
+    def covers(self, index: int) -> bool:
+        """Return whether it has the first request for an input."""
+        return self.first is not None and self.first <= index < self.first + self.count
+
+    @property
+    def reason(self) -> str:
+        """Why the job failed, as the end of a sentence; empty if the service gave no reason."""
+        return f": {self.error.get('message')}" if self.error else ""
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -97,6 +106,11 @@ class Manifest:
         return bool(self.storage) or any(
             (part.job or "").startswith("projects/") for part in self.parts
         )
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether the results of all parts are on disk."""
+        return all(part.is_collected for part in self.parts)
 
     def with_part(self, part: JobPart) -> Manifest:
         """Return a copy in which this part replaces the one of the same number."""
@@ -313,7 +327,7 @@ class RequestReader:
 
     def read(self, index: int) -> bytes:
         """Return the body of the first request for an input."""
-        part = next(p for p in self._parts if (p.first or 0) <= index < (p.first or 0) + p.count)
+        part = next(part for part in self._parts if part.covers(index))
         path = self._folder.requests_path(part.number)
         if part.number not in self._offsets:
             self._folder.check_requests(part)

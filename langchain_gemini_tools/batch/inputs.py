@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -128,7 +129,7 @@ def preview_requests(folder: Folder, service: BatchService, count: int) -> list[
         service.render_line(index, json.loads(body))
         for index, body in _stored(folder, folder.require())
     )
-    return [line for _, line in zip(range(count), lines, strict=False)]
+    return list(islice(lines, count))
 
 
 def _check_model(folder: Folder, manifest: Manifest, model: str) -> None:

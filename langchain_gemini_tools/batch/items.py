@@ -26,8 +26,8 @@ from langchain_core.messages import (
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
 
-from langchain_gemini_tools.batch.folder import RequestReader, ResultReader
-from langchain_gemini_tools.batch.service import SUCCESSFUL_STATES
+from langchain_gemini_tools.batch.folder import JobPart, RequestReader, ResultReader
+from langchain_gemini_tools.batch.service import RESENT_STATES
 from langchain_gemini_tools.errors import (
     FEEDBACK_ERRORS,
     BatchJobError,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatResult
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
+    from langchain_gemini_tools.batch.folder import Folder, Manifest
     from langchain_gemini_tools.batch.inputs import TracedModel
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.facts.json_values import JsonObject
@@ -55,25 +55,6 @@ if TYPE_CHECKING:
 MAX_HOPS = 64
 _CANCELLED = 499
 """Single items are reported to fail with it in jobs that were not cancelled: they are retried."""
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A job ended without a response to the input."""
-
-    state: str
-    error: JsonObject | None = None
-    is_resent: bool = True
-
-    def to_error(self) -> BatchJobError:
-        """Return the error that replaces the result."""
-        reason = f": {self.error.get('message')}" if self.error else ""
-        error = BatchJobError(
-            f"The batch job ended as {self.state} without a response to this input{reason}. "
-            "job.resend() sends it again."
-        )
-        error.is_retryable = self.is_resent
-        return error
 
 
 @dataclass(frozen=True)
@@ -101,13 +82,14 @@ class Evaluator:
 
     def evaluate(
         self,
-        attempts: Sequence[JsonObject | Missing],
+        attempts: Sequence[JsonObject | JobPart],
         first_body: Callable[[], bytes] | None,
     ) -> ItemOutcome:
         """Return what the attempts for one input have led to.
 
         Args:
-            attempts: The lines of the results, oldest first.
+            attempts: The lines of the results, oldest first; a part in place of its line if its job
+                ended without one.
             first_body: Reads the first request; None if it is not known, as for a job that was
                 created elsewhere. Then nothing follows.
         """
@@ -167,11 +149,11 @@ def _unfinished() -> BatchJobError:
 
 
 def _error_in(
-    attempt: JsonObject | Missing, client: GeminiClient
+    attempt: JsonObject | JobPart, client: GeminiClient
 ) -> GeminiAPIError | UnreadableResponseError | None:
     """Return the error of an item; None if it has a response."""
-    if isinstance(attempt, Missing):
-        return attempt.to_error()
+    if isinstance(attempt, JobPart):
+        return _missing(attempt)
     if isinstance(attempt.get("response"), dict):
         return None
     # Reported: `status` instead of `error`.
@@ -234,7 +216,7 @@ class Outcomes:
         return later
 
     def _evaluate(self, manifest: Manifest, parts: list[JobPart], index: int) -> ItemOutcome:
-        lines = [self.reader(part).read(index) or _missing(part) for part in parts]
+        lines = [self.reader(part).read(index) or part for part in parts]
         is_known = not parts[0].is_foreign
         body = (lambda: self.first_request(manifest, index)) if is_known else None
         return self._evaluator.evaluate(lines, body)
@@ -242,17 +224,19 @@ class Outcomes:
 
 def _first_part(manifest: Manifest, index: int) -> int:
     for part in manifest.parts:
-        if part.is_foreign or (
-            part.first is not None and part.first <= index < part.first + part.count
-        ):
+        if part.is_foreign or part.covers(index):
             return part.number
     raise LookupError(index)
 
 
-def _missing(part: JobPart) -> Missing:
-    # An item that a successful job left out is sent again, like those of an expired one.
-    is_resent = part.state in SUCCESSFUL_STATES | {"EXPIRED"}
-    return Missing(part.state, part.error, is_resent=is_resent)
+def _missing(part: JobPart) -> BatchJobError:
+    """Return the error for an input to which a job has ended without a response."""
+    error = BatchJobError(
+        f"The batch job ended as {part.state} without a response to this input{part.reason}. "
+        "job.resend() sends it again."
+    )
+    error.is_retryable = part.state in RESENT_STATES
+    return error
 
 
 class ItemReporter:

@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from langchain_gemini_tools.batch.folder import Folder
@@ -72,7 +73,7 @@ class BatchStatus:
             succeeded=min(succeeded, total),
             failed=max(failed - resent, 0),
             states={part.job or f"part {part.number}": part.state for part in parts},
-            is_done=all(part.is_collected for part in parts),
+            is_done=manifest.is_collected,
         )
 
 
@@ -284,18 +285,17 @@ class BatchJob(Generic[Result]):
         if wait:
             await self.async_wait(**waiting)
         found = self._results()
-        while batch := await asyncio.to_thread(_take, found, 100):
+        while batch := await asyncio.to_thread(lambda: list(islice(found, 100))):
             for item in batch:
                 yield item
 
     def _results(self) -> Iterator[tuple[int, Any]]:
         manifest = self._folder.require()
         _check_foreign(manifest)
-        is_done = all(part.is_collected for part in manifest.parts)
         is_foreign = manifest.parts[0].is_foreign
         reporter = ItemReporter(self._source.traced, self._config)
         for index, outcome in self._outcomes.of(manifest, range(manifest.count)):
-            if outcome.next_body and not is_done:
+            if outcome.next_body and not manifest.is_collected:
                 continue
             if reporter.is_heard:
                 body = b"{}" if is_foreign else self._outcomes.first_request(manifest, index)
@@ -351,12 +351,7 @@ def _check_foreign(manifest: Manifest) -> None:
     """Raise if a job that was created elsewhere has ended without any result."""
     part = manifest.parts[0]
     if part.is_foreign and part.is_collected and not manifest.count:
-        reason = f": {part.error.get('message')}" if part.error else ""
-        raise BatchJobError(f"{part.job} ended as {part.state} without results{reason}.")
-
-
-def _take(items: Iterator[Any], count: int) -> list[Any]:
-    return [item for _, item in zip(range(count), items, strict=False)]
+        raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
 
 
 def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:

@@ -28,7 +28,7 @@ from langchain_gemini_tools.batch.agents import Wave
 from langchain_gemini_tools.batch.folder import Folder, RequestReader, ResultReader
 from langchain_gemini_tools.batch.items import Evaluator, Outcomes
 from langchain_gemini_tools.batch.job import BatchJob
-from langchain_gemini_tools.batch.service import SUCCESSFUL_STATES
+from langchain_gemini_tools.batch.service import RESENT_STATES
 from langchain_gemini_tools.batch.worker import JobWorker
 from langchain_gemini_tools.errors import BatchJobError, GeminiNotFoundError, InvalidOptionError
 from langchain_gemini_tools.wire.metadata import parse_usage
@@ -303,7 +303,7 @@ class Waves:
 
     def _is_collected(self, number: int, job: int) -> bool:
         manifest = Folder(self._job_path(number, job)).load()
-        return manifest is None or all(part.is_collected for part in manifest.parts)
+        return manifest is None or manifest.is_collected
 
     def _job(self, number: int, job: int, source: BatchSource) -> WaveJob:
         return WaveJob(source, self._job_path(number, job), self._storage)
@@ -358,11 +358,10 @@ class Waves:
         for job in range(len(wave.models)):
             manifest = Folder(self._job_path(wave.number, job)).load()
             for part in manifest.parts if manifest else ():
-                if part.state not in SUCCESSFUL_STATES | {"EXPIRED"}:
-                    reason = f": {part.error.get('message')}" if part.error else ""
+                if part.state not in RESENT_STATES:
                     raise BatchJobError(
                         f"The batch job {part.job} of wave {wave.number + 1} ended as {part.state}"
-                        f"{reason}. Make the same call again to send its requests again."
+                        f"{part.reason}. Make the same call again to send its requests again."
                     )
 
     def explain_gone(self, error: GeminiNotFoundError, wave: Wave) -> None:
@@ -386,7 +385,7 @@ class _JobReader:
     def read(self, key: str, place: int, call: list[str]) -> Answer:
         """Return what the job has for the request at a place."""
         for part, results in self._parts:
-            if part.first is not None and part.first <= place < part.first + part.count:
+            if part.covers(place):
                 line = results.read(place)
                 body = b"" if line else self._requests.read(place)
                 return Answer(AgentRequest(key, self._model, body, call), line)
