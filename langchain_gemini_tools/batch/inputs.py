@@ -78,7 +78,7 @@ def write_inputs(
         InvalidInputError: An input cannot be sent, or differs from the one in the folder.
     """
     if inputs is not None:
-        _check_inputs(inputs)
+        check_inputs(inputs)
     rewrite = schema_rewriter(source.template)
     with folder.lock(creates=inputs is not None):
         manifest = folder.load() if inputs is not None else folder.require()
@@ -93,8 +93,12 @@ def write_inputs(
             _compare(folder, manifest, _render(source, inputs, rewrite))
 
 
-def _check_inputs(inputs: Any) -> None:
-    """Reject a single input, and what has no order: each letter of a text would be a request."""
+def check_inputs(inputs: Any) -> None:
+    """Reject a single input, and what has no order: each letter of a text would be a request.
+
+    Raises:
+        InvalidOptionError: It is not an iterable of inputs.
+    """
     is_one = isinstance(inputs, str | bytes | Mapping | BaseModel)
     if is_one or isinstance(inputs, set | frozenset) or not isinstance(inputs, Iterable):
         raise InvalidOptionError(
