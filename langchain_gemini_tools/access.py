@@ -16,7 +16,11 @@ from pydantic import ConfigDict, PrivateAttr, SecretStr
 
 from langchain_gemini_tools.client import ClientSettings, GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
-from langchain_gemini_tools.facts.credentials import environment_gateway, environment_uses_vertexai
+from langchain_gemini_tools.facts.credentials import (
+    PROJECT_VARIABLES,
+    environment_gateway,
+    environment_uses_vertexai,
+)
 from langchain_gemini_tools.field_values import (
     FoundKey,
     OwnProfile,
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHAPE_THE_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kwargs"})
-_PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 _MAX_WARNINGS_KEPT = 1000
 
 
@@ -260,7 +263,7 @@ class GeminiAccess(GeminiFields):
         if key and not isinstance(key, FoundKey):
             return key
         has_place = self.project or self.location
-        return None if has_place or any(map(os.environ.get, _PLACES)) else key
+        return None if has_place or any(map(os.environ.get, PROJECT_VARIABLES)) else key
 
     # Rendering
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import shutil
 import tempfile
 import time
@@ -25,10 +24,11 @@ from langchain_gemini_tools.errors import (
     InvalidInputError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.facts.credentials import RETRY_DELAYS_VARIABLE
+from langchain_gemini_tools.facts.credentials import delays_are_off
 from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from langchain_core.runnables import RunnableConfig
@@ -359,7 +359,7 @@ def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:
     check_seconds("poll_seconds", longest)
     if timeout_seconds is not None:
         check_seconds("timeout_seconds", timeout_seconds)
-    is_off = os.environ.get(RETRY_DELAYS_VARIABLE) == "off"
+    is_off = delays_are_off()
     end = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
     pause, is_first = min(1.0, longest), True
     while (left := end - time.monotonic()) > 0 or is_first:
