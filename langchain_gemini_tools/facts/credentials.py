@@ -253,19 +253,22 @@ _HTML_SIGNS = re.compile("[<>&='\"]")
 _PERCENT = re.compile("%[0-9A-F]{2}")
 
 
-def forms(secrets: Collection[str]) -> tuple[str, ...]:
+def forms(secrets: Collection[str], min_length: int = MIN_LENGTH) -> tuple[str, ...]:
     """Return the ways in which secrets may be written, longest first.
 
     As they are, without surrounding space, as Python and JSON quote them, percent-encoded,
-    HTML-escaped, in hex, and in base64, also where the secret is part of what is encoded. Secrets
-    shorter than `MIN_LENGTH` are ignored.
+    HTML-escaped, in hex, and in base64, also where the secret is part of what is encoded.
+
+    Args:
+        secrets: The secrets.
+        min_length: Shorter ones are ignored.
     """
-    return _all_forms(tuple(secrets)) if secrets else ()
+    return _all_forms(tuple(secrets), min_length) if secrets else ()
 
 
 @lru_cache(maxsize=64)
-def _all_forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
-    usable = {secret for secret in secrets if len(secret.strip()) >= MIN_LENGTH}
+def _all_forms(secrets: tuple[str, ...], min_length: int) -> tuple[str, ...]:
+    usable = {secret for secret in secrets if len(secret.strip()) >= min_length}
     found = {
         form
         for secret in usable | {secret.strip() for secret in usable}
