@@ -143,6 +143,7 @@ def render_tool_prompt(
     )
 
 
+@lru_cache(maxsize=1024)
 def render_tool(tool: Tool) -> str:
     """Render one tool: its name, description and arguments."""
     lines = [f"## {protocol_name(tool.name)}"]
