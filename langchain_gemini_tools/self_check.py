@@ -24,12 +24,11 @@ from langchain_gemini_tools.chat_model import ChatGemini
 from langchain_gemini_tools.display.safe_text import clean, render_error, replace_unencodable
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
 from langchain_gemini_tools.facts.credentials import environment_secrets, environment_uses_vertexai
-from langchain_gemini_tools.facts.models import capabilities_of
+from langchain_gemini_tools.facts.models import DEFAULT_MODEL, capabilities_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MODEL = "gemini-3.8-flash"
 _PACKAGES = ("langchain-gemini-tools", "google-genai", "langchain-core", "pydantic")
 _MAX_CHARS = 300
 _QUESTION = "What is the weather in Oslo and Rome? Call get_weather once for each city."
@@ -365,7 +364,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Checks tool calling against the real API with about twenty small requests, "
         "and prints a report that you can paste into an issue. It contains no credentials.",
     )
-    parser.add_argument("--model", default=MODEL, help=f"default: {MODEL}")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help=f"default: {DEFAULT_MODEL}")
     parser.add_argument(
         "--api",
         choices=("generate_content", "interactions"),
