@@ -16,7 +16,11 @@ from pydantic import ConfigDict, PrivateAttr, SecretStr
 
 from langchain_gemini_tools.client import ClientSettings, GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
-from langchain_gemini_tools.facts.credentials import environment_gateway, environment_uses_vertexai
+from langchain_gemini_tools.facts.credentials import (
+    PROJECT_VARIABLES,
+    environment_gateway,
+    environment_uses_vertexai,
+)
 from langchain_gemini_tools.field_values import (
     FoundKey,
     OwnProfile,
@@ -27,7 +31,7 @@ from langchain_gemini_tools.field_values import (
 )
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from langchain_gemini_tools.media_fetch import FetchedMedia, afetch_media, fetch_media
-from langchain_gemini_tools.prompted.written_calls import WrittenCalls
+from langchain_gemini_tools.prompted.written_calls import WrittenCallFinder
 from langchain_gemini_tools.retry import RetryPolicy, RunReports
 from langchain_gemini_tools.wire.invocation import CacheContents
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHAPE_THE_PROFILE = frozenset({"model", "model_family", "tool_calling", "model_kwargs"})
-_PLACES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
 _MAX_WARNINGS_KEPT = 1000
 
 
@@ -260,7 +263,7 @@ class GeminiAccess(GeminiFields):
         if key and not isinstance(key, FoundKey):
             return key
         has_place = self.project or self.location
-        return None if has_place or any(map(os.environ.get, _PLACES)) else key
+        return None if has_place or any(map(os.environ.get, PROJECT_VARIABLES)) else key
 
     # Rendering
 
@@ -377,12 +380,12 @@ def render_fetched(messages: Sequence[BaseMessage], invocation: Invocation) -> R
     if invocation.interaction:
         from langchain_gemini_tools.interactions.request import render_interaction
 
-        return render_interaction(messages, invocation, WrittenCalls)
+        return render_interaction(messages, invocation, WrittenCallFinder)
     if invocation.is_prompted:
         from langchain_gemini_tools.prompted.request import render_prompted
 
         return render_prompted(messages, invocation)
-    return render_request(messages, invocation, find_written_calls=WrittenCalls)
+    return render_request(messages, invocation, find_written_calls=WrittenCallFinder)
 
 
 def _warnings_about(request: RenderedRequest) -> Iterator[str]:

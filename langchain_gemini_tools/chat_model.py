@@ -29,7 +29,7 @@ from langchain_gemini_tools.errors import (
     GeminiNotFoundError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.facts.credentials import headers_digest
+from langchain_gemini_tools.facts.credentials import KEY_VARIABLES, headers_digest
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
     hide_headers,
@@ -127,7 +127,7 @@ class ChatGemini(StructuredOutputMethod, GeminiServices):
     @property
     def lc_secrets(self) -> dict[str, str]:
         """The fields that serialization replaces by the name of an environment variable."""
-        return {"google_api_key": "GOOGLE_API_KEY"}
+        return {"google_api_key": KEY_VARIABLES[0]}
 
     @classmethod
     def is_lc_serializable(cls) -> bool:

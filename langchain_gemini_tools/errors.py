@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AIMessage
 
-    JsonObject = dict[str, Any]
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
 
 __all__ = [

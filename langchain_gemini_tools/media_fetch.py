@@ -25,6 +25,7 @@ from langchain_gemini_tools.facts.locks import ForkSafeLock
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.media import (
     declared_type,
+    sendable_type,
     type_of,
     unfetched,
     url_to_fetch,
@@ -35,7 +36,6 @@ from langchain_gemini_tools.wire.media import redacted_url as shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 
-    Block = str | dict[str, Any]
 
 __all__ = ["FetchLimits"]
 
@@ -357,7 +357,7 @@ async def _read(response: Any, url: str, declared: str | None, budget: _Budget) 
 
 def _mime_type(served: str, declared: str | None, data: bytes, url: str) -> str:
     """Return the type to send: the server's, if it is allowed and matches the block's."""
-    found = served.partition(";")[0].strip().lower().replace("image/jpg", "image/jpeg")
+    found = sendable_type(served).partition(";")[0]
     if found in _UNKNOWN_TYPES:
         exact = declared if declared and not declared.endswith("*") else None
         found = type_of(data) or exact or ""

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import os
 import random
 import time
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_core.exceptions import ModelError, ModelTimeoutError
 
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS
-from langchain_gemini_tools.facts.credentials import RETRY_DELAYS_VARIABLE
+from langchain_gemini_tools.facts.credentials import delays_are_off
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ class RetryPolicy:
             )
             raise error
         delay = max(asked or 0.0, self.exponential_backoff(attempt))
-        if _is_replayed(error) or os.environ.get(RETRY_DELAYS_VARIABLE) == "off":
+        if _is_replayed(error) or delays_are_off():
             delay = 0.0
         # The text, not the error: a log handler that keeps the error keeps its frames.
         retry = f"retry {attempt} of {self.max_retries} in {delay:.1f} s"
@@ -181,7 +180,7 @@ class RetryPolicy:
 
     def poll_delay(self, attempt: int) -> float:
         """Return the seconds before something that takes long is read again."""
-        if os.environ.get(RETRY_DELAYS_VARIABLE) == "off":
+        if delays_are_off():
             return 0.0
         longest = min(self.initial_delay_seconds * 1.5 ** min(attempt - 1, 20), _MAX_POLL_SECONDS)
         return longest * (1.0 + self.jitter()) / 2

@@ -24,12 +24,11 @@ from langchain_gemini_tools.chat_model import ChatGemini
 from langchain_gemini_tools.display.safe_text import clean, render_error, replace_unencodable
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
 from langchain_gemini_tools.facts.credentials import environment_secrets, environment_uses_vertexai
-from langchain_gemini_tools.facts.models import capabilities_of
+from langchain_gemini_tools.facts.models import DEFAULT_MODEL, capabilities_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MODEL = "gemini-3.8-flash"
 _PACKAGES = ("langchain-gemini-tools", "google-genai", "langchain-core", "pydantic")
 _MAX_CHARS = 300
 _QUESTION = "What is the weather in Oslo and Rome? Call get_weather once for each city."
@@ -309,7 +308,7 @@ Api = Literal["generate_content", "interactions"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """The outcome of one check."""
 
     name: str
@@ -322,7 +321,7 @@ class Outcome:
         return f"{self.status:<8}{self.name:<24}{self.seconds:6.1f} s  {self.detail}"
 
 
-def run_check(check: Callable[[ChatGemini], str], model: ChatGemini) -> Outcome:
+def run_check(check: Callable[[ChatGemini], str], model: ChatGemini) -> CheckOutcome:
     """Run one check. Errors of any kind are its outcome."""
     status: Status
     begin = time.perf_counter()
@@ -336,7 +335,7 @@ def run_check(check: Callable[[ChatGemini], str], model: ChatGemini) -> Outcome:
         detail, status = render_error(error), "FAILED"
     seconds = time.perf_counter() - begin
     detail = " ".join(clean(detail, _MAX_CHARS).split())
-    return Outcome(name_of(check), description_of(check), status, detail, seconds)
+    return CheckOutcome(name_of(check), description_of(check), status, detail, seconds)
 
 
 def name_of(check: Callable[[ChatGemini], str]) -> str:
@@ -365,7 +364,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Checks tool calling against the real API with about twenty small requests, "
         "and prints a report that you can paste into an issue. It contains no credentials.",
     )
-    parser.add_argument("--model", default=MODEL, help=f"default: {MODEL}")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help=f"default: {DEFAULT_MODEL}")
     parser.add_argument(
         "--api",
         choices=("generate_content", "interactions"),
@@ -391,7 +390,7 @@ def _explain(model: str, api: Api) -> None:
 
 
 def _run(model_name: str, api: Api, *, is_fake: bool) -> int:
-    outcomes: list[Outcome] = []
+    outcomes: list[CheckOutcome] = []
     checks = _checks_of(api)
     with _source(is_fake=is_fake), ChatGemini(model=model_name, api=api, max_retries=2) as model:
         backend = "Vertex AI" if model.uses_vertexai else "Gemini Developer API"
@@ -414,7 +413,7 @@ def _source(*, is_fake: bool) -> AbstractContextManager[Any]:
     return FakeGemini()
 
 
-def render_report(model: str, source: str, outcomes: Sequence[Outcome]) -> str:
+def render_report(model: str, source: str, outcomes: Sequence[CheckOutcome]) -> str:
     """Return the outcomes as Markdown, with the versions of the packages."""
     counts = dict.fromkeys(("passed", "FAILED", "skipped"), 0)
     for outcome in outcomes:

@@ -36,7 +36,7 @@ from langchain_gemini_tools.batch import BatchJob
 from langchain_gemini_tools.binding import TOOL_OPTIONS, GeminiBinding, Method, Parsed
 from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.options import resolve, spelled_as_fields
-from langchain_gemini_tools.prompted.arguments import find_mismatch
+from langchain_gemini_tools.prompted.tool_arguments import find_mismatch
 from langchain_gemini_tools.wire.generation import JSON, OUTPUT_FORMATS
 from langchain_gemini_tools.wire.request import RenderedRequest
 from langchain_gemini_tools.wire.schema.clean import clean_response_schema

@@ -21,7 +21,7 @@ from pydantic import Field, PrivateAttr
 
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.facts.json_values import snake
-from langchain_gemini_tools.facts.models import capabilities_of
+from langchain_gemini_tools.facts.models import DEFAULT_MODEL, capabilities_of
 from langchain_gemini_tools.wire.invocation import is_prompted
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.lint import Finding, find_problems
@@ -330,7 +330,7 @@ class ToolReport:
         return "\n".join([head, *(f"  {item.level}: {item}" for item in self.findings)])
 
 
-def check_tools(tools: Iterable[object], model: str = "gemini-3.8-flash") -> ToolReport:
+def check_tools(tools: Iterable[object], model: str = DEFAULT_MODEL) -> ToolReport:
     """Check tools as `bind_tools` would, and report every problem.
 
     Args:

@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatResult
 
     from langchain_gemini_tools.batch.inputs import BatchSource
-    from langchain_gemini_tools.batch.items import Outcome
+    from langchain_gemini_tools.batch.items import ItemOutcome
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    JsonObject = dict[str, Any]
+    Offer = Callable[[BatchSource], None]
+    """Receives what sends the requests of a model."""
 
 CONFIG_KEY = "gemini_batch"
 """The key in `configurable` that switches batches on: an `Asker`, or True in LangGraph."""
@@ -58,8 +60,9 @@ class Asker(Protocol):
     def pauses(self) -> type[BaseException]:
         """The exception that `ask` raises."""
 
-    def offer(self, source: BatchSource) -> None:
-        """Receive what sends requests of this model."""
+    @property
+    def offer(self) -> Offer:
+        """Receives what sends requests of this model."""
 
     def ask(self, question: JsonObject) -> JsonObject:
         """Return the answer to a request, or stop the agent until there is one."""
@@ -73,7 +76,7 @@ class GraphStep:
     """The asker of one step of a LangGraph thread: it stops the thread by an interrupt."""
 
     session: str = ""
-    on_offer: Callable[[BatchSource], None] = lambda _: None
+    offer: Offer = lambda _: None
     keeps_failures: bool = False
     _raised: dict[str, BaseException] = field(default_factory=dict)
     """The interrupt of each task. On resuming, LangGraph would confuse a second one with the
@@ -89,10 +92,6 @@ class GraphStep:
         from langgraph.errors import GraphInterrupt
 
         return GraphInterrupt
-
-    def offer(self, source: BatchSource) -> None:
-        """Receive what sends requests of this model."""
-        self.on_offer(source)
 
     def ask(self, question: JsonObject) -> JsonObject:
         """Return the answer with which the thread was resumed, or interrupt the thread."""
@@ -241,7 +240,7 @@ def ask_in_batches(asker: Asker, request: RenderedRequest, source: BatchSource) 
     call, body = _identify(request), request.encoded
     evaluator = Evaluator(request, source.client)
     attempts: list[JsonObject] = []
-    failed: Outcome | None = None
+    failed: ItemOutcome | None = None
     while True:
         question = {"type": REQUEST_TYPE, "model": request.invocation.model, "call": call}
         answer = asker.ask({**question, "body": body.decode()})

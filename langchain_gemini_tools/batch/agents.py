@@ -16,6 +16,7 @@ from typing import Any, Protocol, Required, TypedDict, Unpack, cast, overload
 
 from langchain_core.runnables import RunnableConfig
 
+from langchain_gemini_tools.batch.inputs import check_inputs
 from langchain_gemini_tools.batch.job import check_seconds
 from langchain_gemini_tools.errors import InvalidOptionError
 
@@ -146,8 +147,7 @@ def _check(name: str, value: object, is_valid: bool, expected: str) -> None:  # 
 
 
 def _check_arguments(inputs: Any, options: RunOptions) -> None:
-    is_iterable = isinstance(inputs, Iterable) and not isinstance(inputs, (str, Mapping))
-    _check("inputs", inputs, is_iterable, "a list or an iterator of inputs")
+    check_inputs(inputs)
     for name, value in {key: options[key] for key in ("max_waves", "max_concurrency")}.items():
         _check(name, value, isinstance(value, int) and value >= 1, "an integer of at least 1")
     check_seconds("poll_seconds", options["poll_seconds"])

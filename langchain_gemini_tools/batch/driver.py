@@ -20,8 +20,8 @@ from langchain_core.runnables.config import ContextThreadPoolExecutor
 
 from langchain_gemini_tools.batch.agents import AgentResults, count_of, usage_of
 from langchain_gemini_tools.batch.graph_runner import (
+    AgentStep,
     GraphRunner,
-    Step,
     aopen_sqlite,
     check_graph,
     flush_sqlite,
@@ -251,22 +251,22 @@ class Driver:
             step = await self._graph.arun(index, given)
         self._note(index, await self._aresumed(index, step))
 
-    def _resumed(self, index: int, step: Step) -> Step:
+    def _resumed(self, index: int, step: AgentStep) -> AgentStep:
         """Pass the user's answers to an agent that waits for them."""
         while answers := self._answers_to(step):
             step = self._graph.run(index, resume_with(answers), keeps_failures=True)
         return step
 
-    async def _aresumed(self, index: int, step: Step) -> Step:
+    async def _aresumed(self, index: int, step: AgentStep) -> AgentStep:
         while answers := self._answers_to(step):
             step = await self._graph.arun(index, resume_with(answers), keeps_failures=True)
         return step
 
-    def _answers_to(self, step: Step) -> dict[str, Any]:
+    def _answers_to(self, step: AgentStep) -> dict[str, Any]:
         ids = [each.id for each in step.interrupts]
         return {key: self._resume.pop(key) for key in ids if key in self._resume}
 
-    def _note(self, index: int, step: Step) -> None:
+    def _note(self, index: int, step: AgentStep) -> None:
         """Store what an agent waits for, or its outcome."""
         if step.error is not None:
             self._errors[index] = step.error
@@ -317,7 +317,7 @@ class Driver:
             needed = self._waves.pending_models
         return [(model, agent) for model, agent in needed.items() if model not in self._sources]
 
-    def _check_known(self, model: str, step: Step) -> None:
+    def _check_known(self, model: str, step: AgentStep) -> None:
         if model not in self._sources:
             if step.error is not None:
                 raise step.error

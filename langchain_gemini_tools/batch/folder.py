@@ -18,7 +18,7 @@ from array import array
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from langchain_gemini_tools.errors import (
     BatchJobError,
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-    JsonObject = dict[str, Any]
+    from langchain_gemini_tools.facts.json_values import JsonObject
+
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ _MAX_SHOWN = 2000
 
 
 @dataclass(frozen=True)
-class Part:
+class JobPart:
     """One job at the service."""
 
     number: int
@@ -74,6 +75,15 @@ class Part:
     is_foreign: bool = False
     """Whether it was created elsewhere, so that its requests are not known."""
 
+    def covers(self, index: int) -> bool:
+        """Return whether it has the first request for an input."""
+        return self.first is not None and self.first <= index < self.first + self.count
+
+    @property
+    def reason(self) -> str:
+        """Why the job failed, as the end of a sentence; empty if the service gave no reason."""
+        return f": {self.error.get('message')}" if self.error else ""
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -88,7 +98,7 @@ class Manifest:
     is_cancelled: bool = False
     storage: str | None = None
     """The place of requests and results in a bucket, on Vertex AI."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[JobPart, ...] = ()
 
     @property
     def is_on_vertexai(self) -> bool:
@@ -97,7 +107,12 @@ class Manifest:
             (part.job or "").startswith("projects/") for part in self.parts
         )
 
-    def with_part(self, part: Part) -> Manifest:
+    @property
+    def is_collected(self) -> bool:
+        """Whether the results of all parts are on disk."""
+        return all(part.is_collected for part in self.parts)
+
+    def with_part(self, part: JobPart) -> Manifest:
         """Return a copy in which this part replaces the one of the same number."""
         parts = [*self.parts]
         parts[part.number] = part
@@ -219,7 +234,7 @@ class Folder:
         """Return the file with the requests of a part."""
         return self.path / f"requests-{number:05d}.jsonl"
 
-    def check_requests(self, part: Part) -> None:
+    def check_requests(self, part: JobPart) -> None:
         """Raise unless the file with the requests of a part is as long as it was written."""
         path = self.requests_path(part.number)
         if not path.is_file() or path.stat().st_size != part.size:
@@ -236,7 +251,7 @@ class Folder:
         limits: Limits,
         *,
         is_range: bool,
-    ) -> list[Part]:
+    ) -> list[JobPart]:
         """Write requests to the files of as many parts as the limits of the service require.
 
         Args:
@@ -245,7 +260,7 @@ class Folder:
             limits: How much one part may have.
             is_range: Whether the numbers follow each other.
         """
-        parts: list[Part] = []
+        parts: list[JobPart] = []
         pending = iter(lines)
         item = next(pending, None)
         while item is not None:
@@ -260,7 +275,7 @@ class Folder:
                     file.write(line)
                     size, count = size + len(line), count + 1
                     item = next(pending, None)
-            parts.append(Part(number, count, size, first if is_range else None))
+            parts.append(JobPart(number, count, size, first if is_range else None))
         return parts
 
     def read_requests(self, number: int) -> Iterator[tuple[int, bytes]]:
@@ -284,7 +299,7 @@ def _read_fields(content: bytes) -> JsonObject:
 
 
 def _parse_manifest(stored: JsonObject) -> Manifest:
-    parts = tuple(Part(**part) for part in stored.pop("parts"))
+    parts = tuple(JobPart(**part) for part in stored.pop("parts"))
     if not parts or [part.number for part in parts] != list(range(len(parts))):
         raise ValueError("its parts are not numbered")
     return Manifest(**stored, parts=parts)
@@ -305,14 +320,14 @@ def _read_line(line: bytes) -> tuple[int, bytes]:
 class RequestReader:
     """Reads single requests of the first parts, by the number of the input."""
 
-    def __init__(self, folder: Folder, parts: Iterable[Part]) -> None:
+    def __init__(self, folder: Folder, parts: Iterable[JobPart]) -> None:
         self._folder = folder
         self._parts = [part for part in parts if part.first is not None]
         self._offsets: dict[int, array[int]] = {}
 
     def read(self, index: int) -> bytes:
         """Return the body of the first request for an input."""
-        part = next(p for p in self._parts if (p.first or 0) <= index < (p.first or 0) + p.count)
+        part = next(part for part in self._parts if part.covers(index))
         path = self._folder.requests_path(part.number)
         if part.number not in self._offsets:
             self._folder.check_requests(part)
@@ -338,7 +353,7 @@ class ResultReader:
         BatchJobError: No result of a part with a range of inputs names one of them.
     """
 
-    def __init__(self, folder: Folder, part: Part) -> None:
+    def __init__(self, folder: Folder, part: JobPart) -> None:
         self._path = folder.results_path(part.number)
         self._first = part.first
         self._is_foreign = part.is_foreign
@@ -375,7 +390,7 @@ class ResultReader:
             return self._others.get(index, _NONE)
         return self._range[index - self._first]
 
-    def _report_unknown(self, part: Part, unknown: int, lines: int) -> None:
+    def _report_unknown(self, part: JobPart, unknown: int, lines: int) -> None:
         if unknown == lines and part.first is not None:
             # Otherwise all inputs would be sent, and paid for, again.
             raise BatchJobError(

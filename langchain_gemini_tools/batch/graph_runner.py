@@ -19,26 +19,24 @@ from langchain_gemini_tools.batch.agent_calls import (
     is_in_run,
 )
 from langchain_gemini_tools.batch.agents import PausedAgent
-from langchain_gemini_tools.batch.waves import Request
+from langchain_gemini_tools.batch.waves import AgentRequest
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+    from collections.abc import AsyncIterator, Collection, Iterator, Mapping
     from pathlib import Path
 
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.inputs import BatchSource
-
-    JsonObject = dict[str, Any]
-    OnOffer = Callable[[BatchSource], None]
+    from langchain_gemini_tools.batch.agent_calls import Offer
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
 
 @dataclass(frozen=True)
-class Step:
+class AgentStep:
     """The state of an agent after a step: it waits, it has failed, or it is done."""
 
-    requests: tuple[Request, ...] = ()
+    requests: tuple[AgentRequest, ...] = ()
     """The requests that it waits for, except for those of the current wave."""
     interrupts: tuple[Any, ...] = ()
     """The user's own interrupts."""
@@ -47,9 +45,11 @@ class Step:
     """The ids of the requests of the current wave that it waits for."""
 
 
-def request_of(key: str, question: JsonObject) -> Request:
+def request_of(key: str, question: JsonObject) -> AgentRequest:
     """Return the request that a question of a model is about."""
-    return Request(key, question["model"], str(question["body"]).encode(), list(question["call"]))
+    return AgentRequest(
+        key, question["model"], str(question["body"]).encode(), list(question["call"])
+    )
 
 
 def lost_state(where: str, index: int, remedy: str) -> InvalidOptionError:
@@ -78,7 +78,7 @@ class GraphRunner:
         config: Callbacks, tags and so on for each thread.
         context: The graph's static context.
         session: Differs between two runs of the program.
-        on_offer: Receives what sends requests.
+        offer: Receives what sends requests.
     """
 
     kind = "agent"
@@ -89,7 +89,7 @@ class GraphRunner:
         config: RunnableConfig | None,
         context: Any,
         session: str,
-        on_offer: OnOffer,
+        offer: Offer,
     ) -> None:
         from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
@@ -97,7 +97,7 @@ class GraphRunner:
         self._config = config or {}
         self._more = {} if context is None else {"context": context}
         self._session = session
-        self._on_offer = on_offer
+        self._offer = offer
         self._serializer = JsonPlusSerializer()
         self.run_id = ""
         self.sent: set[int] = set()
@@ -115,11 +115,11 @@ class GraphRunner:
     # Steps
 
     def _arguments(self, index: int, *, keeps_failures: bool) -> JsonObject:
-        asker = GraphStep(self._session, self._on_offer, keeps_failures)
+        asker = GraphStep(self._session, self._offer, keeps_failures)
         config = merge_configs(self.config(index, asker), {"callbacks": [PauseKeeper()]})
         return {"config": config, "stream_mode": "updates", "durability": "sync", **self._more}
 
-    def run(self, index: int, given: Any, *, keeps_failures: bool = False) -> Step:
+    def run(self, index: int, given: Any, *, keeps_failures: bool = False) -> AgentStep:
         """Run a thread until it waits or ends."""
         found: list[Any] = []
         token = is_in_run.set(True)
@@ -129,12 +129,12 @@ class GraphRunner:
             ):
                 found += update.get("__interrupt__", ())
         except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
-            return Step(error=error)
+            return AgentStep(error=error)
         finally:
             is_in_run.reset(token)
         return _step_of(found)
 
-    async def arun(self, index: int, given: Any, *, keeps_failures: bool = False) -> Step:
+    async def arun(self, index: int, given: Any, *, keeps_failures: bool = False) -> AgentStep:
         """Run a thread as `run` does, on the event loop."""
         found: list[Any] = []
         token = is_in_run.set(True)
@@ -144,16 +144,16 @@ class GraphRunner:
             ):
                 found += update.get("__interrupt__", ())
         except Exception as error:  # noqa: BLE001 - any error of the user's nodes and tools
-            return Step(error=error)
+            return AgentStep(error=error)
         finally:
             is_in_run.reset(token)
         return _step_of(found)
 
-    def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
+    def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> AgentStep:
         """Pass answers to a thread, by the keys of its requests, and run it."""
         return self.run(index, self._resuming(answers))
 
-    async def adeliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
+    async def adeliver(self, index: int, answers: Mapping[str, JsonObject]) -> AgentStep:
         """Pass answers to a thread as `deliver` does, on the event loop."""
         return await self.arun(index, self._resuming(answers))
 
@@ -165,21 +165,21 @@ class GraphRunner:
             }
         )
 
-    def recover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
+    def recover(self, index: int, given: Any, in_wave: Collection[str]) -> AgentStep:
         """Find out how far a thread is, and run it if it can continue."""
         state = self.agent.get_state(self.config(index))
         plan = self._plan(index, given, state, in_wave)
-        return plan if isinstance(plan, Step) else self.run(index, plan[0])
+        return plan if isinstance(plan, AgentStep) else self.run(index, plan[0])
 
-    async def arecover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
+    async def arecover(self, index: int, given: Any, in_wave: Collection[str]) -> AgentStep:
         """Find out as `recover` does, on the event loop."""
         state = await self.agent.aget_state(self.config(index))
         plan = self._plan(index, given, state, in_wave)
-        return plan if isinstance(plan, Step) else await self.arun(index, plan[0])
+        return plan if isinstance(plan, AgentStep) else await self.arun(index, plan[0])
 
     def _plan(
         self, index: int, given: Any, state: Any, in_wave: Collection[str]
-    ) -> Step | tuple[Any]:
+    ) -> AgentStep | tuple[Any]:
         """Return where a thread is, or what it has to be run with."""
         if state.created_at is None:
             if index in self.sent:
@@ -188,10 +188,10 @@ class GraphRunner:
                 )
             return (given,)
         if not state.tasks:  # `state.next` is also empty if it was killed before a checkpoint
-            return Step()
+            return AgentStep()
         found = list(state.interrupts)
         if sent := tuple(key for key in map(_key_of, found) if key in in_wave):
-            return Step(in_wave=sent)  # after the wave, its other interrupts are there again
+            return AgentStep(in_wave=sent)  # after the wave, its other interrupts are there again
         waiting = {each.id for each in found}
         is_stopped = waiting and all(
             task.result is not None
@@ -202,11 +202,11 @@ class GraphRunner:
             return (None,)  # it was killed, or has failed
         return _step_of(found)
 
-    def nudge(self, index: int) -> Step:
+    def nudge(self, index: int) -> AgentStep:
         """Make a thread repeat the call that it waits for."""
         return self.run(index, None, keeps_failures=True)
 
-    async def anudge(self, index: int) -> Step:
+    async def anudge(self, index: int) -> AgentStep:
         """Repeat the call as `nudge` does, on the event loop."""
         return await self.arun(index, None, keeps_failures=True)
 
@@ -236,9 +236,9 @@ def resume_with(answers: Mapping[str, Any]) -> Any:
     return Command(resume=dict(answers))
 
 
-def _step_of(found: list[Any]) -> Step:
+def _step_of(found: list[Any]) -> AgentStep:
     ours = tuple(request_of(_key_of(each), each.value) for each in found if _is_ours(each))
-    return Step(ours, tuple(each for each in found if not _is_ours(each)))
+    return AgentStep(ours, tuple(each for each in found if not _is_ours(each)))
 
 
 _FAST_COMMITS = "PRAGMA synchronous=NORMAL"

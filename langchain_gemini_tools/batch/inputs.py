@@ -7,11 +7,12 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from langchain_gemini_tools.batch.folder import Manifest, Part
+from langchain_gemini_tools.batch.folder import JobPart, Manifest
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts.json_values import encode_json
 
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.batch.folder import Folder
     from langchain_gemini_tools.batch.service import BatchService
     from langchain_gemini_tools.client import GeminiClient
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    JsonObject = dict[str, Any]
 
 _JSON_SCHEMA, _SCHEMA = "responseJsonSchema", "responseSchema"
 
@@ -77,7 +78,7 @@ def write_inputs(
         InvalidInputError: An input cannot be sent, or differs from the one in the folder.
     """
     if inputs is not None:
-        _check_inputs(inputs)
+        check_inputs(inputs)
     rewrite = schema_rewriter(source.template)
     with folder.lock(creates=inputs is not None):
         manifest = folder.load() if inputs is not None else folder.require()
@@ -92,8 +93,12 @@ def write_inputs(
             _compare(folder, manifest, _render(source, inputs, rewrite))
 
 
-def _check_inputs(inputs: Any) -> None:
-    """Reject a single input, and what has no order: each letter of a text would be a request."""
+def check_inputs(inputs: Any) -> None:
+    """Reject a single input, and what has no order: each letter of a text would be a request.
+
+    Raises:
+        InvalidOptionError: It is not an iterable of inputs.
+    """
     is_one = isinstance(inputs, str | bytes | Mapping | BaseModel)
     if is_one or isinstance(inputs, set | frozenset) or not isinstance(inputs, Iterable):
         raise InvalidOptionError(
@@ -114,7 +119,7 @@ def adopt_job(folder: Folder, service: BatchService, source: BatchSource, name: 
     service.check_name(name)
     with folder.lock(creates=True):
         if (manifest := folder.load()) is None:
-            part = Part(0, 0, job=name, state="PENDING", is_intended=True, is_foreign=True)
+            part = JobPart(0, 0, job=name, state="PENDING", is_intended=True, is_foreign=True)
             folder.save(Manifest(uuid.uuid4().hex, source.model, 0, "", parts=(part,)))
         elif name not in [part.job for part in manifest.parts]:
             raise InvalidOptionError(
@@ -128,7 +133,7 @@ def preview_requests(folder: Folder, service: BatchService, count: int) -> list[
         service.render_line(index, json.loads(body))
         for index, body in _stored(folder, folder.require())
     )
-    return [line for _, line in zip(range(count), lines, strict=False)]
+    return list(islice(lines, count))
 
 
 def _check_model(folder: Folder, manifest: Manifest, model: str) -> None:

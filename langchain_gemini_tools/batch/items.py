@@ -26,8 +26,8 @@ from langchain_core.messages import (
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
 
-from langchain_gemini_tools.batch.folder import RequestReader, ResultReader
-from langchain_gemini_tools.batch.service import SUCCESSFUL_STATES
+from langchain_gemini_tools.batch.folder import JobPart, RequestReader, ResultReader
+from langchain_gemini_tools.batch.service import RESENT_STATES
 from langchain_gemini_tools.errors import (
     FEEDBACK_ERRORS,
     BatchJobError,
@@ -45,37 +45,18 @@ if TYPE_CHECKING:
     from langchain_core.outputs import ChatResult
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
+    from langchain_gemini_tools.batch.folder import Folder, Manifest
     from langchain_gemini_tools.batch.inputs import TracedModel
     from langchain_gemini_tools.client import GeminiClient
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    JsonObject = dict[str, Any]
 
 MAX_HOPS = 64
 
 
 @dataclass(frozen=True)
-class Missing:
-    """A job ended without a response to the input."""
-
-    state: str
-    error: JsonObject | None = None
-    is_resent: bool = True
-
-    def to_error(self) -> BatchJobError:
-        """Return the error that replaces the result."""
-        reason = f": {self.error.get('message')}" if self.error else ""
-        error = BatchJobError(
-            f"The batch job ended as {self.state} without a response to this input{reason}. "
-            "job.resend() sends it again."
-        )
-        error.is_retryable = self.is_resent
-        return error
-
-
-@dataclass(frozen=True)
-class Outcome:
+class ItemOutcome:
     """What the attempts for one input have led to: a result, an error, or one more request."""
 
     result: ChatResult | None = None
@@ -99,30 +80,31 @@ class Evaluator:
 
     def evaluate(
         self,
-        attempts: Sequence[JsonObject | Missing],
+        attempts: Sequence[JsonObject | JobPart],
         first_body: Callable[[], bytes] | None,
-    ) -> Outcome:
+    ) -> ItemOutcome:
         """Return what the attempts for one input have led to.
 
         Args:
-            attempts: The lines of the results, oldest first.
+            attempts: The lines of the results, oldest first; a part in place of its line if its job
+                ended without one.
             first_body: Reads the first request; None if it is not known, as for a job that was
                 created elsewhere. Then nothing follows.
         """
         request, failures = self._template, 0
         hops: list[Any] = []
-        outcome: Outcome | None = None
+        outcome: ItemOutcome | None = None
         for attempt in attempts:
             if request is self._template and first_body and len(attempts) > 1:
                 request = replace(request, encoded=first_body())
             if (error := _error_in(attempt, self._client)) is not None:
                 failures += 1
-                outcome = Outcome(error=error)
+                outcome = ItemOutcome(error=error)
                 if first_body and error.is_retryable and failures <= self._max_failures:
                     if request is self._template:
                         request = replace(request, encoded=first_body())
                     token = find_next_token(hops[-1]) if hops else None
-                    outcome = Outcome(error=error, next_body=request.continued(token))
+                    outcome = ItemOutcome(error=error, next_body=request.continued(token))
                 else:
                     hops, request = [], self._template  # `resend` sends the first request
                 continue
@@ -131,30 +113,30 @@ class Evaluator:
             if first_body and token and self._continues and len(hops) < MAX_HOPS:
                 if request is self._template:
                     request = replace(request, encoded=first_body())
-                outcome = Outcome(error=_unfinished(), next_body=request.continued(token))
+                outcome = ItemOutcome(error=_unfinished(), next_body=request.continued(token))
                 continue
             outcome, request = self._parse(request, hops, first_body)
             hops = []
-        return outcome or Outcome(
+        return outcome or ItemOutcome(
             error=BatchJobError("The batch job has no response to this input.")
         )
 
     def _parse(
         self, request: RenderedRequest, hops: list[Any], first_body: Callable[[], bytes] | None
-    ) -> tuple[Outcome, RenderedRequest]:
+    ) -> tuple[ItemOutcome, RenderedRequest]:
         try:
             with request.naming_tools(), self._client.redacting_errors():
-                return Outcome(result=request.parse(hops[0], hops[1:])), request
+                return ItemOutcome(result=request.parse(hops[0], hops[1:])), request
         except FEEDBACK_ERRORS as failure:
             invocation = request.invocation
             if not first_body or request.is_second_try or not invocation.retries_with_feedback:
-                return Outcome(error=failure), request
+                return ItemOutcome(error=failure), request
             if request is self._template:
                 request = replace(request, encoded=first_body())
             second = request.with_feedback(failure)
-            return Outcome(error=failure, next_body=second.encoded), second
+            return ItemOutcome(error=failure, next_body=second.encoded), second
         except (ResponseError, GeminiAPIError) as error:
-            return Outcome(error=error), request
+            return ItemOutcome(error=error), request
 
 
 def _unfinished() -> BatchJobError:
@@ -165,11 +147,11 @@ def _unfinished() -> BatchJobError:
 
 
 def _error_in(
-    attempt: JsonObject | Missing, client: GeminiClient
+    attempt: JsonObject | JobPart, client: GeminiClient
 ) -> GeminiAPIError | UnreadableResponseError | None:
     """Return the error of an item; None if it has a response."""
-    if isinstance(attempt, Missing):
-        return attempt.to_error()
+    if isinstance(attempt, JobPart):
+        return _missing(attempt)
     if isinstance(attempt.get("response"), dict):
         return None
     # Reported: `status` instead of `error`.
@@ -198,7 +180,7 @@ class Outcomes:
         self._readers: dict[int, ResultReader] = {}
         self._requests: RequestReader | None = None
 
-    def of(self, manifest: Manifest, indexes: Iterable[int]) -> Iterator[tuple[int, Outcome]]:
+    def of(self, manifest: Manifest, indexes: Iterable[int]) -> Iterator[tuple[int, ItemOutcome]]:
         """Iterate over inputs with their outcomes, without those that a job is still to answer."""
         later = self._later_parts(manifest)
         for index in indexes:
@@ -213,7 +195,7 @@ class Outcomes:
             self._requests = RequestReader(self._folder, manifest.parts)
         return self._requests.read(index)
 
-    def reader(self, part: Part) -> ResultReader:
+    def reader(self, part: JobPart) -> ResultReader:
         """Return the results of a part that has been collected."""
         if part.number not in self._readers:
             self._readers[part.number] = ResultReader(self._folder, part)
@@ -228,8 +210,8 @@ class Outcomes:
                     later.setdefault(index, []).append(part.number)
         return later
 
-    def _evaluate(self, manifest: Manifest, parts: list[Part], index: int) -> Outcome:
-        lines = [self.reader(part).read(index) or _missing(part) for part in parts]
+    def _evaluate(self, manifest: Manifest, parts: list[JobPart], index: int) -> ItemOutcome:
+        lines = [self.reader(part).read(index) or part for part in parts]
         is_known = not parts[0].is_foreign
         body = (lambda: self.first_request(manifest, index)) if is_known else None
         return self._evaluator.evaluate(lines, body)
@@ -237,17 +219,19 @@ class Outcomes:
 
 def _first_part(manifest: Manifest, index: int) -> int:
     for part in manifest.parts:
-        if part.is_foreign or (
-            part.first is not None and part.first <= index < part.first + part.count
-        ):
+        if part.is_foreign or part.covers(index):
             return part.number
     raise LookupError(index)
 
 
-def _missing(part: Part) -> Missing:
-    # An item that a successful job left out is sent again, like those of an expired one.
-    is_resent = part.state in SUCCESSFUL_STATES | {"EXPIRED"}
-    return Missing(part.state, part.error, is_resent=is_resent)
+def _missing(part: JobPart) -> BatchJobError:
+    """Return the error for an input to which a job has ended without a response."""
+    error = BatchJobError(
+        f"The batch job ended as {part.state} without a response to this input{part.reason}. "
+        "job.resend() sends it again."
+    )
+    error.is_retryable = part.state in RESENT_STATES
+    return error
 
 
 class ItemReporter:
@@ -281,7 +265,7 @@ class ItemReporter:
         serialized: dict[str, Any] = dumpd(self._traced.model)
         return serialized
 
-    def report(self, body: bytes, outcome: Outcome) -> None:
+    def report(self, body: bytes, outcome: ItemOutcome) -> None:
         """Report one item as a run that starts and ends now.
 
         Args:

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import shutil
 import tempfile
 import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from langchain_gemini_tools.batch.folder import Folder
 from langchain_gemini_tools.batch.inputs import adopt_job, preview_requests, write_inputs
 from langchain_gemini_tools.batch.items import Evaluator, ItemReporter, Outcomes
 from langchain_gemini_tools.batch.service import DeveloperService
-from langchain_gemini_tools.batch.worker import Worker
+from langchain_gemini_tools.batch.worker import JobWorker
 from langchain_gemini_tools.errors import (
     BatchJobError,
     GeminiTimeoutError,
     InvalidInputError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.facts.credentials import RETRY_DELAYS_VARIABLE
+from langchain_gemini_tools.facts.credentials import delays_are_off
 from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from langchain_core.runnables import RunnableConfig
 
     from langchain_gemini_tools.batch.folder import Manifest
     from langchain_gemini_tools.batch.inputs import BatchSource
-    from langchain_gemini_tools.batch.items import Outcome
+    from langchain_gemini_tools.batch.items import ItemOutcome
     from langchain_gemini_tools.batch.service import BatchService
 
 Result = TypeVar("Result")
@@ -72,7 +73,7 @@ class BatchStatus:
             succeeded=min(succeeded, total),
             failed=max(failed - resent, 0),
             states={part.job or f"part {part.number}": part.state for part in parts},
-            is_done=all(part.is_collected for part in parts),
+            is_done=manifest.is_collected,
         )
 
 
@@ -107,7 +108,7 @@ class BatchJob(Generic[Result]):
         self._config = config
         self._service = _make_service(source, webhooks, storage)
         self._outcomes = Outcomes(self._folder, Evaluator(source.template, source.client))
-        self._worker = Worker(self._folder, self._service, self._outcomes)
+        self._worker = JobWorker(self._folder, self._service, self._outcomes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(path={str(self._folder.path)!r}, names={self.names!r})"
@@ -284,25 +285,24 @@ class BatchJob(Generic[Result]):
         if wait:
             await self.async_wait(**waiting)
         found = self._results()
-        while batch := await asyncio.to_thread(_take, found, 100):
+        while batch := await asyncio.to_thread(lambda: list(islice(found, 100))):
             for item in batch:
                 yield item
 
     def _results(self) -> Iterator[tuple[int, Any]]:
         manifest = self._folder.require()
         _check_foreign(manifest)
-        is_done = all(part.is_collected for part in manifest.parts)
         is_foreign = manifest.parts[0].is_foreign
         reporter = ItemReporter(self._source.traced, self._config)
         for index, outcome in self._outcomes.of(manifest, range(manifest.count)):
-            if outcome.next_body and not is_done:
+            if outcome.next_body and not manifest.is_collected:
                 continue
             if reporter.is_heard:
                 body = b"{}" if is_foreign else self._outcomes.first_request(manifest, index)
                 reporter.report(body, outcome)
             yield index, self._finish(outcome)
 
-    def _finish(self, outcome: Outcome) -> Any:
+    def _finish(self, outcome: ItemOutcome) -> Any:
         if outcome.result is None:
             return outcome.error
         message = outcome.result.generations[0].message
@@ -351,12 +351,7 @@ def _check_foreign(manifest: Manifest) -> None:
     """Raise if a job that was created elsewhere has ended without any result."""
     part = manifest.parts[0]
     if part.is_foreign and part.is_collected and not manifest.count:
-        reason = f": {part.error.get('message')}" if part.error else ""
-        raise BatchJobError(f"{part.job} ended as {part.state} without results{reason}.")
-
-
-def _take(items: Iterator[Any], count: int) -> list[Any]:
-    return [item for _, item in zip(range(count), items, strict=False)]
+        raise BatchJobError(f"{part.job} ended as {part.state} without results{part.reason}.")
 
 
 def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:
@@ -364,7 +359,7 @@ def _pauses(longest: float, timeout_seconds: float | None) -> Iterator[float]:
     check_seconds("poll_seconds", longest)
     if timeout_seconds is not None:
         check_seconds("timeout_seconds", timeout_seconds)
-    is_off = os.environ.get(RETRY_DELAYS_VARIABLE) == "off"
+    is_off = delays_are_off()
     end = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
     pause, is_first = min(1.0, longest), True
     while (left := end - time.monotonic()) > 0 or is_first:

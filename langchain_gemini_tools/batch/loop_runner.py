@@ -18,21 +18,19 @@ from langchain_core.messages.ai import add_usage
 from langchain_gemini_tools.batch.agent_calls import (
     CONFIG_KEY,
 )
-from langchain_gemini_tools.batch.graph_runner import Step, lost_state, request_of
+from langchain_gemini_tools.batch.graph_runner import AgentStep, lost_state, request_of
 from langchain_gemini_tools.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from langchain_core.messages import BaseMessage, ToolCall
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.inputs import BatchSource
+    from langchain_gemini_tools.batch.agent_calls import Offer
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.tool_loop import ToolLoop, ToolLoopResult
-
-    JsonObject = dict[str, Any]
-    OnOffer = Callable[[BatchSource], None]
 
 
 _MAX_DEPTH = 100
@@ -52,15 +50,11 @@ class LoopStep:
     """The asker of one step of a loop: it knows the answers to the first call."""
 
     session: str
-    on_offer: OnOffer
+    offer: Offer
     answers: list[JsonObject]
     keeps_failures: bool = False
     pauses: type[BaseException] = LoopPause
     _used: int = 0
-
-    def offer(self, source: BatchSource) -> None:
-        """Receive what sends requests of this model."""
-        self.on_offer(source)
 
     def ask(self, question: JsonObject) -> JsonObject:
         """Return the next answer, or stop the loop."""
@@ -94,13 +88,13 @@ class LoopRunner:
         loop: The loop.
         config: Callbacks, tags and so on for each run.
         session: Differs between two runs of the program.
-        on_offer: Receives what sends requests.
+        offer: Receives what sends requests.
     """
 
     kind = "loop"
 
     def __init__(
-        self, loop: ToolLoop, config: RunnableConfig | None, session: str, on_offer: OnOffer
+        self, loop: ToolLoop, config: RunnableConfig | None, session: str, offer: Offer
     ) -> None:
         if loop.settings.on_limit == "answer":
             raise InvalidOptionError(
@@ -109,7 +103,7 @@ class LoopRunner:
         self.agent = loop
         self._config = config or {}
         self._session = session
-        self._on_offer = on_offer
+        self._offer = offer
         self._lock = threading.Lock()
         self._places: dict[int, int] = {}
         self.run_id = ""
@@ -170,19 +164,19 @@ class LoopRunner:
 
     # Steps
 
-    def run(self, index: int, given: Any) -> Step:
+    def run(self, index: int, given: Any) -> AgentStep:
         """Begin a loop."""
         messages = messages_to_dict(self._parse(given))
         return self._run(index, _LoopState(messages, len(messages)))
 
-    def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> Step:
+    def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> AgentStep:
         """Pass the answer to a loop, and run it until its next call."""
         state = self._load(index)
         (answer,) = answers.values()
         known = (*state.answers, {**answer, "session": self._session})
         return self._run(index, replace(state, answers=known))
 
-    def recover(self, index: int, given: Any, in_wave: Collection[str]) -> Step:
+    def recover(self, index: int, given: Any, in_wave: Collection[str]) -> AgentStep:
         """Find out how far a loop is, and render its request again."""
         if index not in self._places:
             if index in self.sent:
@@ -190,19 +184,19 @@ class LoopRunner:
             return self.run(index, given)
         state = self._load(index)
         if state.stop_reason:
-            return Step()
+            return AgentStep()
         if (key := _loop_key(index, state)) in in_wave:
-            return Step(in_wave=(key,))
+            return AgentStep(in_wave=(key,))
         return self._run(index, state)
 
-    def nudge(self, index: int) -> Step:
+    def nudge(self, index: int) -> AgentStep:
         """Make a loop repeat the call that it waits for."""
         return self._run(index, self._load(index))
 
-    def _run(self, index: int, state: _LoopState) -> Step:
+    def _run(self, index: int, state: _LoopState) -> AgentStep:
         from langchain_gemini_tools.tool_loop import result_of
 
-        asker = LoopStep(self._session, self._on_offer, list(state.answers))
+        asker = LoopStep(self._session, self._offer, list(state.answers))
         configurable = {**self._config.get("configurable", {}), CONFIG_KEY: asker}
         config: RunnableConfig = {**self._config, "configurable": configurable}
         loop = copy.copy(self.agent)
@@ -218,12 +212,12 @@ class LoopRunner:
                     messages_to_dict(result.messages), state.given, state.turns + result.turns - 1
                 )
             self._store(index, state)
-            return Step((request_of(_loop_key(index, state), pause.question),))
+            return AgentStep((request_of(_loop_key(index, state), pause.question),))
         except BaseException as error:  # any error of the run, and interrupts
             self._store(index, _after_failure(error, state, loop.settings.max_turns))
             if not isinstance(error, Exception):
                 raise
-            return Step(error=_with_all_turns(error, state.turns))
+            return AgentStep(error=_with_all_turns(error, state.turns))
         self._store(
             index,
             _LoopState(
@@ -233,7 +227,7 @@ class LoopRunner:
                 stop_reason=result.stop_reason,
             ),
         )
-        return Step()
+        return AgentStep()
 
     # Results
 

@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
-    from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
+    from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
     from langchain_gemini_tools.client import GeminiClient, SdkClient
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    JsonObject = dict[str, Any]
 
 SUCCESSFUL_STATES = frozenset({"SUCCEEDED", "PARTIALLY_SUCCEEDED"})
+RESENT_STATES = SUCCESSFUL_STATES | {"EXPIRED"}
+"""Inputs that a job in one of these states has left out are sent again."""
 FINAL_STATES = SUCCESSFUL_STATES | {"FAILED", "CANCELLED", "EXPIRED"}
 KNOWN_STATES = FINAL_STATES | {
     *("UNSPECIFIED", "PENDING", "QUEUED", "RUNNING", "CANCELLING", "PAUSED", "UPDATING"),
@@ -135,11 +137,11 @@ class BatchService(ABC):
         """Reject a name that is not one of a job of this service."""
 
     @abstractmethod
-    def upload(self, folder: Folder, part: Part, display_name: str) -> Part:
+    def upload(self, folder: Folder, part: JobPart, display_name: str) -> JobPart:
         """Put the requests of a part where the service reads them, and return the part with it."""
 
     @abstractmethod
-    def render(self, folder: Folder, part: Part, display_name: str) -> bytes:
+    def render(self, folder: Folder, part: JobPart, display_name: str) -> bytes:
         """Render the request that creates the job of a part."""
 
     @abstractmethod
@@ -148,7 +150,7 @@ class BatchService(ABC):
 
     @abstractmethod
     def write_results(
-        self, folder: Folder, part: Part, report: JobReport, target: BinaryIO
+        self, folder: Folder, part: JobPart, report: JobReport, target: BinaryIO
     ) -> None:
         """Write the results of a job that has ended as lines with keys.
 
@@ -157,7 +159,7 @@ class BatchService(ABC):
         """
 
     @abstractmethod
-    def delete_files(self, part: Part) -> None:
+    def delete_files(self, part: JobPart) -> None:
         """Delete the files of a part at the service, if they exist."""
 
     @abstractmethod
@@ -301,7 +303,7 @@ class DeveloperService(BatchService):
                 "batches/123. For a job of Vertex AI, make the model with vertexai=True."
             )
 
-    def upload(self, folder: Folder, part: Part, display_name: str) -> Part:
+    def upload(self, folder: Folder, part: JobPart, display_name: str) -> JobPart:
         """Upload the requests, unless they are sent inline or have just been uploaded."""
         if _is_inline(part) or time.time() - part.uploaded_at <= _UPLOAD_SECONDS:
             return part
@@ -313,7 +315,7 @@ class DeveloperService(BatchService):
         )
         return replace(part, file=self._retries.call(upload), uploaded_at=time.time())
 
-    def render(self, folder: Folder, part: Part, display_name: str) -> bytes:
+    def render(self, folder: Folder, part: JobPart, display_name: str) -> bytes:
         """Render `{"batch": {...}}`, with the requests or the name of their file."""
         fields = {"displayName": display_name}
         more = {"webhookConfig": self._webhooks} if self._webhooks else {}
@@ -334,7 +336,7 @@ class DeveloperService(BatchService):
     def write_results(
         self,
         folder: Folder,  # noqa: ARG002
-        part: Part,  # noqa: ARG002
+        part: JobPart,  # noqa: ARG002
         report: JobReport,
         target: BinaryIO,
     ) -> None:
@@ -352,7 +354,7 @@ class DeveloperService(BatchService):
 
         self._retries.call(attempt)
 
-    def delete_files(self, part: Part) -> None:
+    def delete_files(self, part: JobPart) -> None:
         """Delete the uploaded requests. The API deletes the results with the job."""
         if part.file:
             delete = partial(_delete_file, name=part.file)
@@ -395,7 +397,7 @@ class DeveloperService(BatchService):
         )
 
 
-def _is_inline(part: Part) -> bool:
+def _is_inline(part: JobPart) -> bool:
     return part.count <= _MAX_INLINE.max_requests and part.size <= _MAX_INLINE.max_bytes
 
 

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
+    from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
     from langchain_gemini_tools.client import GeminiClient, SdkClient
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
 
-    JsonObject = dict[str, Any]
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class VertexService(BatchService):
 
     # The files
 
-    def upload(self, folder: Folder, part: Part, display_name: str) -> Part:
+    def upload(self, folder: Folder, part: JobPart, display_name: str) -> JobPart:
         """Write the requests to the bucket, unless they are there."""
         if part.file:
             return part
@@ -172,7 +172,7 @@ class VertexService(BatchService):
         self._retries.call(write)
         return replace(part, file=url)
 
-    def render(self, folder: Folder, part: Part, display_name: str) -> bytes:  # noqa: ARG002
+    def render(self, folder: Folder, part: JobPart, display_name: str) -> bytes:  # noqa: ARG002
         """Render a `BatchPredictionJob`."""
         source = str(part.file)
         destination = f"{source.removesuffix(_REQUESTS)}results"
@@ -194,7 +194,7 @@ class VertexService(BatchService):
         return line
 
     def write_results(
-        self, folder: Folder, part: Part, report: JobReport, target: BinaryIO
+        self, folder: Folder, part: JobPart, report: JobReport, target: BinaryIO
     ) -> None:
         """Copy the results from the bucket, with our keys and without the requests."""
 
@@ -205,7 +205,7 @@ class VertexService(BatchService):
 
         self._retries.call(copy)
 
-    def _copy(self, folder: Folder, part: Part, report: JobReport, target: BinaryIO) -> None:
+    def _copy(self, folder: Folder, part: JobPart, report: JobReport, target: BinaryIO) -> None:
         files = self._bucket.find_predictions(report.output) if report.output else []
         if not files and report.state in SUCCESSFUL_STATES:
             raise GeminiNotFoundError(f"There are no predictions*.jsonl in {report.output}.")
@@ -213,7 +213,7 @@ class VertexService(BatchService):
         for lines in files:
             target.writelines(keys.rewrite(line) for line in lines)
 
-    def delete_files(self, part: Part) -> None:
+    def delete_files(self, part: JobPart) -> None:
         """Delete the requests and the results in the bucket."""
         if part.file and part.file.endswith(f"/{_REQUESTS}"):
             self._bucket.delete(part.file.removesuffix(f"/{_REQUESTS}"))
@@ -315,7 +315,7 @@ def _render_line(index: int, body: bytes) -> bytes:
 class _Keys:
     """Finds the input of each line of the results, and renders the line with its number."""
 
-    def __init__(self, folder: Folder, part: Part) -> None:
+    def __init__(self, folder: Folder, part: JobPart) -> None:
         self._folder = folder
         self._part = part
         self._by_request: dict[bytes, deque[int]] | None = None

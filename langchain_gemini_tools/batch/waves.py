@@ -28,8 +28,8 @@ from langchain_gemini_tools.batch.agents import Wave
 from langchain_gemini_tools.batch.folder import Folder, RequestReader, ResultReader
 from langchain_gemini_tools.batch.items import Evaluator, Outcomes
 from langchain_gemini_tools.batch.job import BatchJob
-from langchain_gemini_tools.batch.service import SUCCESSFUL_STATES
-from langchain_gemini_tools.batch.worker import Worker
+from langchain_gemini_tools.batch.service import RESENT_STATES
+from langchain_gemini_tools.batch.worker import JobWorker
 from langchain_gemini_tools.errors import BatchJobError, GeminiNotFoundError, InvalidOptionError
 from langchain_gemini_tools.wire.metadata import parse_usage
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.batch.folder import Manifest
     from langchain_gemini_tools.batch.inputs import BatchSource
-    from langchain_gemini_tools.batch.items import Outcome
+    from langchain_gemini_tools.batch.items import ItemOutcome
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
-    JsonObject = dict[str, Any]
 
 _DIGEST_SIZE = 16
 _KINDS = {"agent": "LangGraph agent", "loop": "ToolLoop"}
 
 
 @dataclass(frozen=True)
-class Request:
+class AgentRequest:
     """A request that an agent waits for."""
 
     id: str
@@ -64,7 +64,7 @@ class Request:
 class Answer:
     """The result of a wave for one request."""
 
-    request: Request
+    request: AgentRequest
     line: JsonObject | None
     """The result, as the service returned it; None if the job ended without one."""
 
@@ -90,7 +90,7 @@ class _Unread(Outcomes):
         self,
         manifest: Manifest,  # noqa: ARG002
         indexes: Iterable[int],  # noqa: ARG002
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[tuple[int, ItemOutcome]]:
         return iter(())
 
 
@@ -100,7 +100,7 @@ class WaveJob(BatchJob[Any]):
     def __init__(self, source: BatchSource, path: Path, storage: str | None) -> None:
         super().__init__(source, path, storage=storage)
         outcomes = _Unread(self._folder, Evaluator(source.template, source.client))
-        self._worker = Worker(self._folder, self._service, outcomes)
+        self._worker = JobWorker(self._folder, self._service, outcomes)
 
 
 class Waves:
@@ -212,7 +212,7 @@ class Waves:
 
     # The requests of the next wave
 
-    def add(self, agent: int, requests: Iterable[Request]) -> None:
+    def add(self, agent: int, requests: Iterable[AgentRequest]) -> None:
         """Keep the requests that an agent waits for, for the next wave."""
         with self._lock:
             assert self._pending is not None  # noqa: S101 - the folder is open
@@ -223,13 +223,13 @@ class Waves:
                 self._pending.write(json.dumps(head).encode() + b"\n" + each.body + b"\n")
                 self._pending_models.setdefault(each.model, agent)
 
-    def _read_pending(self) -> Iterator[tuple[int, Request]]:
+    def _read_pending(self) -> Iterator[tuple[int, AgentRequest]]:
         assert self._pending is not None  # noqa: S101 - the folder is open
         # Sorted by agent, so that a repeated run sends the same.
         for _, place in sorted(self._pending_places):
             self._pending.seek(place)
             agent, key, model, call = json.loads(self._pending.readline())
-            yield agent, Request(key, model, self._pending.readline().rstrip(b"\n"), call)
+            yield agent, AgentRequest(key, model, self._pending.readline().rstrip(b"\n"), call)
 
     @property
     def has_pending(self) -> bool:
@@ -303,7 +303,7 @@ class Waves:
 
     def _is_collected(self, number: int, job: int) -> bool:
         manifest = Folder(self._job_path(number, job)).load()
-        return manifest is None or all(part.is_collected for part in manifest.parts)
+        return manifest is None or manifest.is_collected
 
     def _job(self, number: int, job: int, source: BatchSource) -> WaveJob:
         return WaveJob(source, self._job_path(number, job), self._storage)
@@ -358,11 +358,10 @@ class Waves:
         for job in range(len(wave.models)):
             manifest = Folder(self._job_path(wave.number, job)).load()
             for part in manifest.parts if manifest else ():
-                if part.state not in SUCCESSFUL_STATES | {"EXPIRED"}:
-                    reason = f": {part.error.get('message')}" if part.error else ""
+                if part.state not in RESENT_STATES:
                     raise BatchJobError(
                         f"The batch job {part.job} of wave {wave.number + 1} ended as {part.state}"
-                        f"{reason}. Make the same call again to send its requests again."
+                        f"{part.reason}. Make the same call again to send its requests again."
                     )
 
     def explain_gone(self, error: GeminiNotFoundError, wave: Wave) -> None:
@@ -386,11 +385,11 @@ class _JobReader:
     def read(self, key: str, place: int, call: list[str]) -> Answer:
         """Return what the job has for the request at a place."""
         for part, results in self._parts:
-            if part.first is not None and part.first <= place < part.first + part.count:
+            if part.covers(place):
                 line = results.read(place)
                 body = b"" if line else self._requests.read(place)
-                return Answer(Request(key, self._model, body, call), line)
-        return Answer(Request(key, self._model, b"", call), None)
+                return Answer(AgentRequest(key, self._model, body, call), line)
+        return Answer(AgentRequest(key, self._model, b"", call), None)
 
 
 class Tally:

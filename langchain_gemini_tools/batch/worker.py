@@ -1,4 +1,4 @@
-"""`Worker` creates the jobs of a folder, polls them, and collects their results."""
+"""`JobWorker` creates the jobs of a folder, polls them, and collects their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from langchain_gemini_tools.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from langchain_gemini_tools.batch.folder import Folder, Manifest, Part
+    from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
     from langchain_gemini_tools.batch.items import Outcomes
     from langchain_gemini_tools.batch.service import BatchService, JobReport
 
@@ -32,7 +32,7 @@ _MAX_UNREADABLE = 20
 """After this many polls, about eight minutes, results that cannot be read are an error."""
 
 
-class Worker:
+class JobWorker:
     """Creates, polls and collects the jobs of a folder.
 
     Each step is stored before the next one begins, and each method holds the folder's lock.
@@ -54,7 +54,7 @@ class Worker:
                 if part.job is None and not part.is_collected:
                     manifest = self._submit(manifest, part)
 
-    def _submit(self, manifest: Manifest, part: Part) -> Manifest:
+    def _submit(self, manifest: Manifest, part: JobPart) -> Manifest:
         display_name = f"{manifest.run}-{part.number}"
         if manifest.is_cancelled:
             return self._give_up(manifest, part, display_name)
@@ -80,7 +80,7 @@ class Worker:
             return manifest
         return self._save_part(manifest, _reported(part, report))
 
-    def _give_up(self, manifest: Manifest, part: Part, display_name: str) -> Manifest:
+    def _give_up(self, manifest: Manifest, part: JobPart, display_name: str) -> Manifest:
         """Cancel a job whose creation may have been lost; end a part that has no job."""
         if part.is_intended and (found := self._service.find(display_name)):
             manifest = self._save_part(manifest, _reported(part, found))
@@ -90,7 +90,7 @@ class Worker:
             pass  # no results
         return self._save_part(manifest, replace(part, state="CANCELLED", is_collected=True))
 
-    def _save_part(self, manifest: Manifest, part: Part) -> Manifest:
+    def _save_part(self, manifest: Manifest, part: JobPart) -> Manifest:
         manifest = manifest.with_part(part)
         self._folder.save(manifest)
         return manifest
@@ -114,7 +114,7 @@ class Worker:
             raise failure
         return manifest
 
-    def _poll_part(self, manifest: Manifest, part: Part, name: str) -> Manifest:
+    def _poll_part(self, manifest: Manifest, part: JobPart, name: str) -> Manifest:
         try:
             report = self._service.get(name)
         except GeminiNotFoundError as error:
@@ -137,7 +137,7 @@ class Worker:
                 report.state,
             )
 
-    def _collect(self, manifest: Manifest, part: Part, report: JobReport) -> Manifest:
+    def _collect(self, manifest: Manifest, part: JobPart, report: JobReport) -> Manifest:
         """Store the results of a job, and prepare the requests that follow from them."""
         try:
             with self._folder.replacing(self._folder.results_path(part.number).name) as file:
@@ -163,7 +163,7 @@ class Worker:
             manifest = self._submit(manifest, part)
         return manifest
 
-    def _count_unreadable(self, part: Part, error: GeminiAPIError) -> None:
+    def _count_unreadable(self, part: JobPart, error: GeminiAPIError) -> None:
         self._unreadable[part.number] += 1
         if self._unreadable[part.number] >= _MAX_UNREADABLE:
             self._unreadable[part.number] = 0
@@ -174,14 +174,14 @@ class Worker:
             raise error
         logger.warning("The results of %s cannot be read yet: %s", part.job, str(error))
 
-    def _follow_ups(self, manifest: Manifest, part: Part) -> Iterator[tuple[int, bytes]]:
+    def _follow_ups(self, manifest: Manifest, part: JobPart) -> Iterator[tuple[int, bytes]]:
         if manifest.is_cancelled or part.is_foreign:
             return
         for index, outcome in self._outcomes.of(manifest, self._inputs_of(part)):
             if outcome.next_body:
                 yield index, outcome.next_body
 
-    def _inputs_of(self, part: Part) -> Iterable[int]:
+    def _inputs_of(self, part: JobPart) -> Iterable[int]:
         if part.first is not None:
             return range(part.first, part.first + part.count)
         return [index for index, _ in self._folder.read_requests(part.number)]
@@ -223,7 +223,7 @@ class Worker:
                 self._service.delete_files(part)
 
 
-def _reported(part: Part, report: JobReport) -> Part:
+def _reported(part: JobPart, report: JobReport) -> JobPart:
     return replace(
         part,
         job=report.name,

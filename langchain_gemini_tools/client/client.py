@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.client.sdk import ClientSettings, OpenedSdk, SdkClient
     from langchain_gemini_tools.errors import ResponseError
     from langchain_gemini_tools.facts.credentials import PrivateHeaders
-
-    JsonObject = dict[str, Any]
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
 
 class GeminiClient:

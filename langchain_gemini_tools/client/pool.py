@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     import httpx  # its types also stand for those of httpx2
 
-    JsonObject = dict[str, Any]
+    from langchain_gemini_tools.facts.json_values import JsonObject
+
 
 LIBRARIES = ("httpx2", "httpx")
 

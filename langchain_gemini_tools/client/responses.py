@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from langchain_gemini_tools.client.failures import (
     encoding_error,
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     import httpx  # its types also stand for those of httpx2
 
-    JsonObject = dict[str, Any]
+    from langchain_gemini_tools.facts.json_values import JsonObject
+
 
 MAX_RESPONSE_BYTES = 100_000_000
 """Far above any response of the API, images included; below what exhausts a small machine."""

@@ -28,12 +28,14 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
 )
 from langchain_gemini_tools.facts.credentials import (
+    ACCOUNT_VARIABLE,
     BASE_URL_VARIABLES,
     FAKE_KEY,
     FAKE_TOKEN,
     GATEWAY_KEY_VARIABLES,
     GATEWAY_VARIABLE,
     KEY_VARIABLES,
+    PROJECT_VARIABLES,
     VERTEX_VARIABLES,
     argument_secrets,
     environment_gateway,
@@ -51,8 +53,8 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from langchain_gemini_tools.client.transport import Envelope, PendingRequest
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
-    JsonObject = dict[str, Any]
     SdkClient = genai.Client
     SdkAsyncClient = genai.client.AsyncClient
 else:
@@ -69,9 +71,8 @@ _VARIABLES = (
     *VERTEX_VARIABLES,
     *_PROXY_VARIABLES,
     *(name.lower() for name in _PROXY_VARIABLES),
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "GOOGLE_CLOUD_LOCATION",
-    "GOOGLE_CLOUD_PROJECT",
+    *PROJECT_VARIABLES,
+    ACCOUNT_VARIABLE,
     "GOOGLE_GENAI_API_VERSION",
     "GOOGLE_GENAI_HTTP_CLIENT",
     "SSL_CERT_DIR",

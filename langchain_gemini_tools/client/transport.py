@@ -25,6 +25,7 @@ from langchain_gemini_tools.client.failures import redact_response, redact_trans
 from langchain_gemini_tools.client.network import Limit
 from langchain_gemini_tools.client.responses import aread_body, check_encoding, read_body
 from langchain_gemini_tools.errors import GeminiToolsError
+from langchain_gemini_tools.facts.credentials import KEY_HEADER, TOKEN_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.client.pool import HttpPool
 
     AnyClient = httpx.Client | httpx.AsyncClient
-    JsonObject = dict[str, Any]
 
 _MAX_REDIRECTS = 5
 
@@ -61,7 +61,7 @@ class Envelope:
     @property
     def is_reusable(self) -> bool:
         """Whether the SDK would write the same again: a key does not change, a token expires."""
-        return "x-goog-api-key" in self.headers and "authorization" not in self.headers
+        return KEY_HEADER in self.headers and TOKEN_HEADER not in self.headers
 
 
 class PendingRequest:

@@ -23,6 +23,7 @@ from langchain_gemini_tools.display.safe_text import (
 )
 from langchain_gemini_tools.errors import GeminiToolsError
 from langchain_gemini_tools.facts.credentials import environment_secrets, environment_uses_vertexai
+from langchain_gemini_tools.facts.models import DEFAULT_MODEL
 from langchain_gemini_tools.testing.cassettes import VARIABLE, cassette
 from langchain_gemini_tools.tool_loop import ToolLoop
 from langchain_gemini_tools.tool_loop.events import LoopFinished, TextDelta, TurnFinished
@@ -61,7 +62,6 @@ def recording(name: str) -> OpenCassette:
     return cassette(path, prefer_live=True)
 
 
-MODEL = "gemini-3.8-flash"
 QUESTION = "What should I pack for Oslo and Rome?"
 _INSTRUCTIONS = (
     "You help people pack. Look up the weather of every city first, all at once. Then check once "
@@ -174,7 +174,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "`check` instead of a question tests tool calling against the API.",
     )
     parser.add_argument("question", nargs="?", default=QUESTION, help=f"default: {QUESTION!r}")
-    parser.add_argument("--model", default=MODEL, help=f"default: {MODEL}")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help=f"default: {DEFAULT_MODEL}")
     parser.add_argument("--html", metavar="FILE", help="also write the trace to an HTML file")
     options = parser.parse_args(arguments)
     if options.html and not Path(options.html).parent.is_dir():

@@ -4,7 +4,7 @@ They work on the messages of any chat model. The extra `display` (rich, genai-pr
 progress bars and costs; without it the output is plain text without costs.
 
 - `viewer`: `trace`, and the tree that is shown of a run. Start reading here
-- `run`: messages -> turns, tool calls and results
+- `traced`: messages -> turns, tool calls and results
 - `tree`: the tree as plain text, for a terminal, as HTML and for mermaid
 - `safe_text`: untrusted text -> text that is safe to show; `cost`: prices
 - `callbacks`: `RunClock` and `BatchProgress`
@@ -14,7 +14,7 @@ The other names are the types of what these return, for annotations.
 
 from langchain_gemini_tools.display.callbacks import BatchCounts, BatchProgress, RunClock, Span
 from langchain_gemini_tools.display.cost import Cost
-from langchain_gemini_tools.display.run import (
+from langchain_gemini_tools.display.traced import (
     TracedBlock,
     TracedMessage,
     TracedRun,

@@ -21,7 +21,14 @@ from langchain_core.tracers.context import register_configure_hook
 
 from langchain_gemini_tools.display.callbacks import RunClock, Span
 from langchain_gemini_tools.display.cost import Cost
-from langchain_gemini_tools.display.run import (
+from langchain_gemini_tools.display.safe_text import (
+    clean,
+    render_arguments,
+    render_error,
+    render_value,
+    replace_unencodable,
+)
+from langchain_gemini_tools.display.traced import (
     TracedBlock,
     TracedMessage,
     TracedRun,
@@ -29,13 +36,6 @@ from langchain_gemini_tools.display.run import (
     TracedToolResult,
     TracedTurn,
     read_run,
-)
-from langchain_gemini_tools.display.safe_text import (
-    clean,
-    render_arguments,
-    render_error,
-    render_value,
-    replace_unencodable,
 )
 from langchain_gemini_tools.display.tree import (
     Node,

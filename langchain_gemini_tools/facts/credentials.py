@@ -29,6 +29,12 @@ VERTEX_VARIABLES = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
 BASE_URL_VARIABLES = ("GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL")
 """The environment variables with the address of the Developer API and of Vertex AI."""
 
+PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+"""The environment variables with the project of Vertex AI and its location."""
+
+ACCOUNT_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+"""The environment variable with the file of a service account."""
+
 GATEWAY_VARIABLE = "LANGSMITH_GATEWAY"
 """The environment variable that routes LangChain's models through the LangSmith gateway: "true", or
 the address of another gateway."""
@@ -53,6 +59,7 @@ SECRET_PARAMETERS = frozenset({"api_key", "apikey", "access_token", "signature"}
 AMBIGUOUS_PARAMETERS = frozenset({"key", "token"})
 """Query parameters that are credentials for Google, but may be search terms for other APIs."""
 
+KEY_HEADER, TOKEN_HEADER = "x-goog-api-key", "authorization"
 _SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret|password|signature", re.IGNORECASE)
 _HARMLESS_HEADERS = frozenset(
     {
@@ -248,19 +255,22 @@ _HTML_SIGNS = re.compile("[<>&='\"]")
 _PERCENT = re.compile("%[0-9A-F]{2}")
 
 
-def forms(secrets: Collection[str]) -> tuple[str, ...]:
+def forms(secrets: Collection[str], min_length: int = MIN_LENGTH) -> tuple[str, ...]:
     """Return the ways in which secrets may be written, longest first.
 
     As they are, without surrounding space, as Python and JSON quote them, percent-encoded,
-    HTML-escaped, in hex, and in base64, also where the secret is part of what is encoded. Secrets
-    shorter than `MIN_LENGTH` are ignored.
+    HTML-escaped, in hex, and in base64, also where the secret is part of what is encoded.
+
+    Args:
+        secrets: The secrets.
+        min_length: Shorter ones are ignored.
     """
-    return _all_forms(tuple(secrets)) if secrets else ()
+    return _all_forms(tuple(secrets), min_length) if secrets else ()
 
 
 @lru_cache(maxsize=64)
-def _all_forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
-    usable = {secret for secret in secrets if len(secret.strip()) >= MIN_LENGTH}
+def _all_forms(secrets: tuple[str, ...], min_length: int) -> tuple[str, ...]:
+    usable = {secret for secret in secrets if len(secret.strip()) >= min_length}
     found = {
         form
         for secret in usable | {secret.strip() for secret in usable}
@@ -354,6 +364,11 @@ def environment_uses_vertexai() -> bool | None:
     """
     chosen = next(filter(None, map(os.environ.get, VERTEX_VARIABLES)), "").lower()
     return chosen in _YES if chosen in _YES | _NO else None
+
+
+def delays_are_off() -> bool:
+    """Return whether the environment says that retries and polls do not wait."""
+    return os.environ.get(RETRY_DELAYS_VARIABLE) == "off"
 
 
 def environment_gateway() -> tuple[str, str | None] | None:

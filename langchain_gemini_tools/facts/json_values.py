@@ -25,7 +25,8 @@ import orjson
 
 from langchain_gemini_tools.errors import InvalidInputError, UnreadableResponseError
 
-JsonContainer = dict[str, Any] | list[Any]
+JsonObject = dict[str, Any]
+JsonContainer = JsonObject | list[Any]
 
 AS_TEXT = (", ", ": ")
 """Separators for JSON that a model reads as text."""

@@ -25,6 +25,9 @@ ALL_MEDIA: tuple[Medium, ...] = ("text", "image", "audio", "video", "pdf")
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
 
+DEFAULT_MODEL = "gemini-3.8-flash"
+"""The model of the demo, and of checks that do not name one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:

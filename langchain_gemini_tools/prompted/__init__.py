@@ -4,8 +4,8 @@ The tools are described in the prompt, the model writes its calls as text, and t
 into tool calls.
 
 - `request`: renders requests and parses their responses. Start reading here
-- `prompt`: tools, and the calls and results of a history, as text; `arguments`: the description of
-  one tool's arguments
+- `prompt`: tools, and the calls and results of a history, as text; `tool_arguments`: the arguments
+  of one tool, described, with a sample, and validated
 - `response`: text in pieces -> validated tool calls; `parser`: finds the calls in a text
 - `written_calls`: finds calls that a model with function calling wrote as text
 

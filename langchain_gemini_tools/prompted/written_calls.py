@@ -25,7 +25,7 @@ from langchain_gemini_tools.wire.response import WrittenCall
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from langchain_gemini_tools.prompted.parser.output import Piece
+    from langchain_gemini_tools.prompted.parser.output import ParsedPiece
     from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
 
 _SIGN = re.compile("default_api|tool_code|<call_record>")
@@ -59,7 +59,7 @@ _OUTPUT = "```tool_output"
 _MAX_LINE = 60
 
 
-class WrittenCalls:
+class WrittenCallFinder:
     """Finds written calls in the answers to one request.
 
     Args:
@@ -86,12 +86,12 @@ class WrittenCalls:
             WrittenCall(piece.name, piece.text) for piece in pieces if not isinstance(piece, str)
         ]
 
-    def gate(self) -> TextGate:
+    def gate(self) -> WrittenCallGate:
         """Return what decides how long the text of a stream is held back."""
-        return TextGate(self._names, self._starts)
+        return WrittenCallGate(self._names, self._starts)
 
 
-class TextGate:
+class WrittenCallGate:
     """Decides whether the text of a stream may still become a written call.
 
     Only text that was held back can be requested again.
@@ -158,7 +158,7 @@ class TextGate:
         return is_opening or bool(_FENCE.fullmatch(line))
 
 
-def _is_call_in_own_notation(pieces: Sequence[Piece], text: str) -> bool:
+def _is_call_in_own_notation(pieces: Sequence[ParsedPiece], text: str) -> bool:
     """Apply rule 1."""
     at = 0
     for number, piece in enumerate(pieces):
@@ -173,11 +173,11 @@ def _is_call_in_own_notation(pieces: Sequence[Piece], text: str) -> bool:
     return False
 
 
-def _text_of(pieces: Sequence[Piece]) -> str:
+def _text_of(pieces: Sequence[ParsedPiece]) -> str:
     return "".join(piece for piece in pieces if isinstance(piece, str)).strip()
 
 
-def _is_nothing_but_calls(pieces: Sequence[Piece], text: str) -> bool:
+def _is_nothing_but_calls(pieces: Sequence[ParsedPiece], text: str) -> bool:
     """Apply rule 2. An object with other keys is data, even if one is the name of a tool."""
     return (
         bool(pieces)

@@ -28,8 +28,8 @@ from langchain_gemini_tools.testing.redaction import REQUEST_HEADERS, RESPONSE_H
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.testing.fake.script import Reply
-    from langchain_gemini_tools.testing.files import JsonObject
 
 
 class _ArgumentError(Exception):

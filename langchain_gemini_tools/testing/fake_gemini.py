@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from langchain_gemini_tools.facts.credentials import (
+    ACCOUNT_VARIABLE,
     BASE_URL_VARIABLES,
     FAKE_KEY,
     FAKE_TOKEN,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     Responder = Callable[[Request], "Reply | str | None"]
 
 _HIDDEN = (
-    *(*KEY_VARIABLES, *VERTEX_VARIABLES, "GOOGLE_APPLICATION_CREDENTIALS"),
+    *(*KEY_VARIABLES, *VERTEX_VARIABLES, ACCOUNT_VARIABLE),
     GATEWAY_VARIABLE,  # other clients would prefer it to the address of the fake
 )
 _PROXY_EXCEPTIONS = ("no_proxy", "NO_PROXY")

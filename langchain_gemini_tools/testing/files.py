@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-JsonObject = dict[str, Any]
+    from langchain_gemini_tools.facts.json_values import JsonObject
+
 
 VERSION = 1
 FIRST_KEY = "recorded_against"

@@ -24,6 +24,7 @@ from vcr.serialize import deserialize, serialize
 
 from langchain_gemini_tools.facts.credentials import (
     KEY_VARIABLES,
+    PROJECT_VARIABLES,
     environment_keys,
     environment_secrets,
 )
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
     from types import TracebackType
 
-    from langchain_gemini_tools.testing.files import JsonObject
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
 _logger = logging.getLogger(__name__)
 
@@ -207,7 +208,7 @@ def _placeholders(*, for_a_project: bool) -> Iterator[None]:
     with ExitStack() as stack:
         if for_a_project:
             found = SimpleNamespace(token=PLACEHOLDER, expired=False, quota_project_id=None)
-            project = os.environ.get("GOOGLE_CLOUD_PROJECT", PLACEHOLDER)
+            project = os.environ.get(PROJECT_VARIABLES[0], PLACEHOLDER)
             stack.enter_context(mock.patch("google.auth.default", return_value=(found, project)))
         elif not environment_keys():
             stack.enter_context(_placeholder_key())

@@ -24,7 +24,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.settings import has_async_hook, runs_async, runs_sync
-from langchain_gemini_tools.tool_loop.turn import Attempt, AttemptOutcome, Turn, prepare
+from langchain_gemini_tools.tool_loop.turn import Attempt, AttemptOutcome, TurnCalls, prepare
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -253,7 +253,7 @@ class Threads:
         return [thread for thread in self._abandoned[name] if thread.is_alive()]
 
 
-def run_turn(turn: Turn, threads: Threads, config: RunnableConfig) -> Iterator[LoopEvent]:
+def run_turn(turn: TurnCalls, threads: Threads, config: RunnableConfig) -> Iterator[LoopEvent]:
     """Run the tool calls of a turn, each in a thread, and yield the events."""
     inbox: _Inbox = queue.SimpleQueue()
     running: dict[Attempt, Worker] = {}
@@ -283,7 +283,7 @@ def run_turn(turn: Turn, threads: Threads, config: RunnableConfig) -> Iterator[L
 
 
 async def arun_turn(
-    turn: Turn, threads: Threads, config: RunnableConfig
+    turn: TurnCalls, threads: Threads, config: RunnableConfig
 ) -> AsyncGenerator[LoopEvent]:
     """Run the tool calls of a turn in tasks, sync tools in threads, and yield the events."""
     running: dict[Attempt, _Future] = {}
@@ -338,7 +338,7 @@ async def adecide(hook: Approver, call: ToolCall) -> object:
     return await decision if inspect.isawaitable(decision) else decision
 
 
-def _start(attempt: Attempt, turn: Turn, config: RunnableConfig, inbox: _Inbox) -> Worker:
+def _start(attempt: Attempt, turn: TurnCalls, config: RunnableConfig, inbox: _Inbox) -> Worker:
     tool, call = attempt.tool, prepare(attempt, turn.settings)
     return Worker(
         tool.name,
@@ -359,7 +359,7 @@ def _run_in_thread(tool: BaseTool, call: ToolCall, config: RunnableConfig) -> ob
         return tool.ainvoke(call, config)
 
 
-def _astart(attempt: Attempt, turn: Turn, threads: Threads, config: RunnableConfig) -> _Future:
+def _astart(attempt: Attempt, turn: TurnCalls, threads: Threads, config: RunnableConfig) -> _Future:
     tool, call = attempt.tool, prepare(attempt, turn.settings)
     if runs_async(tool):
         return asyncio.ensure_future(_attempt(tool.ainvoke(call, config)))

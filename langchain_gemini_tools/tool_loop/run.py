@@ -21,7 +21,7 @@ from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS, blocks_of, type
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.events import IncompleteRunError, ToolLoopResult
-from langchain_gemini_tools.tool_loop.turn import Cache, Turn, as_tool_call
+from langchain_gemini_tools.tool_loop.turn import Cache, TurnCalls, as_tool_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -74,7 +74,7 @@ class Run:
         self.settings = settings
         self.clock = clock
         self.turns = 0
-        self.calls: Turn | None = None
+        self.calls: TurnCalls | None = None
         self.stop_reason: StopReason | None = None
         self._given = list(messages)
         self._new: list[BaseMessage] = []
@@ -204,8 +204,8 @@ class Run:
         calls: Sequence[ToolCall],
         invalid: Sequence[InvalidToolCall],
         why_not_run: str | None = None,
-    ) -> Turn:
-        turn = Turn(
+    ) -> TurnCalls:
+        turn = TurnCalls(
             number=self.turns,
             settings=self.settings,
             cache=self._cache,

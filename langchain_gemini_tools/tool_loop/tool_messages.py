@@ -8,7 +8,6 @@ stays as it is.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections import deque
 from collections.abc import Mapping
@@ -16,7 +15,6 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus
 from uuid import UUID
 
 from langchain_core.messages import ToolMessage
@@ -26,16 +24,22 @@ from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.facts.credentials import REDACTED, redact, secrets_in_use
+from langchain_gemini_tools.facts.credentials import (
+    MIN_LENGTH,
+    REDACTED,
+    forms,
+    redact,
+    secrets_in_use,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
 
     from langchain_core.messages import InvalidToolCall, ToolCall
     from langchain_core.tools import BaseTool
 
 _MIN_LENGTH = 4  # shorter values are not secrets
-_MIN_LENGTH_INSIDE = 8  # shorter values are redacted as whole words only
+_MAX_LENGTH = 4_096  # longer values are data, whose other forms would take too much memory
 _MAX_VALUES = 1_000  # an object with more values is data, and each value costs a search
 # Pydantic quotes the whole input and cuts it in the middle, which may leave half a secret.
 _QUOTED_INPUT = re.compile(r"input_value=.*(?=, input_type=)")
@@ -197,15 +201,16 @@ def _truncate(message: ToolMessage, limit: int | None) -> ToolMessage:
 
 def _redact(text: str, injected: Mapping[str, object]) -> str:
     """Remove credentials, and injected values in any form in which errors quote them."""
-    text = redact(text, secrets_in_use())
     if not injected:
-        return text
+        return redact(text, secrets_in_use())
     text = _QUOTED_INPUT.sub(f"input_value={REDACTED}", text)
-    forms = {form for value in _texts(injected.values()) for form in _forms(value)}
-    for form in sorted(forms, key=len, reverse=True):
-        if len(form) >= _MIN_LENGTH_INSIDE:
-            text = text.replace(form, REDACTED)
-        elif len(form) >= _MIN_LENGTH and form in text:
+    values = sorted(_texts(injected.values()))
+    for value in values:
+        if len(value) > _MAX_LENGTH:
+            text = text.replace(value, REDACTED)
+    text = redact(text, [*secrets_in_use(), *(v for v in values if len(v) <= _MAX_LENGTH)])
+    for form in forms([value for value in values if len(value) < MIN_LENGTH], _MIN_LENGTH):
+        if form in text:  # short: as a whole word only
             text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", REDACTED, text)
     return text
 
@@ -260,10 +265,3 @@ def _members(value: object) -> Iterable[object]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
     return []
-
-
-def _forms(value: str) -> Iterator[str]:
-    """Yield the value as it is, as Python and JSON quote it, and percent-encoded."""
-    yield from (value, repr(value)[1:-1], json.dumps(value)[1:-1])
-    with suppress(UnicodeEncodeError):  # a lone surrogate cannot be percent-encoded
-        yield from (quote(value), quote(value, safe=""), quote_plus(value))

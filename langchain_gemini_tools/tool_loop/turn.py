@@ -1,7 +1,7 @@
 """The tool calls of one turn: which are due, running, waiting for a retry, or settled.
 
-`Turn` only keeps state: it says what is due and records what happened. `execution` starts threads
-and tasks for it, in a sync and in an async version.
+`TurnCalls` only keeps state: it says what is due and records what happened. `execution` starts
+threads and tasks for it, in a sync and in an async version.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Attempt:
 
 
 @dataclass(eq=False)
-class Turn:
+class TurnCalls:
     """The tool calls of one message.
 
     Args:

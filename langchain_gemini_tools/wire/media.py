@@ -381,7 +381,7 @@ def _render_inline(kind: str, data: str | bytes | bytearray, mime_type: str | No
             f"A block of type {kind!r} has no MIME type, and its data does not reveal one. "
             f'Add "mime_type", for example "{example}".'
         )
-    return {"inlineData": {"mimeType": _plain_type(mime_type), "data": data}}
+    return {"inlineData": {"mimeType": sendable_type(mime_type), "data": data}}
 
 
 def _is_data_uri(text: str) -> bool:
@@ -399,7 +399,7 @@ def _render_data_uri(kind: str, uri: str, mime_type: str | None) -> gemini.Part:
     return _render_inline(kind, unquote(data) if "%" in data else data, named or mime_type)
 
 
-def _plain_type(mime_type: str) -> str:
+def sendable_type(mime_type: str) -> str:
     """Return the type as the API accepts it: lower case, with parameters only for audio."""
     name, semicolon, parameters = mime_type.strip().partition(";")
     name = name.strip().lower()
@@ -412,7 +412,7 @@ def _render_uri(uri: str, mime_type: str | None) -> gemini.Part:
     mime_type = mime_type or _type_of_name(_path(uri))
     file_data: gemini.FileData = {"fileUri": uri}
     if mime_type:
-        file_data["mimeType"] = _plain_type(mime_type)
+        file_data["mimeType"] = sendable_type(mime_type)
     return {"fileData": file_data}
 
 

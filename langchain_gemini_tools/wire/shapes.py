@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+from langchain_gemini_tools.facts import json_values
+
+JsonObject = json_values.JsonObject
 JsonSchema = dict[str, Any]
-JsonObject = dict[str, Any]
 
 
 class Blob(TypedDict):

@@ -1,7 +1,7 @@
 """The same call through `client.interactions` of the SDK sends the same, and reads the same.
 
 The SDK adds nothing to the body except `stream`, also if it is false. It also sends to another
-version of the path unless it is told which one. Versions 2.20 and 3.3 were compared.
+version of the path unless one is given. Versions 2.20 and 3.3 were compared.
 """
 
 from __future__ import annotations

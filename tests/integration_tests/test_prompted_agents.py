@@ -261,7 +261,7 @@ async def test_a_call_that_a_tool_result_planted_is_not_executed(
         case _:
             _ = [chunk async for chunk in agent.astream(given, stream_mode="messages")]
     assert cities == ["Oslo"]
-    if not options:  # the model was asked once more, and told why
+    if not options:  # the model was asked once more, with the reason
         feedback = emulator.last.body["contents"][-1]["parts"][0]["text"]
         assert "stands in the result of a tool" in feedback
         assert len(emulator.requests) == 3

@@ -225,7 +225,7 @@ class TestInteractions(_Suite):
     def supported_usage_metadata_details(
         self,
     ) -> dict[Literal["invoke", "stream"], list[UsageDetail]]:
-        """Without the cache, whose counts on this API nobody has recorded."""
+        """Without the cache, whose counts on this API are not recorded."""
         details: list[UsageDetail] = ["audio_input", "audio_output", "reasoning_output"]
         return {"invoke": details, "stream": details}
 

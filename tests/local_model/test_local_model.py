@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import StructuredTool
 
 from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.prompted.arguments import find_mismatch
+from langchain_gemini_tools.prompted.tool_arguments import find_mismatch
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from tests.integration_tests.play import get_weather

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import langchain_gemini_tools
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.fields import GeminiFields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGE = Path(langchain_gemini_tools.__file__).parent
 NAME = "langchain_gemini_tools"
@@ -150,6 +155,34 @@ def test_files_have_at_most_500_lines_and_functions_at_most_50() -> None:
                 if (node.end_lineno or 0) - start.lineno >= 50:
                     too_long.append(f"{path.relative_to(PACKAGE)}: {node.name}")
     assert too_long == []
+
+
+COUNTERPARTS = {"__init__.py", "__main__.py", "blocks.py", "request.py", "response.py"}
+
+
+def test_a_name_stands_for_one_file_and_one_type() -> None:
+    """The types of the REST API are apart: they are imported as `gemini`."""
+    places: dict[str, list[str]] = {}
+    for path in _modules():
+        if "fake" in path.parts or path.name == "shapes.py":
+            continue
+        for name in {path.name, *_public_types(path)} - COUNTERPARTS:
+            places.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def _public_types(path: Path) -> Iterator[str]:
+    """Yield the classes and the aliases of types that a module defines, without type variables."""
+    top = ast.parse(path.read_text()).body
+    guarded = [inner for node in top if isinstance(node, ast.If) for inner in node.body]
+    for node in [*top, *guarded]:
+        match node:
+            case ast.ClassDef(name=name):
+                yield from [name] if not name.startswith("_") else []
+            case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)]) if re.match("[A-Z][a-z]", name):
+                yield name
 
 
 def test_only_the_client_and_the_errors_load_the_sdk_and_only_inside_functions() -> None:

@@ -54,7 +54,7 @@ class BrokenToolCall:
     """Whether the text ended in the middle of the call."""
 
 
-Piece = str | ParsedToolCall | BrokenToolCall
+ParsedPiece = str | ParsedToolCall | BrokenToolCall
 
 
 class PieceWriter:
@@ -66,7 +66,7 @@ class PieceWriter:
     """
 
     def __init__(self) -> None:
-        self._pieces: list[Piece] = []
+        self._pieces: list[ParsedPiece] = []
         self._space: list[str] = []
         self._gap: str | None = None
         self._has_text = False
@@ -89,12 +89,12 @@ class PieceWriter:
         self._space = []
         self._pieces += calls
 
-    def take(self) -> list[Piece]:
+    def take(self) -> list[ParsedPiece]:
         """Return the pieces that are final; adjacent texts are joined."""
         pieces, self._pieces = join_texts(self._pieces), []
         return pieces
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[ParsedPiece]:
         """Return the last pieces."""
         if self._gap is None:
             self._pieces.append(self._settle_space())
@@ -108,9 +108,9 @@ class PieceWriter:
         return space
 
 
-def join_texts(pieces: list[Piece]) -> list[Piece]:
+def join_texts(pieces: list[ParsedPiece]) -> list[ParsedPiece]:
     """Join adjacent texts and drop empty ones."""
-    joined: list[Piece] = []
+    joined: list[ParsedPiece] = []
     texts: list[str] = []
     for piece in [*pieces, None]:
         if isinstance(piece, str):

@@ -64,7 +64,7 @@ from langchain_gemini_tools.prompted.parser.words import Source, ToolNames, Word
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from langchain_gemini_tools.prompted.parser.output import Piece
+    from langchain_gemini_tools.prompted.parser.output import ParsedPiece
     from langchain_gemini_tools.prompted.parser.words import Reading
 
 
@@ -463,21 +463,21 @@ class ToolCallParser:
         output = Output(self._source, self._writer, Quotations(results))
         self._scan = Scanner(self._source, output, tool_names).scan()
 
-    def feed(self, text: str) -> list[Piece]:
+    def feed(self, text: str) -> list[ParsedPiece]:
         """Return the pieces that this chunk makes final, in order."""
         if text:
             self._source.add(text)
             next(self._scan)
         return self._writer.take()
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[ParsedPiece]:
         """Return the remaining pieces; an unfinished call is a `BrokenToolCall` with `is_cut`."""
         self._source.is_closed = True
         next(self._scan, None)
         return self._writer.finish()
 
 
-def parse_text(text: str, tool_names: Collection[str]) -> list[Piece]:
+def parse_text(text: str, tool_names: Collection[str]) -> list[ParsedPiece]:
     """Parse a complete text into texts and tool calls, in order; adjacent texts are joined."""
     parser = ToolCallParser(tool_names)
     return join_texts([*parser.feed(text), *parser.finish()])

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from langchain_gemini_tools.facts import credentials
 from langchain_gemini_tools.facts.credentials import (
     PATTERNS,
     argument_secrets,
@@ -28,6 +29,7 @@ from langchain_gemini_tools.facts.credentials import (
     remember,
     secrets_in_use,
 )
+from tests.figures import modules_with
 from tests.growth import assert_linear
 from tests.recordings import exchanges, require_more_recordings, require_recordings
 from tests.rotation import LIBRARIES
@@ -282,3 +284,11 @@ def test_the_key_of_the_gateway_is_in_use_while_the_gateway_is_on(
     assert "another-key-of-langsmith" not in secrets_in_use()
     monkeypatch.setenv("LANGSMITH_GATEWAY", "true")
     assert "another-key-of-langsmith" in secrets_in_use()
+
+
+def test_no_other_module_names_an_environment_variable_or_a_header_with_a_credential() -> None:
+    names = [credentials.KEY_HEADER, credentials.TOKEN_HEADER]
+    for name, value in vars(credentials).items():
+        if name.endswith(("_VARIABLE", "_VARIABLES")):
+            names += [value] if isinstance(value, str) else value
+    assert modules_with(*names) == {"facts/credentials.py"}

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk
 
-from langchain_gemini_tools.prompted.arguments import find_mismatch, sample_arguments
 from langchain_gemini_tools.prompted.prompt import (
     REASONS,
     render_ai_message,
@@ -26,6 +25,7 @@ from langchain_gemini_tools.prompted.response import (
     find_failure,
     parse_message,
 )
+from langchain_gemini_tools.prompted.tool_arguments import find_mismatch, sample_arguments
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
 from langchain_gemini_tools.wire.tools.tool import Tool
 

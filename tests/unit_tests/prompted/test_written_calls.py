@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from langchain_gemini_tools.prompted.written_calls import WrittenCalls
+from langchain_gemini_tools.prompted.written_calls import WrittenCallFinder
 
 FOLDER = Path(__file__).parents[2] / "data" / "written_calls"
 
@@ -28,20 +28,20 @@ each_answer = pytest.mark.parametrize("entry", _load("answers"))
 
 def held_texts(entry: dict[str, Any], step: int) -> list[bool]:
     """Whether the text is held back after each piece of the answer."""
-    gate, text = WrittenCalls(entry["tools"]).gate(), entry["answer"]
+    gate, text = WrittenCallFinder(entry["tools"]).gate(), entry["answer"]
     return [gate.holds(text[start : start + step]) for start in range(0, len(text), step)]
 
 
 @each_call
 def test_a_written_call_is_found(entry: dict[str, Any]) -> None:
-    found = WrittenCalls(entry["tools"]).find(entry["answer"])
+    found = WrittenCallFinder(entry["tools"]).find(entry["answer"])
     assert [call.name for call in found] == entry["names"]
     assert all(call.text in entry["answer"] for call in found)
 
 
 @each_answer
 def test_an_answer_is_not_taken_for_a_call(entry: dict[str, Any]) -> None:
-    assert WrittenCalls(entry["tools"]).find(entry["answer"]) == []
+    assert WrittenCallFinder(entry["tools"]).find(entry["answer"]) == []
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
@@ -54,7 +54,7 @@ def test_a_stream_holds_a_written_call_back(entry: dict[str, Any], step: int) ->
 
 
 def test_a_stream_holds_only_the_start_of_a_line_back() -> None:
-    gate = WrittenCalls(["get_weather"]).gate()
+    gate = WrittenCallFinder(["get_weather"]).gate()
     pieces = [
         "I",
         " see.",
@@ -85,8 +85,8 @@ def test_an_ordinary_answer_does_not_load_the_parser() -> None:
     script = (
         "import sys\n"
         "from langchain_gemini_tools import ChatGemini\n"
-        "from langchain_gemini_tools.prompted.written_calls import WrittenCalls\n"
-        "calls = WrittenCalls(['get_weather'])\n"
+        "from langchain_gemini_tools.prompted.written_calls import WrittenCallFinder\n"
+        "calls = WrittenCallFinder(['get_weather'])\n"
         "assert calls.find('It is **sunny**.\\n\\n```python\\nx = 1\\n```') == []\n"
         "assert not calls.gate().holds('It is sunny.')\n"
         "print([name for name in sys.modules if 'prompted.parser' in name])"

@@ -208,13 +208,13 @@ def test_the_same_question_is_known_again(now: Any, recorded: Any) -> None:
             ask(uri="https://values.example/?key=rome"),
             ask(uri="https://values.example/?key=oslo"),
             ("query", "recorded [('key', 'oslo')], now [('key', 'rome')]"),
-            id="a key that is no credential",
+            id="a key that is not a credential",
         ),
         pytest.param(
             ask(uri="https://values.example/?key=reykjavik-town"),
             ask(uri="https://values.example/?key=san-francisco"),
             ("query", "recorded [('key', 'san-francisco')], now [('key', 'reykjavik-town')]"),
-            id="a long key that is no credential",
+            id="a long key that is not a credential",
         ),
         pytest.param(
             ask(uri="https://values.example/?key=order-4711"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import time
-from collections.abc import Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 from urllib.parse import quote
@@ -451,6 +453,29 @@ def test_error_messages_do_not_contain_injected_values(
     assert status == "error"
     assert words in answer
     assert not any(part in answer for part in (TOKEN[3:13], TOKEN[-8:]))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda token: b64encode(f"eve:{token}".encode()).decode(),
+        lambda token: token.encode().hex(),
+        html.escape,
+    ],
+    ids=["base64", "hex", "html"],
+)
+def test_injected_values_are_redacted_in_every_form_of_a_credential(
+    write: Callable[[str], str],
+) -> None:
+    @tool
+    def search(text: str, token: Annotated[str, InjectedToolArg]) -> str:
+        """Search."""
+        raise ToolException(f"401 for {write(token)}")
+
+    given = "tk-08<15>47"
+    ((_, _, answer),) = _tool_texts([search], call("search", text="x"), inject={"token": given})
+    assert "[redacted]" in answer
+    assert write(given)[8:16] not in answer
 
 
 @pytest.mark.parametrize("error", [ValueError, ToolException])

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 
 from langchain_gemini_tools import ToolLoop
 from langchain_gemini_tools.tool_loop.execution import Worker
-from langchain_gemini_tools.tool_loop.turn import Attempt, AttemptOutcome, Turn
+from langchain_gemini_tools.tool_loop.turn import Attempt, AttemptOutcome, TurnCalls
 from tests.unit_tests.tool_loop.scripted import ScriptedModel, call
 
 
@@ -27,10 +27,10 @@ class _Clock:
         return self.now
 
 
-def _turn(*keys: str, **options: Any) -> tuple[Turn, _Clock]:
+def _turn(*keys: str, **options: Any) -> tuple[TurnCalls, _Clock]:
     clock = _Clock()
     settings = ToolLoop(ScriptedModel(replies=[]), [work], **options).settings
-    turn = Turn(1, settings, {}, clock, clock.now, lambda _: True)
+    turn = TurnCalls(1, settings, {}, clock, clock.now, lambda _: True)
     turn.add_calls([call("work", key, key=key) for key in keys], [])
     return turn, clock
 
@@ -39,7 +39,7 @@ def _done(attempt: Attempt, text: str) -> AttemptOutcome:
     return AttemptOutcome(ToolMessage(text, tool_call_id=str(attempt.slot.call["id"]), name="work"))
 
 
-def _tool_texts(turn: Turn) -> list[tuple[str, str]]:
+def _tool_texts(turn: TurnCalls) -> list[tuple[str, str]]:
     return [(record.status, str(record.message.text)) for record in turn.records()]
 
 

@@ -41,7 +41,7 @@ def contents(messages: Sequence[BaseMessage], model: str = GEMINI_3, **options: 
 
 
 def repairs(messages: Sequence[BaseMessage], model: str = GEMINI_3) -> list[tuple[str, int]]:
-    """What was mended: kind and position; without what says the same as before."""
+    """What was repaired: kind and position; without what says the same as before."""
     found = ChatGemini(model=model).preview(list(messages)).repairs
     return [(repair.kind, repair.position) for repair in found if not repair.is_harmless]
 

@@ -42,7 +42,7 @@ EMPTY = "(empty message)"
 
 
 @pytest.mark.parametrize(
-    ("messages", "expected", "mended"),
+    ("messages", "expected", "repaired"),
     [
         pytest.param(
             [ASK, calling(tool_call("a", q=1)), result("a", "x")],
@@ -320,10 +320,10 @@ EMPTY = "(empty message)"
     ],
 )
 def test_any_history_becomes_turns_that_gemini_accepts(
-    messages: list[BaseMessage], expected: list[Json], mended: list[tuple[str, int]]
+    messages: list[BaseMessage], expected: list[Json], repaired: list[tuple[str, int]]
 ) -> None:
     assert contents(messages) == expected
-    assert repairs(messages) == mended
+    assert repairs(messages) == repaired
 
 
 @pytest.mark.parametrize(

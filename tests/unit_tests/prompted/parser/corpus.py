@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, Piece, join_texts
+from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, ParsedPiece, join_texts
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
 
 FOLDER = Path(__file__).parents[3] / "data" / "text_calls"
@@ -40,7 +40,7 @@ def _load(path: Path) -> list[ModelResponse]:
 RESPONSES = [response for path in sorted(FOLDER.glob("*.yaml")) for response in _load(path)]
 
 
-def show(piece: Piece, wanted: dict[str, Any]) -> dict[str, Any]:
+def show(piece: ParsedPiece, wanted: dict[str, Any]) -> dict[str, Any]:
     """A piece in the notation of the corpus; of a reason, the expected words that it contains."""
     if isinstance(piece, str):
         return {"text": piece}
@@ -50,7 +50,7 @@ def show(piece: Piece, wanted: dict[str, Any]) -> dict[str, Any]:
     return {"broken": piece.name, "says": said} | ({"cut": True} if piece.is_cut else {})
 
 
-def parse_pieces(texts: list[str], tools: list[str]) -> list[Piece]:
+def parse_pieces(texts: list[str], tools: list[str]) -> list[ParsedPiece]:
     """Parse a response that arrives in these chunks."""
     parser = ToolCallParser(tools)
     pieces = [piece for text in texts for piece in parser.feed(text)]

@@ -4,13 +4,17 @@ import json
 
 import pytest
 
-from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, ParsedToolCall, Piece
+from langchain_gemini_tools.prompted.parser.output import (
+    BrokenToolCall,
+    ParsedPiece,
+    ParsedToolCall,
+)
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser, parse_text
 
 TOOLS = ["get_weather", "search", "get_time"]
 
 
-def feed_all(text: str) -> list[list[Piece]]:
+def feed_all(text: str) -> list[list[ParsedPiece]]:
     """The pieces after each character of a text, and last those after its end."""
     parser = ToolCallParser(TOOLS)
     return [*(parser.feed(char) for char in text), parser.finish()]
@@ -201,7 +205,7 @@ RESULT = (
 )
 
 
-def parse_after(result: str, text: str) -> list[Piece]:
+def parse_after(result: str, text: str) -> list[ParsedPiece]:
     parser = ToolCallParser(TOOLS, [result])
     return [*parser.feed(text), *parser.finish()]
 

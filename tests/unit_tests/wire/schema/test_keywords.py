@@ -42,7 +42,7 @@ for line in sys.stdin:
     load(change)
 
     from langchain_gemini_tools import check_tools
-    from langchain_gemini_tools.prompted.arguments import describe_parameters
+    from langchain_gemini_tools.prompted.tool_arguments import describe_parameters
     from langchain_gemini_tools.wire.schema.clean import clean_schema
     from langchain_gemini_tools.wire.schema.openapi import render_openapi_schema
     from langchain_gemini_tools.wire.schema.render import render_json_schema
@@ -158,7 +158,7 @@ SAMPLED = {
 }
 """What the sample arguments of a prompt observe, and `pattern` of jsonschema."""
 ELSEWHERE = {
-    "prompted/arguments.py": SAMPLED,
+    "prompted/tool_arguments.py": SAMPLED,
     "wire/tools/dialects.py": {"allOf"},
 }
 

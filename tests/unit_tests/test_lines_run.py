@@ -218,6 +218,13 @@ def rendering_bound(count: int) -> Callable[[], object]:
     return lambda: MODEL.preview("Hello", **options)
 
 
+def rendering_prompted(count: int) -> Callable[[], object]:
+    """The second request with prompted tools, which are described once."""
+    bound = MODEL.bind_tools(tools(count), tool_calling="prompted")
+    bound.preview("Hello")
+    return lambda: bound.preview("Hello")
+
+
 WORK: dict[str, Callable[[int], Callable[[], object]]] = {
     **{
         f"render: {name}": lambda count, make=make: rendering(make(count))  # type: ignore[misc]
@@ -234,6 +241,7 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
     "cut events": cutting,
     "bind again": binding_again,
     "render bound tools": rendering_bound,
+    "render prompted tools": rendering_prompted,
 }
 
 # Turns with results cost a little more since results, their files and the user's words are separate
@@ -255,6 +263,7 @@ BUDGETS = {
     "cut events": 23,
     "bind again": 104,
     "render bound tools": 30,
+    "render prompted tools": 30,
 }
 """Lines of ours for one turn, event, part or tool more, as counted on Python 3.11.
 

@@ -110,7 +110,7 @@ class TracedMessage:
     blocks: list[TracedBlock]
 
 
-Step: TypeAlias = TracedMessage | TracedTurn | TracedToolResult
+TracedStep: TypeAlias = TracedMessage | TracedTurn | TracedToolResult
 """A tool result is a step if no tool call has its id."""
 
 
@@ -118,7 +118,7 @@ Step: TypeAlias = TracedMessage | TracedTurn | TracedToolResult
 class TracedRun:
     """Everything that a trace shows."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[TracedStep] = field(default_factory=list)
     structured: Any = None
     has_structured: bool = False
     failure: BaseException | None = None

@@ -1,4 +1,4 @@
-"""What an MCP server gave or failed with, as it goes on to the model."""
+"""`mcp_interceptor`: what the model gets of the results and errors of an MCP server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a call's options are read as the constructor reads them, or refused by name."""
+"""Option values of a call are validated as those of the constructor are."""
 
 from __future__ import annotations
 

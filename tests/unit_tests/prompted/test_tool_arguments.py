@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from langchain_gemini_tools.prompted.arguments import (
+from langchain_gemini_tools.prompted.tool_arguments import (
     describe_parameters,
     find_mismatch,
     sample_arguments,

@@ -1,4 +1,4 @@
-"""What is sent of two settings: constructor < `model_kwargs` < `bind` < call, under any name."""
+"""Options of the constructor, `model_kwargs`, `bind` and the call: which of two is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools of a registry elsewhere: the same declarations, one function behind all of them."""
+"""`tools_from_specs`: the declarations of a registry, with one function that calls its tools."""
 
 from __future__ import annotations
 

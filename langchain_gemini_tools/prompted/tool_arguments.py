@@ -351,13 +351,13 @@ def _compiled(schema_text: str) -> Validator:
     schema = json.loads(schema_text)
     # Without formats: a `pattern` in another regex dialect must not disable all validation.
     Draft202012Validator.check_schema(schema, format_checker=FormatChecker(()))
-    find_mismatch = Draft202012Validator.VALIDATORS["pattern"]
+    check_pattern = Draft202012Validator.VALIDATORS["pattern"]
 
-    def find_pattern_mismatch(*check: Any) -> Iterator[ValidationError]:
+    def check_readable_pattern(*check: Any) -> Iterator[ValidationError]:
         with suppress(re.error):
-            yield from find_mismatch(*check)
+            yield from check_pattern(*check)
 
-    lenient = extend(Draft202012Validator, {"pattern": find_pattern_mismatch})  # type: ignore[no-untyped-call]
+    lenient = extend(Draft202012Validator, {"pattern": check_readable_pattern})  # type: ignore[no-untyped-call]
     validator: Validator = lenient(schema)
     return validator
 

@@ -1,4 +1,4 @@
-"""Whom a model asks, and as whom, where the environment holds a key beside what it was given."""
+"""The API, the address and the key that a model uses, by its arguments and the environment."""
 
 from __future__ import annotations
 
