@@ -52,7 +52,7 @@ ErrorHandling = bool | str | Callable[[ToolException], str]
 def tools_from_specs(
     specs: Iterable[object], call: RunTool, *, handle_tool_error: ErrorHandling = True
 ) -> list[BaseTool]:
-    """Make LangChain tools of specifications; one function runs all of them.
+    """Turn tool specifications into LangChain tools; one function runs all of them.
 
     ```python
     tools = tools_from_specs(registry.list(), lambda name, args: registry.call(name, args))

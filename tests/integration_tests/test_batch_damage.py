@@ -316,7 +316,10 @@ def test_a_name_that_no_job_has_is_rejected(
     [
         ({"config": "secret"}, "config must be a dict, not a str"),
         ({"webhooks": "https://secret@host"}, "webhooks must be a dict, not a str"),
-        ({"webhooks": {"uris": type("secret", (), {})()}}, "webhooks cannot be written as JSON"),
+        (
+            {"webhooks": {"uris": type("secret", (), {})()}},
+            "webhooks must be a dict of JSON values",
+        ),
     ],
 )
 def test_an_argument_of_another_type_is_rejected_before_anything_is_written(
