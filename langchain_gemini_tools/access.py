@@ -392,8 +392,8 @@ def _warnings_about(request: RenderedRequest) -> Iterator[str]:
     invocation = request.invocation
     if ignored := invocation.ignored:
         yield (
-            f"Not sent, because this model ignores it and later models reject it: "
-            f"{', '.join(ignored)}. Remove it; use reasoning_effort or the prompt instead."
+            f"{', '.join(ignored)}: not sent, because this model ignores sampling options and "
+            "later models reject them. Remove them; use reasoning_effort or the prompt instead."
         )
     is_required = invocation.tool_choice.mode == "ANY"
     if is_required and not any(tool.is_function for tool in invocation.tools):
