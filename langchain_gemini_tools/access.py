@@ -395,14 +395,14 @@ def _warnings_about(request: RenderedRequest) -> Iterator[str]:
     invocation = request.invocation
     if ignored := invocation.ignored:
         yield (
-            f"{', '.join(ignored)}: ignored by this model and rejected by later ones, so not "
-            "sent. Omit them; reasoning_effort and the prompt have an effect."
+            f"{', '.join(ignored)}: not sent, because this model ignores sampling options and "
+            "later models reject them. Remove them; use reasoning_effort or the prompt instead."
         )
     is_required = invocation.tool_choice.mode == "ANY"
     if is_required and not any(tool.is_function for tool in invocation.tools):
         yield (
-            "tool_choice: only functions can be required, not Gemini's own tools, so it was not "
-            "sent. Ask for the tool in the prompt."
+            "tool_choice is not sent, because only functions can be required, not Gemini's own "
+            "tools. Ask for the tool in the prompt."
         )
     if invocation.tool_choice.mode == "NONE" and invocation.tools.builtin:
         yield (

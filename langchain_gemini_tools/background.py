@@ -215,7 +215,7 @@ class BackgroundRun:
             error.add_note(f"The option interaction_id={self._name!r} reads its result.")
         elif isinstance(error, _MAY_HAVE_STARTED):
             error.is_retryable = False
-            error.add_note("It is not known whether the interaction has started: not repeated.")
+            error.add_note("The interaction may have started, so the request was not repeated.")
 
     def _resumes_after(self, error: BaseException) -> bool:
         """Decide whether a stream that failed is resumed."""
@@ -226,7 +226,9 @@ class BackgroundRun:
         if self._event_id is None or self._is_overdue or not can_help:
             self._finalize(error)
             return False
-        logger.warning("Interaction %s: the stream is resumed: %s", self._name, str(error))
+        logger.warning(
+            "Interaction %s: the stream was interrupted and is resumed: %s", self._name, str(error)
+        )
         return True
 
     def _check_end(self) -> None:
@@ -291,7 +293,7 @@ class BackgroundRun:
             self._is_overdue = True
             raise GeminiTimeoutError(
                 f"The interaction {self._name} did not end within background_timeout "
-                f"({self._request.background_timeout_seconds:g} s) and is cancelled."
+                f"({self._request.background_timeout_seconds:g} s) and was cancelled."
             )
         return left
 
@@ -310,7 +312,7 @@ class BackgroundRun:
         try:
             yield
         except GeminiToolsError as error:
-            text = "Interaction %s was not cancelled, and may go on: %s"
+            text = "Interaction %s could not be cancelled and may still be running: %s"
             logger.warning(text, self._name, str(error))
 
     def _read(self, sending: dict[str, Any]) -> gemini.JsonObject:

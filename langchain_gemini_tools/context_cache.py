@@ -147,9 +147,7 @@ def render_expiry(
     try:
         end = datetime.fromisoformat(expire_time) if isinstance(expire_time, str) else expire_time
     except ValueError as error:
-        raise InvalidOptionError(
-            f"expire_time is not a time of ISO 8601: {expire_time!r}."
-        ) from error
+        raise InvalidOptionError(f"expire_time={expire_time!r} is not an ISO 8601 time.") from error
     if end.tzinfo is None:
         raise InvalidOptionError("expire_time needs a time zone, such as datetime.now(UTC).")
     return {"expire_time": end.astimezone(UTC)}

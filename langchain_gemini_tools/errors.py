@@ -113,15 +113,15 @@ class InvalidInputError(GeminiToolsError, ModelInvalidRequestError, ValueError):
 
 
 class UnsupportedBlockError(InvalidInputError):
-    """A message contains a content block that Gemini has no part for.
+    """A message contains a content block that Gemini does not support.
 
     Blocks are never dropped silently: without the block, the model would respond to something else.
     """
 
     def __init__(self, block_type: str, role: str, supported: Collection[str]) -> None:
         super().__init__(
-            f"Gemini has no part for a {block_type!r} block in a {role} message. "
-            f"Supported here: {', '.join(sorted(supported))}."
+            f"Gemini does not support {block_type!r} blocks in {role} messages. "
+            f"Supported types: {', '.join(sorted(supported))}."
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -102,7 +103,7 @@ def check_model_name(name: str) -> str:
     if _MODEL_NAME.fullmatch(name) and not {".", ".."} & set(name.split("/")):
         return name
     raise ValueError(
-        f"{name[:80]!r} is not a valid name of a model: use letters, digits, '.', '_', '-', '@', "
+        f"{name[:80]!r} is not a valid model name: use letters, digits, '.', '_', '-', '@', "
         "':' and single slashes"
     )
 
@@ -117,7 +118,7 @@ def check_place(value: str | None) -> str | None:
 Place = Annotated[str | None, AfterValidator(check_place)]
 
 
-_IN_GENERATION_CONFIG = "Pass it to a call inside of generation_config={...}."
+_IN_GENERATION_CONFIG = "Pass it to a call inside generation_config={...}."
 
 _REPLACEMENTS = {
     "allowed_function_names": "Use tool_choice=[...] with the names.",
@@ -208,11 +209,33 @@ def has_credential(name: str, value: Any) -> bool:
     return False
 
 
-def check_address(given: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-    """Reject an address with credentials: they would be shown wherever the address is.
+def check_credentials(given: Any) -> Any:
+    """Reject a path or the content of a file in place of credentials, without showing it.
 
     Raises:
-        ValueError: It has a user name, a password or a query, or options that are not an address.
+        ValueError: It is not an object of `google.auth`.
+    """
+    if isinstance(given, str | bytes | Path | dict):
+        raise ValueError(  # noqa: TRY004 - Pydantic reports it
+            f"credentials must be an object of google.auth, not a {type(given).__name__}. For a "
+            "service account file, use google.oauth2.service_account.Credentials"
+            ".from_service_account_file(path, scopes=[...]), or set "
+            "GOOGLE_APPLICATION_CREDENTIALS to its path."
+        )
+    return given
+
+
+def same_option(key: str, other: str) -> str:
+    """Return the error for two different values of one option, under two of its names."""
+    return f"{key!r} and {other!r} are names of the same option. Pass only one of them."
+
+
+def check_address(given: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+    """Reject an address with credentials, which would be shown, and one without a scheme.
+
+    Raises:
+        ValueError: It has no scheme, or a user name, a password or a query, or options that are not
+            an address.
     """
     address = given
     if isinstance(address, dict):
@@ -226,6 +249,11 @@ def check_address(given: str | dict[str, Any] | None) -> str | dict[str, Any] | 
         parts = urlsplit(address or "")
     except ValueError:
         return given  # the first request reports it
+    if address and parts.scheme not in {"http", "https"}:
+        raise ValueError(
+            "base_url must start with 'https://' or 'http://', such as "
+            "'https://gateway.example.com'."
+        )
     if "@" in parts.netloc or parts.query:
         raise ValueError(
             "base_url must not contain a user, a password or a query, which logs and repr would "

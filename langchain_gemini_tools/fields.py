@@ -32,12 +32,14 @@ from langchain_gemini_tools.field_values import (
     Place,
     as_dict,
     check_address,
+    check_credentials,
     check_key,
     check_model_name,
     find_key,
     keep_found_key,
     read_tier,
     reveal,
+    same_option,
     unknown_option,
     without_inputs,
 )
@@ -144,12 +146,12 @@ class GeminiFields(_ChatModel):
     )
     project: Place = Field(
         default=None,
-        description="Google Cloud project, for Vertex AI; else ignored. Defaults to the project of "
+        description="Google Cloud project, for Vertex AI only. Defaults to the project of "
         "`credentials`.",
     )
     location: Place = Field(
         default=None,
-        description="Google Cloud location, for Vertex AI, such as `global`; else ignored.",
+        description="Google Cloud location, such as `global`, for Vertex AI only.",
     )
     credentials: Any = Field(
         default=None,
@@ -165,7 +167,7 @@ class GeminiFields(_ChatModel):
         default=None,
         exclude=True,
         repr=False,
-        description="Headers to add to every request. A call may add or replace some.",
+        description="Headers to add to every request. A call can add or replace some.",
     )
     default_metadata: list[tuple[str, str]] | None = Field(
         default=None,
@@ -223,7 +225,10 @@ class GeminiFields(_ChatModel):
         description="Randomness of sampling, from 0 to 2. Ignored from Gemini 3.6 on.",
     )
     top_p: Annotated[float | None, GENERATION] = Field(
-        default=None, ge=0.0, le=1.0, description="Sample from tokens up to this probability."
+        default=None,
+        ge=0.0,
+        le=1.0,
+        description="Sample from the likeliest tokens whose probabilities add up to this.",
     )
     top_k: Annotated[int | None, GENERATION] = Field(
         default=None, gt=0, description="Sample from this many of the likeliest tokens."
@@ -241,16 +246,16 @@ class GeminiFields(_ChatModel):
         default=None, description="Texts at which the response ends, at most five."
     )
     seed: Annotated[int | None, GENERATION] = Field(
-        default=None, ge=-(2**31), lt=2**31, description="Seed for sampling, of 32 bits."
+        default=None, ge=-(2**31), lt=2**31, description="Seed for sampling, a 32-bit integer."
     )
     presence_penalty: Annotated[float | None, GENERATION] = Field(
-        default=None, ge=-2.0, le=2.0, description="Penalty for tokens that have occurred."
+        default=None, ge=-2.0, le=2.0, description="Penalty for tokens that have already occurred."
     )
     frequency_penalty: Annotated[float | None, GENERATION] = Field(
         default=None,
         ge=-2.0,
         le=2.0,
-        description="Penalty for tokens by how often they have occurred.",
+        description="Penalty for tokens that grows with each occurrence.",
     )
     response_logprobs: Annotated[bool | None, GENERATION] = Field(
         default=None, description="Return log probabilities of the tokens."
@@ -315,11 +320,10 @@ class GeminiFields(_ChatModel):
     automatic_continuation: Annotated[bool, CALL] = Field(
         default=True,
         description="Continue a response that ends with CONTINUATION (Gemini 4) in further "
-        "requests, at most 64, and return all of it as one message. `timeout`, `stream_timeout` "
-        "and `max_retries` apply to each request, `max_output_tokens` to the whole response; "
-        "usage is the sum. With several candidates (`n`), nothing is continued. `False` returns "
-        'the first part, with `response_metadata["continuation_token"]` for the option '
-        "`continuation_token` of the next call; its tool calls, if any, are `invalid_tool_calls`.",
+        "requests, at most 64, and return one message with the usage of all. `timeout`, "
+        "`stream_timeout` and `max_retries` apply to each request, `max_output_tokens` to the "
+        'whole response. `False` returns the first part; `response_metadata["continuation_token"]` '
+        "is for the option `continuation_token` of the next call.",
     )
     labels: Annotated[dict[str, str] | None, BODY] = Field(
         default=None, description="Labels for billing, on Vertex AI."
@@ -364,7 +368,7 @@ class GeminiFields(_ChatModel):
         "optionally `$example`; see `TOOL_PROMPT`.",
     )
     streaming: bool | None = Field(
-        default=None, description="Let `invoke` read the response as a stream."
+        default=None, description="Make `invoke` read the response as a stream."
     )
     convert_system_message_to_human: Annotated[bool, CALL] = Field(
         default=False, description="Send system messages as the first user text."
@@ -376,18 +380,12 @@ class GeminiFields(_ChatModel):
     on_malformed: Annotated[Literal["retry", "raise", "return"], CALL] = Field(
         default="retry",
         description="What to do with a malformed tool call, a call of an unavailable tool, a call "
-        "that was written as text (a `tool_code` block, for one) or an empty response. `retry` "
-        "requests it once more with feedback, and then raises; if `max_retries` is 0 it raises at "
-        "once, except that an empty response without tools is returned with "
-        '`response_metadata["empty_response"]`. `return` returns it with its `finish_reason`; a '
-        "written call is in its `invalid_tool_calls`. With prompted tools, a response is malformed "
-        "if it lacks a tool call that `tool_choice` requires, or has only invalid ones; the latter "
-        "is returned after the retry. Only a complete response has `tool_calls`: a truncated or "
-        "blocked one with calls raises `TruncatedResponseError` or `BlockedError` without a retry, "
-        "and with `return` its calls are `invalid_tool_calls`. Truncated or blocked text without "
-        "calls is returned with its `finish_reason`, also where LangChain shows it as a refusal; "
-        "if nothing is left of a blocked response, `BlockedError` is raised, and "
-        "`TruncatedResponseError` if thinking used all tokens of a response.",
+        "that was written as text, or an empty response. `retry` requests it once more with "
+        "feedback and then raises; if `max_retries` is 0, it raises at once. `raise` raises. "
+        "`return` returns the message with its `finish_reason`, and such calls as "
+        "`invalid_tool_calls`. Only a complete response has `tool_calls`: a truncated or blocked "
+        "one with calls raises without a retry, unless `return` is set. The guide to errors has "
+        "the details.",
     )
 
     def __new__(cls, *unnamed: object, **_: object) -> Self:  # noqa: D102 - editors would show it
@@ -413,6 +411,7 @@ class GeminiFields(_ChatModel):
     _keep_found_key = field_validator("google_api_key", mode="wrap")(keep_found_key)
     _check_key = field_validator("google_api_key")(check_key)
     _check_address = field_validator("base_url")(check_address)
+    _check_credentials = field_validator("credentials")(check_credentials)
     _dump_sdk_types = field_validator(*_SDK_TYPES, mode="before")(as_dict)  # models stored as JSON
 
     @model_validator(mode="before")
@@ -426,14 +425,16 @@ class GeminiFields(_ChatModel):
         if not isinstance(values, dict):
             return values
         arguments: dict[str, Any] = {}
+        keys: dict[str, str] = {}
         for key, value in values.items():
             name = FIELDS_BY_SYNONYM.get(key, key)
             if name not in cls.model_fields:
                 raise ValueError(unknown_option(key, cls.model_fields.keys() | FIELDS_BY_SYNONYM))
             known = arguments.get(name)
             if known is not None and value is not None and reveal(known) != reveal(value):
-                raise ValueError(f"{name!r} was passed twice, under two names.")
+                raise ValueError(same_option(keys[name], key))
             arguments[name] = known if value is None else value
+            keys.setdefault(name, key)
         return arguments
 
     @field_validator("model_kwargs")

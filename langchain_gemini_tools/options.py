@@ -21,7 +21,7 @@ from langchain_gemini_tools.facts.models import (
     capabilities_of,
     profile_of,
 )
-from langchain_gemini_tools.field_values import Option, OwnProfile, unknown_option
+from langchain_gemini_tools.field_values import Option, OwnProfile, same_option, unknown_option
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, plain, unpack_config
 from langchain_gemini_tools.wire.invocation import Invocation, is_prompted, resolve_invocation
@@ -222,10 +222,12 @@ def set_together(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         InvalidOptionError: An option has two values, under two names.
     """
     named: dict[str, Any] = {}
+    keys: dict[str, str] = {}
     for key, value in kwargs.items():
         if (name := FIELDS_BY_SYNONYM.get(key, key)) in named and named[name] != value:
-            raise InvalidOptionError(f"{name!r} was passed twice, under two names.")
+            raise InvalidOptionError(same_option(keys[name], key))
         named[name] = value
+        keys.setdefault(name, key)
     if named.get("reasoning_effort") is None or named.get("thinking_budget") is None:
         return dict(kwargs)
     _warn_of_budget()

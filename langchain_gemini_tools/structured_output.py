@@ -153,7 +153,9 @@ def structured_output(
         methods = ", ".join(map(repr, get_args(Method)))
         raise ValueError(f"method={method!r} is not valid; use one of {methods}.")
     if schema is None and method != "json_mode":
-        raise ValueError(f"method={method!r} needs a schema. Pass one, or use method='json_mode'.")
+        raise ValueError(
+            "with_structured_output needs a schema. Pass one, or use method='json_mode'."
+        )
     tool = _as_function(schema, method)
     if tool and (method or _has_functions(model, kwargs)):
         binding, parser = _force_call(model, schema, tool, kwargs)
@@ -208,7 +210,8 @@ def _as_function(schema: object, method: str | None) -> Tool | None:
         return None
     if method and is_plain_type(schema):
         raise InvalidToolError(
-            f"{schema!r} cannot be a tool, whose arguments have names. Use method='json_schema'."
+            f"{schema!r} is not an object, so it cannot be the arguments of a tool. "
+            "Use method='json_schema'."
         )
     try:
         functions = bind_tools([schema]).functions
@@ -220,7 +223,10 @@ def _as_function(schema: object, method: str | None) -> Tool | None:
         raise InvalidToolError(
             f"{schema!r} is not a schema. Use a Pydantic class, a TypedDict or a JSON schema."
         )
-    return next(iter(functions.values()))
+    tool = next(iter(functions.values()))
+    if tool.parameters is None and isinstance(schema, Mapping):
+        clean_response_schema(schema)  # rejects a function without parameters
+    return tool
 
 
 def _has_functions(model: ChatGemini | GeminiBinding, kwargs: Mapping[str, Any]) -> bool:

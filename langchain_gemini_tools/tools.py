@@ -52,7 +52,7 @@ ErrorHandling = bool | str | Callable[[ToolException], str]
 def tools_from_specs(
     specs: Iterable[object], call: RunTool, *, handle_tool_error: ErrorHandling = True
 ) -> list[BaseTool]:
-    """Make LangChain tools of specifications; one function runs all of them.
+    """Turn tool specifications into LangChain tools; one function runs all of them.
 
     ```python
     tools = tools_from_specs(registry.list(), lambda name, args: registry.call(name, args))
@@ -74,7 +74,7 @@ def tools_from_specs(
         InvalidToolError: A specification cannot be read, or two have the same name.
     """
     if not callable(call):
-        raise TypeError(f"call must be a function of a name and arguments, not {call!r:.80}.")
+        raise TypeError(f"call must be a function (name, args) -> result, not {call!r:.80}.")
     if isinstance(specs, (str, Mapping)):
         raise TypeError("specs must be a list of specifications; put a single one into a list.")
     tools: dict[str, BaseTool] = {}
@@ -294,8 +294,10 @@ def _parse(text: str) -> Any:
         return text
 
 
-_NAMED = re.compile(r"Tool '(?P<name>[^']*)': (?P<message>.*)", re.DOTALL)
-"""An error message that names its tool."""
+_NAMED = re.compile(
+    r"Tool '(?P<name>[^']*)'(?:, parameter '(?P<parameter>[^']*)')?: (?P<message>.*)", re.DOTALL
+)
+"""An error message that names its tool, and perhaps a parameter."""
 
 
 @dataclass(frozen=True)
@@ -342,12 +344,15 @@ def check_tools(tools: Iterable[object], model: str = DEFAULT_MODEL) -> ToolRepo
 
     Raises:
         InvalidToolError: `tools` is not a list or another iterable of tools.
+        TypeError: `model` is not a name.
     """
     if isinstance(tools, str | Mapping | BaseTool) or not isinstance(tools, Iterable):
         raise InvalidToolError(
             f"check_tools needs a list of tools, not a {type(tools).__name__}. Put a single tool "
             "into a list."
         )
+    if not isinstance(model, str):
+        raise TypeError(f"model must be the name of a model, not a {type(model).__name__}.")
     capabilities = capabilities_of(model)
     bound: list[Tool] = []
     invalid: list[Finding] = []
@@ -375,7 +380,7 @@ def _count(number: int, noun: str) -> str:
 def _invalid(tool: object, message: str) -> Finding:
     """Return the finding for a tool that cannot be bound, with the best name there is."""
     if named := _NAMED.fullmatch(message):
-        return Finding("error", "invalid_tool", named["name"], None, named["message"])
+        return Finding("error", "invalid_tool", *named.group("name", "parameter", "message"))
     return Finding("error", "invalid_tool", _name(tool), None, message)
 
 

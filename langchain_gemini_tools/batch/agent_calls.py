@@ -197,8 +197,8 @@ def _caught_interrupt() -> type[BaseException]:
     class CaughtInterrupt(GraphInterrupt):
         def __repr__(self) -> str:  # LangChain logs it
             return (
-                "A node or a tool has caught the exception by which a call of the model waits for "
-                "a batch job. It is raised again. Add `except GraphBubbleUp: raise` (of "
+                "A node or a tool caught the exception that makes a model call wait for its batch "
+                "job. It is raised again. Add `except GraphBubbleUp: raise` (of "
                 "langgraph.errors) before `except Exception`."
             )
 

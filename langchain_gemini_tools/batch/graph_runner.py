@@ -298,7 +298,7 @@ def check_graph(agent: Any, checkpointer: Any) -> None:
     if not all(hasattr(agent, name) for name in ("get_state", "copy", "output_channels")):
         raise InvalidOptionError(
             f"run_in_batches needs a compiled LangGraph agent or a ToolLoop, not a "
-            f"{type(agent).__name__}."
+            f"{type(agent).__name__}. For a model, use model.batch_job(...)."
         )
     from langgraph.checkpoint.base import BaseCheckpointSaver
 

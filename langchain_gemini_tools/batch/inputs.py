@@ -102,8 +102,8 @@ def check_inputs(inputs: Any) -> None:
     is_one = isinstance(inputs, str | bytes | Mapping | BaseModel)
     if is_one or isinstance(inputs, set | frozenset) or not isinstance(inputs, Iterable):
         raise InvalidOptionError(
-            f"inputs is a value of type {type(inputs).__name__}. Pass a list or another iterable "
-            "with an order, whose items are what invoke accepts."
+            f"inputs must be a list or another ordered iterable, not a {type(inputs).__name__}. "
+            "Each item is an input that invoke accepts."
         )
 
 

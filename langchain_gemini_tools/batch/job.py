@@ -337,14 +337,14 @@ def _make_service(
 
 def _check_webhooks(webhooks: Any) -> None:
     """Reject what the API cannot receive. The values are not shown: an address may have a key."""
-    expected = "Pass a dict, such as {'uris': [...]}."
+    expected = "Pass one such as {'uris': [...]}."
     if not isinstance(webhooks, Mapping):
         kind = type(webhooks).__name__
-        raise InvalidOptionError(f"webhooks is a value of type {kind}. {expected}")
+        raise InvalidOptionError(f"webhooks must be a dict, not a {kind}. {expected}")
     try:
         encode_json({**webhooks})
     except InvalidInputError:
-        raise InvalidOptionError(f"webhooks cannot be written as JSON. {expected}") from None
+        raise InvalidOptionError(f"webhooks must be a dict of JSON values. {expected}") from None
 
 
 def _check_foreign(manifest: Manifest) -> None:

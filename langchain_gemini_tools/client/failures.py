@@ -202,9 +202,9 @@ def _map_transport_error(
             )
         if isinstance(error, library.TimeoutException):
             return _timeout_error(type(error).__name__, seconds, total_seconds)
-        if isinstance(error, (library.UnsupportedProtocol, library.LocalProtocolError)):
+        if isinstance(error, library.LocalProtocolError):
             return InvalidOptionError(f"The request cannot be sent: {reason}")
-        if isinstance(error, library.InvalidURL):
+        if isinstance(error, (library.UnsupportedProtocol, library.InvalidURL)):
             return InvalidOptionError(f"base_url is not a valid URL: {reason}")
         if isinstance(error, library.HTTPError):
             return GeminiConnectionError(f"The connection to the API failed: {reason}")
@@ -213,7 +213,7 @@ def _map_transport_error(
     if _is_of(error, "google.auth.exceptions", "TransportError"):
         return GeminiConnectionError(f"The Google credentials could not be refreshed: {reason}")
     if _is_of(error, "google.auth.exceptions", "GoogleAuthError"):
-        return GeminiAuthenticationError(f"The Google credentials are not valid: {reason}")
+        return GeminiAuthenticationError(f"The Google credentials cannot be used: {reason}")
     if isinstance(error, OSError):
         return GeminiConnectionError(f"The connection to the API failed: {reason}")
     return None
@@ -241,7 +241,7 @@ _REFUSED_BY_PROXY = re.compile(r"4(?!08|29)\d\d\b")
 def _advice_on_lasting_failure(error: BaseException) -> str | None:
     """Return what to do about a failure that every retry would meet; None for other errors."""
     if type(error).__name__ == "ProxyError" and _REFUSED_BY_PROXY.match(str(error)):
-        return "The proxy refuses the connection: check its address, its credentials and its rules."
+        return "The proxy refused the connection. Check its address, its credentials and its rules."
     link: BaseException | None = error if type(error).__name__ in _CONNECT_ERRORS else None
     while link is not None and not isinstance(link, ssl.SSLError):
         link = link.__cause__ or link.__context__
@@ -254,7 +254,9 @@ def _advice_on_lasting_failure(error: BaseException) -> str | None:
             "If the server is the right one, trust its certificate: set SSL_CERT_FILE, or pass "
             "client_args={'verify': ssl.create_default_context(cafile=...)}."
         )
-    return "The server does not speak TLS, or not a version in common: check base_url."
+    return (
+        "The server does not support TLS, or no version of it that Python accepts. Check base_url."
+    )
 
 
 def _is_of(error: Exception, module: str, name: str) -> bool:

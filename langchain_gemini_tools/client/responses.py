@@ -117,7 +117,7 @@ class StreamTimer(Limit):
         self._total += waited
         if self._between_seconds is not None and self._since_event > self._between_seconds:
             raise GeminiTimeoutError(
-                f"The stream sent no event within {self._between_seconds:g} s (deadline)."
+                f"The stream sent no event within {self._between_seconds:g} s (timeout)."
             )
         if self._total_seconds is not None and self._total > self._total_seconds:
             raise stream_timeout_error(self._total_seconds)

@@ -73,7 +73,7 @@ def trace(
 
     ```python
     result = agent.invoke({"messages": question})
-    trace(result).show()               # in colours; in a notebook the value itself is enough
+    trace(result).show()               # in colours; in a notebook, `trace(result)` is enough
     trace(result).to_html("run.html")  # a file to share
     ```
 

@@ -85,7 +85,7 @@ _TABLE = [
     *_rows("truncated", "The response reached the token limit.", "MAX_TOKENS"),
     *_rows("truncated", "The response continues in another request.", CONTINUATION),
     *_rows("blocked", "The safety filters withheld the response.", "SAFETY", "IMAGE_SAFETY"),
-    *_rows("blocked", "The response recited its sources.", "RECITATION", "IMAGE_RECITATION"),
+    *_rows("blocked", "The response was flagged for recitation.", "RECITATION", "IMAGE_RECITATION"),
     *_rows("blocked", "The response was in an unsupported language.", "LANGUAGE"),
     *_rows("blocked", "The response contained a forbidden term.", "BLOCKLIST"),
     *_rows(

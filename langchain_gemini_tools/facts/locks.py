@@ -1,7 +1,7 @@
-"""A lock that a forked process starts without.
+"""A lock that is not held in a forked process.
 
 `fork` copies locks in the state that they have. If another thread holds one at that moment, it is
-held in the child for ever, because the thread does not exist there.
+held in the child forever, because the thread does not exist there.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ _MISSING = {
     "thinking_budget": "Use reasoning_effort (thinking_level).",
     "media_resolution": "Set it on single files.",
     "audio_timestamp": "",
-    "speech_config": "Its form is another one: send it in extra_body.",
+    "speech_config": "The Interactions API spells it differently: send it in extra_body.",
 }
 """Options that the API does not have, and what to do instead."""
 
@@ -136,7 +136,7 @@ class InteractionRequest(RenderedRequest):
             return None
         if not isinstance(name := response.get("id"), str):
             error = UnreadableResponseError(
-                "The interaction runs in the background, but has no id to read it by.",
+                "The interaction runs in the background, but the API returned no id for it.",
                 body=response,
             )
             error.is_retryable = False  # another start would be another interaction

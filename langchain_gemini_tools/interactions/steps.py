@@ -304,7 +304,7 @@ def _is_changed(message: AIMessage) -> bool:
 
 
 def _everything(position: int, reason: str) -> Repair:
-    explanation = f"The previous interaction was not used, and all messages were sent: {reason}."
+    explanation = f"The previous interaction is not used, and all messages are sent: {reason}."
     return Repair("previous_interaction", position, explanation)
 
 

@@ -38,7 +38,10 @@ class _ArgumentError(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 1 if there is a problem."""
-    parser = argparse.ArgumentParser(prog="python -m langchain_gemini_tools.testing")
+    parser = argparse.ArgumentParser(
+        prog="python -m langchain_gemini_tools.testing",
+        description="Serve a fake Gemini, or check cassettes.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     _add_audit(commands)
     _add_serve(commands)
@@ -55,11 +58,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _add_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "audit", help="check cassettes for secrets, unused responses and their origin"
+        "audit",
+        help="check cassettes for secrets, unused responses and their origin",
+        description="Check cassettes for secrets, for files that do not say where they come from, "
+        "and with --usage for responses that no test used. The exit code is 1 if there is a "
+        "problem, or if there are no cassettes.",
     )
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     parser.add_argument(
-        "--usage", type=Path, metavar="FILE", help="what `pytest --cassette-usage FILE` wrote"
+        "paths", nargs="+", type=Path, metavar="PATH", help="a cassette, or a folder of cassettes"
+    )
+    parser.add_argument(
+        "--usage",
+        type=Path,
+        metavar="FILE",
+        help="the file that `pytest --cassette-usage FILE` wrote",
     )
 
 
@@ -71,7 +83,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "programs and other languages. It prints the environment variables to set, and runs until "
         "it is interrupted.",
     )
-    parser.add_argument("--port", type=int, default=0, help="by default a free one")
+    parser.add_argument("--port", type=int, default=0, help="default: a free port")
     parser.add_argument(
         "--replies",
         type=Path,
@@ -79,11 +91,9 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="scripted replies: one JSON object per line with the arguments of `reply`, such as "
         '{"calls": [["get_weather", {"city": "Oslo"}]]}; without it, simple rules answer',
     )
+    parser.add_argument("--lenient", action="store_true", help="only warn where a rule is inferred")
     parser.add_argument(
-        "--lenient", action="store_true", help="only warn about rules that are inferred"
-    )
-    parser.add_argument(
-        "--rules", action="store_true", help="list what is refused, and how we know it; then exit"
+        "--rules", action="store_true", help="list the rules with their evidence, and exit"
     )
 
 
@@ -256,9 +266,12 @@ def _run_audit(given: argparse.Namespace) -> int:
     problems = audit(given.paths, given.usage)
     for path, problem in problems:
         sys.stdout.write(f"{path}: {problem}\n")
-    affected = len({path for path, _ in problems})
-    sys.stdout.write(f"{len(files)} cassettes, {len(problems)} problems in {affected} of them\n")
+    sys.stdout.write(f"{_count(files, 'cassette')}, {_count(problems, 'problem')}\n")
     return 1 if problems or not files else 0
+
+
+def _count(items: Sequence[object], noun: str) -> str:
+    return f"{len(items)} {noun}" if len(items) == 1 else f"{len(items)} {noun}s"
 
 
 if __name__ == "__main__":

@@ -312,8 +312,9 @@ class FakeGemini(Emulator):
         if self._replies and not self.allow_unused and not is_replay:
             count, first = len(self._replies), _show(self._replies[0])
             raise FakeGeminiError(
-                f"{count} scripted replies were not used after {len(self.requests)} requests. The "
-                f"first of them is {first}. Remove it, or pass allow_unused=True."
+                f"{_count(count, 'scripted reply', 'scripted replies')} not used after "
+                f"{_count(len(self.requests), 'request')}. The first is {first}. Remove it, or "
+                "pass allow_unused=True."
             )
 
     @property
@@ -390,3 +391,7 @@ def _replayed_responses() -> int:
     """How many responses cassettes have replayed in this process."""
     tape = sys.modules.get("langchain_gemini_tools.testing.tape")
     return tape.Tape.replayed if tape is not None else 0
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -91,6 +91,10 @@ def collect_tools(tools: Sequence[LoopTool], injected: Mapping[str, object]) -> 
         InvalidToolError: A tool cannot be run, two tools have the same name, or an argument has to
             be injected and is not in `injected`.
     """
+    if isinstance(tools, str | Mapping | BaseTool | type) or not isinstance(tools, Iterable):
+        raise InvalidToolError(
+            f"tools must be a list, not a {type(tools).__name__}. Put a single tool into a list."
+        )
     box = Toolbox()
     for given in tools:
         if isinstance(given, dict):

@@ -106,7 +106,7 @@ def _explain(name: str, only_on: Backend) -> str:
     other: Backend = "developer" if only_on == "vertex" else "vertex"
     return (
         f"{name} exists only on {_NAMES[only_on]}, and this model uses {_NAMES[other]}. "
-        f"{_WAYS_OUT[only_on]} If your endpoint accepts it all the same, send it in extra_body."
+        f"{_WAYS_OUT[only_on]} If your endpoint accepts it anyway, send it in extra_body."
     )
 
 
@@ -182,7 +182,7 @@ def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> No
         names = [*invocation.tools.functions] or [key for tool in tools for key in tool]
         raise InvalidOptionError(
             f"{invocation.model} does not support JSON output with bound tools "
-            f"({', '.join(names)}). Use ToolStrategy or method='function_calling', or gemini-3."
+            f"({', '.join(names)}). Use ToolStrategy or method='function_calling', or Gemini 3."
         )
     if invocation.interaction is not None:
         return  # its response_format is another field

@@ -212,7 +212,7 @@ def plain(value: Any) -> Any:
 def _candidate_count(count: int, capabilities: Capabilities) -> int:
     if count < 1 or not capabilities.supports_several_candidates:
         raise InvalidOptionError(
-            f"n={count}: this model returns one candidate. Use `batch` for several responses."
+            f"n={count} is not supported: this model returns one candidate. Use `batch` for more."
         )
     return count
 
@@ -261,7 +261,7 @@ def _render_thinking(given: Mapping[str, Any], invocation: Invocation) -> gemini
 def _reject_effort(option: str, budget: int | None) -> None:
     if budget != 0:
         raise InvalidOptionError(
-            f"{option}: this model does not think. Omit it or use another model."
+            f"{option} is not supported: this model does not think. Omit it, or use another model."
         )
 
 
@@ -287,7 +287,7 @@ def _check_budget(
         del thinking["thinkingBudget"]
     elif not capabilities.accepts_thinking_budget:
         raise InvalidOptionError(
-            f"thinking_budget={budget}: this model has thinking levels, not budgets. "
+            f"thinking_budget={budget} is not supported: this model has levels, not budgets. "
             f"{_lowest_level(capabilities)}"
         )
     # Reported for gemini-3.1-pro-preview: Vertex AI accepts 0, the Developer API does not.

@@ -70,36 +70,36 @@ class Repair:
     position: int
     """Index of the message in the list that the caller gave."""
     explanation: str
-    """What was found and what was sent instead."""
+    """What was found, and what is sent instead."""
     is_harmless: bool = False
     """Whether the turns have the same meaning as the messages."""
 
 
 _EXPLANATIONS = {
     "unanswered_call": "Call {id!r} of {name!r} has no tool message; "
-    f"the error {NOT_EXECUTED!r} was sent as its result.",
-    "late_result": "The result of call {id!r} came after other messages; "
-    "it was sent right after its call.",
+    f"the error {NOT_EXECUTED!r} is sent as its result.",
+    "late_result": "The result of call {id!r} comes after other messages; "
+    "it is sent right after its call.",
     "orphan_result": "No open call {id!r} precedes this tool message; "
-    "its result was sent as user text.",
-    "unsendable_file": "A file of this tool result was replaced by text: {problem}",
-    "starts_with_model": f"The history starts with the model; {TRIMMED_START!r} was put before it.",
-    "ends_with_model": f"The history ends with the model; {CONTINUE!r} was added.",
-    "empty_input": f"An empty user message was sent as {EMPTY_MESSAGE!r}.",
-    "empty_message": "An empty AI message was left out.",
-    "media_resolution": "media_resolution of a single file was left out: models before Gemini 3 do "
+    "its result is sent as user text.",
+    "unsendable_file": "A file of this tool result is replaced by text: {problem}",
+    "starts_with_model": f"The history starts with the model; {TRIMMED_START!r} is put before it.",
+    "ends_with_model": f"The history ends with the model; {CONTINUE!r} is added.",
+    "empty_input": f"An empty user message is sent as {EMPTY_MESSAGE!r}.",
+    "empty_message": "An empty AI message is left out.",
+    "media_resolution": "media_resolution of a single file is left out: models before Gemini 3 do "
     "not support it. Set media_resolution on the model or on the call.",
 }
 _HARMLESS = {
-    "joined": "Adjacent {what} were sent as one turn.",
-    "foreign_signatures": "Thought signatures of {author} were removed: this model cannot read "
+    "joined": "Adjacent {what} are sent as one turn.",
+    "foreign_signatures": "Thought signatures of {author} are removed: this model cannot read "
     "them.",
-    "changed_message": "The message has been changed since it arrived: its content was sent before "
-    "its calls, and signatures of its texts were removed.",
-    "media_steps": "Steps of media processing were left out: the API does not accept them back.",
-    "interaction_steps": "Steps of tools that the Interactions API ran were left out: only that "
+    "changed_message": "The message has been changed since it arrived: its content is sent before "
+    "its calls, and signatures of its texts are removed.",
+    "media_steps": "Steps of media processing are left out: the API does not accept them back.",
+    "interaction_steps": "Steps of tools that the Interactions API ran are left out: only that "
     "API accepts them, and only with a message that was not changed.",
-    "server_tools": "Calls and results of server-side tools were sent as text: this model does not "
+    "server_tools": "Calls and results of server-side tools are sent as text: this model does not "
     "accept their parts.",
 }
 """Repairs after which the turns have the same meaning as the messages."""

@@ -375,11 +375,16 @@ def _render_inline(kind: str, data: str | bytes | bytearray, mime_type: str | No
     if any(space in data for space in " \n\r\t"):  # as in e-mails
         data = "".join(data.split())
     mime_type = mime_type or _type_of_bytes(data)
+    example = _EXAMPLES.get(_KINDS.get(kind, ""), "application/pdf")
     if not mime_type:
-        example = _EXAMPLES.get(_KINDS.get(kind, ""), "application/pdf")
         raise InvalidInputError(
             f"A block of type {kind!r} has no MIME type, and its data does not reveal one. "
             f'Add "mime_type", for example "{example}".'
+        )
+    if "/" not in mime_type:
+        raise InvalidInputError(
+            f"A block of type {kind!r} has the MIME type {mime_type!r}, which is not valid. "
+            f'Use a type such as "{example}".'
         )
     return {"inlineData": {"mimeType": sendable_type(mime_type), "data": data}}
 

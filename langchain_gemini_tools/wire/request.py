@@ -435,8 +435,8 @@ def _reject_repairs(repairs: Sequence[Repair]) -> None:
     for repair in repairs:
         if not repair.is_harmless:
             raise InvalidHistoryError(
-                f"Message {repair.position} cannot be sent unchanged. With repairs enabled: "
-                f"{repair.explanation}"
+                f"Message {repair.position} cannot be sent unchanged, and on_broken_history="
+                f"'raise' allows no repair. The repair would be: {repair.explanation}"
             )
 
 

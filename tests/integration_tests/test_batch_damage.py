@@ -245,7 +245,10 @@ def test_a_deleted_job_does_not_hide_the_results_of_the_others(
 def test_inputs_that_are_not_a_list_are_rejected(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, inputs: Any, kind: str
 ) -> None:
-    with pytest.raises(errors.InvalidOptionError, match=f"inputs is a value of type {kind}"):
+    with pytest.raises(
+        errors.InvalidOptionError,
+        match=f"inputs must be a list or another ordered iterable, not a {kind}",
+    ):
         make_model().batch_job(inputs, path=tmp_path / "job")
     assert emulator.requests == []
     assert not (tmp_path / "job").exists()
@@ -311,9 +314,12 @@ def test_a_name_that_no_job_has_is_rejected(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"config": "secret"}, "config is a value of type str"),
-        ({"webhooks": "https://secret@host"}, "webhooks is a value of type str"),
-        ({"webhooks": {"uris": type("secret", (), {})()}}, "webhooks cannot be written as JSON"),
+        ({"config": "secret"}, "config must be a dict, not a str"),
+        ({"webhooks": "https://secret@host"}, "webhooks must be a dict, not a str"),
+        (
+            {"webhooks": {"uris": type("secret", (), {})()}},
+            "webhooks must be a dict of JSON values",
+        ),
     ],
 )
 def test_an_argument_of_another_type_is_rejected_before_anything_is_written(

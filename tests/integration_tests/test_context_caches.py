@@ -272,7 +272,7 @@ def test_a_small_cache_is_an_error_of_the_api(make_model: MakeModel) -> None:
         (
             "gemini-3.8-flash",
             {"system": HANDBOOK, "expire_time": "tomorrow"},
-            "not a time of ISO 8601: 'tomorrow'",
+            "expire_time='tomorrow' is not an ISO 8601 time",
         ),
         ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": -5}, "ttl must be seconds"),
         ("gemini-3.8-flash", {"system": HANDBOOK, "ttl": "an hour"}, "ttl must be seconds"),

@@ -344,7 +344,10 @@ def run_block(gemini: FakeGemini, *replies: Reply, fails: bool = False) -> None:
 
 def test_replies_that_are_left_over_are_an_error_unless_they_are_allowed() -> None:
     two = Reply("One."), Reply("Two.")
-    with pytest.raises(FakeGeminiError, match=r"1 scripted replies .* reply\(text='Two.'\)"):
+    with pytest.raises(
+        FakeGeminiError,
+        match=r"1 scripted reply not used after 1 request\. The first is reply\(text='Two.'\)",
+    ):
         run_block(FakeGemini(), *two)
     run_block(FakeGemini(allow_unused=True), *two)
     with pytest.raises(AssertionError, match="not True"):

@@ -92,7 +92,7 @@ def test_replies_that_are_left_over_are_an_error_after_a_test_that_passed(
     result = project.runpytest_subprocess(*PLUGINS)
     result.assert_outcomes(passed=1, failed=1, errors=1, skipped=1, xfailed=1)
     result.stdout.fnmatch_lines(["*the real reason*"])
-    result.stdout.fnmatch_lines(["*FakeGeminiError: 1 scripted replies were not used*"])
+    result.stdout.fnmatch_lines(["*FakeGeminiError: 1 scripted reply not used after*"])
 
 
 def test_a_marked_test_replays_what_was_recorded_with_the_fixture(project: pytest.Pytester) -> None:

@@ -105,8 +105,8 @@ async def test_sampling_that_a_model_ignores_is_reported_once_and_not_sent(
         await ask(model, way, "Hi")
         await ask(model, way, "Hi again")
     assert [record.getMessage() for record in caplog.records] == [
-        f"{name}: temperature, top_k: ignored by this model and rejected by later ones, so not "
-        "sent. Omit them; reasoning_effort and the prompt have an effect."
+        f"{name}: temperature, top_k: not sent, because this model ignores sampling options and "
+        "later models reject them. Remove them; use reasoning_effort or the prompt instead."
     ]
     assert all("generationConfig" not in request.body for request in emulator.requests)
 

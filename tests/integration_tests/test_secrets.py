@@ -464,7 +464,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no-model": ({"model": ...}, "model\n  Field required"),
     "unknown": ({"fooo": 1}, "has no option 'fooo'"),
     "misspelt": ({"api_kye": MY_KEY}, "Did you mean 'api_key'"),
-    "twice": ({"google_api_key": "another"}, "was passed twice"),
+    "twice": ({"google_api_key": "another"}, "are names of the same option"),
     "odd-key": ({"api_key": MY_KEY + "\n"}, "character 16 of 16"),
     "no-key": ({"api_key": [MY_KEY]}, "google_api_key\n  Input should be a valid string"),
     "address": (

@@ -283,8 +283,8 @@ def test_an_older_model_cannot_combine_both_kinds(
     with pytest.raises(InvalidToolError) as refused:
         older.bind_tools([get_weather, tool])
     assert str(refused.value) == (
-        f"The tools: this model cannot combine built-in tools ({name}) with functions "
-        "(get_weather). Bind only one kind, or use gemini-3 or later."
+        f"This model cannot combine built-in tools ({name}) with functions "
+        "(get_weather). Bind only one kind, or use Gemini 3 or later."
     )
     older.bind_tools([tool]).invoke("Hello")
     assert emulator.refusals == []

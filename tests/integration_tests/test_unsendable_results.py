@@ -109,7 +109,7 @@ async def test_an_agent_goes_on_also_through_a_checkpointer(
         assert answer["functionResponse"]["response"] == expected
     assert emulator.requests[-1].body["contents"][-1]["parts"] == [{"text": "And now?"}]
     warnings = [record.getMessage() for record in caplog.records]
-    explanation = f"Message 2: A file of this tool result was replaced by text: {problem}"
+    explanation = f"Message 2: A file of this tool result is replaced by text: {problem}"
     assert warnings == [f"gemini-3.8-flash: {explanation}"]
     assert emulator.refusals == []
 
@@ -156,7 +156,7 @@ def test_it_is_reported_as_a_repair_of_the_tool_message(
     found = [(repair.kind, repair.position) for repair in repairs if not repair.is_harmless]
     assert sorted(found) == [("orphan_result", 3), ("unsendable_file", 2), ("unsendable_file", 3)]
     assert {repair.explanation for repair in repairs if repair.kind == "unsendable_file"} == {
-        f"A file of this tool result was replaced by text: {problem}"
+        f"A file of this tool result is replaced by text: {problem}"
     }
     with pytest.raises(InvalidHistoryError, match="Message 2 cannot be sent unchanged"):
         make_model(on_broken_history="raise").preview(history(block))

@@ -176,7 +176,7 @@ def test_a_user_records_once_and_replays_with_the_network_blocked(
         "audit",
         "tests/cassettes",
     ]
-    assert run(*audit, cwd=tmp_path, env=offline) == "1 cassettes, 0 problems in 0 of them\n"
+    assert run(*audit, cwd=tmp_path, env=offline) == "1 cassette, 0 problems\n"
     (file,) = (tmp_path / "tests" / "cassettes").rglob("*.yaml")
     assert API_KEY not in file.read_text()
 

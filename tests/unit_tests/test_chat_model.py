@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,7 +161,7 @@ def test_an_argument_of_the_constructor_is_none_of_a_call(name: str) -> None:
 
 def test_an_argument_given_twice_must_agree() -> None:
     options: Json = {"max_tokens": 1, "max_output_tokens": 2}
-    with pytest.raises(ValueError, match="'max_output_tokens' was passed twice"):
+    with pytest.raises(ValueError, match="'max_tokens' and 'max_output_tokens' are names of"):
         ChatGemini(model=GEMINI_3, **options)
 
 
@@ -399,7 +400,7 @@ def secretive() -> ChatGemini:
         "default_metadata": [("x-token", SECRET)],
         "client_args": {"headers": {"cookie": SECRET}},
         "async_client_args": {"headers": {"cookie": SECRET}},
-        "credentials": {"token": SECRET},
+        "credentials": SimpleNamespace(token=SECRET),
     }
     return ChatGemini(model=GEMINI_3, api_key=KEY, **options)
 

@@ -283,7 +283,7 @@ def test_types_of_the_sdk_can_be_imported_from_the_package(name: str) -> None:
         ("tools", "Use bind_tools."),
         ("system_instruction", "Put a SystemMessage before the other messages."),
         ("extra_headers", "Use additional_headers."),
-        ("routing_config", "Pass it to a call inside of generation_config={...}."),
+        ("routing_config", "Pass it to a call inside generation_config={...}."),
         ("model_armor_config", "Use extra_body={'modelArmorConfig': ...}."),
         ("temprature", "Did you mean 'temperature'?"),
         ("max_token", "Did you mean 'max_tokens'?"),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from google.genai import types
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from langchain_gemini_tools import ChatGemini
-from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools import ChatGemini, check_tools
+from langchain_gemini_tools.errors import InvalidInputError, InvalidToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Search(BaseModel):
@@ -50,3 +54,90 @@ def test_tools_are_a_list(given: Any, shown: str) -> None:
         match=re.escape(f"Tools must be a list, not {shown}: use bind_tools([...])."),
     ):
         ChatGemini(model="gemini-3.8-flash").bind_tools(given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"base_url": "localhost:8080"}, "base_url must start with 'https://' or 'http://'"),
+        ({"base_url": "gateway.example.com"}, "base_url must start with 'https://' or 'http://'"),
+        ({"base_url": {"api_endpoint": "gateway.example.com"}}, "base_url must start with"),
+        ({"credentials": "my-key.json"}, "not a str. For a service account file, use"),
+        ({"credentials": {"private_key": "my-key"}}, "not a dict. For a service account file, use"),
+    ],
+)
+def test_an_argument_that_could_not_work_is_rejected_by_the_constructor(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=re.escape(message)) as error:
+        ChatGemini(model="gemini-3.8-flash", **arguments)
+    assert "my-key" not in str(error.value)
+
+
+class Plain:
+    """A class that Pydantic does not describe."""
+
+
+def connect(to: Plain) -> str:
+    """Connect."""
+    return str(to)
+
+
+MODEL = ChatGemini(model="gemini-3.8-flash")
+PNG = {"type": "image", "base64": "aGVsbG8=", "mime_type": "png"}
+FIELDS = {"name": "string", "population": "integer"}
+NO_SCHEMA = (
+    "is a function named 'string' without parameters, not a schema. Describe the fields of the "
+    "response under 'properties'."
+)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (
+            lambda: MODEL.preview([HumanMessage([PNG])]),
+            "A block of type 'image' has the MIME type 'png', which is not valid. Use a type such "
+            'as "image/png".',
+        ),
+        (lambda: MODEL.with_structured_output(FIELDS), f"{FIELDS} {NO_SCHEMA}"),
+        (
+            lambda: MODEL.with_structured_output({"name": "string"}, method="json_schema"),
+            "{'name': 'string'} " + NO_SCHEMA,
+        ),
+        (
+            lambda: MODEL.with_structured_output(Plain),
+            f"{Plain} is not a schema: Unable to generate pydantic-core schema for {Plain}. Use a "
+            "Pydantic class, a TypedDict, a dataclass or a JSON schema.",
+        ),
+        (
+            lambda: MODEL.bind_tools([connect]),
+            "connect has no JSON schema: Cannot generate a JsonSchema for "
+            f"core_schema.IsInstanceSchema ({Plain}). Use types with a JSON form, or mark what the "
+            "model should not see with InjectedToolArg.",
+        ),
+        (
+            lambda: MODEL.with_structured_output(list[int], method="function_calling"),
+            "list[int] is not an object, so it cannot be the arguments of a tool. Use "
+            "method='json_schema'.",
+        ),
+    ],
+)
+def test_a_mistake_is_explained_in_a_sentence_with_a_way_out(
+    act: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        act()
+    assert str(error.value) == message
+
+
+def test_structured_output_without_a_schema_is_explained() -> None:
+    anything: Any = None
+    with pytest.raises(ValueError, match=r"with_structured_output needs a schema\. Pass one, or"):
+        MODEL.with_structured_output(anything)
+
+
+def test_check_tools_needs_the_name_of_a_model() -> None:
+    model: Any = MODEL
+    with pytest.raises(TypeError, match="model must be the name of a model, not a ChatGemini"):
+        check_tools([look_up], model=model)

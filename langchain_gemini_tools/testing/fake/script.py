@@ -418,7 +418,7 @@ class PlannedFaults:
                 does not wait for it inside the block.
         """
         if not isinstance(status, int) or not 400 <= status <= 599:
-            raise ValueError(f"status must be one of an HTTP error, such as 503, not {status!r}.")
+            raise ValueError(f"status must be an HTTP error such as 503, not {status!r}.")
         fault = faults.http_failure(status, message, retry_after=retry_after)
         self._plan(
             _PendingFault(f"fail({status})", instead=Reply(fault=fault), times=times, skip=skip)

@@ -94,7 +94,10 @@ def clean_response_schema(schema: Any) -> JsonSchema:
     if isinstance(schema, Mapping) and is_specification(schema):
         specified = read_specification(schema)
         if specified.parameters is None:
-            raise InvalidToolError(f"{specified.name!r} has no schema for a response.")
+            raise InvalidToolError(
+                f"{dict(schema)!r} is a function named {specified.name!r} without parameters, not "
+                "a schema. Describe the fields of the response under 'properties'."
+            )
         schema = specified.parameters
     cleaned = clean_schema(schema)
     if isinstance(schema, Mapping) and schema and not cleaned:

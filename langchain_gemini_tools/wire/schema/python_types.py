@@ -72,8 +72,17 @@ def type_schema(annotation: Any) -> JsonSchema:
     try:
         schema = TypeAdapter(annotation).json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
-        raise InvalidToolError(f"{annotation!r} is not a schema: {error.message}") from error
+        raise InvalidToolError(
+            f"{annotation!r} is not a schema: {_reason(error)}. Use a Pydantic class, a TypedDict, "
+            "a dataclass or a JSON schema."
+        ) from error
     return {key: value for key, value in schema.items() if key != "title"}
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error says, without Pydantic's advice for authors of types and its address."""
+    text = getattr(error, "message", None) or str(error)
+    return str(text).partition("\n\n")[0].partition(". Set `arbitrary")[0].rstrip(". \n")
 
 
 def provider_definition(tool: object) -> Any:
@@ -141,8 +150,8 @@ def class_schema(cls: type) -> KnownSchema:
             cached = _class_schemas[cls] = KnownSchema(_with_open_root(_read_class(cls)))
     except PydanticUserError as error:
         raise InvalidToolError(
-            f"{cls.__name__} has no JSON schema: {error} Use fields with a JSON form, or mark "
-            "fields that the model should not see with InjectedToolArg."
+            f"{cls.__name__} has no JSON schema: {_reason(error)}. Use types with a JSON form, or "
+            "mark what the model should not see with InjectedToolArg."
         ) from error
     return cached
 
@@ -389,8 +398,8 @@ def _inspect_function(function: Callable[..., Any]) -> Specification:
         *(NameError, TypeError, ValueError),
     ) as error:
         raise InvalidToolError(
-            f"The function {function.__name__!r} is not a tool: {error} Annotate its arguments "
-            "with types that have a JSON form."
+            f"The function {function.__name__!r} is not a tool: {_reason(error)}. Annotate its "
+            "arguments with types that have a JSON form."
         ) from error
     schema = arguments_schema(tool.args_schema)
     description = tool.description if function.__doc__ else None

@@ -191,7 +191,8 @@ def _clean(specification: Specification) -> Tool:
         if specification.response is not None:
             response = clean_response_schema(specification.response)
     except InvalidToolError as error:
-        raise InvalidToolError(f"Tool {specification.name!r}: {error}") from error
+        place = "," if str(error).startswith("parameter '") else ":"
+        raise InvalidToolError(f"Tool {specification.name!r}{place} {error}") from error
     except RecursionError:
         raise InvalidToolError(
             f"Tool {specification.name!r}: its schema is nested too deeply."

@@ -53,10 +53,10 @@ class Finding:
     message: str
 
     def __str__(self) -> str:
-        place = f"Tool {self.tool!r}" if self.tool else "The tools"
-        if self.parameter:
-            place += f", parameter {self.parameter!r}"
-        return f"{place}: {self.message}"
+        if self.tool is None:
+            return self.message[:1].upper() + self.message[1:]
+        parameter = f", parameter {self.parameter!r}" if self.parameter else ""
+        return f"Tool {self.tool!r}{parameter}: {self.message}"
 
 
 def find_problems(
@@ -107,9 +107,9 @@ def _set_findings(tools: BoundTools, capabilities: Capabilities) -> Iterator[Fin
     by_wire_name = tools.user_names
     if by_wire_name and not _may_have_functions(capabilities):
         message = (
-            f"this model, whose output is {' and '.join(capabilities.outputs)}, does not call "
-            f"functions ({', '.join(by_wire_name.values())}). Bind them to a text model; one of "
-            "its tools can invoke this model."
+            f"this model returns {' and '.join(capabilities.outputs)} and does not call functions "
+            f"({', '.join(by_wire_name.values())}). Bind them to a text model; one of its tools "
+            "can invoke this model."
         )
         yield Finding("error", "not_supported", None, None, message)
     if len(by_wire_name) == len(tools) <= MAX_FUNCTIONS:
@@ -120,7 +120,7 @@ def _set_findings(tools: BoundTools, capabilities: Capabilities) -> Iterator[Fin
             message = "two different tools have this name; rename one of them."
             yield Finding("error", "duplicate_name", tool.name, None, message)
     if len(by_wire_name) < len(functions):
-        message = "two of them have the same name after renaming; rename one of them."
+        message = "two tools have the same name after renaming; rename one of them."
         yield Finding("error", "duplicate_name", None, None, message)
     if len(functions) > MAX_FUNCTIONS:
         message = (
@@ -150,7 +150,7 @@ def _builtin_findings(
     elif run_by_api and functions and not capabilities.combines_builtin_tools_with_functions:
         message = (
             f"this model cannot combine built-in tools ({_listed(run_by_api)}) with functions "
-            f"({', '.join(functions)}). Bind only one kind, or use gemini-3 or later."
+            f"({', '.join(functions)}). Bind only one kind, or use Gemini 3 or later."
         )
         yield Finding("error", "not_combinable", None, None, message)
 
@@ -188,7 +188,8 @@ def _tool_findings(tool: Tool, form: SchemaForm) -> Iterator[Finding]:
         yield Finding("warning", "unknown_builtin", snake(tool.name), None, message)
     for parameter in tool.lost_parameters:
         message = (
-            "LangChain's StructuredTool reserves this name, so the value never reaches the tool."
+            "LangChain's StructuredTool reserves this name, so the value never reaches the tool. "
+            "Rename it."
         )
         yield Finding("warning", "reserved_name", tool.name, parameter, message)
 
@@ -250,7 +251,8 @@ def _schema_findings(name: str, schema: JsonSchema) -> Iterator[Finding]:
             message = "its enum is empty: no value is valid."
             yield Finding("error", "empty_enum", name, part.path or None, message)
         if missing := part.undescribed:
-            message = f"required, but not described: {', '.join(missing)}."
+            names = ", ".join(missing)
+            message = f"'required' has keys that 'properties' does not describe: {names}."
             yield Finding("warning", "undescribed_key", name, part.path or None, message)
     if endless := endless_definitions(schema):
         paths = definition_paths(schema)

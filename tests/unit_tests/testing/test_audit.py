@@ -49,7 +49,7 @@ def test_a_clean_folder_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (tmp_path / "b").mkdir(exist_ok=True)
         (tmp_path / name).write_text(dump_yaml(a_cassette()))
     (tmp_path / "notes.txt").write_text(KEY)
-    assert audited(tmp_path, capsys) == (0, ["2 cassettes, 0 problems in 0 of them"])
+    assert audited(tmp_path, capsys) == (0, ["2 cassettes, 0 problems"])
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_every_problem_is_reported_with_its_place(
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "key-of-this-machine")
     (tmp_path / "a.yaml").write_text(dump_yaml(a_cassette(**changes)))
-    count = f"1 cassettes, {len(problems)} problems in 1 of them"
+    count = f"1 cassette, {len(problems)} problem{'s' if len(problems) != 1 else ''}"
     assert audited(tmp_path, capsys) == (1, [*(f"a.yaml: {line}" for line in problems), count])
 
 
@@ -151,7 +151,7 @@ def test_a_file_that_is_not_a_cassette_is_a_problem(
 def test_a_file_that_is_not_there_and_an_empty_folder_do_not_pass(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert audited(tmp_path, capsys) == (1, ["0 cassettes, 0 problems in 0 of them"])
+    assert audited(tmp_path, capsys) == (1, ["0 cassettes, 0 problems"])
     assert main(["audit", str(tmp_path / "gone.yaml")]) == 1
     assert "cannot be read" in capsys.readouterr().out
 

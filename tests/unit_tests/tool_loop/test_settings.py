@@ -91,6 +91,11 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
         ([often_aliased], "'often_aliased': the injected argument 'user' has an alias"),
         ([graphic], "'graphic': the argument 'state' has to be injected.*needs `create_agent`"),
         ([running], "'running': the argument 'runtime' has to be injected"),
+        (echo, "tools must be a list, not a function. Put a single tool into a list."),
+        (needy, "tools must be a list, not a StructuredTool"),
+        (len, "tools must be a list, not a builtin_function"),
+        ("echo", "tools must be a list, not a str"),
+        (DECLARATION, "tools must be a list, not a dict"),
     ],
 )
 def test_a_tool_that_cannot_be_run_is_rejected(tools: Any, words: str) -> None:

@@ -256,7 +256,7 @@ def test_a_stored_result_of_code_without_an_outcome_is_completed() -> None:
 def test_a_block_without_a_part_is_rejected_with_its_type(block: Json) -> None:
     with pytest.raises(UnsupportedBlockError) as error:
         contents([HumanMessage(["Look!", block])])
-    assert f"no part for a {str(block.get('type'))!r} block in a human message" in str(error.value)
+    assert f"not support {str(block.get('type'))!r} blocks in human messages" in str(error.value)
 
 
 def as_json_text(block: Json) -> Json:

@@ -76,7 +76,7 @@ def test_a_request_without_contents_is_rejected(messages: list[BaseMessage]) -> 
 @pytest.mark.parametrize("kind", ["image", "hologram"])
 def test_a_system_message_is_made_of_text(kind: str) -> None:
     block = {"type": kind, "base64": "AAAA", "mime_type": "image/png"}
-    expected = rf"'{kind}' block in a system message\. Supported here: text\.$"
+    expected = rf"'{kind}' blocks in system messages\. Supported types: text\.$"
     with pytest.raises(UnsupportedBlockError, match=expected):
         contents([SystemMessage([block]), ASK])
 

@@ -494,7 +494,7 @@ def test_a_repair_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         chat.preview([ASK, calling(tool_call("a")), ASK])
     assert [record.message for record in caplog.records] == [
         f"{GEMINI_3}: Message 1: Call 'a' of 'search' has no tool message; the error "
-        "'This call was not executed.' was sent as its result."
+        "'This call was not executed.' is sent as its result."
     ]
 
 

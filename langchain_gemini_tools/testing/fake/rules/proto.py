@@ -69,6 +69,26 @@ ENUMS: dict[str, frozenset[str]] = {
         }
     ),
     "ExecutableCode.Language": frozenset({"LANGUAGE_UNSPECIFIED", "PYTHON"}),
+    # Documented: those of PaLM come first, and Vertex AI has those about images and jailbreaks.
+    "HarmCategory": frozenset(
+        f"HARM_CATEGORY_{name}"
+        for name in (
+            *("DEROGATORY", "TOXICITY", "VIOLENCE", "SEXUAL", "MEDICAL", "DANGEROUS"),
+            *("UNSPECIFIED", "HARASSMENT", "HATE_SPEECH", "SEXUALLY_EXPLICIT"),
+            *("DANGEROUS_CONTENT", "CIVIC_INTEGRITY", "JAILBREAK", "IMAGE_HATE"),
+            *("IMAGE_DANGEROUS_CONTENT", "IMAGE_HARASSMENT", "IMAGE_SEXUALLY_EXPLICIT"),
+        )
+    ),
+    "SafetySetting.HarmBlockThreshold": frozenset(
+        {
+            "HARM_BLOCK_THRESHOLD_UNSPECIFIED",
+            "BLOCK_LOW_AND_ABOVE",
+            "BLOCK_MEDIUM_AND_ABOVE",
+            "BLOCK_ONLY_HIGH",
+            "BLOCK_NONE",
+            "OFF",
+        }
+    ),
 }
 
 MESSAGES: dict[str, dict[str, Field]] = {
@@ -218,7 +238,11 @@ MESSAGES: dict[str, dict[str, Field]] = {
         allowedFunctionNames="[]string",
         streamFunctionCallArguments="bool @vertex",
     ),
-    "SafetySetting": _fields(category="name", threshold="name", method="name @vertex"),
+    "SafetySetting": _fields(
+        category="enum:HarmCategory",
+        threshold="enum:SafetySetting.HarmBlockThreshold",
+        method="name @vertex",
+    ),
     "GenerationConfig": _fields(
         candidateCount="int",
         stopSequences="[]string",

@@ -337,6 +337,27 @@ def test_an_unknown_mode_is_reported_with_its_type() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("wrong", "path", "kind"),
+    [
+        ({"category": "HARM_CATEGORY_HARASMENT"}, "category", "HarmCategory"),
+        ({"threshold": "BLOCK_ALL"}, "threshold", "SafetySetting.HarmBlockThreshold"),
+    ],
+)
+def test_an_unknown_safety_setting_is_reported_with_its_type(
+    wrong: dict[str, str], path: str, kind: str
+) -> None:
+    setting = {"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}
+    assert read_message({"safetySettings": [setting]}) == {"safetySettings": [setting]}
+    assert refusal({"safetySettings": [setting | wrong]}) == bad_request(
+        (
+            f"safety_settings[0].{path}",
+            f"Invalid value at 'safety_settings[0].{path}' (type.googleapis.com/"
+            f'google.ai.generativelanguage.v1beta.{kind}), "{wrong[path]}"',
+        )
+    )
+
+
 @pytest.mark.parametrize("signature", ["+/8=", "-_8=", "-_8", "AAAA"])
 def test_base64_may_use_either_alphabet(signature: str) -> None:
     payload = {"contents": [{"parts": [{"text": "a", "thoughtSignature": signature}]}]}

@@ -149,7 +149,7 @@ def test_a_keyword_with_a_wrong_value_is_rejected_with_its_place(schema: Any, me
     tool = {"name": "find", "parameters": {"type": "object", "properties": {"filters": filters}}}
     with pytest.raises(InvalidToolError) as error:
         bind_tools([tool])
-    assert str(error.value) == f"Tool 'find': parameter 'filters[].tag': {message}"
+    assert str(error.value) == f"Tool 'find', parameter 'filters[].tag': {message}"
 
 
 def test_an_error_about_the_whole_schema_has_no_parameter() -> None:

@@ -89,7 +89,11 @@ PLACES: dict[str, tuple[dict[str, Any], Finding]] = {
     "a key that is not described": (
         tool(where={"type": "object", "properties": {"a": {}}, "required": ["b", "a", "c"]}),
         Finding(
-            "warning", "undescribed_key", "find", "where", "required, but not described: b, c."
+            "warning",
+            "undescribed_key",
+            "find",
+            "where",
+            "'required' has keys that 'properties' does not describe: b, c.",
         ),
     ),
     "it requires itself": (
@@ -242,7 +246,7 @@ def test_a_key_of_a_choice_that_is_not_described_is_found() -> None:
     where = {"type": "object", "properties": IDS, "anyOf": [{"required": ["id", "phone"]}]}
     told = [item for item in found(tool(where=where)) if item.code == "undescribed_key"]
     assert [(item.parameter, item.message) for item in told] == [
-        ("where", "required, but not described: phone.")
+        ("where", "'required' has keys that 'properties' does not describe: phone.")
     ]
 
 
@@ -321,7 +325,10 @@ def test_parameters_that_langchain_reserves_are_found() -> None:
         name="find", description="Finds.", args_schema=spec["parameters"], func=call
     )
     assert given.invoke({"config": {}, "run_manager": "x", "page": 1}) == ["page"]
-    message = "LangChain's StructuredTool reserves this name, so the value never reaches the tool."
+    message = (
+        "LangChain's StructuredTool reserves this name, so the value never reaches the tool. "
+        "Rename it."
+    )
     assert found(given) == [
         Finding("warning", "reserved_name", "find", name, message)
         for name in ("config", "run_manager")
@@ -386,7 +393,7 @@ def test_letters_cost_the_same_in_every_alphabet() -> None:
 def test_builtin_tools_and_functions_on_a_model_that_cannot_combine_them() -> None:
     message = (
         "this model cannot combine built-in tools (google_search) with functions (find). "
-        "Bind only one kind, or use gemini-3 or later."
+        "Bind only one kind, or use Gemini 3 or later."
     )
     both: list[Any] = [tool(), {"google_search": {}}]
     assert found(*both) == []
@@ -428,7 +435,7 @@ def test_errors_come_first() -> None:
     [
         (Finding("error", "x", "find", "a[].b", "bad."), "Tool 'find', parameter 'a[].b': bad."),
         (Finding("error", "x", "find", None, "bad."), "Tool 'find': bad."),
-        (Finding("error", "x", None, None, "bad."), "The tools: bad."),
+        (Finding("error", "x", None, None, "bad."), "Bad."),
     ],
 )
 def test_a_finding_reads_as_a_sentence(finding: Finding, words: str) -> None:
