@@ -69,6 +69,8 @@ class EventDecoder:
         interaction = event.get("interaction")
         if self._has_ended:
             return []
+        if not isinstance(kind, str | None):
+            raise UnreadableResponseError("The type of an event is not text.", body=event)
         if kind is None and "status" in event:
             return [self._decode_whole(event)]
         if kind in _OLD_EVENTS:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
@@ -50,7 +50,7 @@ _NAMES = [
 ]
 EVENTS = st.lists(
     st.fixed_dictionaries(
-        {"event_type": st.sampled_from(_NAMES), "step": OBJECTS, "delta": OBJECTS},
+        {"event_type": st.sampled_from(_NAMES) | VALUES, "step": OBJECTS, "delta": OBJECTS},
         optional={
             "index": st.integers(0, 1) | VALUES,
             "content": VALUES,
@@ -73,6 +73,7 @@ def test_any_steps_give_a_message_or_a_typed_error(
 
 
 @given(EVENTS)
+@example([{"event_type": []}])
 def test_any_events_give_chunks_or_a_typed_error(events: list[Any]) -> None:
     decode, parser = EventDecoder(None), StreamParser(CONTEXT)
     end = {"event_type": "interaction.completed", "interaction": {"status": "completed"}}
