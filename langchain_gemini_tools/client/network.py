@@ -287,38 +287,34 @@ class _Stream(_Guarded):
         super().__init__(stream)
         self._lock = ForkSafeLock()
         self._users = 0
-        """How many threads read or write."""
         self._is_closed = False
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        self._begin_use()
+        self._use(1)
         try:
             data: bytes = self._stream.read(max_bytes, timeout=_seconds(timeout))
         except Exception as error:
             _explain(error, timeout)
             raise
         finally:
-            self._end_use()
+            self._use(-1)
         self._boundary.received(data)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._boundary.sent(buffer)
-        self._begin_use()
+        self._use(1)
         try:
             for start in range(0, len(buffer), _SLICE_BYTES):
                 piece = buffer[start : start + _SLICE_BYTES]
                 self._stream.write(piece, timeout=_seconds(timeout))
         finally:
-            self._end_use()
+            self._use(-1)
 
-    def _begin_use(self) -> None:
+    def _use(self, change: int) -> None:
+        """Count a thread that begins (1) or ends (-1) to read or write; the last one closes."""
         with self._lock:
-            self._users += 1
-
-    def _end_use(self) -> None:
-        with self._lock:
-            self._users -= 1
+            self._users += change
             if self._is_closed and not self._users:
                 self._stream.close()
 
