@@ -80,7 +80,7 @@ class BackgroundRun:
         self._retries = retries
         self._name = interaction_id
         self._reads = 0
-        """Reads, or in a stream attempts to resume it, since the last event."""
+        """Reads, or in a stream attempts to resume it, since the last event with an id."""
         self._status: dict[str, Any] = {}
         """What is reported: the id and the status."""
         self._event_id: str | None = None
@@ -254,17 +254,18 @@ class BackgroundRun:
         return name is not None
 
     def _is_new(self, event: gemini.JsonObject) -> bool:
-        return not self._is_resumed or event.get("event_id") not in self._seen
+        known = event.get("event_id")
+        return not self._is_resumed or not isinstance(known, str) or known not in self._seen
 
     def _receive(self, event: gemini.JsonObject) -> bool:
         """Take from an event what is needed to resume after it; whether it has the status."""
-        self._reads = 0
         interaction = event.get("interaction")
         if isinstance(interaction, dict) and interaction.get("id"):
             self._is_running({"status": "in_progress", **interaction})
         if isinstance(known := event.get("event_id"), str) and known and self._name:
             self._event_id = known
             self._seen.add(known)
+            self._reads = 0
         self._has_ended |= event.get("event_type") == INTERACTION_COMPLETED
         if not self._has_ended:
             self._check_deadline()

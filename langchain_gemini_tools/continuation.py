@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing, closing, suppress
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +63,8 @@ class LongResponse:
         retries: Applies to each hop.
     """
 
-    # Responses have no name in the frames of these methods: tracebacks would show them, and what
-    # they may quote.
+    # Bodies and responses have no name in the frames of these methods: tracebacks would show them,
+    # with the headers of MCP servers and what responses quote.
 
     _parser: StreamParser
 
@@ -111,30 +110,30 @@ class LongResponse:
 
     def _send(self) -> gemini.Response:
         """Return the response to the next hop. An error has what the hops before it returned."""
-        send = self._run if self._request.is_background else self._client.send
-        send = partial(send, **self._sending())
         try:
-            return self._request.decode(self._retries.call(send))
+            return self._request.decode(self._retries.call(self._send_once))
         except (GeminiAPIError, ResponseError) as error:
             if self._hops:
                 error.partial = self._partial()
             raise
 
     async def _asend(self) -> gemini.Response:
-        send = self._arun if self._request.is_background else self._client.asend
-        send = partial(send, **self._sending())
         try:
-            return self._request.decode(await self._retries.acall(send))
+            return self._request.decode(await self._retries.acall(self._asend_once))
         except (GeminiAPIError, ResponseError) as error:
             if self._hops:
                 error.partial = self._partial()
             raise
 
-    def _run(self, **sending: Any) -> gemini.JsonObject:
-        return self._background().run(sending)
+    def _send_once(self) -> gemini.JsonObject:
+        if self._request.is_background:
+            return self._background().run(self._sending())
+        return self._client.send(**self._sending())
 
-    async def _arun(self, **sending: Any) -> gemini.JsonObject:
-        return await self._background().arun(sending)
+    async def _asend_once(self) -> gemini.JsonObject:
+        if self._request.is_background:
+            return await self._background().arun(self._sending())
+        return await self._client.asend(**self._sending())
 
     def _background(self) -> BackgroundRun:
         from langchain_gemini_tools.background import BackgroundRun

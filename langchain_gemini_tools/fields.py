@@ -44,6 +44,7 @@ from langchain_gemini_tools.field_values import (
     without_inputs,
 )
 from langchain_gemini_tools.wire.invocation import FetchLimits
+from langchain_gemini_tools.wire.tools.builtin import check_extra_body
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.arguments import FieldSynonyms
@@ -339,7 +340,7 @@ class GeminiFields(_ChatModel):
         default_factory=dict,
         description="More options for every call, under the names of these fields.",
     )
-    extra_body: Annotated[dict[str, Any] | None, CALL] = Field(
+    extra_body: Annotated[dict[str, Any] | None, AfterValidator(check_extra_body), CALL] = Field(
         default=None, description="Request fields that this package does not know."
     )
 

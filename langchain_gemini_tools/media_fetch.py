@@ -47,18 +47,28 @@ _ALLOWED_TYPES = (
     "text/*",
     "application/pdf",
 )
+_ALLOWED_IPV6 = tuple(
+    map(
+        ipaddress.IPv6Network,
+        (
+            "2000::/3",  # global unicast
+            "::ffff:0:0/96",  # IPv4 addresses, which langchain-core checks
+            "64:ff9b::/96",  # IPv4 addresses behind NAT64, the same
+            "::1/128",  # langchain-core allows it in a local environment only
+        ),
+    )
+)
+"""All others are reserved, local, or contain an IPv4 address, which may be private."""
 _TUNNELS = tuple(
     map(
         ipaddress.IPv6Network,
         (
             "2002::/16",  # 6to4: contains an IPv4 address, which may be private
             "2001::/32",  # Teredo, the same
-            "64:ff9b:1::/48",  # NAT64 with a local prefix, the same
-            "fec0::/10",  # site-local, the predecessor of fc00::/7
         ),
     )
 )
-"""Networks that lead to private addresses, in addition to those that langchain-core knows."""
+"""Networks in `2000::/3` that lead to private addresses, and that langchain-core does not know."""
 _UNKNOWN_TYPES = {"", "application/octet-stream", "binary/octet-stream"}
 _CACHED_SECONDS = 300.0
 
@@ -322,15 +332,16 @@ async def _fetch(client: Any, url: str, declared: str | None, budget: _Budget) -
         ) from None
 
 
-async def _reject_tunnels(event: str, info: Mapping[str, Any]) -> None:
+async def _reject_local_ipv6(event: str, info: Mapping[str, Any]) -> None:
     """Check the address of a connection before it is made; the HTTP library calls this."""
     if event != "connection.connect_tcp.started":
         return
     from langchain_core._security import SSRFBlockedError
 
     with contextlib.suppress(ValueError):  # a host that is allowed by its name
-        address = ipaddress.ip_address(info["host"])
-        if any(address in tunnel for tunnel in _TUNNELS):
+        address = ipaddress.IPv6Address(info["host"])  # langchain-core checks IPv4 addresses
+        is_allowed = any(address in network for network in _ALLOWED_IPV6)
+        if not is_allowed or any(address in tunnel for tunnel in _TUNNELS):
             raise SSRFBlockedError("private IP range")
 
 
@@ -394,7 +405,9 @@ def _guarded_client(limits: FetchLimits) -> Any:
 
     async def check(request: Any) -> None:
         is_allowed = request.url.host in limits.allow_hosts
-        request.extensions = request.extensions | {"trace": None if is_allowed else _reject_tunnels}
+        request.extensions = request.extensions | {
+            "trace": None if is_allowed else _reject_local_ipv6
+        }
 
     return make_client(
         policy,

@@ -148,8 +148,7 @@ class Folder:
         """
         if not creates:
             self.require()
-        with self._open_lock() as file:
-            _lock(file)
+        with self._open_lock() as file, _locked(file):
             yield
 
     def _open_lock(self) -> BinaryIO:
@@ -472,7 +471,8 @@ def parse_number(value: object) -> int | None:
     return int(digits) if digits.isdecimal() and len(digits) <= _MAX_DIGITS else None
 
 
-def _lock(file: BinaryIO) -> None:
+@contextmanager
+def _locked(file: BinaryIO) -> Iterator[None]:
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows
@@ -480,5 +480,13 @@ def _lock(file: BinaryIO) -> None:
 
         file.seek(0)
         msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+        return
+    process = os.getpid()
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        # Closing is not enough: a process that was forked meanwhile has the file open, too.
+        if process == os.getpid():
+            fcntl.flock(file, fcntl.LOCK_UN)

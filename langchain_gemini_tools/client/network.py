@@ -26,6 +26,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from langchain_gemini_tools.facts.locks import ForkSafeLock
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import ModuleType
@@ -274,29 +276,60 @@ class _Guarded:
 
 
 class _Stream(_Guarded):
+    """Another thread may close it at any time.
+
+    While a thread waits for data, closing only shuts the connection down, which wakes that thread,
+    and that thread closes the socket. Otherwise the system could give the number of the socket to
+    another connection, and the thread would wait for, or read, what arrives there.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._lock = ForkSafeLock()
+        self._users = 0
+        self._is_closed = False
+
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self._use(1)
         try:
             data: bytes = self._stream.read(max_bytes, timeout=_seconds(timeout))
         except Exception as error:
             _explain(error, timeout)
             raise
+        finally:
+            self._use(-1)
         self._boundary.received(data)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._boundary.sent(buffer)
-        for start in range(0, len(buffer), _SLICE_BYTES):
-            piece = buffer[start : start + _SLICE_BYTES]
-            self._stream.write(piece, timeout=_seconds(timeout))
+        self._use(1)
+        try:
+            for start in range(0, len(buffer), _SLICE_BYTES):
+                piece = buffer[start : start + _SLICE_BYTES]
+                self._stream.write(piece, timeout=_seconds(timeout))
+        finally:
+            self._use(-1)
+
+    def _use(self, change: int) -> None:
+        """Count a thread that begins (1) or ends (-1) to read or write; the last one closes."""
+        with self._lock:
+            self._users += change
+            if self._is_closed and not self._users:
+                self._stream.close()
 
     def close(self) -> None:
-        # Closing alone does not wake a thread that waits for data. A forked process closes its
-        # copies only: the connections are the parent's.
-        connection = self._stream.get_extra_info("socket")
-        if connection is not None and self._process == os.getpid():
-            with suppress(OSError):  # the server has closed it
-                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # also below TLS
-        self._stream.close()
+        if self._process != os.getpid():
+            self._stream.close()  # the copies of a forked process: the connection is the parent's
+            return
+        with self._lock:
+            self._is_closed = True
+            connection = self._stream.get_extra_info("socket")
+            if connection is not None:
+                with suppress(OSError):  # the server has closed it
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)  # also below TLS
+            if not self._users:
+                self._stream.close()
 
     def start_tls(
         self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None

@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import re
 import time
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -28,7 +29,7 @@ from langchain_gemini_tools.errors import GeminiToolsError
 from langchain_gemini_tools.facts.credentials import KEY_HEADER, TOKEN_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from contextvars import Token
     from types import ModuleType
 
@@ -111,12 +112,14 @@ class PendingRequest:
 
     def send(self, client: httpx.Client, envelope: Envelope) -> httpx.Response:
         """Send our body in this envelope, and keep the response."""
-        self._response = client.send(self._render(client, envelope), stream=True)
+        with _failing_as_connection(client):
+            self._response = client.send(self._render(client, envelope), stream=True)
         return self._response
 
     async def asend(self, client: httpx.AsyncClient, envelope: Envelope) -> httpx.Response:
         """Send as `send` does, on the running event loop."""
-        self._response = await client.send(self._render(client, envelope), stream=True)
+        with _failing_as_connection(client):
+            self._response = await client.send(self._render(client, envelope), stream=True)
         return self._response
 
     def _render(self, client: AnyClient, envelope: Envelope) -> httpx.Request:
@@ -136,6 +139,17 @@ class PendingRequest:
             content=self._body,
             extensions=self._limit.extensions(),
         )
+
+
+@contextmanager
+def _failing_as_connection(client: AnyClient) -> Iterator[None]:
+    """Raise a lost connection, which is retried, if another thread has closed the client."""
+    try:
+        yield
+    except RuntimeError:
+        if not client.is_closed:
+            raise
+        raise ConnectionAbortedError("The connections were closed before sending.") from None
 
 
 _MODEL_METHOD = re.compile(r"(/publishers/[^/]+)?/[a-zA-Z]+/[^/]+:[a-zA-Z]+$")

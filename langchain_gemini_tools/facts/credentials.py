@@ -409,12 +409,31 @@ def argument_secrets(arguments: Mapping[str, Any]) -> list[str]:
     found += [_as_text(value) for value in _pairs(arguments.get("cookies")).values()]
     proxy = arguments.get("proxy")
     for auth in (arguments.get("auth"), getattr(proxy, "auth", None)):
-        if isinstance(auth, tuple) and len(auth) == 2:
-            found.append(_as_text(auth[1]))
+        found += _auth_secrets(auth)
     if isinstance(proxy, str):  # not parsed: it may be invalid
         password = proxy.partition("://")[2].rpartition("@")[0].partition(":")[2]
         found += [password, unquote(password)]
     return [value for value in found if len(value) >= MIN_LENGTH]
+
+
+def _auth_secrets(auth: Any) -> list[str]:
+    """Return the password of a tuple, or what an object of an HTTP library holds, such as one."""
+    if isinstance(auth, tuple):
+        return [_as_text(auth[1])] if len(auth) == 2 else []
+    held = [
+        _AUTH_SCHEME.sub("", _as_text(value))
+        for name, value in getattr(auth, "__dict__", {}).items()
+        if isinstance(value, str | bytes) and "user" not in name
+    ]
+    return held + [password for value in held if (password := _basic_password(value))]
+
+
+def _basic_password(value: str) -> str:
+    """Return the password of "user:password" in base64, as HTTP's Basic scheme writes it."""
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def _pairs(given: Any) -> dict[Any, Any]:

@@ -227,6 +227,46 @@ def with_stored_ints(value: Any) -> Any:
     return _as_stored(value) if type(value) is int else value
 
 
+class StoredIntsText:
+    """Passes JSON text on in pieces, in which integers beyond 64 bits are text. `feed`, `finish`.
+
+    So a text that is decoded piece by piece gives the same values as `decode_json`.
+    """
+
+    _IN_STRING = re.compile(r'[^"\\]+|\\.|"', re.DOTALL)
+    _OUTSIDE = re.compile(r'[^"0-9-]+|-?[0-9][0-9.eE+-]*(?=[^0-9.eE+-])|-(?=[^0-9])|"')
+    """A number ends where something else follows."""
+    _INTEGER = re.compile("-?[1-9][0-9]*")
+    _MAX_DIGITS = 4300
+
+    def __init__(self) -> None:
+        self._is_in_string = False
+        self._rest = ""
+
+    def feed(self, text: str) -> str:
+        """Return what is final after some more text."""
+        text, position = self._rest + text, 0
+        written: list[str] = []
+        while token := (self._IN_STRING if self._is_in_string else self._OUTSIDE).match(
+            text, position
+        ):
+            position = token.end()
+            found = token[0]
+            if not self._is_in_string and self._INTEGER.fullmatch(found):
+                found = json.dumps(_stored_int(found))
+            self._is_in_string ^= found == '"'
+            written.append(found)
+        self._rest = text[position:]
+        if len(self._rest) > self._MAX_DIGITS:  # not a number that Python reads
+            written.append(self.finish())
+        return "".join(written)
+
+    def finish(self) -> str:
+        """Return the rest, which is empty after a JSON object."""
+        rest, self._rest = self._rest, ""
+        return rest
+
+
 _OPENING = ("{", "[")
 _SIXTEEN_DIGITS = re.compile("[0-9][0-9]{15}")
 """Every decoder is exact for shorter numbers. (`[0-9]{16}` takes twice the time.)"""
@@ -294,6 +334,14 @@ def normalize_json(value: JsonContainer) -> None:
     check_depth(value, written)
     if b"\xed" in written and _SURROGATE.search(written):
         _replace_surrogates_in(value)
+
+
+def is_storable(value: Any) -> bool:
+    """Return whether a value is not nested too deeply, and has no lone surrogates."""
+    if isinstance(value, (dict, list)) and is_deep(value):
+        return False
+    written = marshal.dumps(value, 2)
+    return b"\xed" not in written or not _SURROGATE.search(written)
 
 
 def check_depth(value: JsonContainer, written: bytes) -> None:

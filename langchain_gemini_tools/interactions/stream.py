@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import UnreadableResponseError, map_api_error
 from langchain_gemini_tools.facts.finish_reasons import INTERACTION_COMPLETED, lookup
+from langchain_gemini_tools.facts.json_values import StoredIntsText, is_storable
 from langchain_gemini_tools.interactions.response import (
     as_list,
     as_step,
@@ -69,6 +70,8 @@ class EventDecoder:
         interaction = event.get("interaction")
         if self._has_ended:
             return []
+        if not isinstance(kind, str | None):
+            raise UnreadableResponseError("The type of an event is not text.", body=event)
         if kind is None and "status" in event:
             return [self._decode_whole(event)]
         if kind in _OLD_EVENTS:
@@ -172,6 +175,7 @@ class _StreamedStep:
     def __init__(self, step: Step) -> None:
         self._step = {key: value for key, value in step.items() if value != ""}
         self._arguments: list[str] = []
+        self._arguments_text = StoredIntsText()
         self._texts: list[str] = []
         """Pieces that follow the last text of `_grown`."""
         self._grown = ""
@@ -210,8 +214,8 @@ class _StreamedStep:
                 return [self._add_thought(content) for content in list_contents(said)]
             case {"type": "thought_signature", "signature": str(signature)}:
                 self._step["signature"] = signature
-            case {"type": "arguments_delta", "arguments": str(text)}:
-                self._arguments.append(text)
+            case {"type": "arguments_delta", "arguments": str(piece)}:
+                self._arguments.append(text := self._arguments_text.feed(piece))
                 if self.is_call:
                     return [{"functionCall": {"argsText": text, "willContinue": True}}]
             case {"type": "arguments_delta", "arguments": dict(arguments)}:
@@ -239,8 +243,8 @@ class _StreamedStep:
         self._is_open = False
         if self.is_call:
             return [{"functionCall": {"argsText": self._end_call()}}]
-        if self._arguments:
-            self._step["arguments"] = _parse_json("".join(self._arguments))
+        if text := self._whole_arguments():
+            self._step["arguments"] = _parse_json(text)
         return parse_step(self.whole())
 
     def _end_call(self) -> str:
@@ -249,10 +253,14 @@ class _StreamedStep:
         Raises:
             MalformedToolCallError: They are not an object.
         """
-        text = "".join(self._arguments)
+        text = self._whole_arguments()
         given = _parse_json(text) if text else self._step.get("arguments")
         self._step["arguments"] = arguments = check_call(self._step, given)
         return "" if text else json.dumps(arguments)
+
+    def _whole_arguments(self) -> str:
+        self._arguments.append(self._arguments_text.finish())
+        return "".join(self._arguments)
 
     def _add_thought(self, content: Any) -> gemini.JsonObject:
         self._add_content("summary", content)
@@ -288,8 +296,9 @@ class _StreamedStep:
 
 
 def _parse_json(text: str) -> Any:
-    """Return the value of a JSON text; the text itself if it is not JSON."""
+    """Return the value of a JSON text; the text itself if no message can contain the value."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return text
+    return value if is_storable(value) else text

@@ -285,6 +285,7 @@ class ArgumentsWriter:
         self._open: list[_Container] = []
         self._string_at: _Path | None = None
         self._is_whole = False
+        self._args: gemini.JsonObject | None = None
         self._text: list[str] = []
 
     def feed(self, pieces: Any) -> str:
@@ -301,10 +302,18 @@ class ArgumentsWriter:
         return "".join(self._write(piece) for piece in pieces)
 
     def feed_whole(self, args: Any) -> str:
-        """Return the JSON text of complete arguments; nothing if pieces came before."""
+        """Return the JSON text of complete arguments; nothing if pieces came before.
+
+        Raises:
+            UnreadableResponseError: Other complete arguments came before.
+        """
         if not isinstance(args, dict) or not args or self._open:
             return ""
-        self._is_whole = True
+        if self._is_whole:
+            if args != self._args:
+                raise UnreadableResponseError("The arguments of a call arrived in two versions.")
+            return ""
+        self._is_whole, self._args = True, args
         return json.dumps(_rename(args, self._names))
 
     def feed_text(self, text: Any) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import signal
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -384,6 +387,30 @@ def test_several_processes_share_one_job(
             check_answers(found, MANY)
     assert emulator.batches.created == 1
     assert answered_once(emulator, MANY)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_process_that_is_forked_meanwhile_does_not_keep_the_folder(
+    make_model: MakeModel, tmp_path: Path
+) -> None:
+    children: list[int] = []
+
+    def fork(_: Any) -> None:
+        if not children and (child := os.fork()) == 0:
+            time.sleep(60)
+            os._exit(0)
+        elif not children:
+            children.append(child)
+
+    chat = make_model(client_args={"event_hooks": {"request": [fork]}})
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            job = chat.batch_job(questions(FEW), path=tmp_path)
+            check_answers(thread.submit(list, job.results()).result(30), FEW)
+        finally:
+            os.kill(children[0], signal.SIGKILL)
+            os.waitpid(children[0], 0)
 
 
 def test_a_job_is_found_by_its_name_from_anywhere(

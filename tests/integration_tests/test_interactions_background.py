@@ -514,6 +514,29 @@ def test_events_that_a_resumed_stream_repeats_are_not_shown_twice(repeats: int) 
     assert "last_event_id=e4" in str(requests[1].url)
 
 
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("event_id", [None, 1, {}, []])
+def test_an_event_without_an_id_does_not_count_as_progress(event_id: Any) -> None:
+    step = {"event_type": "step.start", "index": 0, "step": {"type": "model_output"}}
+    delta = {"type": "text", "text": "It "}
+    events: list[Any] = [
+        {"event_type": "interaction.created", "interaction": {"id": "v1_a"}, "event_id": "e0"},
+        {**step, "event_id": "e1"},
+        {"event_type": "step.delta", "index": 0, "delta": delta, "event_id": event_id},
+    ]
+    requests: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        requests.append(request)
+        return hx.Response(200, text="".join(f"data: {json.dumps(each)}\n\n" for each in events))
+
+    transport = {"transport": hx.MockTransport(answer)}
+    model = new_model(api_key="k", max_retries=2, client_args=transport)
+    with pytest.raises(TruncatedStreamError):
+        list(model.stream(QUESTION))
+    assert [request.method for request in requests] == ["POST", "GET", "GET", "GET"]
+
+
 def test_an_interrupted_caller_cancels_the_interaction(gemini: FakeGemini) -> None:
     def interrupt(request: Any) -> None:
         if request.method == "GET":

@@ -227,6 +227,9 @@ def test_private_addresses_are_rejected(emulator: Emulator, make_model: MakeMode
         "64:ff9b:1:7f00:0:100:808:808",  # the same, with the address in front
         "2001:0:4136:e378:8000:63bf:f5ff:fffe",  # Teredo
         "fec0::1",  # site-local
+        "::ffff:0:7f00:1",  # 127.0.0.1, translated
+        "5f00::1",  # segment routing
+        "100::1",  # discard-only
     ],
 )
 @pytest.mark.parametrize("is_name", [False, True], ids=["address", "name"])

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.script import Fault
     from tests.conftest import MakeModel
 
+httpx = importlib.import_module(LIBRARIES[0])
+
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
 BASIC = "dXNlcjpwYXNz/d29yZA=="
@@ -323,7 +325,6 @@ async def test_an_unexpected_failure_shows_no_secret(
     make_model: MakeModel, caller: Caller, way: str
 ) -> None:
     """Such as one of the user's own transport. Where it was raised is kept as text."""
-    httpx = importlib.import_module(LIBRARIES[0])
 
     def fail(request: Any) -> Any:
         raise RuntimeError("Who?")
@@ -338,7 +339,6 @@ async def test_an_unexpected_failure_shows_no_secret(
 
 @every_caller
 def test_a_call_that_is_interrupted_shows_no_secret(make_model: MakeModel, caller: Caller) -> None:
-    httpx = importlib.import_module(LIBRARIES[0])
 
     def interrupt(request: Any) -> Any:
         raise KeyboardInterrupt
@@ -417,8 +417,10 @@ async def test_an_error_of_a_hook_shows_no_secret(
         {"headers": [("X-Gateway", GATEWAY)]},
         {"cookies": {"session": GATEWAY}},
         {"auth": ("user", GATEWAY)},
+        {"auth": httpx.BasicAuth("user", GATEWAY)},
+        {"auth": httpx.DigestAuth("user", GATEWAY)},
     ],
-    ids=["headers", "list of headers", "cookies", "auth"],
+    ids=["headers", "list of headers", "cookies", "auth", "basic", "digest"],
 )
 @rotated(way=WAYS)
 async def test_credentials_in_client_args_are_not_shown(
@@ -665,12 +667,12 @@ async def test_headers_of_an_mcp_server_are_sent_and_nowhere_else(
     emulator.fail(400, message=f"bad header {TENANT}")
     with pytest.raises(errors.GeminiInvalidRequestError) as failure:
         await ask(bound, way)
-    shown = [
+    texts = [
         *(repr(bound), repr(bound.kwargs), dumps(bound), str(pickle.dumps(bound))),
-        *(repr(bound.preview("Hi")), repr(failure.value), str(vars(failure.value)), printer.seen),
+        *(repr(bound.preview("Hi")), *shown(failure.value), printer.seen),
         (tmp_path / "mcp.yaml").read_text(),
     ]
-    assert [TENANT in text for text in shown] == [False] * len(shown)
+    assert [text for text in texts if TENANT in text] == []
     with pytest.raises(errors.InvalidToolError, match="X-Weather in a built-in tool are missing"):
         pickle.loads(pickle.dumps(bound)).invoke("Hi")
     with pytest.raises(errors.InvalidToolError, match="Bind the tool again"):
@@ -694,6 +696,24 @@ def test_headers_of_an_mcp_server_are_not_stored_in_batches_and_caches(
     assert stored
     assert not any(TENANT.encode() in content for content in stored)
     assert emulator.requests == []
+
+
+@pytest.mark.parametrize("tool", [TYPED, LISTED], ids=["typed", "listed"])
+def test_headers_of_an_mcp_server_in_extra_body_are_rejected(
+    make_model: MakeModel, emulator: Emulator, tool: dict[str, Any], tmp_path: Path
+) -> None:
+    """Everything that shows the options of a model or a call shows `extra_body`."""
+    body = {"tools": [tool]}
+    with pytest.raises(ValidationError, match=r"X-Weather of a tool may be.*bind_tools") as raised:
+        make_model(extra_body=body)
+    search(Caller({}, {}, [TENANT]), "".join(traceback.format_exception(raised.value)))
+    for chat in (make_model(), make_model(api="interactions")):
+        with pytest.raises(errors.InvalidOptionError, match="X-Weather of a tool may be"):
+            chat.invoke("Hi", extra_body=body)
+    with pytest.raises(errors.InvalidOptionError, match="X-Weather of a tool may be"):
+        make_model().bind(extra_body=body).batch_job(["Hi"], path=tmp_path)
+    assert emulator.requests == []
+    make_model().invoke("Hi", extra_body={"tools": [{"googleSearch": {}}]})
 
 
 def test_callers_with_different_headers_do_not_share_cached_responses(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from langchain_gemini_tools.errors import InvalidToolError
+from langchain_gemini_tools.errors import InvalidOptionError, InvalidToolError
 from langchain_gemini_tools.facts.credentials import REDACTED, PrivateHeaders, headers_digest
 from langchain_gemini_tools.facts.json_values import camel, snake
 
@@ -363,6 +363,21 @@ def reject_credentials(tools: Sequence[Tool], place: str) -> None:
                 f"Tool {tool.name!r}: {', '.join(names)} may be a credential, and {place} would "
                 "store it. Use a tool without credentials there, or call the model directly."
             )
+
+
+def check_extra_body(extra_body: Any) -> Any:
+    """Return `extra_body`, whose tools must not have credentials: nothing hides them there.
+
+    Raises:
+        InvalidOptionError: One has, such as a header of an MCP server.
+    """
+    tools = extra_body.get("tools") if isinstance(extra_body, Mapping) else None
+    if names := sorted(_private_names(hide_credentials(tools))):
+        raise InvalidOptionError(
+            f"extra_body: {', '.join(names)} of a tool may be a credential, and repr, traces and "
+            "pickles show extra_body. Bind the tool with bind_tools, which hides it."
+        )
+    return extra_body
 
 
 def _private_names(settings: Any) -> set[str]:

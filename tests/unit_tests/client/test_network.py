@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,3 +100,39 @@ def test_the_tls_layer_is_looked_up_once_per_connection() -> None:
 
 def test_a_client_without_sockets_stays_as_it_is() -> None:
     guard(object())
+
+
+class SlowStream:
+    """A connection whose reader goes on only when the test says so."""
+
+    def __init__(self) -> None:
+        self.near, self.far = socket.socketpair()
+        self.reads, self.goes_on = threading.Event(), threading.Event()
+
+    def get_extra_info(self, _: str) -> Any:
+        return self.near
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self.reads.set()
+        assert self.goes_on.wait(timeout)
+        return self.near.recv(max_bytes)
+
+    def close(self) -> None:
+        self.near.close()
+
+
+def test_a_socket_is_not_closed_while_another_thread_reads_from_it() -> None:
+    """Its number could become that of another connection, with the data of another caller."""
+    slow = SlowStream()
+    backend = SimpleNamespace(connect_tcp=lambda *_, **__: slow)
+    pool = SimpleNamespace(_network_backend=backend)
+    guard(SimpleNamespace(_transport=SimpleNamespace(_pool=pool)))
+    stream = vars(pool)["_network_backend"].connect_tcp("127.0.0.1", 1)
+    with slow.far, ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(stream.read, 100, timeout=30)
+        assert slow.reads.wait(30)
+        stream.close()
+        assert slow.near.fileno() >= 0
+        slow.goes_on.set()
+        assert reading.result(30) == b""  # it was shut down, which wakes the reader
+        assert slow.near.fileno() == -1

@@ -266,6 +266,23 @@ def test_the_password_of_a_proxy_is_a_secret(proxy: Any, found: list[str]) -> No
     assert argument_secrets({"proxy": proxy}) == found
 
 
+@pytest.mark.parametrize(
+    "auth",
+    [
+        ("some-user", KEY),
+        httpx.BasicAuth("some-user", KEY),
+        httpx.BasicAuth("some-user", KEY.encode()),
+        httpx.DigestAuth("some-user", KEY),
+    ],
+    ids=["pair", "basic", "bytes", "digest"],
+)
+def test_the_password_for_a_server_is_a_secret(auth: Any) -> None:
+    found = argument_secrets({"auth": auth})
+    assert KEY in found
+    assert "some-user" not in found
+    assert argument_secrets({"auth": lambda request: request}) == []
+
+
 def test_secrets_are_in_use_while_their_owner_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "environment-key")
     owner = Owner(["owner-key-1", "environment-key"])

@@ -15,6 +15,7 @@ from langchain_core.messages import HumanMessage
 from langchain_gemini_tools.errors import UnreadableResponseError
 from langchain_gemini_tools.facts.json_values import (
     MAX_DEPTH,
+    StoredIntsText,
     camel,
     decode_json,
     dump_json,
@@ -163,6 +164,38 @@ def test_integers_that_no_message_store_can_hold_are_decoded_as_text(
     digits: str, value: Any
 ) -> None:
     assert decode_json(f'{{"a": [{digits}]}}'.encode()) == {"a": [value]}
+
+
+def in_pieces(text: str, size: int) -> str:
+    """The text after it has passed in pieces."""
+    passing = StoredIntsText()
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    return "".join([*map(passing.feed, pieces), passing.finish()])
+
+
+@given(
+    st.dictionaries(
+        ANY_TEXT | st.just('"\\'), NUMBERS | ANY_TEXT | st.lists(NUMBERS | st.just("9" * 30))
+    ),
+    st.integers(1, 9),
+    st.booleans(),
+)
+def test_text_in_pieces_gives_the_values_of_the_decoder(
+    value: dict[str, Any], size: int, is_ascii: bool
+) -> None:
+    text = json.dumps(value, ensure_ascii=is_ascii)
+    found = json.loads(in_pieces(text, size))
+    normalize_json(found)
+    assert kept(found) == kept(decode_json(text.encode("utf-8", "surrogatepass")))
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 007}', '{"a": 1', '{"a": -}', '{"a": 1.5e}', '{"a": "\\', f"[{'9' * 9000}]"]
+)
+@pytest.mark.parametrize("size", [1, 1000])
+def test_text_in_pieces_that_is_not_json_stays_that(text: str, size: int) -> None:
+    with pytest.raises(ValueError, match=r"Expecting|Exceeds|Unterminated|Extra"):
+        json.loads(in_pieces(text, size))
 
 
 def test_decoding_replaces_surrogates_keeps_digits_and_checks_the_depth() -> None:

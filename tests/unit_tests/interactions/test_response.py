@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import json
 import operator
 import wave
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_gemini_tools.errors import (
     FailedInteractionError,
@@ -22,6 +24,7 @@ from langchain_gemini_tools.errors import (
     MalformedToolCallError,
     UnreadableResponseError,
 )
+from langchain_gemini_tools.facts.json_values import decode_json
 from langchain_gemini_tools.interactions.response import decode_interaction
 from langchain_gemini_tools.interactions.stream import EventDecoder
 from langchain_gemini_tools.wire.response import ResponseContext, StreamParser, parse_response
@@ -50,7 +53,7 @@ _NAMES = [
 ]
 EVENTS = st.lists(
     st.fixed_dictionaries(
-        {"event_type": st.sampled_from(_NAMES), "step": OBJECTS, "delta": OBJECTS},
+        {"event_type": st.sampled_from(_NAMES) | VALUES, "step": OBJECTS, "delta": OBJECTS},
         optional={
             "index": st.integers(0, 1) | VALUES,
             "content": VALUES,
@@ -73,6 +76,7 @@ def test_any_steps_give_a_message_or_a_typed_error(
 
 
 @given(EVENTS)
+@example([{"event_type": []}])
 def test_any_events_give_chunks_or_a_typed_error(events: list[Any]) -> None:
     decode, parser = EventDecoder(None), StreamParser(CONTEXT)
     end = {"event_type": "interaction.completed", "interaction": {"status": "completed"}}
@@ -300,6 +304,32 @@ def test_arguments_that_are_not_an_object_are_an_error_in_both_ways(arguments: A
         read(call)
     with pytest.raises(MalformedToolCallError, match="'f' are not a JSON object"):
         stream({"event_type": "step.start", "index": 0, "step": call}, stop(0))
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_huge_integer_is_text_in_both_ways(size: int) -> None:
+    text = '{"wei": 123456789012345678901234, "note": "\\"9 123456789012345678901234", "n": -1.5}'
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    deltas = [delta(0, "arguments_delta", arguments=piece) for piece in pieces]
+    called = {"id": "c", "name": "f"}
+    streamed = stream(start(0, "function_call", **called), *deltas, stop(0))
+    body = json.dumps({"id": "v1_a", "status": "completed", "steps": []})
+    step = f'{{"type": "function_call", "id": "c", "name": "f", "arguments": {text}}}'
+    whole = decode_json(body.replace("[]", f"[{step}]").encode())
+    assert streamed.tool_calls == read(*whole["steps"]).tool_calls
+    assert streamed.tool_calls[0]["args"]["wei"] == "123456789012345678901234"
+    assert JsonPlusSerializer().dumps_typed(streamed)
+
+
+DEEP = f'{{"a": {"[" * 150}{"]" * 150}}}'
+
+
+@pytest.mark.parametrize("arguments", ['{"a": "\\ud800"}', '{"\\ud800": 1}', DEEP])
+def test_streamed_arguments_that_no_message_can_contain_are_malformed(arguments: str) -> None:
+    events = [start(0, "function_call", id="c", name="f"), stop(0)]
+    events.insert(1, delta(0, "arguments_delta", arguments=arguments))
+    with pytest.raises(MalformedToolCallError, match="'f' are not a JSON object"):
+        stream(*events)
 
 
 def test_a_call_without_a_name_is_an_error_in_both_ways() -> None:

@@ -382,6 +382,16 @@ def test_a_call_that_never_ended_is_not_handed_over() -> None:
     assert e.value.partial.tool_calls == []
 
 
+def test_complete_arguments_in_two_versions_are_not_executed() -> None:
+    again = {"functionCall": {"args": {"city": "Oslo"}, "willContinue": True}}
+    other = {"functionCall": {"args": {"city": "Rome"}, "willContinue": True}}
+    begin = {"functionCall": again["functionCall"] | {"id": "a", "name": "search"}}
+    calls = stream(one_by_one([begin, again, END])).tool_calls
+    assert calls == [SEARCH | {"args": {"city": "Oslo"}}]
+    with pytest.raises(UnreadableResponseError, match="two versions"):
+        stream(one_by_one([begin, other, END]))
+
+
 def test_a_second_call_inside_of_one_is_malformed() -> None:
     with pytest.raises(MalformedToolCallError):
         stream([event(BEGIN, MORE), event(call("b")), reply([])])
