@@ -352,9 +352,8 @@ def _render_function(declaration: gemini.FunctionDeclaration) -> gemini.JsonObje
     function: gemini.JsonObject = {"type": "function", "name": declaration["name"]}
     if description := declaration.get("description"):
         function["description"] = description
-    # Without one: "schema at top-level must be a boolean or an object" (live, another project)
-    parameters = declaration.get("parametersJsonSchema") or {"type": "object", "properties": {}}
-    function["parameters"] = _without_empty_required(parameters)
+    if parameters := declaration.get("parametersJsonSchema"):
+        function["parameters"] = _without_empty_required(parameters)
     return function
 
 

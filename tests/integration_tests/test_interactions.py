@@ -709,17 +709,6 @@ async def test_an_interaction_that_is_gone_is_replaced_by_all_messages(
     assert "The previous interaction is gone" in caplog.text
 
 
-def test_a_function_without_parameters_has_an_empty_schema(chat: ChatGemini) -> None:
-    def now() -> str:
-        """The time."""
-        return "noon"
-
-    body: Any = chat.bind_tools([now]).preview("When?").body
-    schema = {"type": "object", "properties": {}}
-    function = {"type": "function", "name": "now", "description": "The time."}
-    assert body["tools"] == [{**function, "parameters": schema}]
-
-
 def test_nothing_is_stored_by_default(chat: ChatGemini, emulator: Emulator) -> None:
     message = chat.invoke("Hello")
     assert emulator.last.body["store"] is False
