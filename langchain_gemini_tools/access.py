@@ -16,7 +16,7 @@ from pydantic import ConfigDict, PrivateAttr, SecretStr
 
 from langchain_gemini_tools.client import ClientSettings, GeminiClient, SdkAsyncClient, SdkClient
 from langchain_gemini_tools.errors import GeminiAuthenticationError, InvalidOptionError
-from langchain_gemini_tools.facts.credentials import (
+from langchain_gemini_tools.facts.environment import (
     PROJECT_VARIABLES,
     environment_gateway,
     environment_uses_vertexai,

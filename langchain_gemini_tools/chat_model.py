@@ -29,7 +29,8 @@ from langchain_gemini_tools.errors import (
     GeminiNotFoundError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.facts.credentials import KEY_VARIABLES, headers_digest
+from langchain_gemini_tools.facts.credentials import headers_digest
+from langchain_gemini_tools.facts.environment import KEY_VARIABLES
 from langchain_gemini_tools.options import (
     OPTION_FIELDS,
     hide_headers,

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, SecretStr, ValidationError
 
 from langchain_gemini_tools.client.sdk import check_headers, find_invalid_character
-from langchain_gemini_tools.facts.credentials import environment_keys, private_values
+from langchain_gemini_tools.facts.credentials import private_values
+from langchain_gemini_tools.facts.environment import environment_keys
 from langchain_gemini_tools.wire.generation import plain, render_output_format
 from langchain_gemini_tools.wire.invocation import FetchLimits
 from langchain_gemini_tools.wire.tools.builtin import is_builtin
@@ -217,7 +218,7 @@ def check_credentials(given: Any) -> Any:
     """
     if isinstance(given, str | bytes | Path | dict):
         raise ValueError(  # noqa: TRY004 - Pydantic reports it
-            f"credentials must be an object of google.auth, not a {type(given).__name__}. For a "
+            f"credentials must be an object of google.auth, not {type(given).__name__}. For a "
             "service account file, use google.oauth2.service_account.Credentials"
             ".from_service_account_file(path, scopes=[...]), or set "
             "GOOGLE_APPLICATION_CREDENTIALS to its path."

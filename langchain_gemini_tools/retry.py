@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_core.exceptions import ModelError, ModelTimeoutError
 
 from langchain_gemini_tools.errors import FEEDBACK_ERRORS
-from langchain_gemini_tools.facts.credentials import delays_are_off
+from langchain_gemini_tools.facts.environment import delays_are_off
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from langchain_gemini_tools.chat_model import ChatGemini
 from langchain_gemini_tools.display.safe_text import clean, render_error, replace_unencodable
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
-from langchain_gemini_tools.facts.credentials import environment_secrets, environment_uses_vertexai
+from langchain_gemini_tools.facts.environment import environment_secrets, environment_uses_vertexai
 from langchain_gemini_tools.facts.models import DEFAULT_MODEL, capabilities_of
 
 if TYPE_CHECKING:

@@ -215,7 +215,7 @@ class GeminiServices(GeminiAccess):
             )
         if config is not None and not isinstance(config, dict):
             raise InvalidOptionError(
-                f"config must be a dict, not a {type(config).__name__}. Pass one such as "
+                f"config must be a dict, not {type(config).__name__}. Pass one such as "
                 "{'callbacks': [...]}."
             )
         invocation = self._batch_invocation(None, kwargs)

@@ -348,11 +348,11 @@ def check_tools(tools: Iterable[object], model: str = DEFAULT_MODEL) -> ToolRepo
     """
     if isinstance(tools, str | Mapping | BaseTool) or not isinstance(tools, Iterable):
         raise InvalidToolError(
-            f"check_tools needs a list of tools, not a {type(tools).__name__}. Put a single tool "
+            f"check_tools needs a list of tools, not {type(tools).__name__}. Put a single tool "
             "into a list."
         )
     if not isinstance(model, str):
-        raise TypeError(f"model must be the name of a model, not a {type(model).__name__}.")
+        raise TypeError(f"model must be the name of a model, not {type(model).__name__}.")
     capabilities = capabilities_of(model)
     bound: list[Tool] = []
     invalid: list[Finding] = []

@@ -102,7 +102,7 @@ def check_inputs(inputs: Any) -> None:
     is_one = isinstance(inputs, str | bytes | Mapping | BaseModel)
     if is_one or isinstance(inputs, set | frozenset) or not isinstance(inputs, Iterable):
         raise InvalidOptionError(
-            f"inputs must be a list or another ordered iterable, not a {type(inputs).__name__}. "
+            f"inputs must be a list or another ordered iterable, not {type(inputs).__name__}. "
             "Each item is an input that invoke accepts."
         )
 

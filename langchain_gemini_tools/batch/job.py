@@ -24,7 +24,7 @@ from langchain_gemini_tools.errors import (
     InvalidInputError,
     InvalidOptionError,
 )
-from langchain_gemini_tools.facts.credentials import delays_are_off
+from langchain_gemini_tools.facts.environment import delays_are_off
 from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ def _check_webhooks(webhooks: Any) -> None:
     expected = "Pass one such as {'uris': [...]}."
     if not isinstance(webhooks, Mapping):
         kind = type(webhooks).__name__
-        raise InvalidOptionError(f"webhooks must be a dict, not a {kind}. {expected}")
+        raise InvalidOptionError(f"webhooks must be a dict, not {kind}. {expected}")
     try:
         encode_json({**webhooks})
     except InvalidInputError:

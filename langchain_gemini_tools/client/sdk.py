@@ -28,20 +28,22 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
 )
 from langchain_gemini_tools.facts.credentials import (
-    ACCOUNT_VARIABLE,
-    BASE_URL_VARIABLES,
     FAKE_KEY,
     FAKE_TOKEN,
+    argument_secrets,
+    private_values,
+    redact,
+)
+from langchain_gemini_tools.facts.environment import (
+    ACCOUNT_VARIABLE,
+    BASE_URL_VARIABLES,
     GATEWAY_KEY_VARIABLES,
     GATEWAY_VARIABLE,
     KEY_VARIABLES,
     PROJECT_VARIABLES,
     VERTEX_VARIABLES,
-    argument_secrets,
     environment_gateway,
     environment_keys,
-    private_values,
-    redact,
 )
 from langchain_gemini_tools.facts.locks import ForkSafeLock
 

@@ -22,7 +22,7 @@ from langchain_gemini_tools.display.safe_text import (
     replace_unencodable,
 )
 from langchain_gemini_tools.errors import GeminiToolsError
-from langchain_gemini_tools.facts.credentials import environment_secrets, environment_uses_vertexai
+from langchain_gemini_tools.facts.environment import environment_secrets, environment_uses_vertexai
 from langchain_gemini_tools.facts.models import DEFAULT_MODEL
 from langchain_gemini_tools.testing.cassettes import VARIABLE, cassette
 from langchain_gemini_tools.tool_loop import ToolLoop

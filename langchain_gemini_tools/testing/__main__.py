@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.facts.credentials import environment_secrets
+from langchain_gemini_tools.facts.environment import environment_secrets
 from langchain_gemini_tools.testing.cassettes import CassetteFileError
 from langchain_gemini_tools.testing.files import (
     FIRST_KEY,

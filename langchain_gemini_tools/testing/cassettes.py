@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from langchain_gemini_tools.facts.credentials import environment_secrets
+from langchain_gemini_tools.facts.environment import environment_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Collection

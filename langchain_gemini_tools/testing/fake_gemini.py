@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from langchain_gemini_tools.facts.credentials import (
+from langchain_gemini_tools.facts.credentials import FAKE_KEY, FAKE_TOKEN
+from langchain_gemini_tools.facts.environment import (
     ACCOUNT_VARIABLE,
     BASE_URL_VARIABLES,
-    FAKE_KEY,
-    FAKE_TOKEN,
     GATEWAY_VARIABLE,
     KEY_VARIABLES,
     RETRY_DELAYS_VARIABLE,

@@ -22,7 +22,7 @@ from vcr.record_mode import RecordMode
 from vcr.request import Request
 from vcr.serialize import deserialize, serialize
 
-from langchain_gemini_tools.facts.credentials import (
+from langchain_gemini_tools.facts.environment import (
     KEY_VARIABLES,
     PROJECT_VARIABLES,
     environment_keys,

@@ -21,7 +21,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from vcr.cassette import Cassette
 from vcr.errors import UnhandledHTTPRequestError
 
-from langchain_gemini_tools.facts.credentials import REDACTED, environment_secrets
+from langchain_gemini_tools.facts.credentials import REDACTED
+from langchain_gemini_tools.facts.environment import environment_secrets
 from langchain_gemini_tools.testing.cassettes import StaleCassetteError
 from langchain_gemini_tools.testing.files import LOOPBACK, parse_json
 from langchain_gemini_tools.testing.redaction import (

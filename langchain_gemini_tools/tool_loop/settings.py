@@ -49,9 +49,7 @@ class Edit:
     def __post_init__(self) -> None:
         """Check the type: other values would run the tool with unintended arguments."""
         if not isinstance(self.args, dict):
-            raise TypeError(
-                f"Edit needs a dict of all arguments, not a {type(self.args).__name__}."
-            )
+            raise TypeError(f"Edit needs a dict of all arguments, not {type(self.args).__name__}.")
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ def collect_tools(tools: Sequence[LoopTool], injected: Mapping[str, object]) -> 
     """
     if isinstance(tools, str | Mapping | BaseTool | type) or not isinstance(tools, Iterable):
         raise InvalidToolError(
-            f"tools must be a list, not a {type(tools).__name__}. Put a single tool into a list."
+            f"tools must be a list, not {type(tools).__name__}. Put a single tool into a list."
         )
     box = Toolbox()
     for given in tools:
@@ -172,7 +170,7 @@ class Settings:
         if not isinstance(self.inject, Mapping):  # the value itself may be secret
             kind = type(self.inject).__name__
             raise InvalidOptionError(
-                f"inject must be a dict of argument names to values, not a {kind}."
+                f"inject must be a dict of argument names to values, not {kind}."
             )
         self._check_timeouts()
         self._check_approve()

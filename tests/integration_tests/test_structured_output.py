@@ -222,7 +222,12 @@ async def test_a_call_is_read_however_it_comes(
         pytest.param(
             {"what": "ever"}, "json_schema", "it has no keyword that Gemini knows", id="other keys"
         ),
-        pytest.param({"name": "f"}, "json_schema", "'f' has no schema", id="only a name"),
+        pytest.param(
+            {"name": "f"},
+            "json_schema",
+            "named 'f' without parameters, not a schema",
+            id="only a name",
+        ),
     ],
 )
 def test_a_schema_without_content_is_rejected(schema: Any, method: Any, reason: str) -> None:
@@ -303,7 +308,7 @@ def test_json_of_another_type_is_an_error(emulator: Emulator, make_model: MakeMo
 
 
 def test_a_type_without_fields_cannot_be_a_tool(make_model: MakeModel) -> None:
-    with pytest.raises(InvalidToolError, match=r"list\[int\] cannot be a tool.*'json_schema'"):
+    with pytest.raises(InvalidToolError, match=r"list\[int\] is not an object.*'json_schema'"):
         make_model().with_structured_output(list[int], method="function_calling")
 
 

@@ -62,8 +62,8 @@ def test_tools_are_a_list(given: Any, shown: str) -> None:
         ({"base_url": "localhost:8080"}, "base_url must start with 'https://' or 'http://'"),
         ({"base_url": "gateway.example.com"}, "base_url must start with 'https://' or 'http://'"),
         ({"base_url": {"api_endpoint": "gateway.example.com"}}, "base_url must start with"),
-        ({"credentials": "my-key.json"}, "not a str. For a service account file, use"),
-        ({"credentials": {"private_key": "my-key"}}, "not a dict. For a service account file, use"),
+        ({"credentials": "my-key.json"}, "not str. For a service account file, use"),
+        ({"credentials": {"private_key": "my-key"}}, "not dict. For a service account file, use"),
     ],
 )
 def test_an_argument_that_could_not_work_is_rejected_by_the_constructor(
@@ -139,5 +139,5 @@ def test_structured_output_without_a_schema_is_explained() -> None:
 
 def test_check_tools_needs_the_name_of_a_model() -> None:
     model: Any = MODEL
-    with pytest.raises(TypeError, match="model must be the name of a model, not a ChatGemini"):
+    with pytest.raises(TypeError, match="model must be the name of a model, not ChatGemini"):
         check_tools([look_up], model=model)

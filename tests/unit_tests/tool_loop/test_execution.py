@@ -826,7 +826,7 @@ def test_an_edit_without_arguments_is_an_error_and_nothing_runs(args: Any) -> No
         return text
 
     loop = _loop([act], call("act", text="x"), approve={"act": lambda _: Edit(args)})
-    with pytest.raises(TypeError, match="Edit needs a dict of all arguments, not a"):
+    with pytest.raises(TypeError, match="Edit needs a dict of all arguments, not "):
         loop.invoke("Hi")
     assert ran == []
 

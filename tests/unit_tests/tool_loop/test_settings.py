@@ -91,11 +91,11 @@ DECLARATION = {"name": "search", "parameters": {"type": "object"}}
         ([often_aliased], "'often_aliased': the injected argument 'user' has an alias"),
         ([graphic], "'graphic': the argument 'state' has to be injected.*needs `create_agent`"),
         ([running], "'running': the argument 'runtime' has to be injected"),
-        (echo, "tools must be a list, not a function. Put a single tool into a list."),
-        (needy, "tools must be a list, not a StructuredTool"),
-        (len, "tools must be a list, not a builtin_function"),
-        ("echo", "tools must be a list, not a str"),
-        (DECLARATION, "tools must be a list, not a dict"),
+        (echo, "tools must be a list, not function. Put a single tool into a list."),
+        (needy, "tools must be a list, not StructuredTool"),
+        (len, "tools must be a list, not builtin_function"),
+        ("echo", "tools must be a list, not str"),
+        (DECLARATION, "tools must be a list, not dict"),
     ],
 )
 def test_a_tool_that_cannot_be_run_is_rejected(tools: Any, words: str) -> None:
@@ -172,7 +172,7 @@ def test_invalid_options_are_rejected(options: Any, words: str) -> None:
 
 
 def test_the_error_about_injected_values_does_not_show_them() -> None:
-    with pytest.raises(InvalidOptionError, match=r"inject must be a dict.*not a list\.$"):
+    with pytest.raises(InvalidOptionError, match=r"inject must be a dict.*not list\.$"):
         ToolLoop(ScriptedModel(replies=[]), [echo], inject=["secret-4711"])  # type: ignore[arg-type]
 
 
