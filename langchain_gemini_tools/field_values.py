@@ -235,8 +235,8 @@ def check_address(given: str | dict[str, Any] | None) -> str | dict[str, Any] | 
     """Reject an address with credentials, which would be shown, and one without a scheme.
 
     Raises:
-        ValueError: It has no scheme, or a user name, a password or a query, or options that are not
-            an address.
+        ValueError: It is not a URL, or has no scheme, or a user name, a password or a query, or
+            options that are not an address.
     """
     address = given
     if isinstance(address, dict):
@@ -248,8 +248,8 @@ def check_address(given: str | dict[str, Any] | None) -> str | dict[str, Any] | 
         address = address.get("api_endpoint") or address.get("base_url")
     try:
         parts = urlsplit(address or "")
-    except ValueError:
-        return given  # the first request reports it
+    except ValueError as error:
+        raise ValueError(f"base_url is not a valid URL: {error}.") from None
     if address and parts.scheme not in {"http", "https"}:
         raise ValueError(
             "base_url must start with 'https://' or 'http://', such as "

@@ -209,7 +209,7 @@ def _map_transport_error(
         if isinstance(error, library.HTTPError):
             return GeminiConnectionError(f"The connection to the API failed: {reason}")
     if isinstance(error, TimeoutError):
-        return _timeout_error("deadline", seconds, total_seconds)
+        return _timeout_error("timeout", seconds, total_seconds)
     if _is_of(error, "google.auth.exceptions", "TransportError"):
         return GeminiConnectionError(f"The Google credentials could not be refreshed: {reason}")
     if _is_of(error, "google.auth.exceptions", "GoogleAuthError"):

@@ -247,7 +247,7 @@ def test_inputs_that_are_not_a_list_are_rejected(
 ) -> None:
     with pytest.raises(
         errors.InvalidOptionError,
-        match=f"inputs must be a list or another ordered iterable, not a {kind}",
+        match=f"inputs must be a list or another ordered iterable, not {kind}",
     ):
         make_model().batch_job(inputs, path=tmp_path / "job")
     assert emulator.requests == []
@@ -314,8 +314,8 @@ def test_a_name_that_no_job_has_is_rejected(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"config": "secret"}, "config must be a dict, not a str"),
-        ({"webhooks": "https://secret@host"}, "webhooks must be a dict, not a str"),
+        ({"config": "secret"}, "config must be a dict, not str"),
+        ({"webhooks": "https://secret@host"}, "webhooks must be a dict, not str"),
         (
             {"webhooks": {"uris": type("secret", (), {})()}},
             "webhooks must be a dict of JSON values",

@@ -368,7 +368,7 @@ async def test_an_unreachable_server_is_retried_and_then_raised(
 async def test_an_invalid_address_is_rejected_at_once(
     make_model: MakeModel, caplog: pytest.LogCaptureFixture, base_url: str, way: str
 ) -> None:
-    # The constructor rejects an address without its scheme.
+    # The constructor rejects what it cannot read, or what has no scheme.
     with pytest.raises((errors.InvalidOptionError, ValidationError), match="base_url"):
         await ask(make_model(max_retries=2, base_url=base_url), way)
     assert logged_retries(caplog) == []
