@@ -109,10 +109,13 @@ def _render_turn(turn: Turn, contents: ContentsWriter, invocation: Invocation) -
                 error = {"error": NOT_EXECUTED}
                 response = render_response(sent["id"], sent["name"], error)
             else:
-                content = _render_content(calls[number].result_position, result, contents.repairs)
+                rendered_result = render_split(result.content)
+                if rendered_result.problems:
+                    result_position = calls[number].result_position
+                    _report_files(rendered_result, result_position, contents.repairs)
                 response, more = render_result(
                     result,
-                    content,
+                    rendered_result,
                     sent,
                     invocation.capabilities,
                     # An action of computer use.
@@ -169,7 +172,9 @@ def _reads_signatures_of(message: AIMessage, invocation: Invocation) -> bool:
 
 def _render_input(position: int, message: BaseMessage, repairs: list[Repair]) -> list[gemini.Part]:
     if isinstance(message, ToolMessage):
-        return render_orphan_result(message, _render_content(position, message, repairs))
+        rendered = render_split(message.content)
+        _report_files(rendered, position, repairs)
+        return render_orphan_result(message, rendered)
     parts = render_input(message.content, "human")
     if not parts:
         repairs.append(repair("empty_input", position))
@@ -188,11 +193,8 @@ def _without_resolutions(
     return cast("list[gemini.Part]", kept)
 
 
-def _render_content(position: int, result: ToolMessage, repairs: list[Repair]) -> RenderedResult:
-    rendered = render_split(result.content)
-    if rendered.problems:
-        repairs += [repair("unsendable_file", position, problem=each) for each in rendered.problems]
-    return rendered
+def _report_files(rendered: RenderedResult, position: int, repairs: list[Repair]) -> None:
+    repairs += [repair("unsendable_file", position, problem=each) for each in rendered.problems]
 
 
 # The model

@@ -86,7 +86,9 @@ class MetadataParser:
         if TOKEN in fields and candidate:
             _drop_old_token(fields, candidate)
         ended = _failed_finish(fields) if "finishReason" in fields else None
-        for source in (response, candidate or {}):
+        # Most events of a stream have nothing but content in their candidate.
+        has_more_fields = candidate and not candidate.keys() <= _NOT_METADATA
+        for source in (response, candidate or {}) if has_more_fields else (response,):
             for key, value in source.items():
                 if key in _NOT_METADATA or value is None:
                     continue

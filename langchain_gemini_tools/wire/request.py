@@ -442,9 +442,9 @@ def _reject_repairs(repairs: Sequence[Repair]) -> None:
 
 def _is_large(messages: Sequence[BaseMessage]) -> bool:
     """Return whether a message contains a very long text."""
-    texts = [message.content for message in messages if isinstance(message.content, str)]
-    if max(map(len, texts), default=0) > LARGE:
+    contents = [message.content for message in messages]
+    if max(map(len, contents), default=0) > LARGE:
         return True
-    lists = [message.content for message in messages if isinstance(message.content, list)]
+    lists = [content for content in contents if isinstance(content, list)]
     fields = [[b] if isinstance(b, str) else b.values() for blocks in lists for b in blocks]
     return any(isinstance(item, str) and len(item) > LARGE for items in fields for item in items)

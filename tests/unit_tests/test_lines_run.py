@@ -214,7 +214,9 @@ def binding_again(count: int) -> Callable[[], object]:
 
 
 def rendering_bound(count: int) -> Callable[[], object]:
+    """The second request with bound tools: the first one renders their schemas."""
     options = MODEL.bind_tools(tools(count)).kwargs
+    MODEL.preview("Hello", **options)
     return lambda: MODEL.preview("Hello", **options)
 
 
