@@ -26,8 +26,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from langchain_gemini_tools.facts.locks import ForkSafeLock
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import ModuleType
@@ -285,7 +283,8 @@ class _Stream(_Guarded):
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
-        self._lock = ForkSafeLock()
+        self._lock = threading.Lock()
+        """Not used in a forked process, which may have copied it locked."""
         self._users = 0
         self._is_closed = False
 

@@ -86,9 +86,8 @@ class MetadataParser:
         if TOKEN in fields and candidate:
             _drop_old_token(fields, candidate)
         ended = _failed_finish(fields) if "finishReason" in fields else None
-        # Most events of a stream have nothing but content in their candidate.
-        has_more_fields = candidate and not candidate.keys() <= _NOT_METADATA
-        for source in (response, candidate or {}) if has_more_fields else (response,):
+        is_plain = not candidate or candidate.keys() <= _NOT_METADATA  # as in most events
+        for source in (response,) if is_plain else (response, candidate or {}):
             for key, value in source.items():
                 if key in _NOT_METADATA or value is None:
                     continue

@@ -372,7 +372,7 @@ def check_extra_body(extra_body: Any) -> Any:
         InvalidOptionError: One has, such as a header of an MCP server.
     """
     tools = extra_body.get("tools") if isinstance(extra_body, Mapping) else None
-    if names := sorted(_private_names(hide_credentials(tools))):
+    if tools and (names := sorted(_private_names(hide_credentials(tools)))):
         raise InvalidOptionError(
             f"extra_body: {', '.join(names)} of a tool may be a credential, and repr, traces and "
             "pickles show extra_body. Bind the tool with bind_tools, which hides it."
