@@ -372,12 +372,20 @@ def check_extra_body(extra_body: Any) -> Any:
         InvalidOptionError: One has, such as a header of an MCP server.
     """
     tools = extra_body.get("tools") if isinstance(extra_body, Mapping) else None
-    if names := sorted(_private_names(hide_credentials(tools))):
+    listed = [*tools] if isinstance(tools, (list, tuple)) else [tools]
+    if names := sorted(_private_names(hide_credentials([*map(_without_functions, listed)]))):
         raise InvalidOptionError(
             f"extra_body: {', '.join(names)} of a tool may be a credential, and repr, traces and "
             "pickles show extra_body. Bind the tool with bind_tools, which hides it."
         )
     return extra_body
+
+
+def _without_functions(tool: Any) -> Any:
+    """Return a tool without declarations: a parameter may have any name, such as `headers`."""
+    if not isinstance(tool, Mapping) or tool.get("type") == "function":
+        return None
+    return {key: tool[key] for key in tool if camel(str(key)) != "functionDeclarations"}
 
 
 def _private_names(settings: Any) -> set[str]:
