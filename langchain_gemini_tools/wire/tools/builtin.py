@@ -37,7 +37,7 @@ class BuiltinTool(NamedTuple):
     settings_of_vertex: tuple[str, ...] = ()
     """Settings that only Vertex AI has."""
     excludes_json_on: Backend | None = None
-    """The backend that rejects it beside JSON output, whatever the model."""
+    """The backend that rejects it beside `responseMimeType: application/json`."""
     type_name: str | None = None
     """Its `type` in the Interactions API, if that is not its name in snake_case."""
     read_typed: Callable[[dict[str, Any]], Any] | None = None
@@ -121,7 +121,9 @@ _BUILTIN_ROWS = (
     BuiltinTool(
         "googleMaps",
         settings_of_vertex=("groundingTypes",),
-        excludes_json_on="developer",  # reported for 3.1: BerriAI/litellm, issue 29451
+        # Reported for gemini-3.1-flash-lite, where `responseFormat` works: BerriAI/litellm, issue
+        # 29451. According to the SDK, only Vertex AI has that field.
+        excludes_json_on="developer",
         typed_settings=("enable_widget", "latitude", "longitude"),
         only_typed={"latitude": _PLACE, "longitude": _PLACE},
     ),
