@@ -161,7 +161,7 @@ class Invocation:
 
     @property
     def sent_headers(self) -> PrivateHeaders | None:
-        """All headers of the request, in addition to the model's. The user's replace ours."""
+        """All headers of the request, which replace the model's. Those of the call replace ours."""
         if not self.tier_headers:
             return self.headers
         return PrivateHeaders({**self.tier_headers, **(self.headers or {})})
