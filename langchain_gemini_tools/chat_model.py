@@ -386,8 +386,10 @@ def _another_request(
     """Return the request that is sent instead; re-raise if there is none."""
     if not isinstance(failure, GeminiAPIError):
         return _with_feedback(request, failure, is_final=is_final)
-    other = request.in_another_form(failure)
-    if is_final or other is None:
+    # What has arrived would be generated, and paid for, again.
+    is_final = is_final or failure.partial is not None
+    other = None if is_final else request.in_another_form(failure)
+    if other is None:
         raise failure
     changed, explanation = other
     logger.warning("%s: %s", explanation, str(failure))

@@ -25,6 +25,7 @@ from langchain_gemini_tools.field_values import Option, OwnProfile, same_option,
 from langchain_gemini_tools.fields import FIELDS_BY_SYNONYM, GeminiFields
 from langchain_gemini_tools.wire.generation import RENDERED_OPTIONS, OwnLevel, plain, unpack_config
 from langchain_gemini_tools.wire.invocation import Invocation, is_prompted, resolve_invocation
+from langchain_gemini_tools.wire.tools.builtin import check_extra_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +58,7 @@ _CALL_ONLY = frozenset(
 
 PRIVATE_OPTIONS = frozenset({"additional_headers", "http_options"})
 """Options that may be credentials: they are hidden in bindings, traces and keys of caches."""
+_MAY_HAVE_CREDENTIALS = PRIVATE_OPTIONS | {"extra_body"}
 
 _DECISIVE_FIELDS = ("model_family", "output_version")
 """Fields that are not options, and that decide what options mean."""
@@ -297,7 +299,7 @@ def canonical_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     unbound_efforts: set[str] = set()
     if "functions" in kwargs:
         kwargs = rename_functions(kwargs)
-    if PRIVATE_OPTIONS & kwargs.keys():
+    if _MAY_HAVE_CREDENTIALS & kwargs.keys():
         kwargs = hide_headers(kwargs)
     for key, value in kwargs.items():
         name = _NAMES.get(key, key)
@@ -341,7 +343,11 @@ _HTTP_OPTIONS = ("headers", "timeout", "extra_body")
 
 
 def hide_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options to bind: `http_options` taken apart, headers neither shown nor pickled."""
+    """Return options to bind: `http_options` taken apart, headers neither shown nor pickled.
+
+    Raises:
+        InvalidOptionError: A tool in `extra_body` has a credential.
+    """
     hidden = {key: value for key, value in kwargs.items() if key not in PRIVATE_OPTIONS}
     for key in sorted(PRIVATE_OPTIONS & kwargs.keys()):
         given = _read_http(key, kwargs[key])
@@ -350,12 +356,13 @@ def hide_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         hidden |= given
     if hidden.get("additional_headers"):
         hidden["additional_headers"] = _read_headers(hidden["additional_headers"])
+    check_extra_body(hidden.get("extra_body"))
     return hidden
 
 
 def redact_headers(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return options to show, with the names of headers but not their values."""
-    if PRIVATE_OPTIONS.isdisjoint(kwargs):
+    if _MAY_HAVE_CREDENTIALS.isdisjoint(kwargs):
         return dict(kwargs)
     shown, headers = split_headers(kwargs)
     return {**shown, "additional_headers": dict.fromkeys(headers, REDACTED)} if headers else shown

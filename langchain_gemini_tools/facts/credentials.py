@@ -249,13 +249,19 @@ def _all_forms(secrets: tuple[str, ...], min_length: int) -> tuple[str, ...]:
     found = {
         form
         for secret in usable | {secret.strip() for secret in usable}
-        for form in (*_quoted(secret), *_in_html(secret), *_in_addresses(secret), *_encoded(secret))
+        for form in (
+            *quoted_forms(secret),
+            *_in_html(secret),
+            *_in_addresses(secret),
+            *_encoded(secret),
+        )
     }
     useful = (form for form in found if form not in REDACTED)
     return tuple(sorted(useful, key=lambda form: (-len(form), form)))
 
 
-def _quoted(secret: str) -> Iterator[str]:
+def quoted_forms(secret: str) -> Iterator[str]:
+    """Yield a secret as it is, and as Python and JSON quote it."""
     yield repr(secret)[1:-1]
     html_signs = _HTML_SIGNS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", secret)
     for written in (secret, html_signs, secret.replace("/", "\\/"), json.dumps(secret)[1:-1]):

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from langchain_gemini_tools.facts.credentials import (
     MIN_LENGTH,
     REDACTED,
     forms,
+    quoted_forms,
     redact,
     secrets_in_use,
 )
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
 _MIN_LENGTH = 4  # shorter values are not secrets
-_MAX_LENGTH = 4_096  # longer values are data, whose other forms would take too much memory
+_MAX_CHARACTERS = 16_384  # of all values; the longest are data, with too many forms to keep
 _MAX_VALUES = 1_000  # an object with more values is data, and each value costs a search
 # Pydantic quotes the whole input and cuts it in the middle, which may leave half a secret.
 _QUOTED_INPUT = re.compile(r"input_value=.*(?=, input_type=)")
@@ -204,11 +205,12 @@ def _redact(text: str, injected: Mapping[str, object]) -> str:
     if not injected:
         return redact(text, secrets_in_use())
     text = _QUOTED_INPUT.sub(f"input_value={REDACTED}", text)
-    values = sorted(_texts(injected.values()))
-    for value in values:
-        if len(value) > _MAX_LENGTH:
-            text = text.replace(value, REDACTED)
-    text = redact(text, [*secrets_in_use(), *(v for v in values if len(v) <= _MAX_LENGTH)])
+    values = sorted(_texts(injected.values()), key=lambda value: (len(value), value))
+    count = sum(total <= _MAX_CHARACTERS for total in accumulate(map(len, values)))
+    for value in reversed(values[count:]):
+        for form in quoted_forms(value):
+            text = text.replace(form, REDACTED)
+    text = redact(text, [*secrets_in_use(), *values[:count]])
     for form in forms([value for value in values if len(value) < MIN_LENGTH], _MIN_LENGTH):
         if form in text:  # short: as a whole word only
             text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", REDACTED, text)

@@ -192,7 +192,8 @@ def _check_json_beside_tools(tools: Sequence[Any], invocation: Invocation) -> No
             raise InvalidOptionError(
                 f"{_NAMES[backend]} does not support JSON output beside {snake(name)}. Use "
                 f"ToolStrategy in an agent, or request the JSON without {snake(name)} in a second "
-                "call."
+                "call. A newer field is reported to work: generation_config={'responseFormat': "
+                "{'text': {'mimeType': 'APPLICATION_JSON', 'schema': {...}}}}."
             )
 
 

@@ -356,9 +356,9 @@ def render_output_format(given: Mapping[str, Any]) -> gemini.JsonObject:
 def _response_schema(schema: Any) -> gemini.JsonSchema:
     # Imported here because it loads LangChain's tools, which plain requests do not need.
     from langchain_gemini_tools.wire.schema.clean import clean_response_schema
-    from langchain_gemini_tools.wire.schema.render import describe_the_rest
+    from langchain_gemini_tools.wire.schema.render import describe_the_rest, specify_required
 
-    return describe_the_rest(clean_response_schema(schema))
+    return describe_the_rest(specify_required(clean_response_schema(schema)))
 
 
 def _is_type(value: object) -> bool:

@@ -21,7 +21,6 @@ from langchain_gemini_tools.facts.models import capabilities_of
 from langchain_gemini_tools.wire.checks import check_tools
 from langchain_gemini_tools.wire.generation import SAMPLING
 from langchain_gemini_tools.wire.tools.bind import bind_tools
-from langchain_gemini_tools.wire.tools.builtin import check_extra_body
 from langchain_gemini_tools.wire.tools.choice import ToolChoice, resolve_tool_choice
 from langchain_gemini_tools.wire.tools.tool import BEST_FORM, BoundTools
 
@@ -162,7 +161,7 @@ class Invocation:
 
     @property
     def sent_headers(self) -> PrivateHeaders | None:
-        """All headers of the request, in addition to the model's. The user's replace ours."""
+        """All headers of the request, which replace the model's. Those of the call replace ours."""
         if not self.tier_headers:
             return self.headers
         return PrivateHeaders({**self.tier_headers, **(self.headers or {})})
@@ -248,7 +247,7 @@ def _resolve_others(given: Mapping[str, Any]) -> dict[str, Any]:
         "continuation_token": given.get("continuation_token"),
         "continues_automatically": given["automatic_continuation"],
         "headers": given.get("additional_headers"),
-        "extra_body": check_extra_body(given["extra_body"]),
+        "extra_body": given["extra_body"],
         "merges_system": given["convert_system_message_to_human"],
         "repairs_history": given["on_broken_history"] == "repair",
         "fetch_limits": FetchLimits() if fetches is True else fetches or None,

@@ -15,6 +15,7 @@ from langchain_gemini_tools.errors import (
     BlockedError,
     EmptyResponseError,
     GeminiConnectionError,
+    GeminiInvalidRequestError,
     GeminiServerError,
     GeminiTimeoutError,
     MalformedToolCallError,
@@ -435,6 +436,21 @@ async def test_a_failed_request_leaves_the_answer_so_far_and_its_token(
     assert TEXT.startswith(partial.text)
     rest = await ask(model.bind(continuation_token=token), way)
     assert partial.text + rest.text == TEXT
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_later_request_that_is_rejected_does_not_start_the_answer_again(
+    emulator: Emulator, make_model: MakeModel, way: str
+) -> None:
+    """As a first request, it would be sent once more with the limits in descriptions."""
+    emulator.reply("The first half", **CONTINUED)
+    emulator.reply(fault=faults.http_error(400, "Request contains an invalid argument."))
+    schema = {"type": "array", "items": {"type": "string"}, "maxItems": 5}
+    with pytest.raises(GeminiInvalidRequestError) as raised:
+        await ask(make_model(model=ARGON, response_schema=schema, max_retries=2), way)
+    assert raised.value.partial is not None
+    assert raised.value.partial.text == "The first half"
+    assert sent_tokens(emulator) == [None, TOKEN]
 
 
 CUTS = {

@@ -700,20 +700,40 @@ def test_headers_of_an_mcp_server_are_not_stored_in_batches_and_caches(
 
 @pytest.mark.parametrize("tool", [TYPED, LISTED], ids=["typed", "listed"])
 def test_headers_of_an_mcp_server_in_extra_body_are_rejected(
-    make_model: MakeModel, emulator: Emulator, tool: dict[str, Any], tmp_path: Path
+    make_model: MakeModel, emulator: Emulator, tool: dict[str, Any]
 ) -> None:
     """Everything that shows the options of a model or a call shows `extra_body`."""
     body = {"tools": [tool]}
-    with pytest.raises(ValidationError, match=r"X-Weather of a tool may be.*bind_tools") as raised:
-        make_model(extra_body=body)
-    search(Caller({}, {}, [TENANT]), "".join(traceback.format_exception(raised.value)))
+    options: dict[str, Any]
+    for options in ({"extra_body": body}, {"model_kwargs": {"extra_body": body}}):
+        with pytest.raises(
+            ValidationError, match=r"X-Weather of a tool may be.*bind_tools"
+        ) as raised:
+            make_model(**options)
+        search(Caller({}, {}, [TENANT]), "".join(traceback.format_exception(raised.value)))
     for chat in (make_model(), make_model(api="interactions")):
         with pytest.raises(errors.InvalidOptionError, match="X-Weather of a tool may be"):
-            chat.invoke("Hi", extra_body=body)
-    with pytest.raises(errors.InvalidOptionError, match="X-Weather of a tool may be"):
-        make_model().bind(extra_body=body).batch_job(["Hi"], path=tmp_path)
+            chat.bind(extra_body=body)
+        for options in ({"extra_body": body}, {"http_options": {"extra_body": body}}):
+            printer = Printer()
+            with pytest.raises(errors.InvalidOptionError, match="X-Weather of a tool may be"):
+                chat.invoke("Hi", config={"callbacks": [printer]}, **options)
+            assert printer.seen == ""
     assert emulator.requests == []
-    make_model().invoke("Hi", extra_body={"tools": [{"googleSearch": {}}]})
+
+
+def test_functions_in_extra_body_may_have_a_parameter_named_headers(
+    make_model: MakeModel, emulator: Emulator
+) -> None:
+    headers = {"type": "object", "properties": {"accept": {"type": "string"}}}
+    parameters = {"type": "object", "properties": {"headers": headers}}
+    function = {"name": "fetch", "description": "Fetch a page.", "parameters": parameters}
+    body = {"tools": [{"functionDeclarations": [function]}, {"googleSearch": {}}]}
+    assert make_model(extra_body=body).preview("Hi").body["tools"] == body["tools"]
+    body = {"tools": [{"type": "function", **function}]}
+    chat = make_model(api="interactions", extra_body=body)
+    assert chat.preview("Hi").body["tools"] == body["tools"]
+    assert emulator.requests == []
 
 
 def test_callers_with_different_headers_do_not_share_cached_responses(

@@ -89,6 +89,16 @@ def test_a_typed_dict_may_omit_keys_and_contain_itself(
     assert shown["kwargs"] == {"method": method}
 
 
+def test_a_required_property_needs_no_schema(make_model: MakeModel, emulator: Emulator) -> None:
+    """The API rejects a schema that requires a property without describing it."""
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["size"]}
+    emulator.reply('{"name": "Oslo", "size": 7}')
+    chain = make_model().with_structured_output(schema, method="json_schema")
+    assert chain.invoke(QUESTION) == {"name": "Oslo", "size": 7}
+    expected = {**schema, "properties": {"name": {"type": "string"}, "size": {}}}
+    assert emulator.requests[0].body["generationConfig"]["responseJsonSchema"] == expected
+
+
 @pytest.mark.parametrize("title", [{}, {"title": "City"}], ids=["without a title", "with a title"])
 def test_an_object_may_be_null(
     make_model: MakeModel, emulator: Emulator, title: dict[str, str]

@@ -37,7 +37,7 @@ class BuiltinTool(NamedTuple):
     settings_of_vertex: tuple[str, ...] = ()
     """Settings that only Vertex AI has."""
     excludes_json_on: Backend | None = None
-    """The backend that rejects it beside JSON output, whatever the model."""
+    """The backend that rejects it beside `responseMimeType: application/json`."""
     type_name: str | None = None
     """Its `type` in the Interactions API, if that is not its name in snake_case."""
     read_typed: Callable[[dict[str, Any]], Any] | None = None
@@ -121,7 +121,9 @@ _BUILTIN_ROWS = (
     BuiltinTool(
         "googleMaps",
         settings_of_vertex=("groundingTypes",),
-        excludes_json_on="developer",  # reported for 3.1: BerriAI/litellm, issue 29451
+        # Reported for gemini-3.1-flash-lite, where `responseFormat` works: BerriAI/litellm, issue
+        # 29451. According to the SDK, only Vertex AI has that field.
+        excludes_json_on="developer",
         typed_settings=("enable_widget", "latitude", "longitude"),
         only_typed={"latitude": _PLACE, "longitude": _PLACE},
     ),
@@ -372,12 +374,22 @@ def check_extra_body(extra_body: Any) -> Any:
         InvalidOptionError: One has, such as a header of an MCP server.
     """
     tools = extra_body.get("tools") if isinstance(extra_body, Mapping) else None
-    if tools and (names := sorted(_private_names(hide_credentials(tools)))):
+    if not tools:
+        return extra_body
+    listed = [*tools] if isinstance(tools, (list, tuple)) else [tools]
+    if names := sorted(_private_names(hide_credentials([*map(_without_functions, listed)]))):
         raise InvalidOptionError(
             f"extra_body: {', '.join(names)} of a tool may be a credential, and repr, traces and "
             "pickles show extra_body. Bind the tool with bind_tools, which hides it."
         )
     return extra_body
+
+
+def _without_functions(tool: Any) -> Any:
+    """Return a tool without declarations: a parameter may have any name, such as `headers`."""
+    if not isinstance(tool, Mapping) or tool.get("type") == "function":
+        return None
+    return {key: tool[key] for key in tool if camel(str(key)) != "functionDeclarations"}
 
 
 def _private_names(settings: Any) -> set[str]:

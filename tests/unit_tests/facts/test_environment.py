@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from langchain_gemini_tools.facts import environment
 from langchain_gemini_tools.facts.environment import (
     delays_are_off,
     environment_gateway,
@@ -11,6 +12,7 @@ from langchain_gemini_tools.facts.environment import (
     environment_secrets,
     environment_uses_vertexai,
 )
+from tests.figures import modules_with
 
 GATEWAY = "https://gateway.smith.langchain.com/gemini"
 
@@ -80,3 +82,10 @@ def test_only_off_turns_delays_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not delays_are_off()
     monkeypatch.setenv("GEMINI_RETRY_DELAYS", "off")
     assert delays_are_off()
+
+
+def test_no_other_module_names_an_environment_variable() -> None:
+    named = [value for name, value in vars(environment).items() if "_VARIABLE" in name]
+    names = [name for each in named for name in ([each] if isinstance(each, str) else each)]
+    assert "GOOGLE_CLOUD_PROJECT" in names
+    assert modules_with(*names) == {"facts/environment.py"}

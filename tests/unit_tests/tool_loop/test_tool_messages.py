@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import html
+import json
 import time
+import tracemalloc
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -476,6 +479,39 @@ def test_injected_values_are_redacted_in_every_form_of_a_credential(
     ((_, _, answer),) = _tool_texts([search], call("search", text="x"), inject={"token": given})
     assert "[redacted]" in answer
     assert write(given)[8:16] not in answer
+
+
+@pytest.mark.parametrize("write", [str, repr, json.dumps])
+def test_long_injected_values_are_redacted_as_python_and_json_quote_them(
+    write: Callable[[str], str],
+) -> None:
+    @tool
+    def search(text: str, chain: Annotated[str, InjectedToolArg]) -> str:
+        """Search."""
+        raise ToolException(f"Not with {write(chain)}")
+
+    given = "\n".join(f"line {number} of a certificate" for number in range(1000))
+    ((_, _, answer),) = _tool_texts([search], call("search", text="x"), inject={"chain": given})
+    assert "[redacted]" in answer
+    assert "certificate" not in answer
+
+
+def test_much_injected_data_is_not_kept_in_memory() -> None:
+    @tool
+    def search(text: str, pages: Annotated[list[str], InjectedToolArg]) -> str:
+        """Search."""
+        raise ToolException(f"Not with {pages[7]}")
+
+    pages = [f"{number:04d}-" * 200 for number in range(900)]
+    asked = call("search", text="x")
+    _tool_texts([search], asked, inject={"pages": pages[:10]})  # imports what it needs
+    tracemalloc.start()
+    ((_, _, answer),) = _tool_texts([search], asked, inject={"pages": pages})
+    gc.collect()
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert answer.endswith("Not with [redacted]")
+    assert kept < sum(map(len, pages))
 
 
 @pytest.mark.parametrize("error", [ValueError, ToolException])

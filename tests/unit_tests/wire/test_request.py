@@ -203,7 +203,7 @@ def test_fields_of_tomorrow_are_merged_into_the_body() -> None:
         pytest.param(
             GEMINI_3,
             {"tools": [{"google_maps": {}}], "response_mime_type": "application/json"},
-            "Developer API does not support JSON output beside google_maps. Use ToolStrategy",
+            "Developer API does not support JSON output beside google_maps. .*'responseFormat'",
             id="JSON beside Google Maps",
         ),
         pytest.param(
@@ -237,6 +237,12 @@ def test_json_beside_google_maps_is_sent_to_vertex_ai() -> None:
     model = ChatGemini(model=GEMINI_3, vertexai=True, project="p")
     options: Json = {"tools": [{"google_maps": {}}], "response_mime_type": "application/json"}
     assert model.preview([ASK], **options).body["tools"] == [{"googleMaps": {}}]
+
+
+def test_the_newer_field_for_json_is_sent_beside_google_maps() -> None:
+    config: Json = {"responseFormat": {"text": {"mimeType": "APPLICATION_JSON", "schema": {}}}}
+    body = sent([ASK], tools=[{"google_maps": {}}], generation_config=config)
+    assert body["generationConfig"] == config
 
 
 def test_json_beside_functions_is_sent_to_3() -> None:
