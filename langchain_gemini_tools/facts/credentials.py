@@ -164,6 +164,11 @@ def is_credential(value: str) -> bool:
 # Characters that JSON may escape but need not: Google's servers escape those of HTML. An escaped
 # backslash is skipped, because what follows it is not an escape.
 _NEEDLESS_ESCAPE = re.compile(r"\\\\|\\/|\\u00(?!22|5c|7f)([2-7][0-9a-f])", re.IGNORECASE)
+# HTML templates write the signs of base64 as numbers. "&" is left: it may begin one.
+_NUMBERED_SIGN = re.compile(
+    r"&#(?:x0*(?!22|26|5c|7f)([2-7][0-9a-f])|0*(?!34|38|92)(3[2-9]|[4-9]\d|1[01]\d|12[0-6]));",
+    re.IGNORECASE,
+)
 
 
 def redact(text: str, secrets: Collection[str] = ()) -> str:
@@ -193,12 +198,13 @@ def _redact_json(value: Any, known: tuple[str, ...]) -> Any:
 
 
 def _redact(text: str, known: tuple[str, ...]) -> str:
-    text = _replace(text, known)
-    if "\\" in text:
-        plain = _NEEDLESS_ESCAPE.sub(_unescape, text)
-        redacted = _replace(plain, known)
-        if redacted != plain:  # an escape was hiding something
-            return redacted
+    plain = text = _replace(text, known)
+    for start, escape in (("\\", _NEEDLESS_ESCAPE), ("&#", _NUMBERED_SIGN)):
+        if start in plain:
+            plain = escape.sub(_unescape, plain)
+            redacted = _replace(plain, known)
+            if redacted != plain:  # an escape was hiding something
+                plain = text = redacted
     return text
 
 
@@ -212,8 +218,8 @@ def _replace(text: str, known: tuple[str, ...]) -> str:
 
 
 def _unescape(escape: re.Match[str]) -> str:
-    if escape[1]:
-        return chr(int(escape[1], 16))
+    if escape.lastindex:
+        return chr(int(escape[escape.lastindex], 16 if escape.lastindex == 1 else 10))
     return "/" if escape[0] == "\\/" else escape[0]
 
 
@@ -280,7 +286,8 @@ def _in_addresses(secret: str) -> Iterator[str]:
         quote(secret, safe="!'()*", errors="surrogatepass"),  # as JavaScript does
         quote_plus(secret, errors="surrogatepass"),
     ):
-        yield from (encoded, _PERCENT.sub(lambda code: code[0].lower(), encoded))
+        for written in (encoded, _PERCENT.sub(lambda code: code[0].lower(), encoded)):
+            yield from (written, written.replace("%", "%25"))  # and in an address in an address
 
 
 def _encoded(secret: str) -> Iterator[str]:
