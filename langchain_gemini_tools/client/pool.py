@@ -50,7 +50,7 @@ class HttpPool:
         async_client_args: Mapping[str, Any],
         base_url: str | None = None,
     ) -> None:
-        self.library = _choose_library([*client_args.values(), *async_client_args.values()])
+        self.library = _choose_library(client_args, async_client_args)
         shared = {key: value for key, value in client_args.items() if key not in SYNC_ONLY}
         _reject_params(client_args, async_client_args)
         with _rejecting_bad_args(self.library):
@@ -180,8 +180,10 @@ def _without_pauses(closing: Coroutine[Any, Any, None]) -> Generator[Any, Any, N
             yield waits_for
 
 
-def _choose_library(values: list[Any]) -> ModuleType:
+def _choose_library(*arguments: Mapping[str, Any]) -> ModuleType:
     """Return the library of the given transports or hooks, else the one that the SDK prefers."""
+    values = [value for given in arguments for value in given.values()]
+    values += [item for value in values if isinstance(value, dict) for item in value.values()]
     packages = {
         base.__module__.partition(".")[0] for value in values for base in type(value).__mro__
     }

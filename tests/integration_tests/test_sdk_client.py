@@ -388,6 +388,31 @@ def test_a_connection_that_fails_quotes_no_key(way: str, library: str) -> None:
     assert raised.value.__context__ is None
 
 
+@rotated(way=WAYS)
+def test_mounted_transports_of_either_library_are_used(
+    way: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_GENAI_HTTP_CLIENT")
+    hx = importlib.import_module(library)
+    seen: list[Any] = []
+
+    def respond(request: Any) -> Any:
+        seen.append(type(request))
+        return hx.Response(200, json=FILE)
+
+    async def arespond(request: Any) -> Any:
+        return respond(request)
+
+    chat = ChatGemini(
+        model="gemini-3.8-flash",
+        api_key=KEY,
+        client_args={"mounts": {"all://": hx.MockTransport(respond)}},
+        async_client_args={"mounts": {"all://": hx.MockTransport(arespond)}},
+    )
+    run(chat, way, "files", "get", name="files/abc")
+    assert seen == [hx.Request]
+
+
 def test_a_client_without_a_key_is_an_error_of_ours() -> None:
     with pytest.raises(GeminiAuthenticationError, match="GOOGLE_API_KEY"):
         ChatGemini(model="gemini-3.8-flash").client  # noqa: B018
