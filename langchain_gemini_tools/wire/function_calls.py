@@ -103,6 +103,8 @@ class CallParser:
         self._signed_ids: set[str] = set()
         self.unfinished: _StreamedCall | None = None
         """The call whose arguments have not ended."""
+        self.unreadable: str | None = None
+        """The first call without a name, or whose arguments are not an object, as JSON."""
 
     def check_complete(self) -> None:
         """Raise if the arguments of a call have not ended."""
@@ -143,7 +145,9 @@ class CallParser:
         else:
             # Core would repair anything that starts like JSON into a valid call, and would search
             # a long text for JSON in quadratic time. At the bracket it gives up.
-            args, text = None, f"not a function call]: {json.dumps(call)}"
+            written = json.dumps(call)
+            self.unreadable = self.unreadable or written
+            args, text = None, f"not a function call]: {written}"
         return self._end_call(call, name, args, text, signature)
 
     def _end_call(

@@ -192,6 +192,9 @@ class _Candidate:
                 rejects_empty=context.rejects_empty,
                 is_interaction=context.is_interaction,
             )
+            if calls.unreadable:
+                cause = "a call has no name, or its arguments are not an object"
+                raise self._malformed_error(f"{cause}: {calls.unreadable:.200}")
             may_be_call = self.metadata.is_complete and not calls.ids
             finder = context.written_calls if may_be_call else None
             if finder and (found := finder.find(self.text)):
@@ -217,7 +220,11 @@ class _Candidate:
             for number, (name, text) in enumerate(found)
         ]
         shown = f"{found[0].text:.200}"
-        cause = f"a function call was written as text instead of being made: {shown}"
+        return self._malformed_error(
+            f"a function call was written as text instead of being made: {shown}"
+        )
+
+    def _malformed_error(self, cause: str) -> MalformedToolCallError:
         return MalformedToolCallError(
             f"The model did not make a valid tool call ({cause}).",
             finish_reason=self.metadata.finish_reason,

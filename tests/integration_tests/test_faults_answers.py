@@ -5,6 +5,7 @@ Whole or streamed, the same thing happens; nothing is ever an empty string witho
 
 from __future__ import annotations
 
+import json
 import pickle
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,10 @@ def _ended(reason: str, *parts: dict[str, Any], message: str | None = None) -> d
     return {"parts": parts, "finish_reason": reason, "finish_message": message, "signed": False}
 
 
+UNREADABLE_CALL = {"id": "c1", "name": "get_weather", "args": "Oslo"}
+UNREADABLE_CAUSE = (
+    f"a call has no name, or its arguments are not an object: {json.dumps(UNREADABLE_CALL)}"
+)
 MORE_TOKENS = "Thinking counts as output: increase max_output_tokens, or lower reasoning_effort."
 REFUSED = {
     "blocked-prompt": Refused(
@@ -107,6 +112,14 @@ REFUSED = {
         "The model did not make a valid tool call (MALFORMED_FUNCTION_CALL).",
         requests=2,
         reason="MALFORMED_FUNCTION_CALL",
+    ),
+    "call-with-arguments-that-are-not-an-object": Refused(
+        _ended("STOP", CALL, {"functionCall": UNREADABLE_CALL}),
+        errors.MalformedToolCallError,
+        f"The model did not make a valid tool call ({UNREADABLE_CAUSE}).",
+        requests=2,
+        reason="STOP",
+        message=UNREADABLE_CAUSE,
     ),
     "unexpected-call-without-a-call": Refused(
         _ended("UNEXPECTED_TOOL_CALL", message="Who?"),

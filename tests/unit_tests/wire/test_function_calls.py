@@ -162,14 +162,20 @@ def test_a_tool_that_is_really_called_with_the_prefix_keeps_it() -> None:
         pytest.param({"id": "a", "name": "search", "args": "{}"}, id="text as arguments"),
     ],
 )
-def test_a_malformed_call_is_an_invalid_tool_call_in_both_modes(function_call: Json) -> None:
-    parts = [{"functionCall": function_call}]
-    message = parse(reply(parts))
-    assert message.tool_calls == []
-    (found,) = message.invalid_tool_calls
+def test_a_malformed_call_is_an_error_or_an_invalid_tool_call(function_call: Json) -> None:
+    parts = [call("b", "search"), {"functionCall": function_call}]
+    with pytest.raises(MalformedToolCallError, match="no name, or its arguments") as raised:
+        parse(reply(parts))
+    assert raised.value.partial is not None
+    assert raised.value.partial.tool_calls == []
+    with pytest.raises(MalformedToolCallError, match="no name, or its arguments"):
+        stream(one_by_one(parts))
+    returned = ResponseContext("m", returns_failures=True)
+    message = parse(reply(parts), returned)
+    found = message.invalid_tool_calls[-1]
     assert found["id"] == "a"
     assert str(found["args"]).startswith("not a function call]: {")
-    assert seen(message) == seen(stream(one_by_one(parts)))
+    assert seen(message) == seen(stream(one_by_one(parts), returned))
 
 
 def test_calls_of_remote_tools_are_the_servers_business() -> None:
