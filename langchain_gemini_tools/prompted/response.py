@@ -20,7 +20,7 @@ from langchain_gemini_tools.facts.blocks import blocks_of, type_of
 from langchain_gemini_tools.facts.json_values import with_stored_ints
 from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, ParsedPiece
 from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
-from langchain_gemini_tools.prompted.parser.words import MARKER
+from langchain_gemini_tools.prompted.parser.words import MARKER, RESULT_MARKER
 from langchain_gemini_tools.prompted.prompt import REASONS, UNUSABLE, protocol_name
 from langchain_gemini_tools.prompted.tool_arguments import find_mismatch
 from langchain_gemini_tools.wire.blocks import render_split
@@ -93,6 +93,7 @@ class TextParser:
     def __init__(self, tools: PromptedTools) -> None:
         self.calls: list[CheckedToolCall] = []
         self._texts: list[str] = []
+        self._own_text = OwnText()
         self._tools = tools
         self._names = {protocol_name(name): name for name in tools.schemas}
         self._parser: ToolCallParser | FenceRemover | None = None
@@ -110,13 +111,19 @@ class TextParser:
     def feed(self, text: str) -> list[str | CheckedToolCall]:
         """Return what is final after some more text."""
         self._texts.append(text)
-        if self._parser is None:
-            return [text] if text else []
-        return [self._check(piece) for piece in self._parser.feed(text)]
+        return self._parse(self._own_text.feed(text) if self._tools.parses_calls else text)
 
     def finish(self) -> list[str | CheckedToolCall]:
         """Return what the end of the text makes final."""
-        return [self._check(piece) for piece in self._parser.finish()] if self._parser else []
+        rest = self._parse(self._own_text.finish()) if self._tools.parses_calls else []
+        return rest + [
+            self._check(piece) for piece in (self._parser.finish() if self._parser else [])
+        ]
+
+    def _parse(self, text: str) -> list[str | CheckedToolCall]:
+        if self._parser is None:
+            return [text] if text else []
+        return [self._check(piece) for piece in self._parser.feed(text)]
 
     def _check(self, piece: ParsedPiece) -> str | CheckedToolCall:
         if isinstance(piece, str):
@@ -144,6 +151,45 @@ class TextParser:
         call = CheckedToolCall(len(self.calls), str(uuid.uuid4()), name, args, reason)
         self.calls.append(call)
         return call
+
+
+class OwnText:
+    """Ends the text where the model begins to write a tool result itself.
+
+    The request has a stop sequence for it, unless the user has set as many as the API allows. Some
+    servers ignore it. What follows is based on an invented result: more calls, or an answer.
+    """
+
+    _END = f"\n{RESULT_MARKER}"
+
+    def __init__(self) -> None:
+        self._held = "\n"
+        """The end of the text, if a result may begin there; at first a line break before it."""
+        self._is_first = True
+        self._has_ended = False
+
+    def feed(self, text: str) -> str:
+        """Return the text that is final."""
+        if self._has_ended:
+            return ""
+        text = self._held + text
+        before, end, _ = text.partition(self._END)
+        self._has_ended = bool(end)
+        lengths = range(min(len(before), len(self._END)), 0, -1)
+        held = 0 if end else next((n for n in lengths if self._END.startswith(before[-n:])), 0)
+        self._held = before[len(before) - held :]
+        return self._without_first_break(before[: len(before) - held])
+
+    def finish(self) -> str:
+        """Return the text that was held back."""
+        rest, self._held = self._held, ""
+        return self._without_first_break(rest)
+
+    def _without_first_break(self, text: str) -> str:
+        if not text or not self._is_first:
+            return text
+        self._is_first = False
+        return text[1:]
 
 
 class FenceRemover:

@@ -72,6 +72,35 @@ def test_text_around_calls_is_content_and_calls_are_tool_calls() -> None:
     assert message.response_metadata["finish_reason"] == "STOP"
 
 
+INVENTED = "TOOL_RESULT: get_weather #1\nSunny\nEND_TOOL_RESULT\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "calls"),
+    [
+        (f"{OSLO}\n{INVENTED}TOOL_CALL: now({{}})", "", ["get_weather"]),
+        (f"{OSLO}\n{INVENTED}It is sunny in Oslo.", "", ["get_weather"]),
+        (f"Let me see.\n{INVENTED}It is sunny.", "Let me see.", []),
+        (f"{INVENTED}TOOL_CALL: now({{}})", "", []),
+        ("I never write TOOL_RESULT: myself.\n", "I never write TOOL_RESULT: myself.\n", []),
+        ("\nTOOL_\nTOOL_RESULT", "\nTOOL_\nTOOL_RESULT", []),
+        ("\n", "\n", []),
+    ],
+)
+def test_nothing_after_a_result_that_the_model_invented_is_used(
+    text: str, content: str, calls: list[str]
+) -> None:
+    message = read(text)
+    assert message.text.rstrip() == content.rstrip()
+    assert [call["name"] for call in message.tool_calls] == calls
+    assert message.response_metadata[RAW_TEXT] == text
+    parser = ChunkParser(TOOLS)
+    pieces = [chunk for letter in text for chunk in parser.feed(AIMessageChunk(content=letter))]
+    last = AIMessageChunk(content="", response_metadata={"finish_reason": "STOP"})
+    whole = functools.reduce(operator.add, [*pieces, *parser.finish(last)])
+    assert seen(whole) == seen(message)
+
+
 @pytest.mark.parametrize(
     ("text", "name", "reason"),
     [
