@@ -28,6 +28,7 @@ from langchain_gemini_tools.errors import (
     InvalidOptionError,
 )
 from langchain_gemini_tools.facts.credentials import (
+    CREDENTIALS_SECRETS,
     FAKE_KEY,
     FAKE_TOKEN,
     argument_secrets,
@@ -170,8 +171,8 @@ class ClientSettings:
     def secrets(self) -> list[str]:
         """All credentials that the text of an error might quote."""
         key = self.api_key.get_secret_value() if self.api_key else None
-        token = getattr(self.credentials, "token", None)
-        values = [key, token, *private_values(self.headers), *environment_keys()]
+        held = [getattr(self.credentials, name, None) for name in CREDENTIALS_SECRETS]
+        values = [key, *held, *private_values(self.headers), *environment_keys()]
         for arguments in (self.client_args, self.async_client_args):
             values += argument_secrets(arguments)
         return [value for value in values if isinstance(value, str)]

@@ -34,6 +34,10 @@ SECRET_PARAMETERS = frozenset({"api_key", "apikey", "access_token", "signature"}
 AMBIGUOUS_PARAMETERS = frozenset({"key", "token"})
 """Query parameters that are credentials for Google, but may be search terms for other APIs."""
 
+CREDENTIALS_SECRETS = ("token", "refresh_token", "client_secret", "id_token")
+"""Attributes of the credentials of `google.auth`. All but the first are sent to the token endpoint,
+whose errors may quote them."""
+
 KEY_HEADER, TOKEN_HEADER = "x-goog-api-key", "authorization"
 _SECRET_HEADERS = re.compile(r"auth|key|token|cookie|secret|password|signature", re.IGNORECASE)
 _HARMLESS_HEADERS = frozenset(

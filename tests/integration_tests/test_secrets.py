@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 from google.auth.credentials import Credentials as BaseCredentials
-from google.auth.exceptions import TransportError
+from google.auth.exceptions import RefreshError, TransportError
 from google.genai import types
 from google.oauth2.credentials import Credentials
 from langchain.agents import create_agent
@@ -450,6 +450,25 @@ def test_a_token_that_cannot_be_refreshed_shows_no_secret(make_model: MakeModel)
         make_model(max_retries=0, credentials=credentials, **settings).invoke(QUESTION)
     links = [raised.value, raised.value.__cause__]
     search(Caller({}, {}, [GATEWAY]), *shown(raised.value), *map(pickle.dumps, links))
+
+
+@pytest.mark.parametrize("name", ["refresh_token", "client_secret", "id_token"])
+def test_a_token_endpoint_that_quotes_a_credential_shows_none(
+    make_model: MakeModel, name: str
+) -> None:
+    """google.auth puts the body of the endpoint's error into its own."""
+
+    class Refused(BaseCredentials):
+        def refresh(self, request: object) -> None:
+            body = f"{name}={getattr(self, name)} is not valid"
+            raise RefreshError(f"invalid_grant: {body}", body)  # type: ignore[no-untyped-call]
+
+    credentials = Refused()  # type: ignore[no-untyped-call]
+    setattr(credentials, name, GATEWAY)
+    settings = {"api_key": None, "vertexai": True, "project": "p", "location": "l"}
+    with pytest.raises(errors.GeminiAuthenticationError, match="is not valid") as raised:
+        make_model(max_retries=0, credentials=credentials, **settings).invoke(QUESTION)
+    search(Caller({}, {}, [GATEWAY]), *shown(raised.value), pickle.dumps(raised.value))
 
 
 def test_a_query_in_client_args_is_rejected(make_model: MakeModel) -> None:
