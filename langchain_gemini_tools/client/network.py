@@ -88,7 +88,7 @@ class Limit:
     seconds: float | None
     """The longest time that one phase may take; None for no limit."""
     server_seconds: int | None = None
-    """What the server is told. Without it, its own limit applies, which may be shorter."""
+    """The limit that is sent to the server. Without it, its own applies, which may be shorter."""
     phases: tuple[str, ...] = PHASES
 
     def left(self) -> float:

@@ -357,9 +357,10 @@ def _split_result(content: Content) -> tuple[Content, list[Block]]:
     """
     if isinstance(content, str):
         # Decode only what may be blocks: a result may be long.
-        is_candidate = content.startswith("[{") and '"lc_' in content
-        blocks = decode_result(content) if is_candidate else None
-        if blocks is None or not _are_dumped_blocks(blocks):
+        if not content.startswith("[{") or '"lc_' not in content:
+            return content, []
+        blocks = decode_result(content)
+        if not _are_dumped_blocks(blocks):
             return content, []
         content = blocks
     objects = [block for block in content if isinstance(block, dict)]

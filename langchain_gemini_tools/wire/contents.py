@@ -140,16 +140,16 @@ def _render_parts(
     invocation: Invocation,
 ) -> list[gemini.Part]:
     """Render an AI message with the parts that this model accepts."""
-    position, message, _ = paired
+    message = paired.message
     parts = _render_message(paired, rendered, contents.repairs)
     if contents.has_steps or not _reads_signatures_of(message, invocation):
         # An API that has steps does not read the signatures of parts.
         parts = _without_foreign_signatures(parts, paired, contents.repairs)
     if isinstance(message.content, list):
         if any(map(is_server_part, parts)):
-            parts = _render_server_parts(parts, position, contents, invocation)
+            parts = _render_server_parts(parts, paired.position, contents, invocation)
         if not invocation.capabilities.accepts_resolution_per_part:
-            parts = _without_resolutions(parts, position, contents.repairs)
+            parts = _without_resolutions(parts, paired.position, contents.repairs)
     return parts
 
 
@@ -237,10 +237,11 @@ def _render_message(
         rendered: The part of each call.
         repairs: Receives a repair if the order is not known any more.
     """
-    position, message, calls = paired
+    message = paired.message
     log = part_log_of(message) if message.additional_kwargs else None
     if log is None and isinstance(message.content, str):
         return [{"text": message.content}, *rendered] if message.content else rendered
+    position, _, calls = paired
     pending = [(call.id, part) for call, part in zip(calls, rendered, strict=True)]
     parts: list[gemini.Part] = []
     others: list[gemini.Part] = []  # without calls

@@ -142,7 +142,8 @@ class _CandidateParser:
 
     def feed(self, response: gemini.Response, candidate: gemini.JsonObject | None) -> list[Piece]:
         self._metadata.feed(response, candidate)
-        self._steps += response.get(RAW_STEPS) or ()
+        if RAW_STEPS in response:
+            self._steps += response[RAW_STEPS] or ()
         return self._parts.feed(candidate or {}, response.get("responseId"))
 
     def end_hop(self) -> None:

@@ -489,7 +489,7 @@ def response(value: Json, **fields: Any) -> Json:
         pytest.param(
             [{"type": "search_result", "title": "T"}],
             {"type": "search_result", "title": "T"},
-            id="a block that is no medium",
+            id="a block that is not a medium",
         ),
         pytest.param(
             [{"type": "file", "path": "/a"}, {"type": "file", "path": "/b"}],
