@@ -15,7 +15,7 @@ PARALLEL = --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --be
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo format lint type unit test test-lowest test-ahead test-clients test-deepagents \
-	test-vcrpy9 test-observability test-distributed test-local-model test-docs fuzz soak bench record docs docs-tables \
+	test-vcrpy9 test-observability test-distributed test-local-model test-docs fuzz soak bench bench-against record docs docs-tables \
 	pictures figures \
 	check clean
 
@@ -134,6 +134,9 @@ bench: $(STAMP) $(VENV)-bench/.installed $(VENV)-peer/.installed  ## CPU and mem
 	$(VENV)-bench/bin/python -m tests.benchmarks.run --peer-python $(VENV)-peer/bin/python $(BENCH)
 	$(VENV)-bench/bin/python -m tests.benchmarks.fake_gemini
 	WAVES_SCALE=10 $(BIN)/python -m pytest -s tests/benchmarks
+
+bench-against: $(VENV)-bench/.installed  ## CPU next to another commit, which COMMIT names
+	$(VENV)-bench/bin/python -m tests.benchmarks.against $(COMMIT)
 
 $(VENV)-bench/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench

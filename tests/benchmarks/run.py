@@ -58,7 +58,9 @@ class Stub:
 class Worker:
     """A subject at work in its own process."""
 
-    def __init__(self, name: str, python: str, stub: Stub) -> None:
+    def __init__(
+        self, name: str, python: str, stub: Stub, environment: dict[str, str] | None = None
+    ) -> None:
         self.name = name
         self._stub = stub
         self._checksums: dict[str, set[int]] = {}
@@ -67,6 +69,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=environment,
         )
 
     def __enter__(self) -> Self:
