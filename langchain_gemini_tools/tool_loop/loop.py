@@ -38,7 +38,6 @@ from langchain_gemini_tools.tool_loop.settings import (
     collect_tools,
     exponential_backoff,
 )
-from langchain_gemini_tools.tool_loop.turn import copy_call
 
 _T = TypeVar("_T")
 _Selector = Callable[[LoopEvent], Sequence[_T]]
@@ -281,48 +280,35 @@ class ToolLoop(Runnable[LoopInput, Any]):
     def _run(
         self, given: LoopInput, config: RunnableConfig, *, streams: bool, options: execution.Options
     ) -> Generator[LoopEvent]:
-        settings = _settings_for(config, self.settings)
-        run = Run(settings, parse_input(given), time.monotonic, self._threads.may_start)
+        run = Run(_settings_for(config, self.settings), parse_input(given), time.monotonic)
         with run.attached_to_errors():
             while run.stop_reason is None:
-                if run.calls is None:
+                if run.calls:
+                    yield from execution.run_tools(run, self._threads, config)
+                else:
                     yield from self._bound_model.invoke(
                         run, config, streams=streams, options=options
                     )
-                    continue
-                for slot in run.calls.to_approve():
-                    hook = settings.approve[slot.call["name"]]
-                    run.calls.decide(slot, execution.decide(hook, copy_call(slot.call)))
-                if not run.calls.is_paused:
-                    yield from execution.run_turn(run.calls, self._threads, config)
-                yield from run.finish_calls()
-        yield run.finish()
+        run.finish()
+        yield from run.take_events()
 
     async def _arun(
         self, given: LoopInput, config: RunnableConfig, *, streams: bool, options: execution.Options
     ) -> AsyncGenerator[LoopEvent]:
-        settings = _settings_for(config, self.settings)
         clock = asyncio.get_running_loop().time
-        run = Run(settings, parse_input(given), clock, self._threads.may_start)
+        run = Run(_settings_for(config, self.settings), parse_input(given), clock)
         with run.attached_to_errors():
             while run.stop_reason is None:
-                if run.calls is None:
-                    turn = self._bound_model.ainvoke(run, config, streams=streams, options=options)
-                    async with aclosing(turn):
-                        async for event in turn:
-                            yield event
-                    continue
-                for slot in run.calls.to_approve():
-                    hook = settings.approve[slot.call["name"]]
-                    run.calls.decide(slot, await execution.adecide(hook, copy_call(slot.call)))
-                if not run.calls.is_paused:
-                    turn = execution.arun_turn(run.calls, self._threads, config)
-                    async with aclosing(turn):
-                        async for event in turn:
-                            yield event
-                for event in run.finish_calls():
-                    yield event
-        yield run.finish()
+                if run.calls:
+                    step = execution.arun_tools(run, self._threads, config)
+                else:
+                    step = self._bound_model.ainvoke(run, config, streams=streams, options=options)
+                async with aclosing(step):
+                    async for event in step:
+                        yield event
+        run.finish()
+        for event in run.take_events():
+            yield event
 
     def _emit(
         self,

@@ -21,7 +21,7 @@ from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS, blocks_of, type
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.events import IncompleteRunError, ToolLoopResult
-from langchain_gemini_tools.tool_loop.turn import Cache, TurnCalls, as_tool_call
+from langchain_gemini_tools.tool_loop.turn import TurnCalls, as_tool_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.tool_loop.events import StopReason, ToolCallRecord
     from langchain_gemini_tools.tool_loop.settings import Settings
 
-_Event = TypeVar("_Event", bound=events.LoopEvent)
 _AnyCall = TypeVar("_AnyCall", "ToolCall", "InvalidToolCall")
 
 LoopInput = LanguageModelInput | BaseMessage | dict[str, Any]
@@ -65,25 +64,21 @@ class Run:
     """One run: its messages so far, the tool calls of the current turn, and why it stopped."""
 
     def __init__(
-        self,
-        settings: Settings,
-        messages: Sequence[BaseMessage],
-        clock: Callable[[], float],
-        may_start: Callable[[str], bool],
+        self, settings: Settings, messages: Sequence[BaseMessage], clock: Callable[[], float]
     ) -> None:
         self.settings = settings
         self.clock = clock
         self.turns = 0
         self.calls: TurnCalls | None = None
         self.stop_reason: StopReason | None = None
+        self.cache: dict[str, ToolMessage] = {}
         self._given = list(messages)
         self._new: list[BaseMessage] = []
         self._records: list[ToolCallRecord] = []
         self._usage: UsageMetadata | None = None
-        self._cache: Cache = {}
+        self._events: list[events.LoopEvent] = []
         self._since = clock()
         self._turn_began = self._since
-        self._may_start = may_start
         self._is_final_turn = False
         self._left_open: list[ToolCall] = []
         self._resume_calls()
@@ -93,11 +88,20 @@ class Run:
         """All messages so far."""
         return [*self._given, *self._new]
 
-    def start_turn(self) -> events.TurnStarted:
+    def emit(self, kind: type[events.LoopEvent], **fields: Any) -> None:
+        """Add an event with the current time and turn."""
+        self._events.append(kind(at=self.clock() - self._since, turn=self.turns, **fields))
+
+    def take_events(self) -> list[events.LoopEvent]:
+        """Return the events since the last call."""
+        taken, self._events = self._events, []
+        return taken
+
+    def start_turn(self) -> None:
         """Begin a turn in which the model is invoked."""
         self.turns += 1
         self._turn_began = self.clock()
-        return self.event(events.TurnStarted)
+        self.emit(events.TurnStarted)
 
     def tool_use(self) -> ToolUse:
         """Return whether the model may, must or must not call tools in this turn."""
@@ -107,15 +111,13 @@ class Run:
         is_forced = self.settings.forced_first and self.turns <= 1 and not follows_results
         return "forced" if is_forced else "auto"
 
-    def add_message(self, received: BaseMessage) -> Iterator[events.LoopEvent]:
+    def add_message(self, received: BaseMessage) -> None:
         """Add the model's message and decide the next step."""
         message = _with_call_ids(received)
         self._new.append(message)
         if message.usage_metadata:
             self._usage = add_usage(self._usage, message.usage_metadata)
-        yield self.event(
-            events.TurnFinished, message=message, duration=self.clock() - self._turn_began
-        )
+        self.emit(events.TurnFinished, message=message, duration=self.clock() - self._turn_began)
         if not message.tool_calls and not message.invalid_tool_calls:
             self.stop_reason = _reason_to_stop(message)
             if self._is_final_turn:
@@ -124,23 +126,23 @@ class Run:
             return
         is_over = self._is_final_turn or self.turns >= self.settings.max_turns
         if is_over and (self._is_final_turn or not self._returns_directly(message)):
-            yield from self._skip_calls(message)
+            self._skip_calls(message)
             return
-        self.calls = self._new_turn(
-            message.tool_calls, message.invalid_tool_calls, _why_not_run(message)
+        self.calls = TurnCalls(
+            self, message.tool_calls, message.invalid_tool_calls, _why_not_run(message)
         )
 
-    def finish_calls(self) -> Iterator[events.LoopEvent]:
+    def finish_calls(self) -> None:
         """Add the results of this turn's tool calls and decide the next step."""
         assert self.calls is not None  # noqa: S101 - there are calls to finish
         if self.calls.is_paused:
             self.stop_reason = "awaiting_approval"
             return
-        records = self._close_calls()
+        records = self._close_calls(self.calls)
         if all(self._is_direct_answer(record) for record in records):
             self.stop_reason = "returned_directly"
         elif self.turns >= self.settings.max_turns:
-            yield from self._reach_limit([])
+            self._reach_limit([])
 
     def result(self, failed: StopReason | None = None) -> ToolLoopResult:
         """Return the result so far, with the tool calls of this turn that have ended."""
@@ -156,8 +158,8 @@ class Run:
             usage=self._usage,
         )
 
-    def finish(self) -> events.LoopFinished:
-        """Return the last event.
+    def finish(self) -> None:
+        """Add the last event.
 
         Raises:
             IncompleteRunError: The turn limit was reached, and `on_limit` is "raise".
@@ -165,7 +167,7 @@ class Run:
         result = self.result()
         if result.stop_reason == "turn_limit" and self.settings.on_limit == "raise":
             raise IncompleteRunError(result)
-        return self.event(events.LoopFinished, result=result)
+        self.emit(events.LoopFinished, result=result)
 
     @contextlib.contextmanager
     def attached_to_errors(self) -> Iterator[None]:
@@ -178,10 +180,6 @@ class Run:
             with contextlib.suppress(AttributeError):  # an exception class with slots
                 error.tool_loop_result = self.result("failed")  # type: ignore[attr-defined]
             raise
-
-    def event(self, kind: type[_Event], **fields: Any) -> _Event:
-        """Return an event with the current time and turn."""
-        return kind(at=self.clock() - self._since, turn=self.turns, **fields)
 
     def _resume_calls(self) -> None:
         """Take over the tool calls of the input that have no result."""
@@ -196,50 +194,29 @@ class Run:
                 calls = [call for call in message.tool_calls if call["id"] not in answered]
                 invalid = [c for c in message.invalid_tool_calls if c["id"] not in answered]
                 if calls or invalid:
-                    self.calls = self._new_turn(calls, invalid, _why_not_run(message))
+                    self.calls = TurnCalls(self, calls, invalid, _why_not_run(message))
             return
 
-    def _new_turn(
-        self,
-        calls: Sequence[ToolCall],
-        invalid: Sequence[InvalidToolCall],
-        why_not_run: str | None = None,
-    ) -> TurnCalls:
-        turn = TurnCalls(
-            number=self.turns,
-            settings=self.settings,
-            cache=self._cache,
-            clock=self.clock,
-            since=self._since,
-            may_start=self._may_start,
-        )
-        turn.add_calls(calls, invalid, why_not_run)
-        return turn
-
-    def _close_calls(self) -> list[ToolCallRecord]:
-        assert self.calls is not None  # noqa: S101 - there are calls to close
-        records = self.calls.records()
+    def _close_calls(self, calls: TurnCalls) -> list[ToolCallRecord]:
+        records = calls.records()
         self._records += records
         self._new += [record.message for record in records]
         self.calls = None
         return records
 
-    def _skip_calls(self, message: AIMessage) -> Iterator[events.LoopEvent]:
+    def _skip_calls(self, message: AIMessage) -> None:
         """Run none of the tool calls: no turn is left in which the model would read the results."""
         if self._is_final_turn:
             self.stop_reason = "turn_limit"
         else:
-            pending = [*message.tool_calls, *map(as_tool_call, message.invalid_tool_calls)]
-            yield from self._reach_limit(pending)
-        if self._left_open:
-            return
-        self.calls = self._new_turn(message.tool_calls, message.invalid_tool_calls)
-        self.calls.skip_all("Not executed: this run has no turns left. Answer with what is known.")
-        yield from self.calls.take_events()
-        self._close_calls()
+            self._reach_limit([*message.tool_calls, *map(as_tool_call, message.invalid_tool_calls)])
+        if not self._left_open:
+            calls = TurnCalls(self, message.tool_calls, message.invalid_tool_calls)
+            calls.skip_all("Not executed: this run has no turns left. Answer with what is known.")
+            self._close_calls(calls)
 
-    def _reach_limit(self, pending: list[ToolCall]) -> Iterator[events.LoopEvent]:
-        yield self.event(events.LimitReached, pending=pending)
+    def _reach_limit(self, pending: list[ToolCall]) -> None:
+        self.emit(events.LimitReached, pending=pending)
         if self.settings.on_limit == "answer":
             self._is_final_turn = True
         else:

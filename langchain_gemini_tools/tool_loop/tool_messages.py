@@ -119,19 +119,6 @@ def is_about_arguments(error: BaseException, tool: BaseTool) -> bool:
     return isinstance(error, ValidationError) and error.title == getattr(validator, "title", None)
 
 
-def render_timeout(tool: BaseTool, seconds: float) -> str:
-    """Describe a tool call that took too long."""
-    return (
-        f"Tool {tool.name!r} did not finish within {seconds:g} s. Whether it had an effect is not "
-        "known."
-    )
-
-
-def render_unknown(name: str, known: str) -> str:
-    """Describe a call of a tool that does not exist."""
-    return f"There is no tool named {name!r}. Tools: {known}."
-
-
 def render_unreadable(call: InvalidToolCall) -> str:
     """Describe a call whose arguments could not be parsed."""
     reason = f" ({call['error']})" if call.get("error") else ""
@@ -139,11 +126,6 @@ def render_unreadable(call: InvalidToolCall) -> str:
         f"Not executed: the arguments of this call could not be parsed{reason}. Call the tool "
         "again with one JSON object as its arguments."
     )
-
-
-def render_rejection(reason: str | None) -> str:
-    """Describe a call that the approval hook rejected."""
-    return f"This call was rejected: {reason}" if reason else "This call was rejected."
 
 
 def _describe(error: BaseException, injected: Mapping[str, object]) -> str:

@@ -462,6 +462,21 @@ def test_a_loop_can_be_copied() -> None:
     assert copy.deepcopy(loop).invoke("Hi").text == "Done."
 
 
+async def test_a_tool_that_raises_stop_iteration_has_failed() -> None:
+    """A future of an event loop cannot have this exception: a run that used one would hang."""
+
+    def find(text: str) -> str:
+        """Find something."""
+        return next(each for each in ["a", "b"] if each == text)
+
+    expected = [("1", "error", "Tool 'find' failed: StopIteration")]
+    asked = call("find", text="x")
+    assert tool_texts(await asyncio.to_thread(_loop([find], asked).invoke, "Hi")) == expected
+    assert tool_texts(await _loop([find], asked).ainvoke("Hi")) == expected
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await _loop([echo], call("echo", text="x"), approve={"echo": find}).ainvoke("Hi")
+
+
 def test_a_tool_that_cancels_itself_has_failed() -> None:
     async def give_up() -> str:
         """Give up."""
