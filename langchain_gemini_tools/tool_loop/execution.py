@@ -18,13 +18,13 @@ from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessageChunk
-from langchain_core.runnables import RunnableBinding, RunnableWithFallbacks
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableWithFallbacks
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import events
-from langchain_gemini_tools.tool_loop.settings import has_async_hook, runs_async, runs_sync
+from langchain_gemini_tools.tool_loop.tools import has_async_hook, runs_async, runs_sync
 from langchain_gemini_tools.tool_loop.turn import ToolFuture, copy_call
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         Collection,
         Coroutine,
         Generator,
-        Iterator,
         Mapping,
     )
 
@@ -43,14 +42,17 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
 
-    from langchain_gemini_tools.tool_loop.events import LoopEvent
-    from langchain_gemini_tools.tool_loop.run import Run, ToolUse
-    from langchain_gemini_tools.tool_loop.settings import Approver, ChatModel, LoopTool, Settings
+    from langchain_gemini_tools.tool_loop.events import Approver
+    from langchain_gemini_tools.tool_loop.run import Run, Settings, ToolUse
+    from langchain_gemini_tools.tool_loop.tools import LoopTool
     from langchain_gemini_tools.tool_loop.turn import TurnCalls
 
     Options = Mapping[str, object]
     """Keyword arguments for the model."""
     ThreadFuture = concurrent.futures.Future[Any]
+
+ChatModel = Runnable[Any, Any]
+"""A chat model, or a binding or fallbacks of chat models."""
 
 MAX_ABANDONED = 8
 """A tool with this many abandoned threads still running is not started again."""
@@ -75,10 +77,10 @@ class BoundModel:
 
     def invoke(
         self, run: Run, config: RunnableConfig, *, streams: bool, options: Options
-    ) -> Iterator[LoopEvent]:
-        """Invoke the model for the next turn and yield the events."""
+    ) -> Generator[None]:
+        """Invoke the model for the next turn; yield when there are new events."""
         run.start_turn()
-        yield from run.take_events()
+        yield
         model, messages = self._model_for(run.tool_use(), config), run.messages
         if streams:
             chunks: list[BaseMessage] = []
@@ -87,19 +89,18 @@ class BoundModel:
                 for chunk in stream:
                     chunks.append(chunk)
                     _emit_events(chunk, run)
-                    yield from run.take_events()
+                    yield
             run.add_message(_join(chunks))
         else:
             run.add_message(model.invoke(messages, config, **options))
-        yield from run.take_events()
+        yield
 
     async def ainvoke(
         self, run: Run, config: RunnableConfig, *, streams: bool, options: Options
-    ) -> AsyncGenerator[LoopEvent]:
-        """Invoke the model for the next turn and yield the events."""
+    ) -> AsyncGenerator[None]:
+        """Invoke the model for the next turn; yield when there are new events."""
         run.start_turn()
-        for event in run.take_events():
-            yield event
+        yield
         model, messages = self._model_for(run.tool_use(), config), run.messages
         if streams:
             chunks: list[BaseMessage] = []
@@ -108,13 +109,11 @@ class BoundModel:
                 async for chunk in stream:
                     chunks.append(chunk)
                     _emit_events(chunk, run)
-                    for event in run.take_events():
-                        yield event
+                    yield
             run.add_message(_join(chunks))
         else:
             run.add_message(await model.ainvoke(messages, config, **options))
-        for event in run.take_events():
-            yield event
+        yield
 
     def _model_for(self, use: ToolUse, config: RunnableConfig) -> ChatModel:
         model = _configured(config, self._model)
@@ -249,8 +248,8 @@ def _run_coroutine(coroutine: Coroutine[Any, Any, object], future: ThreadFuture)
         return loop.run_until_complete(task)
 
 
-def run_tools(run: Run, threads: Threads, config: RunnableConfig) -> Iterator[LoopEvent]:
-    """Run the tool calls of the turn, each in a thread, and yield the events."""
+def run_tools(run: Run, threads: Threads, config: RunnableConfig) -> Generator[None]:
+    """Run the tool calls of the turn, each in a thread; yield when there are new events."""
     calls = cast("TurnCalls", run.calls)
     for slot in calls.to_approve():
         hook = run.settings.approve[slot.call["name"]]
@@ -262,7 +261,7 @@ def run_tools(run: Run, threads: Threads, config: RunnableConfig) -> Iterator[Lo
     try:
         while not calls.is_paused:
             calls.start_due(start)
-            yield from run.take_events()
+            yield
             if calls.is_settled:
                 break
             seconds = min(calls.seconds_to_wait(), POLL_SECONDS)
@@ -274,13 +273,11 @@ def run_tools(run: Run, threads: Threads, config: RunnableConfig) -> Iterator[Lo
     finally:
         calls.stop()
     run.finish_calls()
-    yield from run.take_events()
+    yield
 
 
-async def arun_tools(
-    run: Run, threads: Threads, config: RunnableConfig
-) -> AsyncGenerator[LoopEvent]:
-    """Run the tool calls of the turn in tasks, sync tools in threads, and yield the events."""
+async def arun_tools(run: Run, threads: Threads, config: RunnableConfig) -> AsyncGenerator[None]:
+    """Run the tool calls of the turn in tasks, sync tools in threads; yield as `run_tools` does."""
     calls = cast("TurnCalls", run.calls)
     for slot in calls.to_approve():
         hook = run.settings.approve[slot.call["name"]]
@@ -297,8 +294,7 @@ async def arun_tools(
         while not calls.is_paused:
             has_ended.clear()
             calls.start_due(start)
-            for event in run.take_events():
-                yield event
+            yield
             if calls.is_settled:
                 break
             with contextlib.suppress(TimeoutError):
@@ -309,8 +305,7 @@ async def arun_tools(
         calls.stop()
         await _wait_for_cleanup(calls.cancelled)
     run.finish_calls()
-    for event in run.take_events():
-        yield event
+    yield
 
 
 def _decide(hook: Approver, call: ToolCall) -> object:

@@ -18,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -26,18 +26,23 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 
 from langchain_gemini_tools.tool_loop import events, execution
-from langchain_gemini_tools.tool_loop.events import LoopEvent, LoopFinished, ToolLoopResult
-from langchain_gemini_tools.tool_loop.run import LoopInput, Run, parse_input
-from langchain_gemini_tools.tool_loop.settings import (
-    DEFAULT_TIMEOUT,
+from langchain_gemini_tools.tool_loop.events import (
     Approver,
-    ChatModel,
-    LoopTool,
-    OnLimit,
-    Settings,
-    collect_tools,
-    exponential_backoff,
+    LoopEvent,
+    LoopFinished,
+    ToolLoopResult,
 )
+from langchain_gemini_tools.tool_loop.execution import ChatModel
+from langchain_gemini_tools.tool_loop.run import (
+    DEFAULT_TIMEOUT,
+    LoopInput,
+    OnLimit,
+    Run,
+    Settings,
+    exponential_backoff,
+    parse_input,
+)
+from langchain_gemini_tools.tool_loop.tools import LoopTool, collect_tools
 
 _T = TypeVar("_T")
 _Selector = Callable[[LoopEvent], Sequence[_T]]
@@ -284,13 +289,13 @@ class ToolLoop(Runnable[LoopInput, Any]):
         with run.attached_to_errors():
             while run.stop_reason is None:
                 if run.calls:
-                    yield from execution.run_tools(run, self._threads, config)
+                    step = execution.run_tools(run, self._threads, config)
                 else:
-                    yield from self._bound_model.invoke(
-                        run, config, streams=streams, options=options
-                    )
-        run.finish()
-        yield from run.take_events()
+                    step = self._bound_model.invoke(run, config, streams=streams, options=options)
+                with closing(step):
+                    for _ in step:
+                        yield from run.take_events()
+        yield run.finish()
 
     async def _arun(
         self, given: LoopInput, config: RunnableConfig, *, streams: bool, options: execution.Options
@@ -304,11 +309,10 @@ class ToolLoop(Runnable[LoopInput, Any]):
                 else:
                     step = self._bound_model.ainvoke(run, config, streams=streams, options=options)
                 async with aclosing(step):
-                    async for event in step:
-                        yield event
-        run.finish()
-        for event in run.take_events():
-            yield event
+                    async for _ in step:
+                        for event in run.take_events():
+                            yield event
+        yield run.finish()
 
     def _emit(
         self,

@@ -1,4 +1,4 @@
-"""The state of a run, and its next step: invoke the model, run tool calls, or stop.
+"""The settings of a run, its state, and its next step: invoke the model, run tool calls, or stop.
 
 `Run` only keeps state. `ToolLoop` carries out the steps, in a sync and in an async version, and
 reports the outcome to it.
@@ -7,6 +7,10 @@ reports the outcome to it.
 from __future__ import annotations
 
 import contextlib
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import uuid4
 
@@ -21,24 +25,142 @@ from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS, blocks_of, type
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.events import IncompleteRunError, ToolLoopResult
+from langchain_gemini_tools.tool_loop.tools import is_repeatable
 from langchain_gemini_tools.tool_loop.turn import TurnCalls, as_tool_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from langchain_core.messages import InvalidToolCall, ToolCall
     from langchain_core.messages.ai import UsageMetadata
+    from langchain_core.tools import BaseTool
 
-    from langchain_gemini_tools.tool_loop.events import StopReason, ToolCallRecord
-    from langchain_gemini_tools.tool_loop.settings import Settings
+    from langchain_gemini_tools.tool_loop.events import Approver, StopReason, ToolCallRecord
+    from langchain_gemini_tools.tool_loop.tools import Toolbox
 
 _AnyCall = TypeVar("_AnyCall", "ToolCall", "InvalidToolCall")
 
 LoopInput = LanguageModelInput | BaseMessage | dict[str, Any]
 """What a chat model accepts, a message, or a dict with `messages`."""
 
+OnLimit = Literal["raise", "return", "answer"]
+
 ToolUse = Literal["auto", "forced", "off"]
 """Whether the model may call tools in its next turn, must, or must not."""
+DEFAULT_TIMEOUT = 30.0
+
+
+def exponential_backoff(attempt: int) -> float:
+    """Return 0.5 s after the first failure, doubled each time up to 8 s, with jitter."""
+    return min(8.0, 0.5 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of a `ToolLoop` and its tools. They are documented at `ToolLoop`."""
+
+    box: Toolbox
+    max_turns: int
+    tool_timeout: float | Mapping[str, float | None] | None
+    max_concurrency: int
+    on_limit: OnLimit
+    forced_first: bool | str
+    approve: Mapping[str, Approver]
+    repeatable: Collection[str]
+    max_retries: int
+    backoff: Callable[[int], float]
+    max_output_chars: int | None
+    cache: bool | Collection[str]
+    inject: Mapping[str, object] = field(repr=False)  # may contain secrets
+    hold_back: int | None
+
+    def __post_init__(self) -> None:
+        """Check every option."""
+        self._check_integer("max_turns", at_least=1)
+        self._check_integer("max_concurrency", at_least=1)
+        self._check_integer("max_retries")
+        for name in ("max_output_chars", "hold_back"):
+            if getattr(self, name) is not None:
+                self._check_integer(name, "must be an integer or None")
+        known = ("raise", "return", "answer")
+        self._check("on_limit", self.on_limit in known, f"must be one of {', '.join(known)}")
+        self._check("backoff", callable(self.backoff), "must be a function")
+        if not isinstance(self.inject, Mapping):  # the value itself may be secret
+            kind = type(self.inject).__name__
+            raise InvalidOptionError(
+                f"inject must be a dict of argument names to values, not {kind}."
+            )
+        self._check_timeouts()
+        self._check_approve()
+        self._check_names("repeatable", self.repeatable)
+        if not isinstance(self.cache, bool):
+            is_names = isinstance(self.cache, Collection)
+            self._check("cache", is_names, "must be True, False or tool names")
+            self._check_names("cache", self.cache)
+        self._check_forced_first()
+
+    def timeout_of(self, name: str) -> float | None:
+        """Return how many seconds an attempt of this tool may take."""
+        if isinstance(self.tool_timeout, Mapping):
+            return self.tool_timeout.get(name, DEFAULT_TIMEOUT)
+        return self.tool_timeout
+
+    def retries_of(self, tool: BaseTool) -> int:
+        """Return how often a failed call of this tool is retried."""
+        return self.max_retries if tool.name in self.repeatable or is_repeatable(tool) else 0
+
+    def is_cached(self, name: str) -> bool:
+        """Return whether results of this tool are reused within a run."""
+        return self.cache if isinstance(self.cache, bool) else name in self.cache
+
+    def _check_timeouts(self) -> None:
+        timeouts = self.tool_timeout
+        each = timeouts.values() if isinstance(timeouts, Mapping) else [timeouts]
+        numbers = [seconds for seconds in each if seconds is not None]
+        self._check(
+            "tool_timeout",
+            all(isinstance(seconds, Real) and not isinstance(seconds, bool) for seconds in numbers),
+            "must be seconds, None for no limit, or a dict of tool names to these",
+        )
+        is_positive = all(seconds > 0 for seconds in numbers)
+        self._check("tool_timeout", is_positive, "must be positive, or None for no limit")
+        if isinstance(timeouts, Mapping):
+            self._check_names("tool_timeout", timeouts)
+
+    def _check_approve(self) -> None:
+        hooks = self.approve
+        is_valid = isinstance(hooks, Mapping) and all(map(callable, hooks.values()))
+        self._check("approve", is_valid, "must be a dict of tool names to functions")
+        self._check_names("approve", hooks)
+
+    def _check_forced_first(self) -> None:
+        is_valid = isinstance(self.forced_first, bool | str)
+        self._check("forced_first", is_valid, "must be True, False or the name of a tool")
+        if isinstance(self.forced_first, str):
+            self._check_names("forced_first", [self.forced_first])
+        if self.forced_first and not self.box.declared:
+            raise InvalidOptionError("forced_first needs at least one tool. Pass `tools`.")
+
+    def _check(self, name: str, is_valid: bool, rule: str) -> None:  # noqa: FBT001
+        if not is_valid:
+            raise InvalidOptionError(f"{name}={getattr(self, name)!r} is not valid: it {rule}.")
+
+    def _check_integer(
+        self, name: str, rule: str = "must be an integer", at_least: int = 0
+    ) -> None:
+        value = getattr(self, name)
+        self._check(name, isinstance(value, Integral) and not isinstance(value, bool), rule)
+        limit = f"must be at least {at_least}" if at_least else "must not be negative"
+        self._check(name, value >= at_least, limit)
+
+    def _check_names(self, option: str, names: Collection[str]) -> None:
+        if isinstance(names, str) or not isinstance(names, Collection):
+            raise InvalidOptionError(
+                f"{option}={names!r} is not valid: pass a set or a list of tool names."
+            )
+        if unknown := [name for name in names if name not in self.box.tools]:
+            raise InvalidOptionError(
+                f"{option} names an unknown tool: {', '.join(map(repr, unknown))}. "
+                f"Tools: {self.box.names()}."
+            )
 
 
 def parse_input(given: LoopInput) -> list[BaseMessage]:
@@ -158,8 +280,8 @@ class Run:
             usage=self._usage,
         )
 
-    def finish(self) -> None:
-        """Add the last event.
+    def finish(self) -> events.LoopEvent:
+        """Return the last event.
 
         Raises:
             IncompleteRunError: The turn limit was reached, and `on_limit` is "raise".
@@ -168,6 +290,7 @@ class Run:
         if result.stop_reason == "turn_limit" and self.settings.on_limit == "raise":
             raise IncompleteRunError(result)
         self.emit(events.LoopFinished, result=result)
+        return self._events.pop()
 
     @contextlib.contextmanager
     def attached_to_errors(self) -> Iterator[None]:

@@ -19,9 +19,15 @@ from langchain_core.messages import ToolCall
 from langchain_core.tools import BaseTool, ToolException
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.tool_loop import events, tool_messages
-from langchain_gemini_tools.tool_loop.events import ToolCallRecord
-from langchain_gemini_tools.tool_loop.settings import Edit, Pause, Reject
+from langchain_gemini_tools.tool_loop import events
+from langchain_gemini_tools.tool_loop.events import Edit, Pause, Reject, ToolCallRecord
+from langchain_gemini_tools.tool_loop.tools import (
+    is_about_arguments,
+    render_error,
+    render_failure,
+    render_result,
+    render_unreadable,
+)
 
 if TYPE_CHECKING:
     from langchain_core.messages import InvalidToolCall, ToolMessage
@@ -99,7 +105,7 @@ class TurnCalls:
                     slot, "skipped", f"There is no tool named {call['name']!r}. Tools: {known}."
                 )
         for invalid in unreadable:
-            reason = why_not_run or tool_messages.render_unreadable(invalid)
+            reason = why_not_run or render_unreadable(invalid)
             self._end_with_error(self._add(as_tool_call(invalid)), "skipped", reason)
         if why_not_run:
             self.skip_all(why_not_run)
@@ -265,7 +271,7 @@ class TurnCalls:
                 raise error
             self._fail(slot, "failed", error)
             return
-        message = tool_messages.render_result(
+        message = render_result(
             future.result(), slot.call, self._settings.max_output_chars, self._settings.inject
         )
         if message.status == "error":
@@ -296,7 +302,7 @@ class TurnCalls:
         if (
             slot.attempts <= self._settings.retries_of(tool)
             and not isinstance(error, ToolException | InvalidToolError)
-            and not tool_messages.is_about_arguments(error, tool)
+            and not is_about_arguments(error, tool)
         ):
             delay = self._settings.backoff(slot.attempts)
             slot.not_before = self._run.clock() + delay
@@ -315,13 +321,13 @@ class TurnCalls:
             )
         else:
             hidden = self._settings.box.hidden[tool.name]
-            text = tool_messages.render_failure(error, tool, hidden, self._settings.inject)
+            text = render_failure(error, tool, hidden, self._settings.inject)
         self._end_with_error(slot, status, text, error)
 
     def _end_with_error(
         self, slot: Slot, status: ToolCallStatus, text: str, error: BaseException | None = None
     ) -> None:
-        message = tool_messages.render_error(slot.call, text, self._settings.max_output_chars)
+        message = render_error(slot.call, text, self._settings.max_output_chars)
         self._end(slot, status, message, error)
 
     def _end(

@@ -15,13 +15,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
 from langchain_gemini_tools import ToolLoop
+from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import Edit, Pause, Reject, result_of
 from langchain_gemini_tools.tool_loop.events import (
     LoopFinished,
@@ -69,6 +72,37 @@ def _meeting(people: int) -> Any:
         return name
 
     return meet
+
+
+def test_a_model_with_bound_tools_is_rejected() -> None:
+    model = ScriptedModel(replies=[])
+    bound = model.bind_tools([tool(echo)])
+    with pytest.raises(InvalidOptionError, match="already has bound tools"):
+        ToolLoop(bound, [echo])
+
+
+def test_a_runnable_without_bind_tools_is_rejected() -> None:
+    with pytest.raises(InvalidOptionError, match="RunnableLambda has no `bind_tools`"):
+        ToolLoop(RunnableLambda(echo), [echo])
+    with pytest.raises(NotImplementedError):
+        ToolLoop(FakeListChatModel(responses=["Hi"]), [echo])
+
+
+def test_options_bound_to_the_model_are_kept() -> None:
+    model = ScriptedModel(replies=[calls(call("echo", text="x")), "Done."])
+    bound = model.bind(temperature=0.5).with_config(tags=["cold"])
+    ToolLoop(bound, [echo]).invoke("Hi", seed=7)
+    assert [asked.options for asked in model.asked] == [{"temperature": 0.5, "seed": 7}] * 2
+    assert [asked.tools for asked in model.asked] == [["echo"]] * 2
+
+
+def test_fallbacks_are_used_and_keep_their_options() -> None:
+    first = ScriptedModel(replies=[ValueError("busy")] * 2)
+    second = ScriptedModel(replies=[calls(call("echo", text="x")), "Done."])
+    model = first.bind(seed=1).with_fallbacks([second.bind(seed=2)])
+    assert ToolLoop(model, [echo]).invoke("Hi").text == "Done."
+    for asked, seed in ((first.asked, 1), (second.asked, 2)):
+        assert [(each.tools, each.options) for each in asked] == [(["echo"], {"seed": seed})] * 2
 
 
 async def test_calls_of_a_turn_run_side_by_side() -> None:
