@@ -21,7 +21,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from pydantic import BaseModel
 
 from langchain_gemini_tools.chat_model import ChatGemini
-from langchain_gemini_tools.display.safe_text import clean, render_error, replace_unencodable
+from langchain_gemini_tools.display.content import clean, render_error, replace_unencodable
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
 from langchain_gemini_tools.facts.environment import environment_secrets, environment_uses_vertexai
 from langchain_gemini_tools.facts.models import DEFAULT_MODEL, capabilities_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.chat_model import ChatGemini
 from langchain_gemini_tools.display import RunClock, trace
-from langchain_gemini_tools.display.safe_text import (
+from langchain_gemini_tools.display.content import (
     clean,
     render_arguments,
     replace_unencodable,

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -264,71 +266,6 @@ _DARK = """
 --ink:#e4e7ec;--soft:#98a2b3;--line:#343b46;--paper:#15181d;--well:#1e232a;--model:#85a9ff;
 --tool:#d3a0f0;--good:#72cf97;--bad:#ff8d88;--odd:#e6b75c;--badwell:#33201f;--oddwell:#30291a;
 """
-_STYLE = f"""
-.lgt-trace{{{_LIGHT}}}
-@media (prefers-color-scheme:dark){{.lgt-trace{{{_DARK}}}}}
-[data-jp-theme-light="true"] .lgt-trace,.vscode-light .lgt-trace{{{_LIGHT}}}
-[data-jp-theme-light="false"] .lgt-trace,.vscode-dark .lgt-trace{{{_DARK}}}
-.lgt-trace{{color:var(--ink);background:var(--paper);font:14px/1.5 system-ui,-apple-system,
-"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:64rem;padding:.75rem 1rem;
-border:1px solid var(--line);border-radius:10px;overflow-wrap:anywhere;text-align:left}}
-.lgt-trace details,.lgt-trace .row{{margin:.2rem 0}}
-.lgt-trace.lgt-trace ul.in{{margin:0 0 0 .4rem;padding:0 0 0 1rem;list-style:none;
-border-left:1px solid var(--line)}}
-.lgt-trace.lgt-trace ul.in>li{{margin:0;padding:0}}
-.lgt-trace summary,.lgt-trace .head{{display:flex;gap:0 .9rem;align-items:baseline;
-position:relative;border-radius:6px}}
-.lgt-trace summary{{cursor:pointer;list-style:none}}
-.lgt-trace summary::-webkit-details-marker{{display:none}}
-.lgt-trace summary::before{{content:"▸";color:var(--soft);width:.9rem;margin-right:-.7rem;flex:none;
-font-size:11px}}
-.lgt-trace details[open]>summary::before{{content:"▾"}}
-.lgt-trace summary:hover{{background:var(--well)}}
-.lgt-trace summary:focus-visible{{outline:2px solid var(--model)}}
-.lgt-trace .what{{flex:1 1 0;min-width:0}}
-.lgt-trace .label{{font-weight:600}}
-.lgt-trace .said{{white-space:pre-wrap}}
-.lgt-trace .facts{{color:var(--soft);font-size:12px;font-variant-numeric:tabular-nums;
-text-align:right;max-width:60%}}
-.lgt-trace.lgt-trace code,.lgt-trace .k-call>*>.what,.lgt-trace .k-server>*>.what>.label{{
-font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;
-font-size:12.5px;background:none;color:inherit;border:0;padding:0;margin:0}}
-.lgt-trace .label{{color:inherit;margin-right:.35em}}
-.lgt-trace .k-call>*>.what>.label{{margin-right:0}}
-.lgt-trace.lgt-trace code.lines{{display:block;white-space:pre-wrap;background:var(--well);
-border-radius:6px;padding:.4rem .6rem;margin:.15rem 0;max-height:22rem;overflow:auto}}
-.lgt-trace.timed .facts{{margin-right:8rem}}
-.lgt-trace .scale{{position:absolute;right:.3rem;bottom:.4rem;width:7rem;display:flex;
-justify-content:space-between;color:var(--soft);font-size:10px}}
-.lgt-trace .scale::before{{content:"0"}}
-.lgt-trace .scale::after{{content:attr(data-end)}}
-.lgt-trace img{{display:block;max-height:9rem;max-width:100%;border-radius:6px;margin:.2rem 0}}
-.lgt-trace .bar{{position:absolute;right:.3rem;top:.5rem;width:7rem;height:6px;border-radius:3px;
-background:var(--well);overflow:hidden}}
-.lgt-trace .bar>i{{display:block;height:100%;min-width:3px;border-radius:3px;
-background:var(--model)}}
-.lgt-trace .k-call>*>.bar>i{{background:var(--tool)}}
-.lgt-trace .k-run>summary{{font-size:15px;padding-bottom:.4rem;margin-bottom:.5rem;
-border-bottom:1px solid var(--line);border-radius:0}}
-.lgt-trace.lgt-trace .k-run>ul.in{{margin-left:0;padding-left:0;border:0}}
-.lgt-trace .k-run>ul.in>li>*{{margin:.55rem 0}}
-.lgt-trace .k-run>ul.in>li>.row>.head{{padding-left:1.1rem}}
-.lgt-trace .k-turn>summary>.what>.label{{color:var(--model)}}
-.lgt-trace .k-call>*>.what>.label,.lgt-trace .k-server>*>.what>.label{{color:var(--tool)}}
-.lgt-trace .k-result>*>.what>.label,.lgt-trace .k-structured>*>.what>.label{{color:var(--good)}}
-.lgt-trace .k-thinking,.lgt-trace .k-raw,.lgt-trace .k-source,
-.lgt-trace .k-arguments>*>.what>.label{{color:var(--soft)}}
-.lgt-trace .k-thinking .label,.lgt-trace .k-raw .label,.lgt-trace .k-source .label,
-.lgt-trace .k-arguments .label{{font-weight:400}}
-.lgt-trace .k-thinking .said{{font-style:italic}}
-.lgt-trace .t-bad>.head,.lgt-trace .t-bad>.head code{{background:var(--badwell)}}
-.lgt-trace .t-odd>.head{{background:var(--oddwell)}}
-.lgt-trace .in .t-bad>.head,.lgt-trace .in .t-odd>.head{{padding:.1rem .6rem}}
-.lgt-trace .t-bad>*>.what>.label{{color:var(--bad)}}
-.lgt-trace .t-odd>*>.what>.label{{color:var(--odd)}}
-@media (max-width:44rem){{.lgt-trace .bar,.lgt-trace .scale{{display:none}}
-.lgt-trace.timed .facts{{margin-right:0}}}}
-"""
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
@@ -342,7 +279,13 @@ def render_fragment(root: Node, *, unfold: bool) -> str:
     """Return the tree as a piece of HTML with its styles."""
     timed = " timed" if root.scale else ""
     tree = _render_node(root, unfold=unfold)
-    return f'<style>{_STYLE}</style><div class="lgt-trace{timed}">{tree}</div>'
+    return f'<style>{_style()}</style><div class="lgt-trace{timed}">{tree}</div>'
+
+
+@cache
+def _style() -> str:
+    sheet = Path(__file__).with_name("trace.css").read_text(encoding="utf-8")
+    return sheet.replace("/*light*/", _LIGHT).replace("/*dark*/", _DARK)
 
 
 def render_page(root: Node, *, unfold: bool) -> str:

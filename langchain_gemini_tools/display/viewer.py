@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, TextIO, overload
 from langchain_core.messages import AIMessage
 from langchain_core.tracers.context import register_configure_hook
 
+from langchain_gemini_tools.display import tree
 from langchain_gemini_tools.display.callbacks import RunClock, Span
-from langchain_gemini_tools.display.cost import Cost
-from langchain_gemini_tools.display.safe_text import (
+from langchain_gemini_tools.display.content import (
+    TracedBlock,
     clean,
     render_arguments,
     render_error,
@@ -29,22 +30,16 @@ from langchain_gemini_tools.display.safe_text import (
     replace_unencodable,
 )
 from langchain_gemini_tools.display.traced import (
-    TracedBlock,
+    Cost,
     TracedMessage,
     TracedRun,
+    TracedStep,
     TracedToolCall,
     TracedToolResult,
     TracedTurn,
     read_run,
 )
-from langchain_gemini_tools.display.tree import (
-    Node,
-    render_fragment,
-    render_mermaid,
-    render_page,
-    render_plain,
-    render_tree,
-)
+from langchain_gemini_tools.display.tree import Node
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 
 if TYPE_CHECKING:
@@ -142,7 +137,7 @@ class Trace:
         Args:
             path: The file to write. Without it the page is returned.
         """
-        page = render_page(self._root, unfold=self._unfold)
+        page = tree.render_page(self._root, unfold=self._unfold)
         if path is None:
             return page
         written = Path(path)
@@ -151,10 +146,10 @@ class Trace:
 
     def to_mermaid(self) -> str:
         """Return a flowchart of the run for Markdown; see https://mermaid.js.org."""
-        return render_mermaid(self._root)
+        return tree.render_mermaid(self._root)
 
     def __str__(self) -> str:
-        return render_plain(
+        return tree.render_plain(
             self._root, width=_WIDTH, max_lines=self._max_lines, unfold=self._unfold
         )
 
@@ -162,10 +157,10 @@ class Trace:
         return f"<Trace: {' · '.join(self._root.facts)}>"
 
     def __rich__(self) -> RenderableType:
-        return render_tree(self._root, max_lines=self._max_lines, unfold=self._unfold)
+        return tree.render_tree(self._root, max_lines=self._max_lines, unfold=self._unfold)
 
     def _repr_html_(self) -> str:
-        return render_fragment(self._root, unfold=self._unfold)
+        return tree.render_fragment(self._root, unfold=self._unfold)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return {"text/plain": str(self), "text/html": self._repr_html_()}
@@ -235,7 +230,7 @@ class Outliner:
 
     # Steps
 
-    def _step(self, step: TracedMessage | TracedTurn | TracedToolResult) -> Node:
+    def _step(self, step: TracedStep) -> Node:
         match step:
             case TracedTurn():
                 return self._turn(step)

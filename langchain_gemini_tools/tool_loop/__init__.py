@@ -4,7 +4,7 @@
 - `run`: the settings, the state of a run and the next step
 - `turn`: the same for the tool calls of one turn
 - `execution`: invokes the model; runs tools in threads and tasks
-- `tools`: the tools, checked once, and the messages that the model gets from them
+- `toolbox`: the tools, checked once, and the messages that the model gets from them
 - `events`: what a run yields: its events and its result; decisions of approval hooks
 """
 
@@ -24,7 +24,7 @@ from langchain_gemini_tools.tool_loop.events import (
 )
 from langchain_gemini_tools.tool_loop.loop import ToolLoop, ToolLoopText
 from langchain_gemini_tools.tool_loop.run import LoopInput, OnLimit
-from langchain_gemini_tools.tool_loop.tools import LoopTool
+from langchain_gemini_tools.tool_loop.toolbox import LoopTool
 
 __all__ = [
     "Approver",

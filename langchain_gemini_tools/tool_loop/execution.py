@@ -24,7 +24,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import events
-from langchain_gemini_tools.tool_loop.tools import has_async_hook, runs_async, runs_sync
+from langchain_gemini_tools.tool_loop.toolbox import has_async_hook, runs_async, runs_sync
 from langchain_gemini_tools.tool_loop.turn import ToolFuture, copy_call
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.tool_loop.events import Approver
     from langchain_gemini_tools.tool_loop.run import Run, Settings, ToolUse
-    from langchain_gemini_tools.tool_loop.tools import LoopTool
+    from langchain_gemini_tools.tool_loop.toolbox import LoopTool
     from langchain_gemini_tools.tool_loop.turn import TurnCalls
 
     Options = Mapping[str, object]

@@ -42,7 +42,7 @@ from langchain_gemini_tools.tool_loop.run import (
     exponential_backoff,
     parse_input,
 )
-from langchain_gemini_tools.tool_loop.tools import LoopTool, collect_tools
+from langchain_gemini_tools.tool_loop.toolbox import LoopTool, collect_tools
 
 _T = TypeVar("_T")
 _Selector = Callable[[LoopEvent], Sequence[_T]]

@@ -25,7 +25,7 @@ from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS, blocks_of, type
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.events import IncompleteRunError, ToolLoopResult
-from langchain_gemini_tools.tool_loop.tools import is_repeatable
+from langchain_gemini_tools.tool_loop.toolbox import is_repeatable
 from langchain_gemini_tools.tool_loop.turn import TurnCalls, as_tool_call
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from langchain_gemini_tools.tool_loop.events import Approver, StopReason, ToolCallRecord
-    from langchain_gemini_tools.tool_loop.tools import Toolbox
+    from langchain_gemini_tools.tool_loop.toolbox import Toolbox
 
 _AnyCall = TypeVar("_AnyCall", "ToolCall", "InvalidToolCall")
 

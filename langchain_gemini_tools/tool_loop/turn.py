@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool, ToolException
 from langchain_gemini_tools.errors import InvalidToolError
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.events import Edit, Pause, Reject, ToolCallRecord
-from langchain_gemini_tools.tool_loop.tools import (
+from langchain_gemini_tools.tool_loop.toolbox import (
     is_about_arguments,
     render_error,
     render_failure,
