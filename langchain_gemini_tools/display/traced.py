@@ -226,27 +226,18 @@ def _join_chunks(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
     Ids distinguish parallel streams; chunks without an id are joined if they are adjacent.
     """
-    groups: list[list[BaseMessage]] = []
-    known: dict[str, list[BaseMessage]] = {}
-    before: BaseMessage | None = None
+    groups: dict[object, list[Any]] = {}
+    row = 0  # counts the rows of adjacent chunks without ids
     for message in messages:
         is_chunk = isinstance(message, AIMessageChunk)
-        if is_chunk and message.id in known:
-            known[message.id].append(message)
-        elif is_chunk and not message.id and isinstance(before, AIMessageChunk) and not before.id:
-            groups[-1].append(message)
-        else:
-            groups.append([message])
-            if is_chunk and message.id:
-                known[message.id] = groups[-1]
-        before = message
-    return [_join(group) for group in groups]
-
-
-def _join(group: Sequence[BaseMessage]) -> BaseMessage:
-    first, *others = group
-    chunks = [chunk for chunk in others if isinstance(chunk, AIMessageChunk)]
-    return add_ai_message_chunks(first, *chunks) if isinstance(first, AIMessageChunk) else first
+        if not is_chunk or message.id:
+            row += 1
+        key = message.id if is_chunk and message.id else (is_chunk, row)
+        groups.setdefault(key, []).append(message)
+    return [
+        add_ai_message_chunks(first, *others) if isinstance(first, AIMessageChunk) else first
+        for first, *others in groups.values()
+    ]
 
 
 def _read_turn(message: AIMessage, number: int) -> TracedTurn:

@@ -81,12 +81,20 @@ _LABEL_CHARS = 60
 
 def render_plain(root: Node, *, width: int, max_lines: int, unfold: bool) -> str:
     """Return the tree as plain text with its branches, wrapped at `width`."""
-    lines = _shown_lines(root, max_lines=max_lines, unfold=unfold)
-    head = _wrap(lines, width)
-    return "\n".join([*head, *_branches(root, width, max_lines, unfold)])
+    return "\n".join(_plain_lines(root, width, max_lines, unfold=unfold))
 
 
-def _shown_lines(node: Node, *, max_lines: int, unfold: bool) -> list[str]:
+def _plain_lines(node: Node, width: int, max_lines: int, *, unfold: bool) -> Iterator[str]:
+    for line in _shown_lines(node, max_lines, unfold=unfold):
+        yield from textwrap.wrap(line, max(width, 40), replace_whitespace=False, tabsize=4) or [""]
+    for child in node.children:
+        is_last = child is node.children[-1]
+        first, *others = _plain_lines(child, width - 4, max_lines, unfold=unfold)
+        yield ("└── " if is_last else "├── ") + first
+        yield from ((("    " if is_last else "│   ") + line).rstrip() for line in others)
+
+
+def _shown_lines(node: Node, max_lines: int, *, unfold: bool) -> list[str]:
     """Return the lines of a node: label, text and facts. Long texts end with a notice."""
     text = node.text
     if node.is_folded and not unfold:
@@ -122,29 +130,6 @@ def _fold(text: str, size: int) -> str:
     return f"{first[:_FOLDED_CHARS].rstrip()}… ({size:,} characters)"
 
 
-def _branches(node: Node, width: int, max_lines: int, unfold: bool) -> Iterator[str]:  # noqa: FBT001
-    for child in node.children:
-        is_last = child is node.children[-1]
-        lines = _wrap(_shown_lines(child, max_lines=max_lines, unfold=unfold), width - 4)
-        side = "    " if is_last else "│   "
-        yield ("└── " if is_last else "├── ") + lines[0]
-        yield from ((side + line).rstrip() for line in lines[1:])
-        yield from (
-            (side + line).rstrip() for line in _branches(child, width - 4, max_lines, unfold)
-        )
-
-
-def _wrap(lines: list[str], width: int) -> list[str]:
-    return [
-        piece
-        for line in lines
-        for piece in textwrap.wrap(
-            line, max(width, 40), replace_whitespace=False, drop_whitespace=True, tabsize=4
-        )
-        or [""]
-    ]
-
-
 # Terminal
 
 
@@ -153,26 +138,20 @@ def render_tree(root: Node, *, max_lines: int, unfold: bool) -> Tree:
     from rich.tree import Tree
 
     tree = Tree(_styled(root, max_lines, unfold=unfold), guide_style="dim")
-    _add_children(tree, root, max_lines, unfold=unfold)
+    tree.children = [
+        render_tree(child, max_lines=max_lines, unfold=unfold) for child in root.children
+    ]
     return tree
-
-
-def _add_children(tree: Tree, node: Node, max_lines: int, *, unfold: bool) -> None:
-    for child in node.children:
-        branch = tree.add(_styled(child, max_lines, unfold=unfold))
-        _add_children(branch, child, max_lines, unfold=unfold)
 
 
 def _styled(node: Node, max_lines: int, *, unfold: bool) -> Text:
     from rich.text import Text
 
-    label = _title(node)
-    lines = _shown_lines(node, max_lines=max_lines, unfold=unfold)
+    lines = _shown_lines(node, max_lines, unfold=unfold)
     facts = " · ".join(node.facts)
     text = Text("\n".join(lines), style=_TEXT_STYLES.get(node.kind, ""), overflow="fold")
-    text.stylize(
-        _TONE_STYLES.get(node.tone) or _LABEL_STYLES.get(node.kind, ""), 0, len(label.rstrip())
-    )
+    label_style = _TONE_STYLES.get(node.tone) or _LABEL_STYLES.get(node.kind, "")
+    text.stylize(label_style, 0, len(_title(node).rstrip()))
     if facts:
         end = len(lines[0])
         if not lines[0].endswith(facts):
@@ -210,9 +189,7 @@ def render_mermaid(root: Node) -> str:
 
 
 def _tool_call_lines(name: str, turn: str, call: Node) -> list[str]:
-    label = _mermaid_label(
-        f"{call.label}{call.text}", *(_summary(child) for child in call.children)
-    )
+    label = _mermaid_label(f"{call.label}{call.text}", *map(_summary, call.children))
     facts = " · ".join(call.facts)
     arrow = f'-->|"{_mermaid_escape(facts)}"|' if facts else "-->"
     return [f'  {name}[["{label}"]]', f"  {turn} {arrow} {name}"]
@@ -220,9 +197,8 @@ def _tool_call_lines(name: str, turn: str, call: Node) -> list[str]:
 
 def _shape(step: Node) -> str:
     if step.kind != "turn":
-        return (
-            f'(["{_mermaid_label(_summary(step), *(_summary(child) for child in step.children))}"])'
-        )
+        label = _mermaid_label(*map(_summary, [step, *step.children]))
+        return f'(["{label}"])'
     said = [child.text for child in step.children if child.kind == "text"]
     facts = " · ".join(step.facts)
     below = f"<br/>{_mermaid_escape(facts)}" if facts else ""

@@ -188,7 +188,8 @@ class Outliner:
         """Return the tree; its root has the totals of the run."""
         children = [self._step(step) for step in self.run.steps]
         if self.run.has_structured:
-            children.append(self._structured(self.run.structured))
+            text = self._clean(render_value(self.run.structured))
+            children.append(Node("structured", "structured output", text))
         if self.run.failure is not None:
             text = self._clean(render_error(self.run.failure))
             children.append(Node("failure", "failed", text, tone="bad"))
@@ -285,9 +286,6 @@ class Outliner:
         is_folded = block.kind == "thinking" or (kind == "server" and _is_data(block.text))
         text = self._clean(block.text)
         return Node(kind, label, text, is_folded=is_folded, size=len(block.text), image=block.image)
-
-    def _structured(self, value: Any) -> Node:
-        return Node("structured", "structured output", self._clean(render_value(value)))
 
     # Tool calls
 
@@ -413,29 +411,21 @@ def _render_ms(milliseconds: float | None) -> str:
 def _render_usage(usage: Mapping[str, Any] | None) -> str:
     if not usage:
         return ""
-    inputs = usage.get("input_token_details") or {}
-    outputs = usage.get("output_token_details") or {}
-    details = [
-        f"{count:,} {word}"
-        for word, count in (
-            ("cached", inputs.get("cache_read")),
-            ("thinking", outputs.get("reasoning")),
-        )
-        if count
-    ]
+    cached = (usage.get("input_token_details") or {}).get("cache_read")
+    thinking = (usage.get("output_token_details") or {}).get("reasoning")
+    counts = {"cached": cached, "thinking": thinking}
+    details = [f"{count:,} {word}" for word, count in counts.items() if count]
     more = f" ({', '.join(details)})" if details else ""
     return f"{usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens{more}"
 
 
-def _sum_tokens(turns: Iterable[TracedTurn]) -> str:
-    counts = [turn.usage for turn in turns]
-    known = [usage for usage in counts if usage]
+def _sum_tokens(turns: list[TracedTurn]) -> str:
+    known = [turn.usage for turn in turns if turn.usage]
     if not known:
         return ""
-    inputs, outputs = (
-        sum(usage.get(key) or 0 for usage in known) for key in ("input_tokens", "output_tokens")
-    )
-    at_least = "≥ " if len(known) < len(counts) else ""
+    inputs = sum(usage.get("input_tokens") or 0 for usage in known)
+    outputs = sum(usage.get("output_tokens") or 0 for usage in known)
+    at_least = "≥ " if len(known) < len(turns) else ""
     return f"{at_least}{inputs:,} → {outputs:,} tokens"
 
 
