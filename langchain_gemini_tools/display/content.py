@@ -134,31 +134,23 @@ class _Pruner:
             self._open.discard(id(value))
 
     def _prune_container(self, value: object, depth: int) -> object:
-        if isinstance(value, Mapping):
-            return self._prune_mapping(value, depth)
         if isinstance(value, Sequence | AbstractSet):
-            return self._prune_items(value, depth)
-        fields = _fields(value)
-        return _name(value) if fields is None else self._prune_mapping(fields, depth)
-
-    def _prune_mapping(self, value: Mapping[Any, object], depth: int) -> dict[str, object]:
-        pruned: dict[str, object] = {}
-        for key, item in value.items():
-            if self._items > _MAX_ITEMS:
-                pruned["…"] = f"{len(value) - len(pruned)} more"
-                break
-            pruned[str(key)[:200]] = self.prune(item, depth)
-        return pruned
+            listed = self._prune_items(enumerate(value), len(value), depth)
+            return [f"… {item}" if key == "…" else item for key, item in listed.items()]
+        fields = value if isinstance(value, Mapping) else _fields(value)
+        if fields is None:
+            return _name(value)
+        return self._prune_items(fields.items(), len(fields), depth)
 
     def _prune_items(
-        self, value: Sequence[object] | AbstractSet[object], depth: int
-    ) -> list[object]:
-        pruned: list[object] = []
-        for item in value:
+        self, items: Iterable[tuple[Any, object]], count: int, depth: int
+    ) -> dict[str, object]:
+        pruned: dict[str, object] = {}
+        for key, item in items:
             if self._items > _MAX_ITEMS:
-                pruned.append(f"… {len(value) - len(pruned)} more")
+                pruned["…"] = f"{count - len(pruned)} more"
                 break
-            pruned.append(self.prune(item, depth))
+            pruned[str(key)[:200]] = self.prune(item, depth)
         return pruned
 
 

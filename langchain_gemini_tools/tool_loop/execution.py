@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from langchain_gemini_tools.tool_loop.events import Approver
-    from langchain_gemini_tools.tool_loop.run import Run, Settings, ToolUse
+    from langchain_gemini_tools.tool_loop.run import Run, Settings
     from langchain_gemini_tools.tool_loop.toolbox import LoopTool
     from langchain_gemini_tools.tool_loop.turn import TurnCalls
 
@@ -71,9 +71,9 @@ class BoundModel:
 
     def __init__(self, model: ChatModel, settings: Settings) -> None:
         self._model = model
-        self._settings = settings
-        self._bound: dict[ToolUse, ChatModel] = {}
-        self._model_for("forced" if settings.forced_first else "auto", {})  # fail early
+        self._tools = settings.box.declared
+        self._bound: dict[str | None, ChatModel] = {}
+        self._model_for(settings.first_choice, {})  # fail early
 
     def invoke(
         self, run: Run, config: RunnableConfig, *, streams: bool, options: Options
@@ -81,7 +81,7 @@ class BoundModel:
         """Invoke the model for the next turn; yield when there are new events."""
         run.start_turn()
         yield
-        model, messages = self._model_for(run.tool_use(), config), run.messages
+        model, messages = self._model_for(run.tool_choice(), config), run.messages
         if streams:
             chunks: list[BaseMessage] = []
             stream = cast("Generator[BaseMessage]", model.stream(messages, config, **options))
@@ -101,7 +101,7 @@ class BoundModel:
         """Invoke the model for the next turn; yield when there are new events."""
         run.start_turn()
         yield
-        model, messages = self._model_for(run.tool_use(), config), run.messages
+        model, messages = self._model_for(run.tool_choice(), config), run.messages
         if streams:
             chunks: list[BaseMessage] = []
             stream = cast("AsyncGenerator[BaseMessage]", model.astream(messages, config, **options))
@@ -115,19 +115,13 @@ class BoundModel:
             run.add_message(await model.ainvoke(messages, config, **options))
         yield
 
-    def _model_for(self, use: ToolUse, config: RunnableConfig) -> ChatModel:
+    def _model_for(self, choice: str | None, config: RunnableConfig) -> ChatModel:
         model = _configured(config, self._model)
         if model is not self._model:
-            return self._bind(model, use)
-        if use not in self._bound:
-            self._bound[use] = self._bind(model, use)
-        return self._bound[use]
-
-    def _bind(self, model: ChatModel, use: ToolUse) -> ChatModel:
-        forced = self._settings.forced_first
-        name = forced if isinstance(forced, str) else "any"
-        choices: dict[ToolUse, str | None] = {"auto": None, "off": "none", "forced": name}
-        return _bind(model, self._settings.box.declared, choices[use])
+            return _bind(model, self._tools, choice)
+        if choice not in self._bound:
+            self._bound[choice] = _bind(model, self._tools, choice)
+        return self._bound[choice]
 
 
 def _configured(config: RunnableConfig, model: ChatModel) -> ChatModel:

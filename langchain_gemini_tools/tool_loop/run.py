@@ -43,8 +43,6 @@ LoopInput = LanguageModelInput | BaseMessage | dict[str, Any]
 
 OnLimit = Literal["raise", "return", "answer"]
 
-ToolUse = Literal["auto", "forced", "off"]
-"""Whether the model may call tools in its next turn, must, or must not."""
 DEFAULT_TIMEOUT = 30.0
 
 
@@ -96,6 +94,13 @@ class Settings:
             self._check("cache", is_names, "must be True, False or tool names")
             self._check_names("cache", self.cache)
         self._check_forced_first()
+
+    @property
+    def first_choice(self) -> str | None:
+        """The `tool_choice` of the first turn; None leaves it to the model."""
+        if isinstance(self.forced_first, str):
+            return self.forced_first
+        return "any" if self.forced_first else None
 
     def timeout_of(self, name: str) -> float | None:
         """Return how many seconds an attempt of this tool may take."""
@@ -225,13 +230,12 @@ class Run:
         self._turn_began = self.clock()
         self.emit(events.TurnStarted)
 
-    def tool_use(self) -> ToolUse:
-        """Return whether the model may, must or must not call tools in this turn."""
+    def tool_choice(self) -> str | None:
+        """Return the `tool_choice` of this turn; None leaves it to the model."""
         if self._is_final_turn:
-            return "off"
-        follows_results = isinstance(self.messages[-1], ToolMessage)
-        is_forced = self.settings.forced_first and self.turns <= 1 and not follows_results
-        return "forced" if is_forced else "auto"
+            return "none"
+        is_first = self.turns <= 1 and not isinstance(self.messages[-1], ToolMessage)
+        return self.settings.first_choice if is_first else None
 
     def add_message(self, received: BaseMessage) -> None:
         """Add the model's message and decide the next step."""
@@ -246,8 +250,9 @@ class Run:
                 is_answered = self.stop_reason == "answered"
                 self.stop_reason = "answered_at_limit" if is_answered else "turn_limit"
             return
-        is_over = self._is_final_turn or self.turns >= self.settings.max_turns
-        if is_over and (self._is_final_turn or not self._returns_directly(message)):
+        is_direct = all(map(self._returns_directly, message.tool_calls))
+        needs_turn = not is_direct or message.invalid_tool_calls
+        if self._is_final_turn or (needs_turn and self.turns >= self.settings.max_turns):
             self._skip_calls(message)
             return
         self.calls = TurnCalls(
@@ -261,7 +266,7 @@ class Run:
             self.stop_reason = "awaiting_approval"
             return
         records = self._close_calls(self.calls)
-        if all(self._is_direct_answer(record) for record in records):
+        if all(self._returns_directly(r.call) and r.message.status == "success" for r in records):
             self.stop_reason = "returned_directly"
         elif self.turns >= self.settings.max_turns:
             self._reach_limit([])
@@ -346,16 +351,10 @@ class Run:
             self._left_open = pending
             self.stop_reason = "turn_limit"
 
-    def _returns_directly(self, message: AIMessage) -> bool:
-        """Return whether all called tools give the answer themselves, without another turn."""
-        tools = [self.settings.box.tools.get(call["name"]) for call in message.tool_calls]
-        return all(tool and tool.return_direct for tool in tools) and (
-            not message.invalid_tool_calls
-        )
-
-    def _is_direct_answer(self, record: ToolCallRecord) -> bool:
-        tool = self.settings.box.tools.get(record.call["name"])
-        return tool is not None and tool.return_direct and record.message.status == "success"
+    def _returns_directly(self, call: ToolCall) -> bool:
+        """Return whether the called tool gives the answer itself, without another turn."""
+        tool = self.settings.box.tools.get(call["name"])
+        return tool is not None and tool.return_direct
 
 
 def _reason_to_stop(message: AIMessage) -> StopReason:

@@ -229,7 +229,8 @@ def render_result(
     # A tool that builds its own message may have used the id of another call.
     message = message.model_copy(update={"tool_call_id": call["id"], "name": call["name"]})
     if message.status == "error":
-        message = _redact_message(message, injected)
+        redacted = _redact_content(message.content, injected)
+        message = message.model_copy(update={"content": redacted})
     return _truncate(message, limit)
 
 
@@ -354,19 +355,16 @@ def _redact(text: str, injected: Mapping[str, object]) -> str:
     return text
 
 
-def _redact_message(message: ToolMessage, injected: Mapping[str, object]) -> ToolMessage:
-    if isinstance(message.content, str):
-        content: Any = _redact(message.content, injected)
-    else:
-        content = [_redact_block(block, injected) for block in message.content]
-    return message.model_copy(update={"content": content})
-
-
-def _redact_block(block: str | dict[str, object], injected: Mapping[str, object]) -> object:
-    if isinstance(block, str):
-        return _redact(block, injected)
-    text = block.get("text")
-    return {**block, "text": _redact(text, injected)} if isinstance(text, str) else block
+def _redact_content(content: Any, injected: Mapping[str, object]) -> Any:
+    """Redact the text of a message's content, or of one of its blocks."""
+    match content:
+        case str():
+            return _redact(content, injected)
+        case list():
+            return [_redact_content(block, injected) for block in content]
+        case {"text": str(text)}:
+            return {**content, "text": _redact(text, injected)}
+    return content
 
 
 def _texts(values: Iterable[object]) -> set[str]:
