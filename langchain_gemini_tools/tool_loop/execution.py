@@ -286,7 +286,6 @@ async def arun_tools(run: Run, threads: Threads, config: RunnableConfig) -> Asyn
 
     try:
         while not calls.is_paused:
-            has_ended.clear()
             calls.start_due(start)
             yield
             if calls.is_settled:
@@ -294,7 +293,9 @@ async def arun_tools(run: Run, threads: Threads, config: RunnableConfig) -> Asyn
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(calls.seconds_to_wait()):
                     await has_ended.wait()
+            has_ended.clear()
             calls.update()
+            await asyncio.sleep(0)  # so that `threads` counts what was cancelled
     finally:
         calls.stop()
         await _wait_for_cleanup(calls.cancelled)

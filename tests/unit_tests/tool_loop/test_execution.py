@@ -23,7 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
-from langchain_gemini_tools import ToolLoop
+from langchain_gemini_tools import ToolLoop, tools_from_specs
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import Edit, Pause, Reject, result_of
 from langchain_gemini_tools.tool_loop.events import (
@@ -337,9 +337,14 @@ def test_waiting_for_a_free_slot_does_not_count_as_running() -> None:
     assert [record.status for record in result.calls] == ["succeeded"] * 4
 
 
+@pytest.mark.parametrize("is_remote", [False, True], ids=["function", "remote tool"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_threads_that_hang_are_bounded(is_async: bool) -> None:
+def test_threads_that_hang_are_bounded(is_async: bool, is_remote: bool) -> None:
     hang, released, written = _hanging()
+    if is_remote:  # it may turn out to be async only when it is called
+        spec = {"name": "hang", "description": "Hang.", "parameters": {"type": "object"}}
+        function = hang
+        (hang,) = tools_from_specs([spec], lambda _, args: function(**args))
     asked = [call("hang", f"{n}", text="x") for n in range(12)]
     model = ScriptedModel(replies=[calls(*asked), "Done.", "Done."])
     loop = ToolLoop(model, [hang], tool_timeout=0.02, max_concurrency=4)
