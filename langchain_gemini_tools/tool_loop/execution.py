@@ -165,9 +165,9 @@ def _emit_events(chunk: BaseMessage, run: Run) -> None:
     kind = "tool_call_chunks" if isinstance(chunk, AIMessageChunk) else "tool_calls"
     for call in getattr(chunk, kind, []):
         if call["name"]:
-            run.emit(events.ToolCallAnnounced, name=call["name"])
+            run.emit(run.event(events.ToolCallAnnounced, name=call["name"]))
     if chunk.text:
-        run.emit(events.TextDelta, text=str(chunk.text))
+        run.emit(run.event(events.TextDelta, text=str(chunk.text)))
 
 
 def _join(chunks: list[BaseMessage]) -> BaseMessage:

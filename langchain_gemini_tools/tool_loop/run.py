@@ -215,9 +215,13 @@ class Run:
         """All messages so far."""
         return [*self._given, *self._new]
 
-    def emit(self, kind: type[events.LoopEvent], **fields: Any) -> None:
-        """Add an event with the current time and turn."""
-        self._events.append(kind(at=self.clock() - self._since, turn=self.turns, **fields))
+    def event(self, kind: type[events.LoopEvent], **fields: Any) -> events.LoopEvent:
+        """Return an event with the current time and turn."""
+        return kind(at=self.clock() - self._since, turn=self.turns, **fields)
+
+    def emit(self, *new: events.LoopEvent) -> None:
+        """Add events that the caller gets next."""
+        self._events += new
 
     def take_events(self) -> list[events.LoopEvent]:
         """Return the events since the last call."""
@@ -228,7 +232,7 @@ class Run:
         """Begin a turn in which the model is invoked."""
         self.turns += 1
         self._turn_began = self.clock()
-        self.emit(events.TurnStarted)
+        self.emit(self.event(events.TurnStarted))
 
     def tool_choice(self) -> str | None:
         """Return the `tool_choice` of this turn; None leaves it to the model."""
@@ -243,7 +247,8 @@ class Run:
         self._new.append(message)
         if message.usage_metadata:
             self._usage = add_usage(self._usage, message.usage_metadata)
-        self.emit(events.TurnFinished, message=message, duration=self.clock() - self._turn_began)
+        seconds = self.clock() - self._turn_began
+        self.emit(self.event(events.TurnFinished, message=message, duration=seconds))
         if not message.tool_calls and not message.invalid_tool_calls:
             self.stop_reason = _reason_to_stop(message)
             if self._is_final_turn:
@@ -294,8 +299,7 @@ class Run:
         result = self.result()
         if result.stop_reason == "turn_limit" and self.settings.on_limit == "raise":
             raise IncompleteRunError(result)
-        self.emit(events.LoopFinished, result=result)
-        return self._events.pop()
+        return self.event(events.LoopFinished, result=result)
 
     @contextlib.contextmanager
     def attached_to_errors(self) -> Iterator[None]:
@@ -326,6 +330,7 @@ class Run:
             return
 
     def _close_calls(self, calls: TurnCalls) -> list[ToolCallRecord]:
+        calls.emit_events()
         records = calls.records()
         self._records += records
         self._new += [record.message for record in records]
@@ -344,7 +349,7 @@ class Run:
             self._close_calls(calls)
 
     def _reach_limit(self, pending: list[ToolCall]) -> None:
-        self.emit(events.LimitReached, pending=pending)
+        self.emit(self.event(events.LimitReached, pending=pending))
         if self.settings.on_limit == "answer":
             self._is_final_turn = True
         else:

@@ -19,15 +19,8 @@ from langchain_core.messages import ToolCall
 from langchain_core.tools import BaseTool, ToolException
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.tool_loop import events
+from langchain_gemini_tools.tool_loop import events, toolbox
 from langchain_gemini_tools.tool_loop.events import Edit, Pause, Reject, ToolCallRecord
-from langchain_gemini_tools.tool_loop.toolbox import (
-    is_about_arguments,
-    render_error,
-    render_failure,
-    render_result,
-    render_unreadable,
-)
 
 if TYPE_CHECKING:
     from langchain_core.messages import InvalidToolCall, ToolMessage
@@ -97,6 +90,7 @@ class TurnCalls:
         self._run = run
         self._settings = run.settings
         self._slots: list[Slot] = []
+        self._events: list[events.LoopEvent] = []
         for call in calls:
             slot = self._add(call)
             if call["name"] not in self._settings.box.tools:
@@ -105,7 +99,7 @@ class TurnCalls:
                     slot, "skipped", f"There is no tool named {call['name']!r}. Tools: {known}."
                 )
         for invalid in unreadable:
-            reason = why_not_run or render_unreadable(invalid)
+            reason = why_not_run or toolbox.render_unreadable(invalid)
             self._end_with_error(self._add(as_tool_call(invalid)), "skipped", reason)
         if why_not_run:
             self.skip_all(why_not_run)
@@ -155,9 +149,15 @@ class TurnCalls:
         now = self._run.clock()  # those that start together time out together
         for slot in self._open():
             if len(self.running) >= self._settings.max_concurrency:
-                return
+                break
             if not (slot.future or self._waits(slot) or self._end_from_cache(slot)):
                 self._start(slot, start, now)
+        self.emit_events()
+
+    def emit_events(self) -> None:
+        """Emit the events so far. A turn that pauses emits none: its calls have not ended."""
+        self._run.emit(*self._events)
+        self._events.clear()
 
     def update(self) -> None:
         """Record the attempts that have ended; if there are none, end those that take too long.
@@ -250,7 +250,7 @@ class TurnCalls:
         slot.started_at = slot.started_at if slot.attempts else now
         slot.deadline = None if seconds is None else now + seconds
         slot.attempts += 1
-        self._run.emit(events.ToolCallStarted, call=slot.call, attempt=slot.attempts)
+        self._add_event(events.ToolCallStarted, call=slot.call, attempt=slot.attempts)
 
     def _prepare(self, slot: Slot) -> ToolCall:
         """Return a copy of the tool call for the tool, with the injected arguments."""
@@ -271,7 +271,7 @@ class TurnCalls:
                 raise error
             self._fail(slot, "failed", error)
             return
-        message = render_result(
+        message = toolbox.render_result(
             future.result(), slot.call, self._settings.max_output_chars, self._settings.inject
         )
         if message.status == "error":
@@ -302,11 +302,11 @@ class TurnCalls:
         if (
             slot.attempts <= self._settings.retries_of(tool)
             and not isinstance(error, ToolException | InvalidToolError)
-            and not is_about_arguments(error, tool)
+            and not toolbox.is_about_arguments(error, tool)
         ):
             delay = self._settings.backoff(slot.attempts)
             slot.not_before = self._run.clock() + delay
-            self._run.emit(
+            self._add_event(
                 events.ToolCallRetried,
                 call=slot.call,
                 attempt=slot.attempts,
@@ -321,13 +321,13 @@ class TurnCalls:
             )
         else:
             hidden = self._settings.box.hidden[tool.name]
-            text = render_failure(error, tool, hidden, self._settings.inject)
+            text = toolbox.render_failure(error, tool, hidden, self._settings.inject)
         self._end_with_error(slot, status, text, error)
 
     def _end_with_error(
         self, slot: Slot, status: ToolCallStatus, text: str, error: BaseException | None = None
     ) -> None:
-        message = render_error(slot.call, text, self._settings.max_output_chars)
+        message = toolbox.render_error(slot.call, text, self._settings.max_output_chars)
         self._end(slot, status, message, error)
 
     def _end(
@@ -346,7 +346,10 @@ class TurnCalls:
             duration=self._run.clock() - slot.started_at if slot.attempts else 0.0,
             error=error,
         )
-        self._run.emit(_ENDINGS[status], record=slot.record)
+        self._add_event(_ENDINGS[status], record=slot.record)
+
+    def _add_event(self, kind: type[events.LoopEvent], **fields: Any) -> None:
+        self._events.append(self._run.event(kind, **fields))
 
 
 def _is_failure(error: BaseException) -> bool:

@@ -28,6 +28,7 @@ from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import Edit, Pause, Reject, result_of
 from langchain_gemini_tools.tool_loop.events import (
     LoopFinished,
+    ToolCallEnded,
     ToolCallRetried,
     ToolCallStarted,
     ToolCallTimedOut,
@@ -824,6 +825,36 @@ async def test_a_run_can_pause_for_approval_and_continue_later() -> None:
     ]
     assert ran == ["a"]
     assert after.text == "Done."
+
+
+async def test_the_calls_of_a_turn_end_after_its_approvals_and_not_if_it_pauses() -> None:
+    def act(text: str) -> str:
+        """Act."""
+        return text
+
+    def kinds(events: list[Any]) -> list[str]:
+        return [type(event).__name__ for event in events if isinstance(event, ToolCallEnded)]
+
+    asked = [call("nope", "1"), call("echo", "2", text="x"), call("act", "3", text="y")]
+    for decision, expected in (
+        (True, ["ToolCallSkipped", "ToolCallRejected", "ToolCallFinished"]),
+        (Pause(), []),
+    ):
+        ended_before: list[str] = []
+        seen: list[Any] = []
+
+        def decide(_: Any, decision: Any = decision) -> Any:
+            ended_before.extend(kinds(seen))  # noqa: B023 - called in this round
+            return decision
+
+        hooks = {"echo": lambda _: False, "act": decide}
+        for event in _loop([echo, act], *asked, approve=hooks).events("Hi"):
+            seen.append(event)  # noqa: PERF402 - the hook reads it meanwhile
+        assert (kinds(seen), ended_before) == (expected, [])
+        seen = []
+        async for event in _loop([echo, act], *asked, approve=hooks).aevents("Hi"):
+            seen.append(event)
+        assert (kinds(seen), ended_before) == (expected, [])
 
 
 def test_a_hook_that_returns_another_type_is_an_error() -> None:
