@@ -11,17 +11,19 @@ import argparse
 import platform
 import sys
 import time
+from collections import Counter
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from pydantic import BaseModel
 
+from langchain_gemini_tools import __version__
 from langchain_gemini_tools.chat_model import ChatGemini
-from langchain_gemini_tools.display.safe_text import clean, render_error, replace_unencodable
+from langchain_gemini_tools.display.content import clean, render_error, replace_unencodable
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
 from langchain_gemini_tools.facts.environment import environment_secrets, environment_uses_vertexai
 from langchain_gemini_tools.facts.models import DEFAULT_MODEL, capabilities_of
@@ -29,9 +31,10 @@ from langchain_gemini_tools.facts.models import DEFAULT_MODEL, capabilities_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_PACKAGES = ("langchain-gemini-tools", "google-genai", "langchain-core", "pydantic")
+_DEPENDENCIES = ("google-genai", "langchain-core", "pydantic")
 _MAX_CHARS = 300
-_QUESTION = "What is the weather in Oslo and Rome? Call get_weather once for each city."
+_ONE_CITY = "What is the weather in Oslo? Use get_weather."
+_TWO_CITIES = "What is the weather in Oslo and Rome? Call get_weather once for each city."
 
 
 # What is checked
@@ -70,6 +73,10 @@ def _require(condition: object, otherwise: str) -> None:
         raise CheckError(otherwise)
 
 
+def _ask(model: ChatGemini, question: str, **options: Any) -> AIMessage:
+    return model.bind_tools(_TOOLS, **options).invoke(question)
+
+
 def _names(message: AIMessage) -> list[str]:
     return [call["name"] for call in message.tool_calls]
 
@@ -87,30 +94,29 @@ def check_text(model: ChatGemini) -> str:
 
 def check_auto(model: ChatGemini) -> str:
     """tool_choice="auto": the model calls a tool when it needs one."""
-    message = model.bind_tools(_TOOLS).invoke("What is the weather in Oslo? Use get_weather.")
+    message = _ask(model, _ONE_CITY)
     _require(_names(message) == ["get_weather"], f"got {_render_names(message)}")
     return f"get_weather({message.tool_calls[0]['args']})"
 
 
 def check_any(model: ChatGemini) -> str:
     """tool_choice="any": the model must call a tool."""
-    message = model.bind_tools(_TOOLS, tool_choice="any").invoke("Hello!")
+    message = _ask(model, "Hello!", tool_choice="any")
     _require(_names(message), "no tool was called")
     return _render_names(message)
 
 
 def check_none(model: ChatGemini) -> str:
     """tool_choice="none": the model must not call a tool."""
-    bound = model.bind_tools(_TOOLS, tool_choice="none")
-    message = bound.invoke("What is the weather in Oslo? Answer in one sentence.")
+    question = "What is the weather in Oslo? Answer in one sentence."
+    message = _ask(model, question, tool_choice="none")
     _require(not _names(message), f"got {_render_names(message)}")
     return "text only"
 
 
 def check_allowed_names(model: ChatGemini) -> str:
     """tool_choice=["get_time"]: the model must call one of the allowed tools."""
-    bound = model.bind_tools(_TOOLS, tool_choice=["get_time"])
-    message = bound.invoke("What is the weather in Oslo?")
+    message = _ask(model, "What is the weather in Oslo?", tool_choice=["get_time"])
     _require(set(_names(message)) == {"get_time"}, f"got {_render_names(message)}")
     return _render_names(message)
 
@@ -119,15 +125,14 @@ def check_validated(model: ChatGemini) -> str:
     """tool_choice="validated": text, or calls that follow their schema."""
     if not capabilities_of(model.model).validates_calls:
         raise SkippedCheck("the model does not have this mode")
-    bound = model.bind_tools(_TOOLS, tool_choice="validated")
-    message = bound.invoke("What is the weather in Oslo? Use get_weather.")
+    message = _ask(model, _ONE_CITY, tool_choice="validated")
     _require(message.text or _names(message), "the answer is empty")
     return _render_names(message)
 
 
 def check_parallel_calls(model: ChatGemini) -> str:
     """Several tool calls in one response."""
-    message = model.bind_tools(_TOOLS).invoke(_QUESTION)
+    message = _ask(model, _TWO_CITIES)
     cities = sorted(str(call["args"].get("city")) for call in message.tool_calls)
     _require(len(cities) == 2, f"got {_render_names(message)}")
     return ", ".join(cities)
@@ -136,7 +141,7 @@ def check_parallel_calls(model: ChatGemini) -> str:
 def check_two_turns(model: ChatGemini) -> str:
     """Tool results go back with their calls and thought signatures, over two turns."""
     bound = model.bind_tools(_TOOLS)
-    messages: list[Any] = [HumanMessage(_QUESTION)]
+    messages: list[Any] = [HumanMessage(_TWO_CITIES)]
     for question in ("And what time is it in Oslo? Call get_time.", None):
         message = bound.invoke(messages)
         _require(_names(message), "no tool was called")
@@ -168,7 +173,7 @@ def check_stream_of_text(model: ChatGemini) -> str:
 
 def check_stream_of_calls(model: ChatGemini) -> str:
     """Streamed tool calls."""
-    message = _join([*model.bind_tools(_TOOLS).stream(_QUESTION)])
+    message = _join([*model.bind_tools(_TOOLS).stream(_TWO_CITIES)])
     _require(len(_names(message)) == 2, f"got {_render_names(message)}")
     return _render_names(message)
 
@@ -194,7 +199,7 @@ def check_search_beside_functions(model: ChatGemini) -> str:
     if model.uses_vertexai:
         raise SkippedCheck("not checked on Vertex AI")
     bound = model.bind_tools([{"google_search": {}}, *_TOOLS])
-    message = bound.invoke("What is the weather in Oslo? Use get_weather.")
+    message = bound.invoke(_ONE_CITY)
     _require(message.text or _names(message), "the answer is empty")
     return _render_names(message)
 
@@ -223,7 +228,7 @@ def check_token_count(model: ChatGemini) -> str:
 def check_previous_interaction(model: ChatGemini) -> str:
     """With stored interactions, only what is new is sent; they are deleted afterwards."""
     bound = model.bind_tools(_TOOLS).bind(use_previous_interaction=True)
-    messages: list[Any] = [HumanMessage("What is the weather in Oslo? Use get_weather.")]
+    messages: list[Any] = [HumanMessage(_ONE_CITY)]
     message = bound.invoke(messages)
     _require(_names(message), "no tool was called")
     messages += [message, *_results(message)]
@@ -260,7 +265,7 @@ def check_change_of_api(model: ChatGemini) -> str:
     apis: tuple[Any, ...] = ("interactions", "generate_content")
     for first, second in (apis, apis[::-1]):
         bound = model.bind_tools(_TOOLS)
-        messages: list[Any] = [HumanMessage(_QUESTION)]
+        messages: list[Any] = [HumanMessage(_TWO_CITIES)]
         message = bound.invoke(messages, api=first)
         _require(_names(message), f"no tool was called with api={first!r}")
         messages += [message, *_results(message)]
@@ -312,7 +317,6 @@ class CheckOutcome:
     """The outcome of one check."""
 
     name: str
-    description: str
     status: Status
     detail: str
     seconds: float
@@ -335,17 +339,12 @@ def run_check(check: Callable[[ChatGemini], str], model: ChatGemini) -> CheckOut
         detail, status = render_error(error), "FAILED"
     seconds = time.perf_counter() - begin
     detail = " ".join(clean(detail, _MAX_CHARS).split())
-    return CheckOutcome(name_of(check), description_of(check), status, detail, seconds)
+    return CheckOutcome(name_of(check), status, detail, seconds)
 
 
 def name_of(check: Callable[[ChatGemini], str]) -> str:
     """Return the name of a check in the table."""
     return check.__name__.removeprefix("check_").replace("_", " ")
-
-
-def description_of(check: Callable[[ChatGemini], str]) -> str:
-    """Return what a check checks."""
-    return (check.__doc__ or "").strip()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -385,14 +384,19 @@ def _checks_of(api: Api) -> Sequence[Callable[[ChatGemini], str]]:
 def _explain(model: str, api: Api) -> None:
     print(f"GOOGLE_API_KEY is not set. With a key, these checks would run on {model}:\n")
     for check in _checks_of(api):
-        print(f"  {name_of(check):<24}{description_of(check)}")
+        print(f"  {name_of(check):<24}{check.__doc__}")
     print("\n`--fake` runs them on the fake server, which says nothing about the real Gemini.")
 
 
 def _run(model_name: str, api: Api, *, is_fake: bool) -> int:
     outcomes: list[CheckOutcome] = []
     checks = _checks_of(api)
-    with _source(is_fake=is_fake), ChatGemini(model=model_name, api=api, max_retries=2) as model:
+    source: AbstractContextManager[object] = nullcontext()
+    if is_fake:
+        from langchain_gemini_tools.testing import FakeGemini
+
+        source = FakeGemini()
+    with source, ChatGemini(model=model_name, api=api, max_retries=2) as model:
         backend = "Vertex AI" if model.uses_vertexai else "Gemini Developer API"
         place = "FakeGemini" if is_fake else backend
         place += ", Interactions API" if api == "interactions" else ""
@@ -400,46 +404,25 @@ def _run(model_name: str, api: Api, *, is_fake: bool) -> int:
         for check in checks:
             outcomes.append(run_check(check, model))
             print(outcomes[-1], flush=True)
-    failed = [outcome for outcome in outcomes if outcome.status == "FAILED"]
     print(f"\n{render_report(model_name, place, outcomes)}")
-    return 1 if failed else 0
-
-
-def _source(*, is_fake: bool) -> AbstractContextManager[Any]:
-    if not is_fake:
-        return nullcontext()
-    from langchain_gemini_tools.testing import FakeGemini
-
-    return FakeGemini()
+    return int(any(outcome.status == "FAILED" for outcome in outcomes))
 
 
 def render_report(model: str, source: str, outcomes: Sequence[CheckOutcome]) -> str:
     """Return the outcomes as Markdown, with the versions of the packages."""
-    counts = dict.fromkeys(("passed", "FAILED", "skipped"), 0)
-    for outcome in outcomes:
-        counts[outcome.status] += 1
-    versions = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
-    rows = [f"| {o.name} | {o.status} | {_cell(o.detail)} |" for o in outcomes]
+    counts = Counter(outcome.status for outcome in outcomes)
+    versions = [f"{name} {version(name)}" for name in _DEPENDENCIES]
+    system = f"Python {platform.python_version()} on {platform.system()}"
+    details = [outcome.detail.replace("|", "\\|") for outcome in outcomes]
     return "\n".join(
         [
             f"**Self-test of `{model}` on {source}**: {counts['passed']} passed, "
             f"{counts['FAILED']} failed, {counts['skipped']} skipped",
             "",
-            f"{versions}; Python {platform.python_version()} on {platform.system()}",
+            f"langchain-gemini-tools {__version__}, {', '.join(versions)}; {system}",
             "",
             "| check | outcome | details |",
             "|---|---|---|",
-            *rows,
+            *(f"| {o.name} | {o.status} | {d} |" for o, d in zip(outcomes, details, strict=True)),
         ]
     )
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "(not installed)"

@@ -327,7 +327,7 @@ def count_of(number: int, noun: str) -> str:
 
 def usage_of(waves: Sequence[Wave]) -> str:
     """Return the tokens and the price of waves, as text."""
-    from langchain_gemini_tools.display.cost import Cost
+    from langchain_gemini_tools.display.traced import Cost
 
     tokens_in = sum(wave.input_tokens for wave in waves)
     tokens_out = sum(wave.output_tokens for wave in waves)

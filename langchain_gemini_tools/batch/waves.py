@@ -429,7 +429,7 @@ class Tally:
 
 def _price(usage: JsonObject, model: str) -> Decimal | None:
     """Return the price in a batch: half of the standard price."""
-    from langchain_gemini_tools.display.cost import find_cost
+    from langchain_gemini_tools.display.traced import find_cost
 
     cost = find_cost(usage, model, "google_genai", uses_server_tools=False)
     return None if cost.dollars is None else cost.dollars / 2

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.chat_model import ChatGemini
 from langchain_gemini_tools.display import RunClock, trace
-from langchain_gemini_tools.display.safe_text import (
+from langchain_gemini_tools.display.content import (
     clean,
     render_arguments,
     replace_unencodable,
@@ -78,6 +78,10 @@ ANSWER = (
 _RECOMMENDED = ["down jacket", "wool hat", "thermal socks", "light shirt", "sunglasses"]
 
 _EXTRAS = "pip install 'langchain-gemini-tools[display]'"
+_WITHOUT_KEY = (
+    "GOOGLE_API_KEY is not set: FakeGemini answers on this machine, from a script. The answers "
+    "and times are not Gemini's; the requests, tools and the trace are real."
+)
 _MAX_CHARS = 2000
 
 
@@ -119,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    is_live = _has_credentials()
+    is_live = bool(environment_uses_vertexai() or environment_secrets())
     if not is_live and options.question != QUESTION:
         print(
             f"Without a key only one question has an answer: {QUESTION!r}. For others set "
@@ -127,7 +131,7 @@ def _show(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
-    print(_announce(options.model, is_live=is_live))
+    print(f"Using {options.model} with your key." if is_live else _WITHOUT_KEY)
     if find_spec("rich") is None:
         print(f"For colours and costs: {_EXTRAS}")
     clock = RunClock()
@@ -180,19 +184,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.html and not Path(options.html).parent.is_dir():
         parser.error(f"--html: the folder {Path(options.html).parent} does not exist")
     return options
-
-
-def _has_credentials() -> bool:
-    return bool(environment_uses_vertexai() or environment_secrets())
-
-
-def _announce(model: str, *, is_live: bool) -> str:
-    if is_live:
-        return f"Using {model} with your key."
-    return (
-        "GOOGLE_API_KEY is not set: FakeGemini answers on this machine, from a script. The answers "
-        "and times are not Gemini's; the requests, tools and the trace are real."
-    )
 
 
 @contextmanager

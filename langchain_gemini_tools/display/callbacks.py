@@ -16,19 +16,17 @@ import sys
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+from typing import Any, Protocol, Self, TextIO
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import ToolMessage
 from langchain_core.outputs import LLMResult
 
-from langchain_gemini_tools.display.safe_text import replace_unencodable
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from langchain_gemini_tools.display.content import replace_unencodable
 
 _LINE_SECONDS = 5.0
 """Time between two lines in a log."""
@@ -157,7 +155,7 @@ class BatchProgress(BaseCallbackHandler):
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: object) -> None:
         """Add the tokens of a response, and count it if it is a run that we were given to."""
         messages = [getattr(made, "message", None) for row in response.generations for made in row]
-        usages = [usage for message in messages if (usage := _usage_of(message))]
+        usages = [usage for m in messages if (usage := getattr(m, "usage_metadata", None))]
         with self._lock:
             self.counts = replace(
                 self.counts,
@@ -202,91 +200,66 @@ class BatchProgress(BaseCallbackHandler):
             self._view.show(self.counts)
 
 
-class _View(Protocol):
-    def show(self, counts: BatchCounts) -> None: ...
-    def close(self, counts: BatchCounts) -> None: ...
+@dataclass
+class _View:
+    """Draws the counts, at most once in so many seconds, and at the end."""
+
+    draw: Callable[[BatchCounts], object]
+    seconds: float
+    stop: Callable[[], object] | None = None
+    next_at: float = 0.0
+
+    def show(self, counts: BatchCounts) -> None:
+        if time.monotonic() >= self.next_at:
+            self.next_at = time.monotonic() + self.seconds
+            self.draw(counts)
+
+    def close(self, counts: BatchCounts) -> None:
+        self.draw(counts)
+        if self.stop:
+            self.stop()
 
 
 def _choose_view(description: str, file: TextIO) -> _View:
     display = _notebook_display() if file is sys.stderr else None
     file = replace_unencodable(file)
-    try:
-        if display:
-            return _NotebookView(description, display)
-        if file.isatty():
-            return _TerminalView(description, file)
-    except ImportError:  # no rich
-        pass
-    return _LineView(description, file)
+    if display or file.isatty():
+        with suppress(ImportError):  # no rich
+            return _bar(description, file, display)
+    lines = _View(
+        lambda counts: print(f"{description}: {counts}", file=file, flush=True), _LINE_SECONDS
+    )
+    lines.next_at = time.monotonic() + _LINE_SECONDS
+    return lines
 
 
-def _make_bar(file: TextIO) -> Progress:
+def _bar(description: str, file: TextIO, display: Callable[..., Any] | None) -> _View:
+    """Return rich's progress bar: in a terminal, or as an output of IPython that is updated."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    return Progress(
+    bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[counts]}", markup=False),
         TimeElapsedColumn(),
-        console=Console(file=file),
+        console=Console(file=io.StringIO() if display else file),
     )
+    task = bar.add_task(description, total=None, counts="")
 
+    def update(counts: BatchCounts) -> None:
+        bar.update(task, total=counts.total, completed=counts.finished, counts=str(counts))
 
-class _TerminalView:
-    """The bar in a terminal; rich updates it."""
+    if not display:
+        bar.start()
+        return _View(update, 0.0, bar.stop)
+    output = display(bar, display_id=True)
 
-    def __init__(self, description: str, file: TextIO) -> None:
-        self._bar = _make_bar(file)
-        self._task = self._bar.add_task(description, total=None, counts="")
-        self._bar.start()
+    def update_output(counts: BatchCounts) -> None:
+        update(counts)
+        output.update(bar)
 
-    def show(self, counts: BatchCounts) -> None:
-        self._bar.update(
-            self._task, total=counts.total, completed=counts.finished, counts=str(counts)
-        )
-
-    def close(self, counts: BatchCounts) -> None:
-        self.show(counts)
-        self._bar.stop()
-
-
-class _NotebookView:
-    """The bar in a notebook, as one output that IPython updates."""
-
-    def __init__(self, description: str, display: Callable[..., Any]) -> None:
-        self._bar = _make_bar(io.StringIO())
-        self._task = self._bar.add_task(description, total=None, counts="")
-        self._handle = display(self._bar, display_id=True)
-        self._next = 0.0
-
-    def show(self, counts: BatchCounts) -> None:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _UPDATE_SECONDS
-            self.close(counts)
-
-    def close(self, counts: BatchCounts) -> None:
-        self._bar.update(
-            self._task, total=counts.total, completed=counts.finished, counts=str(counts)
-        )
-        self._handle.update(self._bar)
-
-
-class _LineView:
-    """A line every few seconds, and one at the end."""
-
-    def __init__(self, description: str, file: TextIO) -> None:
-        self._description = description
-        self._file = file
-        self._next = time.monotonic() + _LINE_SECONDS
-
-    def show(self, counts: BatchCounts) -> None:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LINE_SECONDS
-            self.close(counts)
-
-    def close(self, counts: BatchCounts) -> None:
-        print(f"{self._description}: {counts}", file=self._file, flush=True)
+    return _View(update_output, _UPDATE_SECONDS)
 
 
 def _notebook_display() -> Callable[..., Any] | None:
@@ -298,10 +271,6 @@ def _notebook_display() -> Callable[..., Any] | None:
     from IPython.display import display  # type: ignore[attr-defined, unused-ignore]
 
     return display  # type: ignore[no-any-return, unused-ignore]
-
-
-def _usage_of(message: Any) -> Any:
-    return getattr(message, "usage_metadata", None)
 
 
 @dataclass
@@ -372,13 +341,14 @@ class RunClock(BaseCallbackHandler):
         with self._lock:
             return list(self._tool_calls.get(tool_call_id or "", ()))
 
-    def on_chat_model_start(self, *_: object, run_id: UUID, **__: object) -> None:
-        """Start a model call."""
-        self._start(run_id, None)
+    def on_chat_model_start(self, *_: object, run_id: UUID, **more: Any) -> None:
+        """Start a model call or a tool call."""
+        with self._lock:
+            self._running[run_id] = (Span(self._now()), more.get("tool_call_id"))
+            if len(self._running) > self._max_calls:  # calls whose end was never reported
+                self._running.popitem(last=False)
 
-    def on_llm_start(self, *_: object, run_id: UUID, **__: object) -> None:
-        """Start a model call."""
-        self._start(run_id, None)
+    on_llm_start = on_tool_start = on_chat_model_start
 
     def on_llm_new_token(self, *_: object, run_id: UUID, **__: object) -> None:
         """Register the first token of a streamed response."""
@@ -395,52 +365,33 @@ class RunClock(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: object) -> None:
         """End a model call, whose messages now have ids."""
-        span, _id = self._end(run_id)
         messages = [getattr(made, "message", None) for row in response.generations for made in row]
-        for message in messages:
-            message_id = getattr(message, "id", None)
-            if span and message_id:
-                self._keep(self._messages, message_id, span)
+        self._end(run_id, self._messages, *(getattr(message, "id", None) for message in messages))
 
     def on_llm_error(self, *_: object, run_id: UUID, **__: object) -> None:
         """Drop a model call that produced no message."""
-        self._end(run_id)
-
-    def on_tool_start(self, *_: object, run_id: UUID, **more: Any) -> None:
-        """Start a tool call."""
-        self._start(run_id, more.get("tool_call_id"))
+        self._end(run_id, self._messages)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: object) -> None:
         """End a tool call."""
-        answered = output.tool_call_id if isinstance(output, ToolMessage) else None
-        self._end_tool(run_id, answered)
+        call_id = output.tool_call_id if isinstance(output, ToolMessage) else None
+        self._end(run_id, self._tool_calls, call_id)
 
     def on_tool_error(self, *_: object, run_id: UUID, **more: Any) -> None:
         """End a tool call that failed."""
-        self._end_tool(run_id, more.get("tool_call_id"))
+        self._end(run_id, self._tool_calls, more.get("tool_call_id"))
 
-    def _start(self, run_id: UUID, call_id: str | None) -> None:
-        with self._lock:
-            self._running[run_id] = (Span(self._now()), call_id)
-            if len(self._running) > self._max_calls:  # calls whose end was never reported
-                self._running.popitem(last=False)
-
-    def _end(self, run_id: UUID) -> tuple[Span | None, str | None]:
+    def _end(
+        self, run_id: UUID, table: OrderedDict[str, deque[Span]], *found_ids: str | None
+    ) -> None:
+        """End a call; keep its span under the id of its start, or under those found at its end."""
         with self._lock:
             span, call_id = self._running.pop(run_id, (None, None))
-            if span:
-                span.end = self._now()
-            return span, call_id
-
-    def _end_tool(self, run_id: UUID, answered: str | None) -> None:
-        span, started = self._end(run_id)
-        call_id = started or answered
-        if span and call_id:
-            self._keep(self._tool_calls, call_id, span)
-
-    def _keep(self, table: OrderedDict[str, deque[Span]], key: str, span: Span) -> None:
-        with self._lock:
-            table.setdefault(key, deque(maxlen=self._max_calls)).append(span)
-            table.move_to_end(key)
-            if len(table) > self._max_calls:
-                table.popitem(last=False)
+            if span is None:
+                return
+            span.end = self._now()
+            for key in filter(None, [call_id] if call_id else found_ids):
+                table.setdefault(key, deque(maxlen=self._max_calls)).append(span)
+                table.move_to_end(key)
+                if len(table) > self._max_calls:
+                    table.popitem(last=False)

@@ -1,14 +1,16 @@
-"""A run as values: messages of any origin -> turns, tool calls, results and content blocks.
+"""A run as values: messages of any origin -> turns, tool calls and results, with times and costs.
 
 A turn is one message of the model with its tool calls and their results. `viewer.py` decides how
-they are shown.
+they are shown. Costs come from the tables of `genai-prices`; nothing is downloaded. An unknown
+model has no price, which is different from a price of zero.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from langchain_core.messages import (
@@ -21,36 +23,39 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import add_ai_message_chunks
 
 from langchain_gemini_tools.display.callbacks import RunClock, Span
-from langchain_gemini_tools.display.cost import Cost, find_cost, sum_costs
-from langchain_gemini_tools.display.safe_text import render_arguments, render_value
-from langchain_gemini_tools.facts.blocks import (
-    CALLS,
-    GEMINI_PART,
-    MEDIA,
-    REFUSAL,
-    TEXTS,
-    THOUGHTS,
-    blocks_of,
-    is_derived_refusal,
-)
+from langchain_gemini_tools.display.content import TracedBlock, read_blocks, read_sources
 
 _ROLES = {"human": "you", "system": "system"}
-_SHOWN_IMAGES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
-_MAX_IMAGE_CHARS = 400_000
-"""Larger images are described, so that a trace stays small."""
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_SIGNATURES = {"thoughtSignature", "thought_signature", "signature"}
+
+_PROVIDERS = {
+    "google_genai": "google",
+    "google_vertexai": "google",
+    "bedrock": "aws",
+    "bedrock_converse": "aws",
+    "mistralai": "mistral",
+    "xai": "x-ai",
+    "azure_ai": "azure",
+    "azure_openai": "azure",
+}
+"""LangChain's `model_provider` -> the provider's id in the tables, where they differ.
+
+The price depends on the provider: a local model, in Ollama, has none.
+"""
+
+_STANDARD_TIERS = (None, "standard", "default", "auto")
 
 
 @dataclass(frozen=True)
-class TracedBlock:
-    """One content block: `kind` is its label, `text` what is shown of it."""
+class Cost:
+    """US dollars, or None without a price; `is_partial` if the real cost is higher."""
 
-    kind: str
-    text: str
-    is_server_tool: bool = False
-    image: str = ""
-    """A small image as a data URL, for output that can show it."""
+    dollars: Decimal | None = None
+    is_partial: bool = False
+
+    def __str__(self) -> str:
+        if self.dollars is None:
+            return "n/a"
+        return f"{'≥ ' if self.is_partial else ''}{_render_dollars(self.dollars)}"
 
 
 @dataclass
@@ -169,7 +174,7 @@ def read_run(source: object, clock: RunClock, *, is_clock_of_run: bool) -> Trace
                 run.steps.append(_read_result(message))
             case _:
                 role = _ROLES.get(message.type, message.type)
-                run.steps.append(TracedMessage(role, _read_blocks(message)))
+                run.steps.append(TracedMessage(role, read_blocks(message)))
     _add_times(run, clock, only_measured_turns=not is_clock_of_run)
     _add_records(run)
     return run
@@ -221,27 +226,18 @@ def _join_chunks(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
 
     Ids distinguish parallel streams; chunks without an id are joined if they are adjacent.
     """
-    groups: list[list[BaseMessage]] = []
-    known: dict[str, list[BaseMessage]] = {}
-    before: BaseMessage | None = None
+    groups: dict[object, list[Any]] = {}
+    row = 0  # counts the rows of adjacent chunks without ids
     for message in messages:
         is_chunk = isinstance(message, AIMessageChunk)
-        if is_chunk and message.id in known:
-            known[message.id].append(message)
-        elif is_chunk and not message.id and isinstance(before, AIMessageChunk) and not before.id:
-            groups[-1].append(message)
-        else:
-            groups.append([message])
-            if is_chunk and message.id:
-                known[message.id] = groups[-1]
-        before = message
-    return [_join(group) for group in groups]
-
-
-def _join(group: Sequence[BaseMessage]) -> BaseMessage:
-    first, *others = group
-    chunks = [chunk for chunk in others if isinstance(chunk, AIMessageChunk)]
-    return add_ai_message_chunks(first, *chunks) if isinstance(first, AIMessageChunk) else first
+        if not is_chunk or message.id:
+            row += 1
+        key = message.id if is_chunk and message.id else (is_chunk, row)
+        groups.setdefault(key, []).append(message)
+    return [
+        add_ai_message_chunks(first, *others) if isinstance(first, AIMessageChunk) else first
+        for first, *others in groups.values()
+    ]
 
 
 def _read_turn(message: AIMessage, number: int) -> TracedTurn:
@@ -258,7 +254,7 @@ def _read_turn(message: AIMessage, number: int) -> TracedTurn:
         for call in message.invalid_tool_calls
     ]
     metadata = message.response_metadata
-    blocks, sources = _read_blocks(message), _read_sources(message)
+    blocks, sources = read_blocks(message), read_sources(message)
     cost = find_cost(
         message.usage_metadata,
         str(metadata.get("model_name") or ""),
@@ -271,7 +267,7 @@ def _read_turn(message: AIMessage, number: int) -> TracedTurn:
 
 def _read_result(message: ToolMessage) -> TracedToolResult:
     return TracedToolResult(
-        blocks=_read_blocks(message),
+        blocks=read_blocks(message),
         is_error=message.status == "error",
         name=message.name or "",
         call_id=message.tool_call_id,
@@ -311,170 +307,97 @@ def _add_times(run: TracedRun, clock: RunClock, *, only_measured_turns: bool) ->
             call.milliseconds = call.span.milliseconds
 
 
-def _read_blocks(message: BaseMessage) -> list[TracedBlock]:
-    """Return the blocks of a message in order, without its tool calls.
+# Costs
 
-    LangChain's `content_blocks` reads the content of every provider. Unknown blocks come back as
-    `non_standard` and are shown with their type.
+
+def find_cost(
+    usage: Mapping[str, Any] | None,
+    model: str,
+    provider: str | None,
+    *,
+    uses_server_tools: bool,
+    service_tier: str | None = None,
+) -> Cost:
+    """Return the price of one response.
+
+    Args:
+        usage: LangChain's `usage_metadata`.
+        model: The model's name, with or without a path before it.
+        provider: LangChain's `model_provider`.
+        uses_server_tools: Whether the provider ran tools. Searches and the like are billed
+            separately, so the price of the tokens is a lower bound.
+        service_tier: The tier that was used: `flex`, `priority` and so on. If the
+            tables have no price for a tier, the price of the standard tier is used: half of it for
+            Gemini's `flex`. For other tiers it is a lower bound, because they cost more.
     """
+    if usage and usage.get("total_cost") == 0:  # langchain-core marks a cache hit this way
+        return Cost(Decimal(0))
     try:
-        blocks: list[Any] = list(message.content_blocks)
-    except Exception:  # noqa: BLE001 - show what can be shown
-        blocks = blocks_of(message.content)
-    return [read for block in blocks for read in _read_block(block)]
-
-
-def _read_sources(message: BaseMessage) -> list[TracedBlock]:
-    """Return the sources of a response: searches, pages and citations."""
-    metadata = message.response_metadata
-    queries = _listed(metadata.get("grounding_metadata"), "web_search_queries")
-    found = [TracedBlock("google_search", str(query), is_server_tool=True) for query in queries]
-    for page in _listed(metadata.get("url_context_metadata"), "url_metadata"):
-        details = [_field(page, key) for key in ("retrieved_url", "url_retrieval_status")]
-        found.append(
-            TracedBlock("url_context", " ".join(filter(None, details)), is_server_tool=True)
-        )
-    return found + [TracedBlock("source", text) for text in dict.fromkeys(_citations(message))]
-
-
-def _read_block(block: Any) -> Iterator[TracedBlock]:
-    match block:
-        case str():
-            yield from _text("text", block)
-        case {"type": str(kind), "text": str(text)} if kind in TEXTS:
-            yield from _text("text", text)
-        case {"type": str(kind)} if kind in THOUGHTS:
-            yield from _text("thinking", str(block.get("reasoning") or block.get(kind) or ""))
-        case {"type": str(kind)} if kind in CALLS or is_derived_refusal(block):
-            return  # shown as calls, and as the finish reason
-        case {"type": str(kind), "refusal": str(text)} if kind == REFUSAL:
-            yield from _text(kind, text)
-        case {"type": str(kind)} if kind in MEDIA:
-            yield TracedBlock(kind, _describe_media(block), image=_image_url(block))
-        case {"type": "server_tool_call" | "server_tool_call_chunk", **rest}:
-            name = str(rest.get("name") or "server tool")
-            yield TracedBlock(name, _describe_server_args(rest.get("args")), is_server_tool=True)
-        case {"type": "server_tool_result", **rest}:
-            status = "" if rest.get("status") == "success" else f"{rest.get('status')}: "
-            output = rest.get("output")
-            text = output if isinstance(output, str) else render_value(output)
-            yield TracedBlock("server result", status + text.strip("\n"), is_server_tool=True)
-        case {"type": "non_standard", "value": {"type": str(kind)} as value} if kind == REFUSAL:
-            yield from _read_block(value)
-        case {"type": "non_standard", "value": value}:
-            yield _read_unknown(value)
-        case _:
-            yield _read_unknown(block)
-
-
-def _read_unknown(value: object) -> TracedBlock:
-    match value:
-        case {"type": str(kind), "part": dict(part)} if kind == GEMINI_PART:
-            return _read_part(part)
-        case {"type": str(kind), **rest}:
-            shown = {key: item for key, item in rest.items() if key not in _SIGNATURES | {"index"}}
-            return TracedBlock(kind, render_value(shown))
-    return TracedBlock("block", render_value(value))
-
-
-def _read_part(part: Mapping[str, object]) -> TracedBlock:
-    """Read a part of Gemini's without a LangChain block, mostly of tools that the API runs."""
-    match part:
-        case {"toolCall": {"toolType": str(name), **call}} | {
-            "functionCall": {"name": str(name), **call}
-        }:
-            return TracedBlock(name, render_arguments(call.get("args") or {}), is_server_tool=True)
-        case {"toolResponse": dict(response)} | {"functionResponse": dict(response)}:
-            return TracedBlock(
-                "server result", render_value(response.get("response")), is_server_tool=True
+        from genai_prices import Usage, calc_price
+    except ImportError:
+        return Cost()
+    if not usage or not model or not _counts(usage):
+        return Cost()
+    if not isinstance(service_tier, str):
+        service_tier = None
+    name = model.rsplit("/", 1)[-1]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about usage details without a price
+            runner = str(provider) if provider else None
+            price = calc_price(
+                Usage(**_counts(usage)),
+                name,
+                provider_id=_PROVIDERS.get(runner, runner) if runner else None,
+                price_context={"service_tier": service_tier} if service_tier else None,
             )
-        case {"interactionStep": dict(step)}:
-            return _read_step(step)
-    named = [key for key in part if key not in _SIGNATURES]
-    name = str(named[0]) if named else "part"
-    return TracedBlock(name, render_value(part.get(name)), is_server_tool=True)
+    except (LookupError, ValueError, TypeError):
+        return Cost()
+    dollars, is_partial = Decimal(price.total_price), uses_server_tools
+    if service_tier not in _STANDARD_TIERS and not _has_price(price.model, service_tier):
+        if service_tier == "flex" and price.provider.id == "google":
+            dollars /= 2
+        else:
+            is_partial = True
+    return Cost(dollars, is_partial=is_partial)
 
 
-def _read_step(step: Mapping[str, Any]) -> TracedBlock:
-    """Read a step of the Interactions API: the call or the result of a tool that the API runs."""
-    kind = str(step.get("type") or "step")
-    match step:
-        case {"arguments": dict(arguments)}:
-            name = str(step.get("name") or kind.removesuffix("_call"))
-            return TracedBlock(name, render_arguments(arguments), is_server_tool=True)
-        case {"result": result}:
-            text = result if isinstance(result, str) else render_value(result)
-            status = "error: " if step.get("is_error") else ""
-            return TracedBlock("server result", status + text.strip("\n"), is_server_tool=True)
-    rest = {key: value for key, value in step.items() if key not in _SIGNATURES | {"type"}}
-    return TracedBlock(kind, render_value(rest), is_server_tool=True)
+def _has_price(model: Any, service_tier: str | None) -> bool:
+    """Return whether the tables have a price for this tier."""
+    variants = getattr(model, "price_variants", None) or ()
+    return any(variant.when.get("service_tier") == service_tier for variant in variants)
 
 
-def _text(kind: str, text: str) -> Iterator[TracedBlock]:
-    if text.strip():
-        yield TracedBlock(kind, text.strip("\n"))
+def sum_costs(costs: Iterable[Cost]) -> Cost:
+    """Return the sum of the known costs, marked as partial if one is unknown."""
+    listed = list(costs)
+    known = [cost.dollars for cost in listed if cost.dollars is not None]
+    if not known:
+        return Cost()
+    is_partial = len(known) < len(listed) or any(cost.is_partial for cost in listed)
+    return Cost(sum(known, Decimal(0)), is_partial=is_partial)
 
 
-def _describe_server_args(args: object) -> str:
-    match args:
-        case {"code": str(code)}:
-            return code.strip("\n")
-        case str():
-            return args
-    return render_value(args)
+def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
+    incoming = usage.get("input_token_details") or {}
+    outgoing = usage.get("output_token_details") or {}
+    counts = {
+        "input_tokens": usage.get("input_tokens"),
+        "output_tokens": usage.get("output_tokens"),
+        "cache_read_tokens": incoming.get("cache_read"),
+        "cache_write_tokens": incoming.get("cache_creation"),
+        "input_audio_tokens": incoming.get("audio"),
+        "output_audio_tokens": outgoing.get("audio"),
+        "output_image_tokens": outgoing.get("image"),
+    }
+    return {key: count for key, count in counts.items() if isinstance(count, int) and count}
 
 
-def _describe_media(block: Mapping[str, object]) -> str:
-    """Return type and size, or the address; never the data."""
-    kind = str(block.get("mime_type") or block.get("type"))
-    match block:
-        case {"base64": str(data)}:
-            return f"{kind}, {_render_size(len(data.rstrip('=')) * 3 // 4)}"
-        case {"url": str(url)}:
-            # The query is often a signature that grants access to the file.
-            place = url.split(",", 1)[0] if url.startswith("data:") else url.split("?", 1)[0]
-            return f"{kind} at {place}"
-        case {"file_id": str(file_id)}:
-            return f"{kind}, file {file_id}"
-        case {"text": str(text)}:
-            return f"{kind}, {len(text):,} characters"
-    return kind
-
-
-def _image_url(block: Mapping[str, object]) -> str:
-    match block:
-        case {"base64": str(data), "mime_type": str(kind)} if (
-            kind in _SHOWN_IMAGES and len(data) <= _MAX_IMAGE_CHARS and _BASE64.fullmatch(data)
-        ):
-            return f"data:{kind};base64,{data}"
-    return ""
-
-
-def _render_size(size: int) -> str:
-    if size < 1000:
-        return f"{size} bytes"
-    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
-
-
-def _citations(message: BaseMessage) -> Iterator[str]:
-    try:
-        blocks: list[Any] = list(message.content_blocks)
-    except Exception:  # noqa: BLE001 - see `_read_blocks`
-        return
-    for block in blocks:
-        for note in _listed(block, "annotations"):
-            if named := [text for key in ("title", "url") if (text := _field(note, key))]:
-                yield " – ".join(named)
-    metadata = message.response_metadata.get("citation_metadata")
-    for source in [*_listed(metadata, "citationSources"), *_listed(metadata, "citations")]:
-        if place := _field(source, "uri") or _field(source, "title"):
-            yield place
-
-
-def _listed(value: object, key: str) -> list[Any]:
-    items = value.get(key) if isinstance(value, dict) else None
-    return items if isinstance(items, list) else []
-
-
-def _field(value: object, key: str) -> str:
-    return str(value.get(key) or "") if isinstance(value, dict) else ""
+def _render_dollars(dollars: Decimal) -> str:
+    if dollars == 0:
+        return "free"
+    if dollars >= 1:
+        return f"${dollars:,.2f}"
+    if dollars >= Decimal("0.01"):
+        return f"${dollars:.4f}"
+    return f"${dollars:.2g}" if dollars >= Decimal("0.000001") else "< $0.000001"

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -79,12 +81,20 @@ _LABEL_CHARS = 60
 
 def render_plain(root: Node, *, width: int, max_lines: int, unfold: bool) -> str:
     """Return the tree as plain text with its branches, wrapped at `width`."""
-    lines = _shown_lines(root, max_lines=max_lines, unfold=unfold)
-    head = _wrap(lines, width)
-    return "\n".join([*head, *_branches(root, width, max_lines, unfold)])
+    return "\n".join(_plain_lines(root, width, max_lines, unfold=unfold))
 
 
-def _shown_lines(node: Node, *, max_lines: int, unfold: bool) -> list[str]:
+def _plain_lines(node: Node, width: int, max_lines: int, *, unfold: bool) -> Iterator[str]:
+    for line in _shown_lines(node, max_lines, unfold=unfold):
+        yield from textwrap.wrap(line, max(width, 40), replace_whitespace=False, tabsize=4) or [""]
+    for child in node.children:
+        is_last = child is node.children[-1]
+        first, *others = _plain_lines(child, width - 4, max_lines, unfold=unfold)
+        yield ("└── " if is_last else "├── ") + first
+        yield from ((("    " if is_last else "│   ") + line).rstrip() for line in others)
+
+
+def _shown_lines(node: Node, max_lines: int, *, unfold: bool) -> list[str]:
     """Return the lines of a node: label, text and facts. Long texts end with a notice."""
     text = node.text
     if node.is_folded and not unfold:
@@ -120,29 +130,6 @@ def _fold(text: str, size: int) -> str:
     return f"{first[:_FOLDED_CHARS].rstrip()}… ({size:,} characters)"
 
 
-def _branches(node: Node, width: int, max_lines: int, unfold: bool) -> Iterator[str]:  # noqa: FBT001
-    for child in node.children:
-        is_last = child is node.children[-1]
-        lines = _wrap(_shown_lines(child, max_lines=max_lines, unfold=unfold), width - 4)
-        side = "    " if is_last else "│   "
-        yield ("└── " if is_last else "├── ") + lines[0]
-        yield from ((side + line).rstrip() for line in lines[1:])
-        yield from (
-            (side + line).rstrip() for line in _branches(child, width - 4, max_lines, unfold)
-        )
-
-
-def _wrap(lines: list[str], width: int) -> list[str]:
-    return [
-        piece
-        for line in lines
-        for piece in textwrap.wrap(
-            line, max(width, 40), replace_whitespace=False, drop_whitespace=True, tabsize=4
-        )
-        or [""]
-    ]
-
-
 # Terminal
 
 
@@ -151,26 +138,20 @@ def render_tree(root: Node, *, max_lines: int, unfold: bool) -> Tree:
     from rich.tree import Tree
 
     tree = Tree(_styled(root, max_lines, unfold=unfold), guide_style="dim")
-    _add_children(tree, root, max_lines, unfold=unfold)
+    tree.children = [
+        render_tree(child, max_lines=max_lines, unfold=unfold) for child in root.children
+    ]
     return tree
-
-
-def _add_children(tree: Tree, node: Node, max_lines: int, *, unfold: bool) -> None:
-    for child in node.children:
-        branch = tree.add(_styled(child, max_lines, unfold=unfold))
-        _add_children(branch, child, max_lines, unfold=unfold)
 
 
 def _styled(node: Node, max_lines: int, *, unfold: bool) -> Text:
     from rich.text import Text
 
-    label = _title(node)
-    lines = _shown_lines(node, max_lines=max_lines, unfold=unfold)
+    lines = _shown_lines(node, max_lines, unfold=unfold)
     facts = " · ".join(node.facts)
     text = Text("\n".join(lines), style=_TEXT_STYLES.get(node.kind, ""), overflow="fold")
-    text.stylize(
-        _TONE_STYLES.get(node.tone) or _LABEL_STYLES.get(node.kind, ""), 0, len(label.rstrip())
-    )
+    label_style = _TONE_STYLES.get(node.tone) or _LABEL_STYLES.get(node.kind, "")
+    text.stylize(label_style, 0, len(_title(node).rstrip()))
     if facts:
         end = len(lines[0])
         if not lines[0].endswith(facts):
@@ -208,9 +189,7 @@ def render_mermaid(root: Node) -> str:
 
 
 def _tool_call_lines(name: str, turn: str, call: Node) -> list[str]:
-    label = _mermaid_label(
-        f"{call.label}{call.text}", *(_summary(child) for child in call.children)
-    )
+    label = _mermaid_label(f"{call.label}{call.text}", *map(_summary, call.children))
     facts = " · ".join(call.facts)
     arrow = f'-->|"{_mermaid_escape(facts)}"|' if facts else "-->"
     return [f'  {name}[["{label}"]]', f"  {turn} {arrow} {name}"]
@@ -218,9 +197,8 @@ def _tool_call_lines(name: str, turn: str, call: Node) -> list[str]:
 
 def _shape(step: Node) -> str:
     if step.kind != "turn":
-        return (
-            f'(["{_mermaid_label(_summary(step), *(_summary(child) for child in step.children))}"])'
-        )
+        label = _mermaid_label(*map(_summary, [step, *step.children]))
+        return f'(["{label}"])'
     said = [child.text for child in step.children if child.kind == "text"]
     facts = " · ".join(step.facts)
     below = f"<br/>{_mermaid_escape(facts)}" if facts else ""
@@ -264,71 +242,6 @@ _DARK = """
 --ink:#e4e7ec;--soft:#98a2b3;--line:#343b46;--paper:#15181d;--well:#1e232a;--model:#85a9ff;
 --tool:#d3a0f0;--good:#72cf97;--bad:#ff8d88;--odd:#e6b75c;--badwell:#33201f;--oddwell:#30291a;
 """
-_STYLE = f"""
-.lgt-trace{{{_LIGHT}}}
-@media (prefers-color-scheme:dark){{.lgt-trace{{{_DARK}}}}}
-[data-jp-theme-light="true"] .lgt-trace,.vscode-light .lgt-trace{{{_LIGHT}}}
-[data-jp-theme-light="false"] .lgt-trace,.vscode-dark .lgt-trace{{{_DARK}}}
-.lgt-trace{{color:var(--ink);background:var(--paper);font:14px/1.5 system-ui,-apple-system,
-"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;max-width:64rem;padding:.75rem 1rem;
-border:1px solid var(--line);border-radius:10px;overflow-wrap:anywhere;text-align:left}}
-.lgt-trace details,.lgt-trace .row{{margin:.2rem 0}}
-.lgt-trace.lgt-trace ul.in{{margin:0 0 0 .4rem;padding:0 0 0 1rem;list-style:none;
-border-left:1px solid var(--line)}}
-.lgt-trace.lgt-trace ul.in>li{{margin:0;padding:0}}
-.lgt-trace summary,.lgt-trace .head{{display:flex;gap:0 .9rem;align-items:baseline;
-position:relative;border-radius:6px}}
-.lgt-trace summary{{cursor:pointer;list-style:none}}
-.lgt-trace summary::-webkit-details-marker{{display:none}}
-.lgt-trace summary::before{{content:"▸";color:var(--soft);width:.9rem;margin-right:-.7rem;flex:none;
-font-size:11px}}
-.lgt-trace details[open]>summary::before{{content:"▾"}}
-.lgt-trace summary:hover{{background:var(--well)}}
-.lgt-trace summary:focus-visible{{outline:2px solid var(--model)}}
-.lgt-trace .what{{flex:1 1 0;min-width:0}}
-.lgt-trace .label{{font-weight:600}}
-.lgt-trace .said{{white-space:pre-wrap}}
-.lgt-trace .facts{{color:var(--soft);font-size:12px;font-variant-numeric:tabular-nums;
-text-align:right;max-width:60%}}
-.lgt-trace.lgt-trace code,.lgt-trace .k-call>*>.what,.lgt-trace .k-server>*>.what>.label{{
-font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;
-font-size:12.5px;background:none;color:inherit;border:0;padding:0;margin:0}}
-.lgt-trace .label{{color:inherit;margin-right:.35em}}
-.lgt-trace .k-call>*>.what>.label{{margin-right:0}}
-.lgt-trace.lgt-trace code.lines{{display:block;white-space:pre-wrap;background:var(--well);
-border-radius:6px;padding:.4rem .6rem;margin:.15rem 0;max-height:22rem;overflow:auto}}
-.lgt-trace.timed .facts{{margin-right:8rem}}
-.lgt-trace .scale{{position:absolute;right:.3rem;bottom:.4rem;width:7rem;display:flex;
-justify-content:space-between;color:var(--soft);font-size:10px}}
-.lgt-trace .scale::before{{content:"0"}}
-.lgt-trace .scale::after{{content:attr(data-end)}}
-.lgt-trace img{{display:block;max-height:9rem;max-width:100%;border-radius:6px;margin:.2rem 0}}
-.lgt-trace .bar{{position:absolute;right:.3rem;top:.5rem;width:7rem;height:6px;border-radius:3px;
-background:var(--well);overflow:hidden}}
-.lgt-trace .bar>i{{display:block;height:100%;min-width:3px;border-radius:3px;
-background:var(--model)}}
-.lgt-trace .k-call>*>.bar>i{{background:var(--tool)}}
-.lgt-trace .k-run>summary{{font-size:15px;padding-bottom:.4rem;margin-bottom:.5rem;
-border-bottom:1px solid var(--line);border-radius:0}}
-.lgt-trace.lgt-trace .k-run>ul.in{{margin-left:0;padding-left:0;border:0}}
-.lgt-trace .k-run>ul.in>li>*{{margin:.55rem 0}}
-.lgt-trace .k-run>ul.in>li>.row>.head{{padding-left:1.1rem}}
-.lgt-trace .k-turn>summary>.what>.label{{color:var(--model)}}
-.lgt-trace .k-call>*>.what>.label,.lgt-trace .k-server>*>.what>.label{{color:var(--tool)}}
-.lgt-trace .k-result>*>.what>.label,.lgt-trace .k-structured>*>.what>.label{{color:var(--good)}}
-.lgt-trace .k-thinking,.lgt-trace .k-raw,.lgt-trace .k-source,
-.lgt-trace .k-arguments>*>.what>.label{{color:var(--soft)}}
-.lgt-trace .k-thinking .label,.lgt-trace .k-raw .label,.lgt-trace .k-source .label,
-.lgt-trace .k-arguments .label{{font-weight:400}}
-.lgt-trace .k-thinking .said{{font-style:italic}}
-.lgt-trace .t-bad>.head,.lgt-trace .t-bad>.head code{{background:var(--badwell)}}
-.lgt-trace .t-odd>.head{{background:var(--oddwell)}}
-.lgt-trace .in .t-bad>.head,.lgt-trace .in .t-odd>.head{{padding:.1rem .6rem}}
-.lgt-trace .t-bad>*>.what>.label{{color:var(--bad)}}
-.lgt-trace .t-odd>*>.what>.label{{color:var(--odd)}}
-@media (max-width:44rem){{.lgt-trace .bar,.lgt-trace .scale{{display:none}}
-.lgt-trace.timed .facts{{margin-right:0}}}}
-"""
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'"
@@ -342,7 +255,13 @@ def render_fragment(root: Node, *, unfold: bool) -> str:
     """Return the tree as a piece of HTML with its styles."""
     timed = " timed" if root.scale else ""
     tree = _render_node(root, unfold=unfold)
-    return f'<style>{_STYLE}</style><div class="lgt-trace{timed}">{tree}</div>'
+    return f'<style>{_style()}</style><div class="lgt-trace{timed}">{tree}</div>'
+
+
+@cache
+def _style() -> str:
+    sheet = Path(__file__).with_name("trace.css").read_text(encoding="utf-8")
+    return sheet.replace("/*light*/", _LIGHT).replace("/*dark*/", _DARK)
 
 
 def render_page(root: Node, *, unfold: bool) -> str:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, TextIO, overload
 from langchain_core.messages import AIMessage
 from langchain_core.tracers.context import register_configure_hook
 
+from langchain_gemini_tools.display import tree
 from langchain_gemini_tools.display.callbacks import RunClock, Span
-from langchain_gemini_tools.display.cost import Cost
-from langchain_gemini_tools.display.safe_text import (
+from langchain_gemini_tools.display.content import (
+    TracedBlock,
     clean,
     render_arguments,
     render_error,
@@ -29,22 +30,16 @@ from langchain_gemini_tools.display.safe_text import (
     replace_unencodable,
 )
 from langchain_gemini_tools.display.traced import (
-    TracedBlock,
+    Cost,
     TracedMessage,
     TracedRun,
+    TracedStep,
     TracedToolCall,
     TracedToolResult,
     TracedTurn,
     read_run,
 )
-from langchain_gemini_tools.display.tree import (
-    Node,
-    render_fragment,
-    render_mermaid,
-    render_page,
-    render_plain,
-    render_tree,
-)
+from langchain_gemini_tools.display.tree import Node
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 
 if TYPE_CHECKING:
@@ -142,7 +137,7 @@ class Trace:
         Args:
             path: The file to write. Without it the page is returned.
         """
-        page = render_page(self._root, unfold=self._unfold)
+        page = tree.render_page(self._root, unfold=self._unfold)
         if path is None:
             return page
         written = Path(path)
@@ -151,10 +146,10 @@ class Trace:
 
     def to_mermaid(self) -> str:
         """Return a flowchart of the run for Markdown; see https://mermaid.js.org."""
-        return render_mermaid(self._root)
+        return tree.render_mermaid(self._root)
 
     def __str__(self) -> str:
-        return render_plain(
+        return tree.render_plain(
             self._root, width=_WIDTH, max_lines=self._max_lines, unfold=self._unfold
         )
 
@@ -162,10 +157,10 @@ class Trace:
         return f"<Trace: {' · '.join(self._root.facts)}>"
 
     def __rich__(self) -> RenderableType:
-        return render_tree(self._root, max_lines=self._max_lines, unfold=self._unfold)
+        return tree.render_tree(self._root, max_lines=self._max_lines, unfold=self._unfold)
 
     def _repr_html_(self) -> str:
-        return render_fragment(self._root, unfold=self._unfold)
+        return tree.render_fragment(self._root, unfold=self._unfold)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return {"text/plain": str(self), "text/html": self._repr_html_()}
@@ -193,7 +188,8 @@ class Outliner:
         """Return the tree; its root has the totals of the run."""
         children = [self._step(step) for step in self.run.steps]
         if self.run.has_structured:
-            children.append(self._structured(self.run.structured))
+            text = self._clean(render_value(self.run.structured))
+            children.append(Node("structured", "structured output", text))
         if self.run.failure is not None:
             text = self._clean(render_error(self.run.failure))
             children.append(Node("failure", "failed", text, tone="bad"))
@@ -235,7 +231,7 @@ class Outliner:
 
     # Steps
 
-    def _step(self, step: TracedMessage | TracedTurn | TracedToolResult) -> Node:
+    def _step(self, step: TracedStep) -> Node:
         match step:
             case TracedTurn():
                 return self._turn(step)
@@ -290,9 +286,6 @@ class Outliner:
         is_folded = block.kind == "thinking" or (kind == "server" and _is_data(block.text))
         text = self._clean(block.text)
         return Node(kind, label, text, is_folded=is_folded, size=len(block.text), image=block.image)
-
-    def _structured(self, value: Any) -> Node:
-        return Node("structured", "structured output", self._clean(render_value(value)))
 
     # Tool calls
 
@@ -418,29 +411,21 @@ def _render_ms(milliseconds: float | None) -> str:
 def _render_usage(usage: Mapping[str, Any] | None) -> str:
     if not usage:
         return ""
-    inputs = usage.get("input_token_details") or {}
-    outputs = usage.get("output_token_details") or {}
-    details = [
-        f"{count:,} {word}"
-        for word, count in (
-            ("cached", inputs.get("cache_read")),
-            ("thinking", outputs.get("reasoning")),
-        )
-        if count
-    ]
+    cached = (usage.get("input_token_details") or {}).get("cache_read")
+    thinking = (usage.get("output_token_details") or {}).get("reasoning")
+    counts = {"cached": cached, "thinking": thinking}
+    details = [f"{count:,} {word}" for word, count in counts.items() if count]
     more = f" ({', '.join(details)})" if details else ""
     return f"{usage.get('input_tokens', 0):,} → {usage.get('output_tokens', 0):,} tokens{more}"
 
 
-def _sum_tokens(turns: Iterable[TracedTurn]) -> str:
-    counts = [turn.usage for turn in turns]
-    known = [usage for usage in counts if usage]
+def _sum_tokens(turns: list[TracedTurn]) -> str:
+    known = [turn.usage for turn in turns if turn.usage]
     if not known:
         return ""
-    inputs, outputs = (
-        sum(usage.get(key) or 0 for usage in known) for key in ("input_tokens", "output_tokens")
-    )
-    at_least = "≥ " if len(known) < len(counts) else ""
+    inputs = sum(usage.get("input_tokens") or 0 for usage in known)
+    outputs = sum(usage.get("output_tokens") or 0 for usage in known)
+    at_least = "≥ " if len(known) < len(turns) else ""
     return f"{at_least}{inputs:,} → {outputs:,} tokens"
 
 

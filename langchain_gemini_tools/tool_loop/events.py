@@ -1,14 +1,16 @@
 """What a run of a `ToolLoop` yields: its events, every tool call, and its result.
 
+Also the decisions about tool calls that an approval hook returns.
+
 Every tool call ends with exactly one event that has a `record`. The last event of a run is
 `LoopFinished`, unless an exception ends the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -186,6 +188,37 @@ StopReason = Literal[
 
 ToolCallStatus = Literal["succeeded", "cached", "failed", "timed_out", "rejected", "skipped"]
 """How a tool call ended. `skipped`: it was never started; its message says why."""
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Do not run the call; report the rejection and its reason to the model."""
+
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Run the call with these arguments instead of the model's."""
+
+    args: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        """Check the type: other values would run the tool with unintended arguments."""
+        if not isinstance(self.args, dict):
+            raise TypeError(f"Edit needs a dict of all arguments, not {type(self.args).__name__}.")
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Stop the run before the calls of this turn, so that another run can continue it later."""
+
+
+Decision = bool | Reject | Edit | Pause
+"""What an approval hook returns: `True` runs the call, `False` rejects it without a reason."""
+
+Approver = Callable[[ToolCall], Decision | Awaitable[Decision]]
+
 
 _ANSWERED: frozenset[StopReason] = frozenset({"answered", "returned_directly", "answered_at_limit"})
 

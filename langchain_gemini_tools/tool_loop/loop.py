@@ -18,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -26,19 +26,23 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 
 from langchain_gemini_tools.tool_loop import events, execution
-from langchain_gemini_tools.tool_loop.events import LoopEvent, LoopFinished, ToolLoopResult
-from langchain_gemini_tools.tool_loop.run import LoopInput, Run, parse_input
-from langchain_gemini_tools.tool_loop.settings import (
-    DEFAULT_TIMEOUT,
+from langchain_gemini_tools.tool_loop.events import (
     Approver,
-    ChatModel,
-    LoopTool,
-    OnLimit,
-    Settings,
-    collect_tools,
-    exponential_backoff,
+    LoopEvent,
+    LoopFinished,
+    ToolLoopResult,
 )
-from langchain_gemini_tools.tool_loop.turn import copy_call
+from langchain_gemini_tools.tool_loop.execution import ChatModel
+from langchain_gemini_tools.tool_loop.run import (
+    DEFAULT_TIMEOUT,
+    LoopInput,
+    OnLimit,
+    Run,
+    Settings,
+    exponential_backoff,
+    parse_input,
+)
+from langchain_gemini_tools.tool_loop.toolbox import LoopTool, collect_tools
 
 _T = TypeVar("_T")
 _Selector = Callable[[LoopEvent], Sequence[_T]]
@@ -281,47 +285,33 @@ class ToolLoop(Runnable[LoopInput, Any]):
     def _run(
         self, given: LoopInput, config: RunnableConfig, *, streams: bool, options: execution.Options
     ) -> Generator[LoopEvent]:
-        settings = _settings_for(config, self.settings)
-        run = Run(settings, parse_input(given), time.monotonic, self._threads.may_start)
+        run = Run(_settings_for(config, self.settings), parse_input(given), time.monotonic)
         with run.attached_to_errors():
             while run.stop_reason is None:
-                if run.calls is None:
-                    yield from self._bound_model.invoke(
-                        run, config, streams=streams, options=options
-                    )
-                    continue
-                for slot in run.calls.to_approve():
-                    hook = settings.approve[slot.call["name"]]
-                    run.calls.decide(slot, execution.decide(hook, copy_call(slot.call)))
-                if not run.calls.is_paused:
-                    yield from execution.run_turn(run.calls, self._threads, config)
-                yield from run.finish_calls()
+                if run.calls:
+                    step = execution.run_tools(run, self._threads, config)
+                else:
+                    step = self._bound_model.invoke(run, config, streams=streams, options=options)
+                with closing(step):
+                    for _ in step:
+                        yield from run.take_events()
         yield run.finish()
 
     async def _arun(
         self, given: LoopInput, config: RunnableConfig, *, streams: bool, options: execution.Options
     ) -> AsyncGenerator[LoopEvent]:
-        settings = _settings_for(config, self.settings)
         clock = asyncio.get_running_loop().time
-        run = Run(settings, parse_input(given), clock, self._threads.may_start)
+        run = Run(_settings_for(config, self.settings), parse_input(given), clock)
         with run.attached_to_errors():
             while run.stop_reason is None:
-                if run.calls is None:
-                    turn = self._bound_model.ainvoke(run, config, streams=streams, options=options)
-                    async with aclosing(turn):
-                        async for event in turn:
+                if run.calls:
+                    step = execution.arun_tools(run, self._threads, config)
+                else:
+                    step = self._bound_model.ainvoke(run, config, streams=streams, options=options)
+                async with aclosing(step):
+                    async for _ in step:
+                        for event in run.take_events():
                             yield event
-                    continue
-                for slot in run.calls.to_approve():
-                    hook = settings.approve[slot.call["name"]]
-                    run.calls.decide(slot, await execution.adecide(hook, copy_call(slot.call)))
-                if not run.calls.is_paused:
-                    turn = execution.arun_turn(run.calls, self._threads, config)
-                    async with aclosing(turn):
-                        async for event in turn:
-                            yield event
-                for event in run.finish_calls():
-                    yield event
         yield run.finish()
 
     def _emit(

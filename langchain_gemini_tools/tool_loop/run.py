@@ -1,4 +1,4 @@
-"""The state of a run, and its next step: invoke the model, run tool calls, or stop.
+"""The settings of a run, its state, and its next step: invoke the model, run tool calls, or stop.
 
 `Run` only keeps state. `ToolLoop` carries out the steps, in a sync and in an async version, and
 reports the outcome to it.
@@ -7,6 +7,10 @@ reports the outcome to it.
 from __future__ import annotations
 
 import contextlib
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from uuid import uuid4
 
@@ -21,25 +25,147 @@ from langchain_gemini_tools.facts.blocks import TEXTS, THOUGHTS, blocks_of, type
 from langchain_gemini_tools.facts.finish_reasons import finish_of
 from langchain_gemini_tools.tool_loop import events
 from langchain_gemini_tools.tool_loop.events import IncompleteRunError, ToolLoopResult
-from langchain_gemini_tools.tool_loop.turn import Cache, TurnCalls, as_tool_call
+from langchain_gemini_tools.tool_loop.toolbox import is_repeatable
+from langchain_gemini_tools.tool_loop.turn import TurnCalls, as_tool_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from langchain_core.messages import InvalidToolCall, ToolCall
     from langchain_core.messages.ai import UsageMetadata
+    from langchain_core.tools import BaseTool
 
-    from langchain_gemini_tools.tool_loop.events import StopReason, ToolCallRecord
-    from langchain_gemini_tools.tool_loop.settings import Settings
+    from langchain_gemini_tools.tool_loop.events import Approver, StopReason, ToolCallRecord
+    from langchain_gemini_tools.tool_loop.toolbox import Toolbox
 
-_Event = TypeVar("_Event", bound=events.LoopEvent)
 _AnyCall = TypeVar("_AnyCall", "ToolCall", "InvalidToolCall")
 
 LoopInput = LanguageModelInput | BaseMessage | dict[str, Any]
 """What a chat model accepts, a message, or a dict with `messages`."""
 
-ToolUse = Literal["auto", "forced", "off"]
-"""Whether the model may call tools in its next turn, must, or must not."""
+OnLimit = Literal["raise", "return", "answer"]
+
+DEFAULT_TIMEOUT = 30.0
+
+
+def exponential_backoff(attempt: int) -> float:
+    """Return 0.5 s after the first failure, doubled each time up to 8 s, with jitter."""
+    return min(8.0, 0.5 * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of a `ToolLoop` and its tools. They are documented at `ToolLoop`."""
+
+    box: Toolbox
+    max_turns: int
+    tool_timeout: float | Mapping[str, float | None] | None
+    max_concurrency: int
+    on_limit: OnLimit
+    forced_first: bool | str
+    approve: Mapping[str, Approver]
+    repeatable: Collection[str]
+    max_retries: int
+    backoff: Callable[[int], float]
+    max_output_chars: int | None
+    cache: bool | Collection[str]
+    inject: Mapping[str, object] = field(repr=False)  # may contain secrets
+    hold_back: int | None
+
+    def __post_init__(self) -> None:
+        """Check every option."""
+        self._check_integer("max_turns", at_least=1)
+        self._check_integer("max_concurrency", at_least=1)
+        self._check_integer("max_retries")
+        for name in ("max_output_chars", "hold_back"):
+            if getattr(self, name) is not None:
+                self._check_integer(name, "must be an integer or None")
+        known = ("raise", "return", "answer")
+        self._check("on_limit", self.on_limit in known, f"must be one of {', '.join(known)}")
+        self._check("backoff", callable(self.backoff), "must be a function")
+        if not isinstance(self.inject, Mapping):  # the value itself may be secret
+            kind = type(self.inject).__name__
+            raise InvalidOptionError(
+                f"inject must be a dict of argument names to values, not {kind}."
+            )
+        self._check_timeouts()
+        self._check_approve()
+        self._check_names("repeatable", self.repeatable)
+        if not isinstance(self.cache, bool):
+            is_names = isinstance(self.cache, Collection)
+            self._check("cache", is_names, "must be True, False or tool names")
+            self._check_names("cache", self.cache)
+        self._check_forced_first()
+
+    @property
+    def first_choice(self) -> str | None:
+        """The `tool_choice` of the first turn; None leaves it to the model."""
+        if isinstance(self.forced_first, str):
+            return self.forced_first
+        return "any" if self.forced_first else None
+
+    def timeout_of(self, name: str) -> float | None:
+        """Return how many seconds an attempt of this tool may take."""
+        if isinstance(self.tool_timeout, Mapping):
+            return self.tool_timeout.get(name, DEFAULT_TIMEOUT)
+        return self.tool_timeout
+
+    def retries_of(self, tool: BaseTool) -> int:
+        """Return how often a failed call of this tool is retried."""
+        return self.max_retries if tool.name in self.repeatable or is_repeatable(tool) else 0
+
+    def is_cached(self, name: str) -> bool:
+        """Return whether results of this tool are reused within a run."""
+        return self.cache if isinstance(self.cache, bool) else name in self.cache
+
+    def _check_timeouts(self) -> None:
+        timeouts = self.tool_timeout
+        each = timeouts.values() if isinstance(timeouts, Mapping) else [timeouts]
+        numbers = [seconds for seconds in each if seconds is not None]
+        self._check(
+            "tool_timeout",
+            all(isinstance(seconds, Real) and not isinstance(seconds, bool) for seconds in numbers),
+            "must be seconds, None for no limit, or a dict of tool names to these",
+        )
+        is_positive = all(seconds > 0 for seconds in numbers)
+        self._check("tool_timeout", is_positive, "must be positive, or None for no limit")
+        if isinstance(timeouts, Mapping):
+            self._check_names("tool_timeout", timeouts)
+
+    def _check_approve(self) -> None:
+        hooks = self.approve
+        is_valid = isinstance(hooks, Mapping) and all(map(callable, hooks.values()))
+        self._check("approve", is_valid, "must be a dict of tool names to functions")
+        self._check_names("approve", hooks)
+
+    def _check_forced_first(self) -> None:
+        is_valid = isinstance(self.forced_first, bool | str)
+        self._check("forced_first", is_valid, "must be True, False or the name of a tool")
+        if isinstance(self.forced_first, str):
+            self._check_names("forced_first", [self.forced_first])
+        if self.forced_first and not self.box.declared:
+            raise InvalidOptionError("forced_first needs at least one tool. Pass `tools`.")
+
+    def _check(self, name: str, is_valid: bool, rule: str) -> None:  # noqa: FBT001
+        if not is_valid:
+            raise InvalidOptionError(f"{name}={getattr(self, name)!r} is not valid: it {rule}.")
+
+    def _check_integer(
+        self, name: str, rule: str = "must be an integer", at_least: int = 0
+    ) -> None:
+        value = getattr(self, name)
+        self._check(name, isinstance(value, Integral) and not isinstance(value, bool), rule)
+        limit = f"must be at least {at_least}" if at_least else "must not be negative"
+        self._check(name, value >= at_least, limit)
+
+    def _check_names(self, option: str, names: Collection[str]) -> None:
+        if isinstance(names, str) or not isinstance(names, Collection):
+            raise InvalidOptionError(
+                f"{option}={names!r} is not valid: pass a set or a list of tool names."
+            )
+        if unknown := [name for name in names if name not in self.box.tools]:
+            raise InvalidOptionError(
+                f"{option} names an unknown tool: {', '.join(map(repr, unknown))}. "
+                f"Tools: {self.box.names()}."
+            )
 
 
 def parse_input(given: LoopInput) -> list[BaseMessage]:
@@ -65,25 +191,21 @@ class Run:
     """One run: its messages so far, the tool calls of the current turn, and why it stopped."""
 
     def __init__(
-        self,
-        settings: Settings,
-        messages: Sequence[BaseMessage],
-        clock: Callable[[], float],
-        may_start: Callable[[str], bool],
+        self, settings: Settings, messages: Sequence[BaseMessage], clock: Callable[[], float]
     ) -> None:
         self.settings = settings
         self.clock = clock
         self.turns = 0
         self.calls: TurnCalls | None = None
         self.stop_reason: StopReason | None = None
+        self.cache: dict[str, ToolMessage] = {}
         self._given = list(messages)
         self._new: list[BaseMessage] = []
         self._records: list[ToolCallRecord] = []
         self._usage: UsageMetadata | None = None
-        self._cache: Cache = {}
+        self._events: list[events.LoopEvent] = []
         self._since = clock()
         self._turn_began = self._since
-        self._may_start = may_start
         self._is_final_turn = False
         self._left_open: list[ToolCall] = []
         self._resume_calls()
@@ -93,54 +215,66 @@ class Run:
         """All messages so far."""
         return [*self._given, *self._new]
 
-    def start_turn(self) -> events.TurnStarted:
+    def event(self, kind: type[events.LoopEvent], **fields: Any) -> events.LoopEvent:
+        """Return an event with the current time and turn."""
+        return kind(at=self.clock() - self._since, turn=self.turns, **fields)
+
+    def emit(self, *new: events.LoopEvent) -> None:
+        """Add events that the caller gets next."""
+        self._events += new
+
+    def take_events(self) -> list[events.LoopEvent]:
+        """Return the events since the last call."""
+        taken, self._events = self._events, []
+        return taken
+
+    def start_turn(self) -> None:
         """Begin a turn in which the model is invoked."""
         self.turns += 1
         self._turn_began = self.clock()
-        return self.event(events.TurnStarted)
+        self.emit(self.event(events.TurnStarted))
 
-    def tool_use(self) -> ToolUse:
-        """Return whether the model may, must or must not call tools in this turn."""
+    def tool_choice(self) -> str | None:
+        """Return the `tool_choice` of this turn; None leaves it to the model."""
         if self._is_final_turn:
-            return "off"
-        follows_results = isinstance(self.messages[-1], ToolMessage)
-        is_forced = self.settings.forced_first and self.turns <= 1 and not follows_results
-        return "forced" if is_forced else "auto"
+            return "none"
+        is_first = self.turns <= 1 and not isinstance(self.messages[-1], ToolMessage)
+        return self.settings.first_choice if is_first else None
 
-    def add_message(self, received: BaseMessage) -> Iterator[events.LoopEvent]:
+    def add_message(self, received: BaseMessage) -> None:
         """Add the model's message and decide the next step."""
         message = _with_call_ids(received)
         self._new.append(message)
         if message.usage_metadata:
             self._usage = add_usage(self._usage, message.usage_metadata)
-        yield self.event(
-            events.TurnFinished, message=message, duration=self.clock() - self._turn_began
-        )
+        seconds = self.clock() - self._turn_began
+        self.emit(self.event(events.TurnFinished, message=message, duration=seconds))
         if not message.tool_calls and not message.invalid_tool_calls:
             self.stop_reason = _reason_to_stop(message)
             if self._is_final_turn:
                 is_answered = self.stop_reason == "answered"
                 self.stop_reason = "answered_at_limit" if is_answered else "turn_limit"
             return
-        is_over = self._is_final_turn or self.turns >= self.settings.max_turns
-        if is_over and (self._is_final_turn or not self._returns_directly(message)):
-            yield from self._skip_calls(message)
+        is_direct = all(map(self._returns_directly, message.tool_calls))
+        needs_turn = not is_direct or message.invalid_tool_calls
+        if self._is_final_turn or (needs_turn and self.turns >= self.settings.max_turns):
+            self._skip_calls(message)
             return
-        self.calls = self._new_turn(
-            message.tool_calls, message.invalid_tool_calls, _why_not_run(message)
+        self.calls = TurnCalls(
+            self, message.tool_calls, message.invalid_tool_calls, _why_not_run(message)
         )
 
-    def finish_calls(self) -> Iterator[events.LoopEvent]:
+    def finish_calls(self) -> None:
         """Add the results of this turn's tool calls and decide the next step."""
         assert self.calls is not None  # noqa: S101 - there are calls to finish
         if self.calls.is_paused:
             self.stop_reason = "awaiting_approval"
             return
-        records = self._close_calls()
-        if all(self._is_direct_answer(record) for record in records):
+        records = self._close_calls(self.calls)
+        if all(self._returns_directly(r.call) and r.message.status == "success" for r in records):
             self.stop_reason = "returned_directly"
         elif self.turns >= self.settings.max_turns:
-            yield from self._reach_limit([])
+            self._reach_limit([])
 
     def result(self, failed: StopReason | None = None) -> ToolLoopResult:
         """Return the result so far, with the tool calls of this turn that have ended."""
@@ -156,7 +290,7 @@ class Run:
             usage=self._usage,
         )
 
-    def finish(self) -> events.LoopFinished:
+    def finish(self) -> events.LoopEvent:
         """Return the last event.
 
         Raises:
@@ -179,10 +313,6 @@ class Run:
                 error.tool_loop_result = self.result("failed")  # type: ignore[attr-defined]
             raise
 
-    def event(self, kind: type[_Event], **fields: Any) -> _Event:
-        """Return an event with the current time and turn."""
-        return kind(at=self.clock() - self._since, turn=self.turns, **fields)
-
     def _resume_calls(self) -> None:
         """Take over the tool calls of the input that have no result."""
         answered: set[str | None] = set()
@@ -196,66 +326,40 @@ class Run:
                 calls = [call for call in message.tool_calls if call["id"] not in answered]
                 invalid = [c for c in message.invalid_tool_calls if c["id"] not in answered]
                 if calls or invalid:
-                    self.calls = self._new_turn(calls, invalid, _why_not_run(message))
+                    self.calls = TurnCalls(self, calls, invalid, _why_not_run(message))
             return
 
-    def _new_turn(
-        self,
-        calls: Sequence[ToolCall],
-        invalid: Sequence[InvalidToolCall],
-        why_not_run: str | None = None,
-    ) -> TurnCalls:
-        turn = TurnCalls(
-            number=self.turns,
-            settings=self.settings,
-            cache=self._cache,
-            clock=self.clock,
-            since=self._since,
-            may_start=self._may_start,
-        )
-        turn.add_calls(calls, invalid, why_not_run)
-        return turn
-
-    def _close_calls(self) -> list[ToolCallRecord]:
-        assert self.calls is not None  # noqa: S101 - there are calls to close
-        records = self.calls.records()
+    def _close_calls(self, calls: TurnCalls) -> list[ToolCallRecord]:
+        calls.emit_events()
+        records = calls.records()
         self._records += records
         self._new += [record.message for record in records]
         self.calls = None
         return records
 
-    def _skip_calls(self, message: AIMessage) -> Iterator[events.LoopEvent]:
+    def _skip_calls(self, message: AIMessage) -> None:
         """Run none of the tool calls: no turn is left in which the model would read the results."""
         if self._is_final_turn:
             self.stop_reason = "turn_limit"
         else:
-            pending = [*message.tool_calls, *map(as_tool_call, message.invalid_tool_calls)]
-            yield from self._reach_limit(pending)
-        if self._left_open:
-            return
-        self.calls = self._new_turn(message.tool_calls, message.invalid_tool_calls)
-        self.calls.skip_all("Not executed: this run has no turns left. Answer with what is known.")
-        yield from self.calls.take_events()
-        self._close_calls()
+            self._reach_limit([*message.tool_calls, *map(as_tool_call, message.invalid_tool_calls)])
+        if not self._left_open:
+            calls = TurnCalls(self, message.tool_calls, message.invalid_tool_calls)
+            calls.skip_all("Not executed: this run has no turns left. Answer with what is known.")
+            self._close_calls(calls)
 
-    def _reach_limit(self, pending: list[ToolCall]) -> Iterator[events.LoopEvent]:
-        yield self.event(events.LimitReached, pending=pending)
+    def _reach_limit(self, pending: list[ToolCall]) -> None:
+        self.emit(self.event(events.LimitReached, pending=pending))
         if self.settings.on_limit == "answer":
             self._is_final_turn = True
         else:
             self._left_open = pending
             self.stop_reason = "turn_limit"
 
-    def _returns_directly(self, message: AIMessage) -> bool:
-        """Return whether all called tools give the answer themselves, without another turn."""
-        tools = [self.settings.box.tools.get(call["name"]) for call in message.tool_calls]
-        return all(tool and tool.return_direct for tool in tools) and (
-            not message.invalid_tool_calls
-        )
-
-    def _is_direct_answer(self, record: ToolCallRecord) -> bool:
-        tool = self.settings.box.tools.get(record.call["name"])
-        return tool is not None and tool.return_direct and record.message.status == "success"
+    def _returns_directly(self, call: ToolCall) -> bool:
+        """Return whether the called tool gives the answer itself, without another turn."""
+        tool = self.settings.box.tools.get(call["name"])
+        return tool is not None and tool.return_direct
 
 
 def _reason_to_stop(message: AIMessage) -> StopReason:

@@ -119,7 +119,7 @@ def test_an_agent_gives_what_invoke_gives_at_one_job_per_turn(
 def test_the_price_is_half_of_the_standard_price(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
-    from langchain_gemini_tools.display.cost import find_cost
+    from langchain_gemini_tools.display.traced import find_cost
 
     results = run_in_batches(create_agent(make_model(), []), ASKED, path=tmp_path, progress=False)
     usages = [state["messages"][-1].usage_metadata for state in results]

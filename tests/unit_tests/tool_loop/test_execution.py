@@ -15,16 +15,20 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
 from langgraph.types import Command, interrupt
 
-from langchain_gemini_tools import ToolLoop
+from langchain_gemini_tools import ToolLoop, tools_from_specs
+from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.tool_loop import Edit, Pause, Reject, result_of
 from langchain_gemini_tools.tool_loop.events import (
     LoopFinished,
+    ToolCallEnded,
     ToolCallRetried,
     ToolCallStarted,
     ToolCallTimedOut,
@@ -69,6 +73,37 @@ def _meeting(people: int) -> Any:
         return name
 
     return meet
+
+
+def test_a_model_with_bound_tools_is_rejected() -> None:
+    model = ScriptedModel(replies=[])
+    bound = model.bind_tools([tool(echo)])
+    with pytest.raises(InvalidOptionError, match="already has bound tools"):
+        ToolLoop(bound, [echo])
+
+
+def test_a_runnable_without_bind_tools_is_rejected() -> None:
+    with pytest.raises(InvalidOptionError, match="RunnableLambda has no `bind_tools`"):
+        ToolLoop(RunnableLambda(echo), [echo])
+    with pytest.raises(NotImplementedError):
+        ToolLoop(FakeListChatModel(responses=["Hi"]), [echo])
+
+
+def test_options_bound_to_the_model_are_kept() -> None:
+    model = ScriptedModel(replies=[calls(call("echo", text="x")), "Done."])
+    bound = model.bind(temperature=0.5).with_config(tags=["cold"])
+    ToolLoop(bound, [echo]).invoke("Hi", seed=7)
+    assert [asked.options for asked in model.asked] == [{"temperature": 0.5, "seed": 7}] * 2
+    assert [asked.tools for asked in model.asked] == [["echo"]] * 2
+
+
+def test_fallbacks_are_used_and_keep_their_options() -> None:
+    first = ScriptedModel(replies=[ValueError("busy")] * 2)
+    second = ScriptedModel(replies=[calls(call("echo", text="x")), "Done."])
+    model = first.bind(seed=1).with_fallbacks([second.bind(seed=2)])
+    assert ToolLoop(model, [echo]).invoke("Hi").text == "Done."
+    for asked, seed in ((first.asked, 1), (second.asked, 2)):
+        assert [(each.tools, each.options) for each in asked] == [(["echo"], {"seed": seed})] * 2
 
 
 async def test_calls_of_a_turn_run_side_by_side() -> None:
@@ -303,9 +338,14 @@ def test_waiting_for_a_free_slot_does_not_count_as_running() -> None:
     assert [record.status for record in result.calls] == ["succeeded"] * 4
 
 
+@pytest.mark.parametrize("is_remote", [False, True], ids=["function", "remote tool"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_threads_that_hang_are_bounded(is_async: bool) -> None:
+def test_threads_that_hang_are_bounded(is_async: bool, is_remote: bool) -> None:
     hang, released, written = _hanging()
+    if is_remote:  # it may turn out to be async only when it is called
+        spec = {"name": "hang", "description": "Hang.", "parameters": {"type": "object"}}
+        function = hang
+        (hang,) = tools_from_specs([spec], lambda _, args: function(**args))
     asked = [call("hang", f"{n}", text="x") for n in range(12)]
     model = ScriptedModel(replies=[calls(*asked), "Done.", "Done."])
     loop = ToolLoop(model, [hang], tool_timeout=0.02, max_concurrency=4)
@@ -460,6 +500,21 @@ def test_an_interrupt_of_a_graph_reaches_the_graph() -> None:
 def test_a_loop_can_be_copied() -> None:
     loop = _loop([echo], call("echo", text="x"))
     assert copy.deepcopy(loop).invoke("Hi").text == "Done."
+
+
+async def test_a_tool_that_raises_stop_iteration_has_failed() -> None:
+    """A future of an event loop cannot have this exception: a run that used one would hang."""
+
+    def find(text: str) -> str:
+        """Find something."""
+        return next(each for each in ["a", "b"] if each == text)
+
+    expected = [("1", "error", "Tool 'find' failed: StopIteration")]
+    asked = call("find", text="x")
+    assert tool_texts(await asyncio.to_thread(_loop([find], asked).invoke, "Hi")) == expected
+    assert tool_texts(await _loop([find], asked).ainvoke("Hi")) == expected
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await _loop([echo], call("echo", text="x"), approve={"echo": find}).ainvoke("Hi")
 
 
 def test_a_tool_that_cancels_itself_has_failed() -> None:
@@ -770,6 +825,36 @@ async def test_a_run_can_pause_for_approval_and_continue_later() -> None:
     ]
     assert ran == ["a"]
     assert after.text == "Done."
+
+
+async def test_the_calls_of_a_turn_end_after_its_approvals_and_not_if_it_pauses() -> None:
+    def act(text: str) -> str:
+        """Act."""
+        return text
+
+    def kinds(events: list[Any]) -> list[str]:
+        return [type(event).__name__ for event in events if isinstance(event, ToolCallEnded)]
+
+    asked = [call("nope", "1"), call("echo", "2", text="x"), call("act", "3", text="y")]
+    for decision, expected in (
+        (True, ["ToolCallSkipped", "ToolCallRejected", "ToolCallFinished"]),
+        (Pause(), []),
+    ):
+        ended_before: list[str] = []
+        seen: list[Any] = []
+
+        def decide(_: Any, decision: Any = decision) -> Any:
+            ended_before.extend(kinds(seen))  # noqa: B023 - called in this round
+            return decision
+
+        hooks = {"echo": lambda _: False, "act": decide}
+        for event in _loop([echo, act], *asked, approve=hooks).events("Hi"):
+            seen.append(event)  # noqa: PERF402 - the hook reads it meanwhile
+        assert (kinds(seen), ended_before) == (expected, [])
+        seen = []
+        async for event in _loop([echo, act], *asked, approve=hooks).aevents("Hi"):
+            seen.append(event)
+        assert (kinds(seen), ended_before) == (expected, [])
 
 
 def test_a_hook_that_returns_another_type_is_an_error() -> None:

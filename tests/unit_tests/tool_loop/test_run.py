@@ -1,4 +1,4 @@
-"""Turns: what the model gets, why a run stops, and how it is resumed."""
+"""The options of a loop; turns: what the model gets, why a run stops, and how it is resumed."""
 
 from __future__ import annotations
 
@@ -433,3 +433,86 @@ def test_failures_are_not_cached() -> None:
     turn = calls(call("look_up", "1", key="a"), call("look_up", "2", key="a"))
     result = ToolLoop(_model(turn, "Done."), [look_up], cache=True).invoke("Hi")
     assert [record.status for record in result.calls] == ["failed", "succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_turns": 0}, "max_turns=0 is not valid: it must be at least 1"),
+        ({"max_concurrency": 0}, "max_concurrency=0 is not valid: it must be at least 1"),
+        ({"max_retries": -1}, "max_retries=-1 is not valid: it must not be negative"),
+        ({"max_output_chars": -1}, "max_output_chars=-1"),
+        ({"hold_back": -1}, "hold_back=-1"),
+        ({"tool_timeout": 0}, "tool_timeout=0 is not valid: it must be positive, or None"),
+        ({"tool_timeout": {"echo": -1}}, "must be positive"),
+        ({"tool_timeout": {"ehco": 1}}, "tool_timeout names an unknown tool: 'ehco'"),
+        (
+            {"on_limit": "explode"},
+            "on_limit='explode' is not valid: it must be one of raise, return, answer",
+        ),
+        ({"approve": {"ehco": bool}}, "approve names an unknown tool: 'ehco'.*Tools: 'echo'"),
+        ({"repeatable": ["ehco"]}, "repeatable names an unknown tool: 'ehco'"),
+        (
+            {"repeatable": "echo"},
+            "repeatable='echo' is not valid: pass a set or a list of tool names",
+        ),
+        ({"cache": ["ehco"]}, "cache names an unknown tool: 'ehco'"),
+        ({"forced_first": "ehco"}, "forced_first names an unknown tool: 'ehco'"),
+        ({"max_turns": None}, "max_turns=None is not valid: it must be an integer"),
+        ({"max_turns": "5"}, "max_turns='5' is not valid: it must be an integer"),
+        ({"max_turns": 2.5}, "max_turns=2.5 is not valid: it must be an integer"),
+        ({"max_turns": True}, "max_turns=True is not valid: it must be an integer"),
+        ({"max_concurrency": None}, "max_concurrency=None is not valid: it must be an integer"),
+        ({"max_retries": None}, "max_retries=None is not valid: it must be an integer"),
+        (
+            {"max_output_chars": "9"},
+            "max_output_chars='9' is not valid: it must be an integer or None",
+        ),
+        ({"hold_back": 0.5}, "hold_back=0.5 is not valid: it must be an integer or None"),
+        (
+            {"tool_timeout": "5"},
+            "tool_timeout='5' is not valid: it must be seconds, None for no limit, or a",
+        ),
+        (
+            {"tool_timeout": {"echo": "5"}},
+            "tool_timeout={'echo': '5'} is not valid: it must be seconds",
+        ),
+        ({"tool_timeout": float("nan")}, "tool_timeout=nan is not valid: it must be positive"),
+        ({"approve": {"echo": True}}, "approve={'echo': True} is not valid: it must be a dict of"),
+        (
+            {"approve": ["echo"]},
+            "approve=..echo.. is not valid: it must be a dict of tool names to functions",
+        ),
+        ({"backoff": 2}, "backoff=2 is not valid: it must be a function"),
+        ({"repeatable": None}, "repeatable=None is not valid: pass a set or a list of tool names"),
+        (
+            {"repeatable": (n for n in ["echo"])},
+            "repeatable=<.* is not valid: pass a set or a list of tool names",
+        ),
+        ({"cache": None}, "cache=None is not valid: it must be True, False or tool names"),
+        ({"cache": 1}, "cache=1 is not valid: it must be True, False or tool names"),
+        ({"cache": "echo"}, "cache='echo' is not valid: pass a set or a list of tool names"),
+        (
+            {"forced_first": echo},
+            "forced_first=<.* is not valid: it must be True, False or the name of a",
+        ),
+    ],
+)
+def test_invalid_options_are_rejected(options: Any, words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        ToolLoop(ScriptedModel(replies=[]), [echo], **options)
+
+
+def test_the_error_about_injected_values_does_not_show_them() -> None:
+    with pytest.raises(InvalidOptionError, match=r"inject must be a dict.*not list\.$"):
+        ToolLoop(ScriptedModel(replies=[]), [echo], inject=["secret-4711"])  # type: ignore[arg-type]
+
+
+def test_a_forced_call_needs_a_tool() -> None:
+    with pytest.raises(InvalidOptionError, match="forced_first needs at least one tool"):
+        ToolLoop(ScriptedModel(replies=[]), [], forced_first=True)
+
+
+def test_a_loop_shows_its_tools_and_not_its_model() -> None:
+    loop = ToolLoop(ScriptedModel(replies=["a secret"]), [echo])
+    assert repr(loop) == "ToolLoop(ScriptedModel, tools: 'echo')"

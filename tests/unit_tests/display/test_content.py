@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 from pydantic import BaseModel, SecretStr
 
 from langchain_gemini_tools import BatchProgress, trace
-from langchain_gemini_tools.display.safe_text import (
+from langchain_gemini_tools.display.content import (
     clean,
     render_arguments,
     render_value,

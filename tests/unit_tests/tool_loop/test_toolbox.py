@@ -1,4 +1,4 @@
-"""The tool messages for each kind of tool call, and their order."""
+"""Which tools are accepted; the tool messages for each kind of tool call, and their order."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from typing import Annotated, Any, Self
 from urllib.parse import quote
 
 import pytest
+from langchain.tools import InjectedState, ToolRuntime
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import (
     BaseTool,
     InjectedToolArg,
@@ -26,7 +28,7 @@ from langchain_core.tools import (
     tool,
 )
 from langgraph.types import Command
-from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic.v1 import BaseModel as BaseModelV1
 
 from langchain_gemini_tools import ToolLoop
@@ -50,6 +52,126 @@ def _tool_texts(tools: list[Any], *asked: Any, **options: Any) -> list[tuple[str
     again = asyncio.run(_loop(tools, calls(*asked), **options).ainvoke("Hi"))
     assert tool_texts(result) == tool_texts(again)
     return tool_texts(result)
+
+
+class Answer(BaseModel):
+    """A schema."""
+
+    text: str
+
+
+def undocumented(text: str) -> str:
+    return text
+
+
+@tool
+def needy(user: Annotated[str, InjectedToolArg]) -> str:
+    """Need a user."""
+    return user
+
+
+class Aliased(BaseModel):
+    """An injected argument that has another name on the outside."""
+
+    user: Annotated[str, InjectedToolArg] = Field(alias="uid")
+
+
+class OftenAliased(BaseModel):
+    """One that has several, and a value to fall back to."""
+
+    user: Annotated[str, InjectedToolArg] = Field("me", validation_alias=AliasChoices("a", "b"))
+
+
+@tool(args_schema=Aliased)
+def aliased(user: str) -> str:
+    """Need a user."""
+    return user
+
+
+@tool(args_schema=OftenAliased)
+def often_aliased(user: str) -> str:
+    """Need a user."""
+    return user
+
+
+@tool
+def graphic(state: Annotated[dict[str, Any], InjectedState]) -> str:
+    """Need a graph."""
+    return ""
+
+
+@tool
+def running(runtime: ToolRuntime) -> str:
+    """Need a graph."""
+    return ""
+
+
+DECLARATION = {"name": "search", "parameters": {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "words"),
+    [
+        ([echo, echo], "Two tools are named 'echo'"),
+        ([Answer], "'Answer' is a schema and cannot be run"),
+        ([DECLARATION], "'search' is only a declaration and cannot be run"),
+        ([{"type": "function", "function": DECLARATION}], "'search' is only a declaration"),
+        ([{"name": "search", "type": "custom", "input_schema": {}}], "'search' is only a declar"),
+        ([undocumented], "'undocumented' cannot be used as a tool: .*docstring"),
+        ([RunnableLambda(echo)], "A RunnableLambda is not a tool.*as_tool"),
+        ([needy], "'needy': the argument 'user' has to be injected. Pass `inject={'user': ...}`"),
+        ([aliased], "'aliased': the injected argument 'user' has an alias"),
+        ([often_aliased], "'often_aliased': the injected argument 'user' has an alias"),
+        ([graphic], "'graphic': the argument 'state' has to be injected.*needs `create_agent`"),
+        ([running], "'running': the argument 'runtime' has to be injected"),
+        (echo, "tools must be a list, not function. Put a single tool into a list."),
+        (needy, "tools must be a list, not StructuredTool"),
+        (len, "tools must be a list, not builtin_function"),
+        ("echo", "tools must be a list, not str"),
+        (DECLARATION, "tools must be a list, not dict"),
+    ],
+)
+def test_a_tool_that_cannot_be_run_is_rejected(tools: Any, words: str) -> None:
+    with pytest.raises(InvalidToolError, match=words):
+        ToolLoop(ScriptedModel(replies=[]), tools)
+
+
+def test_tools_that_the_provider_runs_are_declared_as_they_are() -> None:
+    model = ScriptedModel(replies=["Done."])
+    ToolLoop(model, [{"google_search": {}}, echo]).invoke("Hi")
+    assert model.asked[0].tools == [{"google_search": {}}, "echo"]
+
+
+def test_parameters_are_described_as_the_docstring_does() -> None:
+    def book(city: str) -> str:
+        """Book a room.
+
+        Args:
+            city: Where to.
+        """
+        return city
+
+    box = ToolLoop(ScriptedModel(replies=[]), [book]).settings.box
+    assert box.tools["book"].description == "Book a room."
+    assert box.tools["book"].args["city"]["description"] == "Where to."
+
+
+def test_methods_are_tools() -> None:
+    class Shop:
+        name = "corner shop"
+
+        def buy(self, item: str) -> str:
+            """Buy an item."""
+            return f"{item} from the {self.name}"
+
+    model = ScriptedModel(replies=[calls(call("buy", item="Tea")), "Done."])
+    result = ToolLoop(model, [Shop().buy]).invoke("Hi")
+    assert result.calls[0].message.text == "Tea from the corner shop"
+
+
+def test_injected_values_are_not_in_any_repr() -> None:
+    loop = ToolLoop(ScriptedModel(replies=[]), [needy], inject={"user": "secret-4711"})
+    assert "secret-4711" not in repr(loop) + repr(loop.settings)
 
 
 def test_results_are_in_the_order_of_the_calls() -> None:

@@ -1,26 +1,30 @@
-"""The tool messages that the model gets: results, cut to size, and errors it can act on.
+"""The tools of a loop, and the messages that the model gets from them.
 
-An error message often quotes its cause, and the model reads error messages. So credentials and the
-values that are injected into tools are removed from them. A result is the tool's own decision and
-stays as it is.
+Messages are results, cut to size, and errors that the model can act on. An error often quotes its
+cause, and the model reads it. So credentials and the values that are injected into tools are
+removed from errors. A result is the tool's own decision and stays as it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolOutputMixin
-from langchain_core.tools import ToolException
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, ToolException
+from langchain_core.utils.pydantic import get_fields
 from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_gemini_tools.errors import InvalidToolError
@@ -34,10 +38,161 @@ from langchain_gemini_tools.facts.credentials import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from langchain_core.messages import InvalidToolCall, ToolCall
-    from langchain_core.tools import BaseTool
+
+LoopTool = BaseTool | Callable[..., Any] | dict[str, Any]
+"""A tool that the loop runs, or a dict that declares a tool which the provider runs."""
+
+_REPEATABLE_KEYS = ("idempotent", "idempotentHint", "readOnlyHint")
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """The tools of a loop.
+
+    Attributes:
+        declared: The tools that are bound to the model.
+        tools: The tools that the loop runs, by name.
+        hidden: For each tool, the arguments that the model does not see and cannot set.
+    """
+
+    declared: list[LoopTool] = field(default_factory=list)
+    tools: dict[str, BaseTool] = field(default_factory=dict)
+    hidden: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def names(self) -> str:
+        """Return the names as a list for a sentence."""
+        return ", ".join(map(repr, self.tools)) or "none"
+
+
+def collect_tools(tools: Sequence[LoopTool], injected: Mapping[str, object]) -> Toolbox:
+    """Collect the tools by name.
+
+    Raises:
+        InvalidToolError: A tool cannot be run, two tools have the same name, or an argument has to
+            be injected and is not in `injected`.
+    """
+    if isinstance(tools, str | Mapping | BaseTool | type) or not isinstance(tools, Iterable):
+        raise InvalidToolError(
+            f"tools must be a list, not {type(tools).__name__}. Put a single tool into a list."
+        )
+    box = Toolbox()
+    for given in tools:
+        if isinstance(given, dict):
+            _reject_declaration(given)
+            box.declared.append(given)
+            continue
+        tool = _as_tool(given)
+        if tool.name in box.tools:
+            raise InvalidToolError(f"Two tools are named {tool.name!r}. Rename one of them.")
+        box.declared.append(tool)
+        box.tools[tool.name] = tool
+        box.hidden[tool.name] = _hidden_arguments(tool, injected)
+    return box
+
+
+def runs_async(tool: BaseTool) -> bool:
+    """Return whether async code awaits the tool; a tool class can say so with `is_async`."""
+    if hasattr(tool, "coroutine"):
+        return tool.coroutine is not None
+    return bool(getattr(tool, "is_async", has_async_hook(tool)))
+
+
+def runs_sync(tool: BaseTool) -> bool:
+    """Return whether the tool has a sync implementation, as far as it declares one."""
+    if hasattr(tool, "coroutine"):
+        return getattr(tool, "func", None) is not None
+    return not getattr(tool, "is_async", False)
+
+
+def has_async_hook(tool: BaseTool) -> bool:
+    """Return whether the tool's class implements `_arun`; its `_run` may be missing."""
+    overrides = type(tool)._arun is not BaseTool._arun  # noqa: SLF001 - tools override it
+    return overrides and not hasattr(tool, "coroutine")
+
+
+def is_repeatable(tool: BaseTool) -> bool:
+    """Return whether the metadata or extras of a tool declare it as safe to repeat."""
+    declared = {**(tool.metadata or {}), **(tool.extras or {})}
+    return any(declared.get(key) is True for key in _REPEATABLE_KEYS)
+
+
+def _as_tool(given: object) -> BaseTool:
+    if isinstance(given, BaseTool):
+        return given
+    if isinstance(given, type):
+        raise InvalidToolError(
+            f"{given.__name__!r} is a schema and cannot be run. Pass a function or a LangChain "
+            "tool; for answers that follow a schema use `with_structured_output`."
+        )
+    if not (inspect.isfunction(given) or inspect.ismethod(given) or inspect.isbuiltin(given)):
+        raise InvalidToolError(
+            f"A {type(given).__name__} is not a tool. Pass a function or a LangChain tool; convert "
+            "a runnable with `.as_tool()`, another callable with `StructuredTool.from_function`."
+        )
+    is_async = inspect.iscoroutinefunction(given)
+    try:
+        return StructuredTool.from_function(
+            func=None if is_async else given,
+            coroutine=given if is_async else None,
+            parse_docstring=True,
+            error_on_invalid_docstring=False,
+        )
+    except ValueError as error:
+        raise InvalidToolError(
+            f"Function {given.__name__!r} cannot be used as a tool: {error}"
+        ) from error
+
+
+def _reject_declaration(given: dict[str, Any]) -> None:
+    """Raise if a dict declares a function, because the loop has no code to run for it.
+
+    A tool that the provider runs has no name (`{"google_search": {}}`) or a special type
+    (`{"type": "web_search_20250305", "name": "web_search"}`).
+    """
+    function = given.get("function")
+    described = function if isinstance(function, dict) else given
+    kind = given.get("type")
+    if kind == "function" or (kind in (None, "custom") and "name" in described):
+        raise InvalidToolError(
+            f"Tool {described.get('name')!r} is only a declaration and cannot be run. Pass a "
+            "function or a LangChain tool of that name. (Dicts declare tools that the provider "
+            "runs, such as {'google_search': {}}.)"
+        )
+
+
+def _hidden_arguments(tool: BaseTool, injected: Mapping[str, object]) -> frozenset[str]:
+    """Return the arguments that the model does not see, after checking that each has a value."""
+    if isinstance(tool.args_schema, dict):
+        return frozenset()
+    visible = get_fields(cast("type[BaseModel]", tool.tool_call_schema))
+    fields: dict[str, Any] = {**get_fields(cast("type[BaseModel]", tool.get_input_schema()))}
+    hidden = {name: info for name, info in fields.items() if name not in visible}
+    for name, info in hidden.items():
+        aliases = (info.alias, getattr(info, "validation_alias", None))
+        if any(alias not in (None, name) for alias in aliases):
+            raise InvalidToolError(
+                f"Tool {tool.name!r}: the injected argument {name!r} has an alias, through which "
+                "the model could set it. Remove the alias."
+            )
+        required = info.is_required() if isinstance(info, FieldInfo) else info.required
+        if required and name not in injected and not _is_call_id(info):
+            raise InvalidToolError(
+                f"Tool {tool.name!r}: the argument {name!r} has to be injected. Pass "
+                f"`inject={{{name!r}: ...}}`; a state, store or runtime of a graph needs "
+                "`create_agent` or LangGraph."
+            )
+    return frozenset(hidden)
+
+
+def _is_call_id(info: Any) -> bool:
+    marks = getattr(info, "metadata", ())
+    return any(mark is InjectedToolCallId or isinstance(mark, InjectedToolCallId) for mark in marks)
+
+
+# Messages
 
 _MIN_LENGTH = 4  # shorter values are not secrets
 _MAX_CHARACTERS = 16_384  # of all values; the longest are data, with too many forms to keep
@@ -74,7 +229,8 @@ def render_result(
     # A tool that builds its own message may have used the id of another call.
     message = message.model_copy(update={"tool_call_id": call["id"], "name": call["name"]})
     if message.status == "error":
-        message = _redact_message(message, injected)
+        redacted = _redact_content(message.content, injected)
+        message = message.model_copy(update={"content": redacted})
     return _truncate(message, limit)
 
 
@@ -119,19 +275,6 @@ def is_about_arguments(error: BaseException, tool: BaseTool) -> bool:
     return isinstance(error, ValidationError) and error.title == getattr(validator, "title", None)
 
 
-def render_timeout(tool: BaseTool, seconds: float) -> str:
-    """Describe a tool call that took too long."""
-    return (
-        f"Tool {tool.name!r} did not finish within {seconds:g} s. Whether it had an effect is not "
-        "known."
-    )
-
-
-def render_unknown(name: str, known: str) -> str:
-    """Describe a call of a tool that does not exist."""
-    return f"There is no tool named {name!r}. Tools: {known}."
-
-
 def render_unreadable(call: InvalidToolCall) -> str:
     """Describe a call whose arguments could not be parsed."""
     reason = f" ({call['error']})" if call.get("error") else ""
@@ -139,11 +282,6 @@ def render_unreadable(call: InvalidToolCall) -> str:
         f"Not executed: the arguments of this call could not be parsed{reason}. Call the tool "
         "again with one JSON object as its arguments."
     )
-
-
-def render_rejection(reason: str | None) -> str:
-    """Describe a call that the approval hook rejected."""
-    return f"This call was rejected: {reason}" if reason else "This call was rejected."
 
 
 def _describe(error: BaseException, injected: Mapping[str, object]) -> str:
@@ -217,19 +355,16 @@ def _redact(text: str, injected: Mapping[str, object]) -> str:
     return text
 
 
-def _redact_message(message: ToolMessage, injected: Mapping[str, object]) -> ToolMessage:
-    if isinstance(message.content, str):
-        content: Any = _redact(message.content, injected)
-    else:
-        content = [_redact_block(block, injected) for block in message.content]
-    return message.model_copy(update={"content": content})
-
-
-def _redact_block(block: str | dict[str, object], injected: Mapping[str, object]) -> object:
-    if isinstance(block, str):
-        return _redact(block, injected)
-    text = block.get("text")
-    return {**block, "text": _redact(text, injected)} if isinstance(text, str) else block
+def _redact_content(content: Any, injected: Mapping[str, object]) -> Any:
+    """Redact the text of a message's content, or of one of its blocks."""
+    match content:
+        case str():
+            return _redact(content, injected)
+        case list():
+            return [_redact_content(block, injected) for block in content]
+        case {"text": str(text)}:
+            return {**content, "text": _redact(text, injected)}
+    return content
 
 
 def _texts(values: Iterable[object]) -> set[str]:

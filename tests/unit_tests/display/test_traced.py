@@ -9,7 +9,7 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 
-from langchain_gemini_tools.display.cost import Cost, find_cost, sum_costs
+from langchain_gemini_tools.display.traced import Cost, find_cost, sum_costs
 
 USAGE = {"input_tokens": 1000, "output_tokens": 200}
 
