@@ -1,6 +1,6 @@
 """What the real API rejects, rejected with its messages. A request in, a `Refusal` out.
 
-`payload` reads JSON against the protos in `proto`. Each other module checks one aspect of a request
+`payload` reads JSON against the protos. Each other module checks one aspect of a request
 that was read. A rule whose message is not known refuses with "Request contains an invalid argument"
 and says in `Refusal.why` what is wrong. Where a documented rule contradicts a recorded exchange,
 the recording wins, and a comment says so. `list_rules` reads all rules with their evidence from

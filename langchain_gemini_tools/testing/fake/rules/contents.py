@@ -12,7 +12,7 @@ from langchain_gemini_tools.testing.fake.responses import (
     invalid_request,
     refuse_all,
 )
-from langchain_gemini_tools.testing.fake.rules.proto import PART_DATA
+from langchain_gemini_tools.testing.fake.rules.payload import PART_DATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
