@@ -43,7 +43,7 @@ def check(
     memory: Memory | None = None,
     *,
     accepts_foreign: Foreign = False,
-    excuse: Callable[[Refusal], object] | None = None,
+    judge: Callable[[Refusal], None] | None = None,
 ) -> None:
     """Refuse what Gemini would refuse.
 
@@ -52,28 +52,36 @@ def check(
         memory: What this emulator has sent so far; signatures are compared with it.
         accepts_foreign: Accept signatures that the memory does not know, as for recorded requests;
             or a function that decides.
-        excuse: Called with a refusal whose rule is inferred, instead of raising it.
+        judge: Called with each refusal; raises it, or lets the broken rule pass. None raises all.
 
     Raises:
         Refusal: A rule is broken; the first one is raised.
     """
+    sent = memory or Memory()
     checks: list[Callable[[], None]] = [
-        lambda: check_continuation(ask, memory or Memory()),
+        lambda: check_continuation(ask, sent),
         lambda: check_contents(ask),
         lambda: check_generation(ask),
         lambda: check_declarations(ask),
         lambda: check_tools(ask),
         lambda: check_tool_config(ask),
         lambda: check_turns(ask),
-        lambda: check_signatures(ask, memory or Memory(), accepts_foreign=accepts_foreign),
+        lambda: check_signatures(ask, sent, accepts_foreign=accepts_foreign),
     ]
+    run_checks(checks, judge)
+
+
+def run_checks(
+    checks: Iterable[Callable[[], None]], judge: Callable[[Refusal], None] | None
+) -> None:
+    """Run checks in order; `judge` decides about the refusals."""
     for one in checks:
         try:
             one()
         except Refusal as refusal:
-            if excuse is None or refusal.evidence != "inferred":
+            if judge is None:
                 raise
-            excuse(refusal)
+            judge(refusal)
 
 
 _FOLDER = Path(__file__).parent
