@@ -21,12 +21,15 @@ from langchain_gemini_tools.testing.cassettes import (
     VARIABLE,
     CassetteError,
     check_mode,
+    open_session,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from contextlib import AbstractContextManager
 
     from langchain_gemini_tools.testing.fake_gemini import FakeGemini
+    from langchain_gemini_tools.testing.tape import Tape
 
 _current_item = pytest.StashKey[pytest.Item]()
 _has_succeeded = pytest.StashKey[bool]()
@@ -91,12 +94,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.
 @pytest.hookimpl(optionalhook=True)
 def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
     """Open the cassettes of marked tests with our session."""
-    from langchain_gemini_tools.testing.session import Session
-
     item = config.stash[_current_item]
 
-    def use_cassette(path: str, **settings: Any) -> Session:
-        return Session(vcr, path, settings, has_failed=lambda: not item.stash[_has_succeeded])
+    def use_cassette(path: str, **settings: Any) -> AbstractContextManager[Tape]:
+        has_failed = lambda: not item.stash[_has_succeeded]  # noqa: E731
+        return open_session(vcr, path, settings, has_failed=has_failed)
 
     vcr.use_cassette = use_cassette
 
@@ -157,32 +159,23 @@ def _local_socket(blocked: type[socket.socket]) -> type[socket.socket]:
 
     class LocalSocket(_Socket):
         def connect(self, address: Any) -> None:
-            if not _is_local(self, address):
-                _meet_block(self, blocked)
-                super().connect(address)
-            else:
-                super(_Socket, self).connect(address)
+            way = super(_Socket, self) if self._allows(address) else super()
+            way.connect(address)
 
         def connect_ex(self, address: Any) -> int:
-            if not _is_local(self, address):
-                _meet_block(self, blocked)
-                return super().connect_ex(address)
-            return super(_Socket, self).connect_ex(address)
+            way = super(_Socket, self) if self._allows(address) else super()
+            return way.connect_ex(address)
 
         def sendto(self, *args: Any) -> int:
-            if not _is_local(self, args[-1]):
-                _meet_block(self, blocked)
+            self._allows(args[-1])
             return super().sendto(*args)
 
+        def _allows(self, address: Any) -> bool:
+            """Whether an address is local; else raise what the plugin raises for a new socket."""
+            is_unix = self.family == getattr(socket, "AF_UNIX", None)
+            is_local = is_unix or (isinstance(address, tuple) and address[0] in _HOSTS)
+            if not is_local and blocked is not _Socket:
+                blocked(self.family, self.type).close()
+            return is_local
+
     return LocalSocket
-
-
-def _is_local(opened: socket.socket, address: Any) -> bool:
-    is_unix = opened.family == getattr(socket, "AF_UNIX", None)
-    return is_unix or (isinstance(address, tuple) and address[0] in _HOSTS)
-
-
-def _meet_block(opened: socket.socket, blocked: type[socket.socket]) -> None:
-    """Raise what the plugin raises when a socket is made."""
-    if blocked is not _Socket:
-        blocked(opened.family, opened.type).close()

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.answer import Answer, count_tokens
+from langchain_gemini_tools.testing.fake.rules.declarations import resolve_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -247,7 +248,8 @@ class Filler:
 
     def fill(self, schema: Any, key: str = "value", depth: int = 0) -> Any:
         """A value that the schema allows; of an object, the required keys."""
-        schema = self._resolve(schema if isinstance(schema, dict) else {})
+        given = schema if isinstance(schema, dict) else {}
+        schema = resolve_reference(given, self.root, key)
         if choices := schema.get("anyOf") or schema.get("oneOf"):
             useful = [choice for choice in choices if _type_of(choice) != "null"]
             return self.fill((useful or choices)[0], key, depth + 1)
@@ -270,14 +272,6 @@ class Filler:
                 return None
             case _:
                 return self._string(schema, key)
-
-    def _resolve(self, schema: JsonObject) -> JsonObject:
-        while isinstance(path := schema.get("$ref"), str):
-            target: Any = self.root
-            for step in path.removeprefix("#").strip("/").split("/"):
-                target = target[step] if step else target
-            schema = target
-        return schema
 
     def _choice(self, values: list[Any]) -> Any:
         said = [value for value in values if str(value).lower() in self.prompt.lower()]

@@ -59,7 +59,6 @@ from langchain_gemini_tools.testing.fake.script import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from types import TracebackType
 
     from langchain_gemini_tools.testing.fake.ask import Backend
 
@@ -126,12 +125,7 @@ class Emulator(PlannedFaults):
         self._url = f"http://127.0.0.1:{self._server.server_port}"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._server:
             self._server.stop()
             self._server = None

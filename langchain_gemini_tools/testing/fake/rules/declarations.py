@@ -177,7 +177,7 @@ def check_json_schema(schema: Any, owner: str, *, is_parameters: bool) -> None:
     """Refuse what the API cannot read; `owner` is the function's name."""
     if not isinstance(schema, dict):
         raise invalid(f"{owner}: the schema is not an object")
-    if is_parameters and _resolve(schema, schema, owner).get("type") != "object":
+    if is_parameters and resolve_reference(schema, schema, owner).get("type") != "object":
         raise invalid(f"{owner}: the schema of parameters is not of type object")
     _check(schema, schema, owner)
 
@@ -215,7 +215,7 @@ def _check_reference(schema: JsonObject, root: JsonObject, owner: str) -> None:
         # "If $ref is set on a sub-schema, no other properties, except for than those starting as
         # a $, may be set."
         raise invalid(f"{owner}: {', '.join(beside)} beside $ref {path}", evidence="documented")
-    target = _resolve(schema, root, owner)
+    target = resolve_reference(schema, root, owner)
     _check_values(target, owner)
     _check_loop(path, target, root, owner, (path,))
 
@@ -237,7 +237,7 @@ def _check_loop(
                 f"fields was found at {start.removeprefix('#/').replace('/', '.')}"
             )
         if path not in followed:
-            target = _resolve({"$ref": path}, root, owner)
+            target = resolve_reference({"$ref": path}, root, owner)
             _check_loop(start, target, root, owner, (*followed, path))
 
 
@@ -272,15 +272,13 @@ def _check_values(schema: JsonObject, owner: str) -> None:
 
 
 def _children(schema: JsonObject) -> list[Any]:
-    lists = [schema.get(key, []) for key in ("anyOf", "oneOf", "prefixItems")]
-    singles = [schema[key] for key in ("items", "additionalProperties") if key in schema]
-    return [child for children in lists for child in children] + [
-        *singles,
-        *schema.get("$defs", {}).values(),
-    ]
+    listed = [child for key in ("anyOf", "oneOf", "prefixItems") for child in schema.get(key, [])]
+    single = [schema[key] for key in ("items", "additionalProperties") if key in schema]
+    return [*listed, *single, *schema.get("$defs", {}).values()]
 
 
-def _resolve(schema: JsonObject, root: JsonObject, owner: str) -> JsonObject:
+def resolve_reference(schema: JsonObject, root: JsonObject, owner: str) -> JsonObject:
+    """The schema that a `$ref` leads to, or the schema itself."""
     seen: set[str] = set()
     while isinstance(path := schema.get("$ref"), str):
         target: Any = root

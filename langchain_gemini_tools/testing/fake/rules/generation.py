@@ -180,10 +180,10 @@ def _check_mixed_tools(ask: Ask) -> None:
         if not ask.model.is_3:
             raise Refusal("Multiple tools are supported only when they are all search tools.")
     elif not ask.model.is_3:
-        if ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations"):
+        if ask.circulates_server_tools:
             raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
         raise Refusal("Tool use with function calling is unsupported")
-    elif not ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations"):
+    elif not ask.circulates_server_tools:
         raise Refusal(
             "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools "
             "with Function calling."
@@ -211,8 +211,7 @@ def check_cached_content(ask: Ask) -> None:
 
 def check_tool_config(ask: Ask) -> None:
     """Refuse a `toolConfig` that contradicts the tools or the model."""
-    config = ask.body.get("toolConfig", {})
-    if config.get("includeServerSideToolInvocations") and not ask.model.is_3:
+    if ask.circulates_server_tools and not ask.model.is_3:
         raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
     calling = ask.calling_config
     if not calling:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from langchain_gemini_tools.testing.fake.ask import Model
-    from langchain_gemini_tools.testing.fake.interaction import Stored
+    from langchain_gemini_tools.testing.fake.interactions import Stored
     from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
     from langchain_gemini_tools.testing.fake.responses import JsonObject
 

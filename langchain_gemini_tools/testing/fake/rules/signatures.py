@@ -92,7 +92,7 @@ def _check_server_parts(turn: Turn, ask: Ask, memory: Memory, *, accepts_foreign
         for kind in _SERVER_PARTS:
             if kind not in part:
                 continue
-            if not ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations"):
+            if not ask.circulates_server_tools:
                 raise invalid(f"A {kind} in the history needs includeServerSideToolInvocations")
             identifier = part[kind].get("id", "")
             ids[kind].append(identifier)
