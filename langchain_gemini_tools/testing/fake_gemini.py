@@ -21,7 +21,7 @@ from langchain_gemini_tools.facts.environment import (
     RETRY_DELAYS_VARIABLE,
     VERTEX_VARIABLES,
 )
-from langchain_gemini_tools.testing.fake.memory import may_be_foreign
+from langchain_gemini_tools.testing.fake.answer import may_be_foreign
 from langchain_gemini_tools.testing.fake.responses import Refusal, whole
 from langchain_gemini_tools.testing.fake.script import LongAnswer, Reply
 from langchain_gemini_tools.testing.fake.server import Emulator

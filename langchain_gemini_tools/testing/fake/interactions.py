@@ -29,12 +29,14 @@ from langchain_gemini_tools.testing.fake.rules.payload import camel, check_lengt
 from langchain_gemini_tools.testing.fake.script import LongAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from langchain_gemini_tools.testing.fake.answer import Answer
-    from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
-    from langchain_gemini_tools.testing.fake.request import Route
+    from langchain_gemini_tools.testing.fake.answer import Answer, Memory
+    from langchain_gemini_tools.testing.fake.request import Request, Route
     from langchain_gemini_tools.testing.fake.script import Reply
+    from langchain_gemini_tools.testing.fake.server import Emulator
+
+    Answerer = Callable[[Ask], Reply | LongAnswer]
 
 _TIME = "2026-01-31T12:00:00Z"
 _USAGE = {
@@ -58,38 +60,19 @@ _RUNNING = ("queued", "in_progress")
 
 
 class Interactions:
-    """The interactions of an emulator.
+    """The interactions of an emulator."""
 
-    Args:
-        memory: What the server has sent.
-        models: Names of more models.
-        accepts_foreign: Which signatures are accepted that this server did not issue.
-        judge: Raises a refusal, or lets a broken rule pass.
-    """
-
-    def __init__(
-        self,
-        memory: Memory,
-        models: Collection[str],
-        accepts_foreign: Foreign,
-        judge: Callable[[Refusal], None],
-    ) -> None:
+    def __init__(self, emulator: Emulator) -> None:
         self.stored: dict[str, Stored] = {}
-        self._memory = memory
-        self._models = models
-        self._accepts_foreign = accepts_foreign
-        self._judge = judge
+        self._emulator = emulator
+        self._memory = emulator.memory
 
-    def serve(
-        self,
-        route: Route,
-        query: Mapping[str, str],
-        raw: bytes,
-        answer: Callable[[Ask], Reply | LongAnswer],
-    ) -> Outgoing:
+    def serve(self, route: Route, request: Request, answer: Answerer) -> Outgoing:
         """What one request gets back; `answer` finds the next reply."""
         if route.method == "create":
-            return self._create(route, _read(raw), answer)
+            if not isinstance(request.body, dict):
+                raise invalid("The body is not a JSON object")
+            return self._create(route, request.body, answer)
         known = self._find(route.name)
         if route.method == "delete":
             del self.stored[route.name]
@@ -99,17 +82,16 @@ class Interactions:
                 known.body |= {"status": "cancelled"}
                 known.later = None
             return whole(200, known.body)
-        return _read_stored(known, query)
+        return _read_stored(known, request.query)
 
     def _find(self, name: str) -> Stored:
         if name not in self.stored:
             raise rules.unknown_interaction(name)
         return self.stored[name]
 
-    def _create(
-        self, route: Route, body: JsonObject, answer: Callable[[Ask], Reply | LongAnswer]
-    ) -> Outgoing:
-        run_checks([lambda: rules.check_fields(body)], self._judge)
+    def _create(self, route: Route, body: JsonObject, answer: Answerer) -> Outgoing:
+        judge = self._emulator.judge
+        run_checks([lambda: rules.check_fields(body)], judge)
         model = self._model(body, route)
         rules.check_thinking(body, None if body.get("agent") else model)
         rules.check_background(body, None if body.get("agent") else model)
@@ -118,11 +100,11 @@ class Interactions:
         steps = [*(self._find(previous).steps if previous is not None else []), *given]
 
         def check_conversation() -> None:
-            foreign = self._accepts_foreign
+            foreign = self._emulator.accepts_foreign_signatures
             rules.check_steps(steps, model, self._memory, accepts_foreign=foreign)
             rules.check_end(body, steps, self.stored)
 
-        run_checks([check_conversation], self._judge)
+        run_checks([check_conversation], judge)
         ask = Ask(read_call(body, steps), model, route.backend, route.version)
         check_declarations(ask)
         check_length(prompt_tokens(ask), 1_048_576)
@@ -134,7 +116,8 @@ class Interactions:
         name = str(body.get("model", ""))
         if name.startswith("models/"):
             raise invalid("A model is named without `models/`")
-        return check_model(name, route.version, route.backend, "interactions", self._models)
+        extra = self._emulator.models
+        return check_model(name, route.version, route.backend, "interactions", extra)
 
     def _answer(
         self, body: JsonObject, ask: Ask, stored: Stored, reply: Reply | LongAnswer
@@ -202,16 +185,6 @@ def _read_stored(known: Stored, query: Mapping[str, str]) -> Outgoing:
     if not known.events or last not in (None, *ids):
         raise invalid("last_event_id is the id of an event of this interaction")
     return event_stream(known.events[ids.index(last) + 1 if last else 0 :])
-
-
-def _read(raw: bytes) -> JsonObject:
-    try:
-        body: Any = json.loads(raw)
-    except ValueError:
-        body = None
-    if not isinstance(body, dict):
-        raise invalid("The body is not a JSON object")
-    return body
 
 
 @dataclass

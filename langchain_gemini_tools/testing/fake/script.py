@@ -20,8 +20,7 @@ from langchain_gemini_tools.testing.fake.answer import (
     count_tokens,
     part_pieces,
     prompt_tokens,
-    render_body,
-    render_events,
+    render_responses,
     response_body,
     usage_counts,
     with_ids_and_signatures,
@@ -29,8 +28,8 @@ from langchain_gemini_tools.testing.fake.answer import (
 from langchain_gemini_tools.testing.fake.responses import JsonObject, Outgoing, event_stream, whole
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake.answer import Memory
     from langchain_gemini_tools.testing.fake.ask import Ask
-    from langchain_gemini_tools.testing.fake.memory import Memory
 
 Fault = Callable[[Outgoing], Outgoing]
 """Something that goes wrong with a response; see `faults.py`."""
@@ -144,9 +143,8 @@ class Reply:
             return whole(self.status, self.body)
         answer = self.answer_to(ask)
         answer = with_ids_and_signatures(answer, ask, memory, signed=self.signed)
-        if ask.is_stream:
-            return event_stream(list(render_events(answer, ask, memory)))
-        return whole(self.status, render_body(answer, ask, memory))
+        responses = render_responses(answer, ask, memory)
+        return event_stream(responses) if ask.is_stream else whole(self.status, responses[0])
 
     def answer_to(self, ask: Ask) -> Answer:
         """The answer of the model, before it is rendered."""

@@ -19,13 +19,18 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from langchain_gemini_tools.testing.fake import rules
-from langchain_gemini_tools.testing.fake.answer import Answer, prompt_tokens
+from langchain_gemini_tools.testing.fake.answer import (
+    Answer,
+    Foreign,
+    Memory,
+    decode,
+    prompt_tokens,
+)
 from langchain_gemini_tools.testing.fake.ask import Ask, Model, find_model
 from langchain_gemini_tools.testing.fake.batches import Batches
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.caches import Caches
 from langchain_gemini_tools.testing.fake.interactions import Interactions, refuse
-from langchain_gemini_tools.testing.fake.memory import Foreign, Memory, decode
 from langchain_gemini_tools.testing.fake.request import (
     Request,
     Route,
@@ -110,9 +115,7 @@ class Emulator(PlannedFaults):
         self._mind = mind
         self._replies: deque[Reply | LongAnswer] = deque()
         self._failures: list[Exception] = []
-        self._interactions = Interactions(
-            self.memory, models, accepts_foreign_signatures, self._judge
-        )
+        self._interactions = Interactions(self)
         self._server: Server | None = None
         self._port = port
         self._url = ""
@@ -341,7 +344,7 @@ class Emulator(PlannedFaults):
             ask,
             self.memory,
             accepts_foreign=self.accepts_foreign_signatures,
-            judge=self._judge,
+            judge=self.judge,
         )
         check_length(prompt_tokens(ask), self.token_limit)
         return self._respond(ask, request)
@@ -357,7 +360,7 @@ class Emulator(PlannedFaults):
         def answer(ask: Ask) -> Reply | LongAnswer:
             return instead or self._next_reply(ask, request)
 
-        outgoing = self._interactions.serve(route, request.query, request.raw, answer)
+        outgoing = self._interactions.serve(route, request, answer)
         return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
@@ -383,7 +386,7 @@ class Emulator(PlannedFaults):
         """The reply when nothing is scripted."""
         return Reply(answer=self._mind(ask), signed=True)
 
-    def _judge(self, refusal: Refusal) -> None:
+    def judge(self, refusal: Refusal) -> None:
         """Raise a refusal; only note it if its rule is inferred and this server is not strict."""
         if self.strict or refusal.evidence != "inferred":
             raise refusal

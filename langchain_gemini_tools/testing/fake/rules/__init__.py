@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
+from langchain_gemini_tools.testing.fake.answer import Foreign, Memory
 from langchain_gemini_tools.testing.fake.responses import Evidence, Refusal
 from langchain_gemini_tools.testing.fake.rules.contents import check_contents, check_turns
 from langchain_gemini_tools.testing.fake.rules.declarations import check_declarations

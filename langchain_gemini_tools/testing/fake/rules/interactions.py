@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode
+from langchain_gemini_tools.testing.fake.answer import SKIP_VALUES, decode
 from langchain_gemini_tools.testing.fake.responses import Refusal, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from langchain_gemini_tools.testing.fake.answer import Foreign, Memory
     from langchain_gemini_tools.testing.fake.ask import Model
     from langchain_gemini_tools.testing.fake.interactions import Stored
-    from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
     from langchain_gemini_tools.testing.fake.responses import JsonObject
 
 _FIELDS = {

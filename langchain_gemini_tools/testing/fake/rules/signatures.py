@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.fake.memory import (
+from langchain_gemini_tools.testing.fake.answer import (
     SIGNATURE_ALONE,
     SKIP_VALUES,
     decode,
@@ -19,8 +19,8 @@ from langchain_gemini_tools.testing.fake.memory import (
 from langchain_gemini_tools.testing.fake.responses import Refusal, invalid
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake.answer import Foreign, Memory
     from langchain_gemini_tools.testing.fake.ask import Ask, Turn
-    from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
     from langchain_gemini_tools.testing.fake.responses import JsonObject
 
 
