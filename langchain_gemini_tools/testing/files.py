@@ -102,7 +102,9 @@ def _parse_response(found: JsonObject) -> JsonObject:
 
 def _render_side(side: JsonObject) -> JsonObject:
     """Return a request or a response as it is written, without empty fields."""
-    rendered = {name: side[name] for name in ("method", "uri", "status") if name in side}
+    rendered: JsonObject = {
+        name: side[name] for name in ("method", "uri", "status") if name in side
+    }
     headers = {
         name.lower(): value[0] if not isinstance(value, str) and len(value) == 1 else value
         for name, value in side["headers"].items()

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.tape import Tape
 
 _current_item = pytest.StashKey[pytest.Item]()
-_has_succeeded = pytest.StashKey[bool]()
-_has_passed = pytest.StashKey[bool]()
-"""Other than `_has_succeeded`, not of a test that was skipped or expected to fail."""
+_report = pytest.StashKey[pytest.TestReport | None]()
+"""How the test went. An interrupted test has no report."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,19 +74,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Remember which test opens a cassette; it may have failed before, and run again."""
     item.config.stash[_current_item] = item
-    item.stash[_has_succeeded] = item.stash[_has_passed] = False
+    item.stash[_report] = None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
-    """Remember whether the test passed: only then may its recording replace a cassette.
-
-    An interrupted test has no report.
-    """
+    """Remember how the test went: only if it did not fail may its recording replace a cassette."""
     report: pytest.TestReport = yield
     if report.when == "call":
-        item.stash[_has_succeeded] = not report.failed
-        item.stash[_has_passed] = report.passed
+        item.stash[_report] = report
     return report
 
 
@@ -97,7 +92,10 @@ def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
     item = config.stash[_current_item]
 
     def use_cassette(path: str, **settings: Any) -> AbstractContextManager[Tape]:
-        has_failed = lambda: not item.stash[_has_succeeded]  # noqa: E731
+        def has_failed() -> bool:
+            report = item.stash[_report]
+            return report is None or report.failed
+
         return open_session(vcr, path, settings, has_failed=has_failed)
 
     vcr.use_cassette = use_cassette
@@ -117,7 +115,8 @@ def fake_gemini(request: pytest.FixtureRequest) -> Iterator[FakeGemini]:
         try:
             yield gemini
         finally:
-            gemini.stop(check=request.node.stash[_has_passed])
+            report = request.node.stash[_report]
+            gemini.stop(check=report is not None and report.passed)
 
 
 _Socket = socket.socket
@@ -159,12 +158,12 @@ def _local_socket(blocked: type[socket.socket]) -> type[socket.socket]:
 
     class LocalSocket(_Socket):
         def connect(self, address: Any) -> None:
-            way = super(_Socket, self) if self._allows(address) else super()
+            way: Any = super(_Socket, self) if self._allows(address) else super()
             way.connect(address)
 
         def connect_ex(self, address: Any) -> int:
-            way = super(_Socket, self) if self._allows(address) else super()
-            return way.connect_ex(address)
+            way: Any = super(_Socket, self) if self._allows(address) else super()
+            return int(way.connect_ex(address))
 
         def sendto(self, *args: Any) -> int:
             self._allows(args[-1])
