@@ -85,10 +85,10 @@ def run_checks(
 
 
 _FOLDER = Path(__file__).parent
-_INFERRED = {"invalid"}
-"""Functions whose refusals are inferred unless they say otherwise; the others are reported."""
-_REFUSALS = {"Refusal", "invalid", "_refuse", "_wrong", "_corrupted", "_unsupported"}
-_EXPLANATIONS = {"recorded": "recorded traffic has such a refusal"} | {
+_MESSAGE_PLACES = {"Refusal": 0, "invalid": 0, "_refuse": -1, "_corrupted": -1}
+"""The functions that refuse, and which of their arguments is the message."""
+_EXPLANATIONS = {
+    "recorded": "recorded traffic has such a refusal",
     "documented": "Google's documents state the rule",
     "reported": "users of the API quote the message",
     "inferred": "it follows from the other three; `strict=False` only warns",
@@ -154,23 +154,15 @@ def _statement(node: ast.AST) -> tuple[ast.expr, Evidence] | None:
         case ast.Yield(value=ast.Tuple(elts=[_, message])):
             return message, "reported"
         case ast.Call(func=ast.Name(id="invalid_request"), args=[ast.Tuple(elts=[_, message])]):
-            return message, _evidence(node, "reported")
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*_, message]) if (
-            name in _REFUSALS
+            return message, "reported"
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[_, *_]) if (
+            name in _MESSAGE_PLACES
         ):
-            reasons = [each.value for each in node.keywords if each.arg == "why"]
-            first = node.args[0] if name in ("Refusal", "invalid") else message
-            evidence = _evidence(node, "inferred" if name in _INFERRED else "reported")
-            is_vague = isinstance(first, ast.Name) and first.id == "INVALID_ARGUMENT"
-            return (reasons[0] if reasons and is_vague else first), evidence
+            stated = {each.arg: each.value for each in node.keywords}
+            usual: Evidence = "inferred" if name == "invalid" else "reported"
+            evidence = ast.literal_eval(stated["evidence"]) if "evidence" in stated else usual
+            return node.args[_MESSAGE_PLACES[name]], evidence
     return None
-
-
-def _evidence(call: ast.Call, default: Evidence) -> Evidence:
-    for keyword in call.keywords:
-        if keyword.arg == "evidence" and isinstance(keyword.value, ast.Constant):
-            return keyword.value.value  # type: ignore[return-value]
-    return default
 
 
 def _words(node: ast.expr) -> str:
