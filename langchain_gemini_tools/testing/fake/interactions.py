@@ -18,6 +18,7 @@ from langchain_gemini_tools.testing.fake.responses import (
     JsonObject,
     Outgoing,
     Refusal,
+    documented,
     event_stream,
     invalid,
     whole,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.script import Reply
     from langchain_gemini_tools.testing.fake.server import Emulator
 
-    Answerer = Callable[[Ask], Reply | LongAnswer]
+    NextReply = Callable[[Ask], Reply | LongAnswer]
 
 _TIME = "2026-01-31T12:00:00Z"
 _USAGE = {
@@ -67,7 +68,7 @@ class Interactions:
         self._emulator = emulator
         self._memory = emulator.memory
 
-    def serve(self, route: Route, request: Request, answer: Answerer) -> Outgoing:
+    def serve(self, route: Route, request: Request, answer: NextReply) -> Outgoing:
         """What one request gets back; `answer` finds the next reply."""
         if route.method == "create":
             if not isinstance(request.body, dict):
@@ -89,7 +90,7 @@ class Interactions:
             raise rules.unknown_interaction(name)
         return self.stored[name]
 
-    def _create(self, route: Route, body: JsonObject, answer: Answerer) -> Outgoing:
+    def _create(self, route: Route, body: JsonObject, answer: NextReply) -> Outgoing:
         judge = self._emulator.judge
         run_checks([lambda: rules.check_fields(body)], judge)
         model = self._model(body, route)
@@ -179,7 +180,7 @@ def _read_stored(known: Stored, query: Mapping[str, str]) -> Outgoing:
     last = query.get("last_event_id")
     if query.get("stream") != "true":
         if last is not None:
-            raise invalid("last_event_id needs stream=true", evidence="documented")
+            raise documented("last_event_id needs stream=true")
         return whole(200, known.read())
     ids = [f"e{n}" for n in range(1, len(known.events))]
     if not known.events or last not in (None, *ids):

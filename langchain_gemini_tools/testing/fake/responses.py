@@ -110,9 +110,6 @@ _STATUSES = {
     504: "DEADLINE_EXCEEDED",
 }
 
-INVALID_ARGUMENT = "Request contains an invalid argument."
-"""The message of the API when it does not say what is wrong. `Refusal.why` says it then."""
-
 
 class Refusal(Exception):  # noqa: N818 - a response of the API
     """A request that the API would not have answered.
@@ -173,7 +170,12 @@ def refuse_all(problems: Iterable[tuple[str, str]]) -> None:
 
 def invalid(why: str, *, evidence: Evidence = "inferred") -> Refusal:
     """A violation for which the message of the API is not known, or says nothing."""
-    return Refusal(INVALID_ARGUMENT, why=why, evidence=evidence)
+    return Refusal("Request contains an invalid argument.", why=why, evidence=evidence)
+
+
+def documented(why: str) -> Refusal:
+    """The same for a rule that Google's documents state."""
+    return invalid(why, evidence="documented")
 
 
 Answerer = Callable[[str, str, Mapping[str, str], bytes], Outgoing]

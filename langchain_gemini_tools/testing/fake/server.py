@@ -45,14 +45,8 @@ from langchain_gemini_tools.testing.fake.responses import (
     error_body,
     whole,
 )
+from langchain_gemini_tools.testing.fake.rules import payload
 from langchain_gemini_tools.testing.fake.rules.generation import check_cached_content
-from langchain_gemini_tools.testing.fake.rules.payload import (
-    check_deadline,
-    check_key,
-    check_length,
-    check_model,
-    read_payload,
-)
 from langchain_gemini_tools.testing.fake.script import (
     Call,
     Fault,
@@ -269,7 +263,7 @@ class Emulator(PlannedFaults):
             case "batches":
                 return self._serve_batch(route, replace(request, query=query))
             case "interactions":
-                check_deadline(request.headers)
+                payload.check_deadline(request.headers)
                 return self._interact(route, request)
         return self._generate(route, request)
 
@@ -281,7 +275,7 @@ class Emulator(PlannedFaults):
     def _serve_batch(self, route: Route, request: Request) -> Outgoing:
         """One request for a batch job or a file."""
         if route.method == "create" and route.backend == "gemini":
-            check_model(route.name, route.version, "gemini", "generateContent", self.models)
+            payload.check_model(route.name, route.version, "gemini", "generateContent", self.models)
         elif route.method == "create":
             model = str((request.body or {}).get("model")).rpartition("/")[2]
             if not find_model(model, route.version) and model not in self.models:
@@ -311,19 +305,21 @@ class Emulator(PlannedFaults):
         self, headers: Mapping[str, str], query: Mapping[str, str], backend: Backend
     ) -> None:
         valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
-        check_key(headers, query, backend, *valid)
+        payload.check_key(headers, query, backend, *valid)
 
     def _generate(self, route: Route, request: Request) -> Outgoing:
         """The response of a model, or about one."""
         if route.method == "list":
             return whole(200, {"models": [_describe(Model("gemini-3-flash-preview"))]})
-        model = check_model(route.name, route.version, route.backend, route.method, self.models)
+        model = payload.check_model(
+            route.name, route.version, route.backend, route.method, self.models
+        )
         if route.method == "get":
             return whole(200, _describe(model))
-        check_deadline(request.headers)
+        payload.check_deadline(request.headers)
         if route.method == "countTokens":
             return self._count_tokens(route, model, request.raw)
-        body = read_payload(request.raw, backend=route.backend, version=route.version)
+        body = payload.read_payload(request.raw, backend=route.backend, version=route.version)
         is_stream = route.method == "streamGenerateContent"
         cached_tokens = 0
         if body.get("cachedContent"):
@@ -346,7 +342,7 @@ class Emulator(PlannedFaults):
             accepts_foreign=self.accepts_foreign_signatures,
             judge=self.judge,
         )
-        check_length(prompt_tokens(ask), self.token_limit)
+        payload.check_length(prompt_tokens(ask), self.token_limit)
         return self._respond(ask, request)
 
     def _interact(self, route: Route, request: Request) -> Outgoing:
@@ -393,7 +389,7 @@ class Emulator(PlannedFaults):
         self.warnings.append(refusal.why or refusal.message)
 
     def _count_tokens(self, route: Route, model: Model, raw: bytes) -> Outgoing:
-        body = read_payload(
+        body = payload.read_payload(
             raw, backend=route.backend, version=route.version, message="CountTokensRequest"
         )
         body = body.get("generateContentRequest", body)

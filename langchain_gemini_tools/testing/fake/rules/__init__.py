@@ -85,7 +85,7 @@ def run_checks(
 
 
 _FOLDER = Path(__file__).parent
-_MESSAGE_PLACES = {"Refusal": 0, "invalid": 0, "_refuse": -1, "_corrupted": -1}
+_MESSAGE_PLACES = {"Refusal": 0, "invalid": 0, "documented": 0, "_refuse": -1, "_corrupted": -1}
 """The functions that refuse, and which of their arguments is the message."""
 _EXPLANATIONS = {
     "recorded": "recorded traffic has such a refusal",
@@ -159,7 +159,7 @@ def _statement(node: ast.AST) -> tuple[ast.expr, Evidence] | None:
             name in _MESSAGE_PLACES
         ):
             stated = {each.arg: each.value for each in node.keywords}
-            usual: Evidence = "inferred" if name == "invalid" else "reported"
+            usual = {"invalid": "inferred", "documented": "documented"}.get(name, "reported")
             evidence = ast.literal_eval(stated["evidence"]) if "evidence" in stated else usual
             return node.args[_MESSAGE_PLACES[name]], evidence
     return None

@@ -11,7 +11,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal, invalid, refuse_all
+from langchain_gemini_tools.testing.fake.responses import (
+    JsonObject,
+    Refusal,
+    documented,
+    invalid,
+    refuse_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,15 +44,13 @@ def check_declarations(ask: Ask) -> None:
     for _, _, declaration in ask.placed_declarations():
         name = declaration["name"]
         if "behavior" in declaration:
-            raise invalid(f"{name}: behavior belongs to the Live API", evidence="documented")
+            raise documented(f"{name}: behavior belongs to the Live API")
         for own, json_schema in (
             ("parameters", "parametersJsonSchema"),
             ("response", "responseJsonSchema"),
         ):
             if own in declaration and json_schema in declaration:
-                raise invalid(
-                    f"{name}: {own} and {json_schema} exclude each other", evidence="documented"
-                )
+                raise documented(f"{name}: {own} and {json_schema} exclude each other")
         if ask.backend == "vertex" and (own_schema := declaration.get("parameters")):
             _check_on_vertex(own_schema, name)
         if (schema := declaration.get("parametersJsonSchema")) is not None:
@@ -214,7 +218,7 @@ def _check_reference(schema: JsonObject, root: JsonObject, owner: str) -> None:
     if beside:
         # "If $ref is set on a sub-schema, no other properties, except for than those starting as
         # a $, may be set."
-        raise invalid(f"{owner}: {', '.join(beside)} beside $ref {path}", evidence="documented")
+        raise documented(f"{owner}: {', '.join(beside)} beside $ref {path}")
     target = resolve_reference(schema, root, owner)
     _check_values(target, owner)
     _check_loop(path, target, root, owner, (path,))
@@ -266,9 +270,7 @@ def _check_values(schema: JsonObject, owner: str) -> None:
         raise invalid(f"{owner}: required has names, not {schema['required']!r}")
     for value in schema.get("enum", []):
         if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise invalid(
-                f"{owner}: an enum has strings or numbers, not {value!r}", evidence="documented"
-            )
+            raise documented(f"{owner}: an enum has strings or numbers, not {value!r}")
 
 
 def _children(schema: JsonObject) -> list[Any]:

@@ -16,7 +16,7 @@ from langchain_gemini_tools.testing.fake.answer import (
     fingerprint,
     line_of,
 )
-from langchain_gemini_tools.testing.fake.responses import Refusal, invalid
+from langchain_gemini_tools.testing.fake.responses import Refusal, documented, invalid
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.answer import Foreign, Memory
@@ -143,12 +143,7 @@ def check_continuation(ask: Ask, memory: Memory) -> None:
     # Reported (@ai-sdk/google 4.0.117): `maxOutputTokens` may be higher than before.
     sent, before = fingerprint(ask), issued.request
     if sent["contents"][: len(before["contents"])] == before["contents"] != sent["contents"]:
-        raise invalid(
-            "Contents were added to a request that continues with a token", evidence="documented"
-        )
+        raise documented("Contents were added to a request that continues with a token")
     if sent != before:
         changed = sorted(key for key in {*sent, *before} if sent.get(key) != before.get(key))
-        raise invalid(
-            f"A request that continues with a token has other {', '.join(changed)}",
-            evidence="documented",
-        )
+        raise documented(f"A request that continues with a token has other {', '.join(changed)}")
