@@ -63,9 +63,10 @@ _RUNNING = ("queued", "in_progress")
 class Interactions:
     """The interactions of an emulator."""
 
-    def __init__(self, emulator: Emulator) -> None:
+    def __init__(self, emulator: Emulator, judge: Callable[[Refusal], None]) -> None:
         self.stored: dict[str, Stored] = {}
         self._emulator = emulator
+        self._judge = judge
         self._memory = emulator.memory
 
     def serve(self, route: Route, request: Request, answer: NextReply) -> Outgoing:
@@ -91,8 +92,7 @@ class Interactions:
         return self.stored[name]
 
     def _create(self, route: Route, body: JsonObject, answer: NextReply) -> Outgoing:
-        judge = self._emulator.judge
-        run_checks([lambda: rules.check_fields(body)], judge)
+        run_checks([lambda: rules.check_fields(body)], self._judge)
         model = self._model(body, route)
         rules.check_thinking(body, None if body.get("agent") else model)
         rules.check_background(body, None if body.get("agent") else model)
@@ -105,7 +105,7 @@ class Interactions:
             rules.check_steps(steps, model, self._memory, accepts_foreign=foreign)
             rules.check_end(body, steps, self.stored)
 
-        run_checks([check_conversation], judge)
+        run_checks([check_conversation], self._judge)
         ask = Ask(read_call(body, steps), model, route.backend, route.version)
         check_declarations(ask)
         check_length(prompt_tokens(ask), 1_048_576)

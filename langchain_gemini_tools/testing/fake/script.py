@@ -148,9 +148,8 @@ class Reply:
 
     def answer_to(self, ask: Ask) -> Answer:
         """The answer of the model, before it is rendered."""
-        return self.answer or self._answer(ask)
-
-    def _answer(self, ask: Ask) -> Answer:
+        if self.answer is not None:
+            return self.answer
         parts = list(self.parts) if self.parts is not None else [*self._parts(ask)]
         candidate = self.candidate or {}
         if self.searches:

@@ -109,7 +109,7 @@ class Emulator(PlannedFaults):
         self._mind = mind
         self._replies: deque[Reply | LongAnswer] = deque()
         self._failures: list[Exception] = []
-        self._interactions = Interactions(self)
+        self._interactions = Interactions(self, self._judge)
         self._server: Server | None = None
         self._port = port
         self._url = ""
@@ -246,7 +246,8 @@ class Emulator(PlannedFaults):
             try:
                 # The id of an upload is a secret itself.
                 if route.method != "upload" or "upload_id" not in query:
-                    self._check_key(headers, query, route.backend)
+                    valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
+                    payload.check_key(headers, query, route.backend, *valid)
                 return self._dispatch(route, request, query)
             except Refusal as refusal:
                 self.refusals.append(refusal)
@@ -301,12 +302,6 @@ class Emulator(PlannedFaults):
                 candidate["content"] = {"role": "model", "parts": [{"text": '{"": {"": {"": '}]}
         return response
 
-    def _check_key(
-        self, headers: Mapping[str, str], query: Mapping[str, str], backend: Backend
-    ) -> None:
-        valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
-        payload.check_key(headers, query, backend, *valid)
-
     def _generate(self, route: Route, request: Request) -> Outgoing:
         """The response of a model, or about one."""
         if route.method == "list":
@@ -321,27 +316,16 @@ class Emulator(PlannedFaults):
             return self._count_tokens(route, model, request.raw)
         body = payload.read_payload(request.raw, backend=route.backend, version=route.version)
         is_stream = route.method == "streamGenerateContent"
-        cached_tokens = 0
+        tier = request.headers.get("x-vertex-ai-llm-shared-request-type", "")
+        ask = Ask(body, model, route.backend, route.version, is_stream=is_stream, tier=tier)
         if body.get("cachedContent"):
-            check_cached_content(Ask(body, model, route.backend, route.version))
+            check_cached_content(ask)
             body, cached_tokens = self.caches.join(body)
-        ask = Ask(
-            body,
-            model,
-            route.backend,
-            route.version,
-            is_stream=is_stream,
-            cached_tokens=cached_tokens,
-            tier=request.headers.get("x-vertex-ai-llm-shared-request-type", ""),
-        )
+            ask = replace(ask, body=body, cached_tokens=cached_tokens)
         if is_stream and request.query.get("alt") != "sse":
             raise Refusal("The emulator streams server-sent events only: ?alt=sse", 501)
-        rules.check(
-            ask,
-            self.memory,
-            accepts_foreign=self.accepts_foreign_signatures,
-            judge=self.judge,
-        )
+        foreign = self.accepts_foreign_signatures
+        rules.check(ask, self.memory, accepts_foreign=foreign, judge=self._judge)
         payload.check_length(prompt_tokens(ask), self.token_limit)
         return self._respond(ask, request)
 
@@ -362,27 +346,25 @@ class Emulator(PlannedFaults):
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
         """The response to a valid request."""
         pending = self._next_fault(is_stream=ask.is_stream)
-        if pending is not None and pending.instead is not None:
-            return pending.instead.render(ask, self.memory)
-        outgoing = self._next_response(ask, request)
-        return pending.fault(outgoing) if pending and pending.fault else outgoing
-
-    def _next_response(self, ask: Ask, request: Request) -> Outgoing:
-        """The rest of a long answer, the next scripted reply, or the answer without a script."""
         token = ask.body.get("continuationToken")
         issued = self.memory.tokens.get(decode(token)) if token else None
-        if issued and issued.answer:
-            return issued.answer.render(ask, self.memory, issued.position)
-        return self._next_reply(ask, request).render(ask, self.memory)
+        if pending and pending.instead:
+            return pending.instead.render(ask, self.memory)
+        if issued and issued.answer:  # the rest of a long answer
+            outgoing = issued.answer.render(ask, self.memory, issued.position)
+        else:
+            outgoing = self._next_reply(ask, request).render(ask, self.memory)
+        return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _next_reply(self, ask: Ask, request: Request) -> Reply | LongAnswer:
+        """The next scripted reply, or the answer without a script."""
         return self._replies.popleft() if self._replies else self._unscripted(ask, request)
 
     def _unscripted(self, ask: Ask, request: Request) -> Reply:
         """The reply when nothing is scripted."""
         return Reply(answer=self._mind(ask), signed=True)
 
-    def judge(self, refusal: Refusal) -> None:
+    def _judge(self, refusal: Refusal) -> None:
         """Raise a refusal; only note it if its rule is inferred and this server is not strict."""
         if self.strict or refusal.evidence != "inferred":
             raise refusal

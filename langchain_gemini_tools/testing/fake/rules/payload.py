@@ -137,14 +137,8 @@ _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 
-def read_payload(
-    raw: bytes,
-    *,
-    backend: Backend = "gemini",
-    version: str = "v1beta",
-    message: str = "GenerateContentRequest",
-) -> JsonObject:
-    """The request, keys in camelCase, without nulls.
+def read_payload(raw: bytes, **message: Any) -> JsonObject:
+    """The request, keys in camelCase, without nulls; `message` is what `read_message` accepts.
 
     Raises:
         Refusal: it is not JSON, or not of this message.
@@ -155,7 +149,7 @@ def read_payload(
         raise Refusal(
             "Invalid JSON payload received. Expected a value.", why=str(problem)
         ) from problem
-    return read_message(payload, backend=backend, version=version, message=message)
+    return read_message(payload, **message)
 
 
 def read_message(
