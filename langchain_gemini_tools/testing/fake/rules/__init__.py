@@ -13,7 +13,7 @@ import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from langchain_gemini_tools.testing.fake.answer import Foreign, Memory
 from langchain_gemini_tools.testing.fake.responses import Evidence, Refusal
@@ -160,7 +160,7 @@ def _statement(node: ast.AST) -> tuple[ast.expr, Evidence] | None:
         ):
             stated = {each.arg: each.value for each in node.keywords}
             usual = {"invalid": "inferred", "documented": "documented"}.get(name, "reported")
-            evidence = ast.literal_eval(stated["evidence"]) if "evidence" in stated else usual
+            evidence: Any = ast.literal_eval(stated["evidence"]) if "evidence" in stated else usual
             return node.args[_MESSAGE_PLACES[name]], evidence
     return None
 
