@@ -248,6 +248,8 @@ def open_session(
                 stack.enter_context(_placeholders(for_a_project=tape.uses_vertex_projects))
             tape.secrets = secrets
             yield tape
+    except GeneratorExit:  # it was never closed, so nothing is saved
+        raise
     except BaseException as error:
         if tape is not None:
             _close(tape, persister.recorded, error, has_failed=True)

@@ -55,8 +55,6 @@ _MODALITIES = {
 _STATUSES = {"STOP": "completed", "MAX_TOKENS": "incomplete"}
 _MEDIA = ("image", "audio", "video")
 _WORDS = {400: "invalid_request", 404: "not_found", 504: "gateway_timeout"}
-
-
 _RUNNING = ("queued", "in_progress")
 
 
@@ -94,8 +92,9 @@ class Interactions:
     def _create(self, route: Route, body: JsonObject, answer: NextReply) -> Outgoing:
         run_checks([lambda: rules.check_fields(body)], self._judge)
         model = self._model(body, route)
-        rules.check_thinking(body, None if body.get("agent") else model)
-        rules.check_background(body, None if body.get("agent") else model)
+        named = None if body.get("agent") else model
+        rules.check_thinking(body, named)
+        rules.check_background(body, named)
         given = rules.read_steps(body["input"]) if "input" in body else []
         previous = body.get("previous_interaction_id")
         steps = [*(self._find(previous).steps if previous is not None else []), *given]
