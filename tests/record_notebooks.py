@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
-from langchain_gemini_tools.testing.fake.memory import Memory
+from langchain_gemini_tools.testing.fake.answer import Memory
 from tests.notebooks import CASSETTES, NOTEBOOKS, execute, is_runnable, replay, seen, write
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from langchain_gemini_tools import ChatGemini, ToolLoop, mcp_interceptor
 from langchain_gemini_tools.errors import GeminiInvalidRequestError
 from langchain_gemini_tools.testing import cassette
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, API_KEY, Emulator, faults
-from langchain_gemini_tools.testing.fake.memory import Memory
+from langchain_gemini_tools.testing.fake.answer import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

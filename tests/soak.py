@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools import ChatGemini, errors
 from langchain_gemini_tools.testing.fake import API_KEY, Emulator, faults
-from langchain_gemini_tools.testing.fake.memory import Memory
+from langchain_gemini_tools.testing.fake.answer import Memory
 from tests.integration_tests.play import get_weather
 
 if TYPE_CHECKING:

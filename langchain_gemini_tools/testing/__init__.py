@@ -5,10 +5,9 @@ fake/          its server: HTTP, scripts, faults, and what Gemini refuses
 
 cassettes.py   `cassette(...)` records responses and replays them. Start reading here
 plugin.py      the pytest plugin: the fixture `fake_gemini`, and `@pytest.mark.vcr` for Gemini
-session.py     opening a cassette, and saving it without credentials
 tape.py        vcrpy's cassette: whether a request is the recorded one, and what differs
 files.py       the YAML of a cassette, and its readable form of bodies
-redaction.py   what must not be in a file
+redaction.py   what must not be in a file, and what is saved
 __main__.py    `python -m langchain_gemini_tools.testing serve`, or `audit PATH...`
 
 Cassettes and the plugin need `pip install "langchain-gemini-tools[testing]"`; those packages are

@@ -19,7 +19,6 @@ from langchain_gemini_tools.testing.cassettes import CassetteFileError
 from langchain_gemini_tools.testing.files import (
     FIRST_KEY,
     deserialize,
-    joined_text,
     load_yaml,
     recorded_against,
 )
@@ -38,63 +37,49 @@ class _ArgumentError(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 1 if there is a problem."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        return serve(given) if given.command == "serve" else _run_audit(given)
+    except _ArgumentError as error:
+        parser.error(str(error))
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m langchain_gemini_tools.testing",
         description="Serve a fake Gemini, or check cassettes.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_audit(commands)
-    _add_serve(commands)
-    given = parser.parse_args(arguments)
-    if given.command == "serve":
-        try:
-            return serve(given)
-        except _ArgumentError as error:
-            parser.error(str(error))
-    if given.usage and not given.usage.is_file():
-        parser.error(f"--usage: the file {given.usage} does not exist")
-    return _run_audit(given)
-
-
-def _add_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+    audit = commands.add_parser(
         "audit",
         help="check cassettes for secrets, unused responses and their origin",
         description="Check cassettes for secrets, for files that do not say where they come from, "
         "and with --usage for responses that no test used. The exit code is 1 if there is a "
         "problem, or if there are no cassettes.",
     )
-    parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="PATH", help="a cassette, or a folder of cassettes"
-    )
-    parser.add_argument(
-        "--usage",
-        type=Path,
-        metavar="FILE",
-        help="the file that `pytest --cassette-usage FILE` wrote",
-    )
-
-
-def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
+    add = audit.add_argument
+    add("paths", nargs="+", type=Path, metavar="PATH", help="a cassette, or a folder of cassettes")
+    usage = "the file that `pytest --cassette-usage FILE` wrote"
+    add("--usage", type=Path, metavar="FILE", help=usage)
+    serve = commands.add_parser(
         "serve",
         help="serve a fake Gemini on this machine",
         description="Serve a strict Gemini on this machine, without a key, for notebooks, other "
         "programs and other languages. It prints the environment variables to set, and runs until "
         "it is interrupted.",
     )
-    parser.add_argument("--port", type=int, default=0, help="default: a free port")
-    parser.add_argument(
-        "--replies",
-        type=Path,
-        metavar="FILE",
-        help="scripted replies: one JSON object per line with the arguments of `reply`, such as "
-        '{"calls": [["get_weather", {"city": "Oslo"}]]}; without it, simple rules answer',
+    replies = (
+        "scripted replies: one JSON object per line with the arguments of `reply`, such as "
+        '{"calls": [["get_weather", {"city": "Oslo"}]]}; without it, simple rules answer'
     )
-    parser.add_argument("--lenient", action="store_true", help="only warn where a rule is inferred")
-    parser.add_argument(
-        "--rules", action="store_true", help="list the rules with their evidence, and exit"
-    )
+    rules = "list the rules with their evidence, and exit"
+    add = serve.add_argument
+    add("--port", type=int, default=0, help="default: a free port")
+    add("--replies", type=Path, metavar="FILE", help=replies)
+    add("--lenient", action="store_true", help="only warn where a rule is inferred")
+    add("--rules", action="store_true", help=rules)
+    return parser
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -150,21 +135,13 @@ def _read_replies(path: Path) -> list[Reply]:
     return replies
 
 
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
-_SUFFIXES = (".yaml", ".yml")
-
-
 def find_cassettes(paths: Iterable[Path]) -> list[Path]:
     """Return the given files, and all YAML files in the given folders."""
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
-            found |= dict.fromkeys(inside)
+            files = (file for file in path.rglob("*") if file.suffix in (".yaml", ".yml"))
+            found |= dict.fromkeys(sorted(filter(Path.is_file, files)))
         else:
             found[path] = None
     return list(found)
@@ -225,11 +202,7 @@ def _check_provenance(data: JsonObject) -> Iterator[str]:
     if not stated:
         yield f"does not say where it comes from (no {FIRST_KEY!r}): record it again"
         return
-    found = [
-        {**one, "response": {**one["response"], "headers": one["response"].get("headers") or {}}}
-        for one in data["interactions"]
-    ]
-    actual = recorded_against(found)
+    actual = recorded_against(data["interactions"])
     if stated != actual:
         yield f"says it was recorded against {stated!r}, but its addresses say {actual!r}"
 
@@ -240,10 +213,7 @@ def _find_secrets(found: JsonObject) -> Iterator[str]:
             if name.lower() not in allowed:
                 yield f"{side}: the header {name!r} is not one of {', '.join(sorted(allowed))}"
     redactor = Redactor(environment_secrets())
-    yield from redactor.leaks(found)
-    for side in ("request", "response"):
-        joined = joined_text(found[side].get("body"))
-        yield from redactor.leaks(joined, f"{side}.joined text")
+    yield from redactor.interaction_leaks(found)
     uri = found["request"]["uri"]
     if redactor.uri(uri) != uri and "/projects/" not in uri:
         yield "request: the address contains a credential"
@@ -262,12 +232,19 @@ def read_usage(path: Path) -> dict[Path, list[int]]:
 
 def _run_audit(given: argparse.Namespace) -> int:
     """Print the problems and return the exit code."""
+    if given.usage and not given.usage.is_file():
+        raise _ArgumentError(f"--usage: the file {given.usage} does not exist")
     files = find_cassettes(given.paths)
     problems = audit(given.paths, given.usage)
     for path, problem in problems:
-        sys.stdout.write(f"{path}: {problem}\n")
-    sys.stdout.write(f"{_count(files, 'cassette')}, {_count(problems, 'problem')}\n")
+        _print(f"{path}: {problem}")
+    _print(f"{_count(files, 'cassette')}, {_count(problems, 'problem')}")
     return 1 if problems or not files else 0
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def _count(items: Sequence[object], noun: str) -> str:

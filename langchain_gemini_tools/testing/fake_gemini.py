@@ -8,9 +8,9 @@ import os
 import sys
 import threading
 import warnings
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_gemini_tools.facts.credentials import FAKE_KEY, FAKE_TOKEN
 from langchain_gemini_tools.facts.environment import (
@@ -21,14 +21,13 @@ from langchain_gemini_tools.facts.environment import (
     RETRY_DELAYS_VARIABLE,
     VERTEX_VARIABLES,
 )
-from langchain_gemini_tools.testing.fake.memory import may_be_foreign
+from langchain_gemini_tools.testing.fake.answer import may_be_foreign
 from langchain_gemini_tools.testing.fake.responses import Refusal, whole
 from langchain_gemini_tools.testing.fake.script import LongAnswer, Reply
 from langchain_gemini_tools.testing.fake.server import Emulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from types import TracebackType
+    from collections.abc import Callable, Collection, Iterator
 
     from langchain_gemini_tools.testing.fake.ask import Ask
     from langchain_gemini_tools.testing.fake.request import Request
@@ -47,32 +46,31 @@ class FakeGeminiError(AssertionError):
     """The script of `FakeGemini` and the requests do not agree."""
 
 
-@dataclass(eq=False)
-class _Environment:
-    """Environment variables that are replaced and restored. They belong to the whole process.
+_lock = threading.Lock()
+_replaced: list[dict[str, str | None]] = []
+"""What each open block has replaced in the environment, which belongs to the whole process."""
+
+
+@contextmanager
+def _environment(values: dict[str, str | None]) -> Iterator[None]:
+    """Replace environment variables, and restore them.
 
     Blocks of several threads, and servers that `start` has started, may end in any order.
     """
-
-    values: dict[str, str | None]
-    before: dict[str, str | None] = field(default_factory=dict)
-    _lock: ClassVar[threading.Lock] = threading.Lock()
-    _active: ClassVar[list[_Environment]] = []
-
-    def set(self) -> None:
-        with self._lock:
-            self.before = {name: os.environ.get(name) for name in self.values}
-            _update(self.values)
-            self._active.append(self)
-
-    def restore(self) -> None:
-        with self._lock:
-            place = self._active.index(self)
-            self._active.remove(self)
-            if place == len(self._active):
-                _update(self.before)
+    with _lock:
+        before = {name: os.environ.get(name) for name in values}
+        _update(values)
+        _replaced.append(before)
+    try:
+        yield
+    finally:
+        with _lock:
+            place = next(n for n, each in enumerate(_replaced) if each is before)
+            del _replaced[place]
+            if place == len(_replaced):
+                _update(before)
             else:  # a later one is in use, and restores these values
-                self._active[place].before = self.before
+                _replaced[place].update(before)
 
 
 def _update(values: dict[str, str | None]) -> None:
@@ -98,61 +96,44 @@ def environment_for(url: str) -> dict[str, str | None]:
     }
 
 
-class _Buckets:
-    """Makes fsspec use a folder in place of Google Cloud Storage."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._before: Any = None
-        self._is_set = False
-
-    def set(self) -> None:
-        fsspec, local = _import_fsspec()
-        buckets = self
-
-        class LocalBuckets(local.LocalFileSystem):  # type: ignore[misc, name-defined]
-            """`gs://bucket/file` is a file in the folder."""
-
-            protocol = ("gs", "gcs")
-            cachable = False  # a file system of an earlier block must not be used again
-
-            def __init__(self, **_: object) -> None:
-                if not buckets._is_set:
-                    raise ImportError("gs:// needs gcsfs.")  # FakeGemini has been stopped
-                super().__init__(auto_mkdir=True)
-
-            @classmethod
-            def _strip_protocol(cls, path: object) -> str:
-                text = str(path)
-                inside = text.partition("://")[2]
-                return f"{buckets.folder}/{inside}".rstrip("/") if inside else text.rstrip("/")
-
-        self._before = fsspec.registry.get("gs")
-        fsspec.register_implementation("gs", LocalBuckets, clobber=True)
-        self._is_set = True
-
-    def restore(self) -> None:
-        self._is_set = False
-        fsspec, _ = _import_fsspec()
-        before = self._before
-        if before is None:
-            try:
-                before = importlib.import_module("gcsfs").GCSFileSystem
-            except ImportError:
-                return  # the folder is still registered, and raises this error
-        fsspec.register_implementation("gs", before, clobber=True)
-
-
-def _import_fsspec() -> tuple[Any, Any]:
+@contextmanager
+def _buckets(folder: Path) -> Iterator[None]:
+    """Make fsspec use a folder in place of Google Cloud Storage."""
     try:
-        return (
-            importlib.import_module("fsspec"),
-            importlib.import_module("fsspec.implementations.local"),
-        )
+        fsspec = importlib.import_module("fsspec")
+        local = importlib.import_module("fsspec.implementations.local")
     except ImportError as error:
         raise ImportError(
             "bucket_folder needs fsspec: pip install 'langchain-gemini-tools[vertex-batch]'."
         ) from error
+    is_open = True
+
+    class LocalBuckets(local.LocalFileSystem):  # type: ignore[misc, name-defined]
+        """`gs://bucket/file` is a file in the folder."""
+
+        protocol = ("gs", "gcs")
+        cachable = False  # a file system of an earlier block must not be used again
+
+        def __init__(self, **_: object) -> None:
+            if not is_open:
+                raise ImportError("gs:// needs gcsfs.")  # FakeGemini has been stopped
+            super().__init__(auto_mkdir=True)
+
+        @classmethod
+        def _strip_protocol(cls, path: object) -> str:
+            text = str(path)
+            inside = text.partition("://")[2]
+            return f"{folder}/{inside}".rstrip("/") if inside else text.rstrip("/")
+
+    before = fsspec.registry.get("gs")
+    fsspec.register_implementation("gs", LocalBuckets, clobber=True)
+    try:
+        yield
+    finally:
+        is_open = False
+        with suppress(ImportError):  # the folder is still registered, and raises this error
+            real = before or importlib.import_module("gcsfs").GCSFileSystem
+            fsspec.register_implementation("gs", real, clobber=True)
 
 
 class FakeGemini(Emulator):
@@ -224,8 +205,10 @@ class FakeGemini(Emulator):
         self.respond = respond
         self.allow_unused = allow_unused
         self._sets_environment = set_environment
-        self._environment: _Environment | None = None
-        self._buckets = None if bucket_folder is None else _Buckets(Path(bucket_folder).absolute())
+        self._block = ExitStack()
+        """What the end of the block restores."""
+        if bucket_folder is not None:
+            self.batches.bucket_folder = Path(bucket_folder).absolute()
         self._is_scripted = False
         self._unanswered: list[str] = []
         self._replayed_before = 0
@@ -237,21 +220,15 @@ class FakeGemini(Emulator):
         super().__enter__()
         self._replayed_before = _replayed_responses()
         if self._sets_environment:
-            self._environment = _Environment(environment_for(self.url))
-            self._environment.set()
-        if self._buckets:
-            self._buckets.set()
-            self.batches.bucket_folder = self._buckets.folder
+            self._block.enter_context(_environment(environment_for(self.url)))
+        if self.batches.bucket_folder is not None:
+            self._block.enter_context(_buckets(self.batches.bucket_folder))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Stop the server, restore the environment and check that the script was used."""
-        self._shut_down(kind, error, traceback)
+        self._block.close()
+        super().__exit__(kind, error, traceback)
         if error is None:
             self.check()
 
@@ -259,12 +236,7 @@ class FakeGemini(Emulator):
         """Enter as `with` does."""
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Exit as `with` does."""
         self.__exit__(kind, error, traceback)
 
@@ -278,22 +250,10 @@ class FakeGemini(Emulator):
         Args:
             check: Whether to check that the script was used, as the end of a block does.
         """
-        self._shut_down(None, None, None)
+        self._block.close()
+        super().__exit__(None, None, None)
         if check:
             self.check()
-
-    def _shut_down(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._environment is not None:
-            self._environment.restore()
-            self._environment = None
-        if self._buckets:
-            self._buckets.restore()
-        super().__exit__(kind, error, traceback)
 
     def check(self) -> None:
         """Check that the whole script was used, as the end of the block does.

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import math
 import os
 import re
 import time
@@ -49,25 +48,13 @@ _ODD_LINE_ENDS = re.compile("[\r\x85\u2028\u2029]")
 def serialize(cassette: JsonObject) -> str:
     """Return the text of a file for vcrpy's data."""
     interactions = [
-        {
-            "request": {
-                "method": found["request"]["method"],
-                "uri": found["request"]["uri"],
-                "headers": _render_headers(found["request"]["headers"]),
-                "body": render_body(parse_body(found["request"]["body"])),
-            },
-            "response": {
-                "status": found["response"]["status"],
-                "headers": _render_headers(found["response"]["headers"]),
-                "body": render_body(parse_body(found["response"]["body"])),
-            },
-        }
+        {side: _render_side(found[side]) for side in ("request", "response")}
         for found in cassette["interactions"]
     ]
     data: JsonObject = {FIRST_KEY: recorded_against(interactions), "version": VERSION}
     if metadata := cassette.get("metadata"):
         data["metadata"] = metadata
-    return dump_yaml({**data, "interactions": _without_empty(interactions)})
+    return dump_yaml({**data, "interactions": interactions})
 
 
 def deserialize(text: str) -> JsonObject:
@@ -113,11 +100,20 @@ def _parse_response(found: JsonObject) -> JsonObject:
     }
 
 
-def _render_headers(headers: JsonObject) -> JsonObject:
-    listed = {name: [v] if isinstance(v, str) else list(v) for name, v in headers.items()}
-    return {
-        name.lower(): values[0] if len(values) == 1 else values for name, values in listed.items()
+def _render_side(side: JsonObject) -> JsonObject:
+    """Return a request or a response as it is written, without empty fields."""
+    rendered: JsonObject = {
+        name: side[name] for name in ("method", "uri", "status") if name in side
     }
+    headers = {
+        name.lower(): value[0] if not isinstance(value, str) and len(value) == 1 else value
+        for name, value in side["headers"].items()
+    }
+    if headers:
+        rendered["headers"] = headers
+    if body := render_body(parse_body(side["body"])):
+        rendered["body"] = body
+    return rendered
 
 
 def _parse_headers(headers: JsonObject | None) -> JsonObject:
@@ -125,16 +121,6 @@ def _parse_headers(headers: JsonObject | None) -> JsonObject:
         name: [str(v) for v in value] if isinstance(value, list) else [str(value)]
         for name, value in (headers or {}).items()
     }
-
-
-def _without_empty(interactions: list[JsonObject]) -> list[JsonObject]:
-    return [
-        {
-            side: {key: value for key, value in fields.items() if value not in (None, {})}
-            for side, fields in found.items()
-        }
-        for found in interactions
-    ]
 
 
 # Where recordings come from.
@@ -152,7 +138,8 @@ def _server_of(found: JsonObject) -> str:
     if host.endswith("aiplatform.googleapis.com"):
         return VERTEX
     if LOOPBACK.fullmatch(host):
-        named = found["response"]["headers"].get("server") or "without a name"
+        headers = found["response"].get("headers") or {}
+        named = headers.get("server") or "without a name"
         return f"local server {named} (no evidence about Gemini)"
     return host
 
@@ -333,10 +320,9 @@ def _texts(value: object) -> Iterator[str]:
 def parse_json(raw: bytes) -> Any:
     """Return the value, or None where the value does not represent the bytes completely."""
     try:
-        value = json.loads(
-            raw, object_pairs_hook=_unique, parse_constant=_reject_constant, parse_float=_finite
-        )
-        json.dumps(value, ensure_ascii=False).encode()  # fails on a lone surrogate
+        value = json.loads(raw, object_pairs_hook=_unique)
+        # This fails on NaN, on numbers that are too large, and on lone surrogates.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return None
     return value if _depth(value) <= _MAX_DEPTH else None
@@ -386,17 +372,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
     if len(value) != len(pairs):
         raise ValueError("an object has the same key twice")
     return value
-
-
-def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is too large")
-    return number
 
 
 def _depth(value: object) -> int:

@@ -21,17 +21,19 @@ from langchain_gemini_tools.testing.cassettes import (
     VARIABLE,
     CassetteError,
     check_mode,
+    open_session,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from contextlib import AbstractContextManager
 
     from langchain_gemini_tools.testing.fake_gemini import FakeGemini
+    from langchain_gemini_tools.testing.tape import Tape
 
 _current_item = pytest.StashKey[pytest.Item]()
-_has_succeeded = pytest.StashKey[bool]()
-_has_passed = pytest.StashKey[bool]()
-"""Other than `_has_succeeded`, not of a test that was skipped or expected to fail."""
+_report = pytest.StashKey[pytest.TestReport | None]()
+"""How the test went. An interrupted test has no report."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -72,31 +74,29 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Remember which test opens a cassette; it may have failed before, and run again."""
     item.config.stash[_current_item] = item
-    item.stash[_has_succeeded] = item.stash[_has_passed] = False
+    item.stash[_report] = None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
-    """Remember whether the test passed: only then may its recording replace a cassette.
-
-    An interrupted test has no report.
-    """
+    """Remember how the test went: only if it did not fail may its recording replace a cassette."""
     report: pytest.TestReport = yield
     if report.when == "call":
-        item.stash[_has_succeeded] = not report.failed
-        item.stash[_has_passed] = report.passed
+        item.stash[_report] = report
     return report
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
     """Open the cassettes of marked tests with our session."""
-    from langchain_gemini_tools.testing.session import Session
-
     item = config.stash[_current_item]
 
-    def use_cassette(path: str, **settings: Any) -> Session:
-        return Session(vcr, path, settings, has_failed=lambda: not item.stash[_has_succeeded])
+    def use_cassette(path: str, **settings: Any) -> AbstractContextManager[Tape]:
+        def has_failed() -> bool:
+            report = item.stash[_report]
+            return report is None or report.failed
+
+        return open_session(vcr, path, settings, has_failed=has_failed)
 
     vcr.use_cassette = use_cassette
 
@@ -115,7 +115,8 @@ def fake_gemini(request: pytest.FixtureRequest) -> Iterator[FakeGemini]:
         try:
             yield gemini
         finally:
-            gemini.stop(check=request.node.stash[_has_passed])
+            report = request.node.stash[_report]
+            gemini.stop(check=report is not None and report.passed)
 
 
 _Socket = socket.socket
@@ -157,32 +158,23 @@ def _local_socket(blocked: type[socket.socket]) -> type[socket.socket]:
 
     class LocalSocket(_Socket):
         def connect(self, address: Any) -> None:
-            if not _is_local(self, address):
-                _meet_block(self, blocked)
-                super().connect(address)
-            else:
-                super(_Socket, self).connect(address)
+            way: Any = super(_Socket, self) if self._allows(address) else super()
+            way.connect(address)
 
         def connect_ex(self, address: Any) -> int:
-            if not _is_local(self, address):
-                _meet_block(self, blocked)
-                return super().connect_ex(address)
-            return super(_Socket, self).connect_ex(address)
+            way: Any = super(_Socket, self) if self._allows(address) else super()
+            return int(way.connect_ex(address))
 
         def sendto(self, *args: Any) -> int:
-            if not _is_local(self, args[-1]):
-                _meet_block(self, blocked)
+            self._allows(args[-1])
             return super().sendto(*args)
 
+        def _allows(self, address: Any) -> bool:
+            """Whether an address is local; else raise what the plugin raises for a new socket."""
+            is_unix = self.family == getattr(socket, "AF_UNIX", None)
+            is_local = is_unix or (isinstance(address, tuple) and address[0] in _HOSTS)
+            if not is_local and blocked is not _Socket:
+                blocked(self.family, self.type).close()
+            return is_local
+
     return LocalSocket
-
-
-def _is_local(opened: socket.socket, address: Any) -> bool:
-    is_unix = opened.family == getattr(socket, "AF_UNIX", None)
-    return is_unix or (isinstance(address, tuple) and address[0] in _HOSTS)
-
-
-def _meet_block(opened: socket.socket, blocked: type[socket.socket]) -> None:
-    """Raise what the plugin raises when a socket is made."""
-    if blocked is not _Socket:
-        blocked(opened.family, opened.type).close()

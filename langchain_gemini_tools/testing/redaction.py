@@ -2,7 +2,7 @@
 
 Only a few harmless headers are kept. Everything else is redacted with `facts.credentials.redact`.
 What still looks like a credential afterwards, for example inside base64, is found by `leaks`, and
-the cassette is not saved.
+the cassette is not saved. `render_recording` returns what is saved.
 
 For Google, the query parameter `key` is a credential. For another API it may be a search term:
 there, plain words are kept, and other values are replaced by a mark that depends on the value.
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
+import json
 import re
 import zlib
 from contextlib import suppress
@@ -30,10 +32,20 @@ from langchain_gemini_tools.facts.credentials import (
     redact,
     redact_json,
 )
-from langchain_gemini_tools.testing.cassettes import CassetteError
+from langchain_gemini_tools.facts.environment import environment_secrets
+from langchain_gemini_tools.testing.cassettes import CassetteError, SecretFoundError
+from langchain_gemini_tools.testing.files import (
+    LOOPBACK,
+    joined_text,
+    parse_body,
+    parse_json,
+    render_body,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
 REQUEST_HEADERS = frozenset({"content-type"})
 RESPONSE_HEADERS = frozenset({"content-type", "content-encoding", "retry-after", "server"})
@@ -101,6 +113,12 @@ class Redactor:
             case list():
                 for number, item in enumerate(value):
                     yield from self.leaks(item, f"{place}[{number}]")
+
+    def interaction_leaks(self, found: JsonObject) -> Iterator[str]:
+        """The same for a request with its response, also where pieces of text add up to one."""
+        yield from self.leaks(found)
+        for side in ("request", "response"):
+            yield from self.leaks(joined_text(found[side].get("body")), f"{side}.joined text")
 
     def _find_kinds(self, text: str) -> dict[str, str]:
         """Return the kinds of credentials in a text, and how the first of each is encoded."""
@@ -286,3 +304,189 @@ def _decompress(raw: bytes) -> bytes:
     with suppress(zlib.error):
         return zlib.decompressobj(wbits=31).decompress(raw, _MAX_INFLATED)
     return b""
+
+
+# Saving.
+
+
+def render_recording(cassette: JsonObject, serializer: Any, secrets: Iterable[str] = ()) -> str:
+    """Return the text to save: everything that a replay needs, without credentials.
+
+    Args:
+        cassette: What vcrpy recorded.
+        serializer: vcrpy's serializer.
+        secrets: Values to redact, in addition to the credentials.
+
+    Raises:
+        SecretFoundError: The text still contains something that looks like a credential.
+    """
+    from vcr.serialize import serialize
+
+    values = [*secrets, *environment_secrets()]
+    for request in cassette["requests"]:
+        values += credentials_in(request.headers)
+        values += credentials_in_tools(parse_json(body_bytes(request)))
+    maybe = [v for request in cassette["requests"] for v in credentials_in_address(request.uri)]
+    redactor = Redactor(values, maybe)
+    responses = [_redact_response(response, redactor) for response in cassette["responses"]]
+    received = b"".join(response["body"]["string"] for response in responses)
+    requests = [_redact_request(request, redactor, received) for request in cassette["requests"]]
+    _check_for_secrets(requests, responses, redactor)
+    redacted = {**cassette, "requests": requests, "responses": responses}
+    return str(serialize(redacted, serializer))
+
+
+def _redact_request(request: Any, redactor: Redactor, received: bytes) -> Any:
+    headers = _harmless(request.headers, REQUEST_HEADERS, redactor)
+    form = _redact_body(body_bytes(request), redactor)
+    if form and "json" in form:
+        ids = _tool_call_ids(form["json"])
+        from_api = {one for one in ids if not _UUID.fullmatch(one) or one.encode() in received}
+        form = {"json": renumber_call_ids(form["json"], from_api)}
+    uri = redactor.uri(_without_local_port(request.uri))
+    return type(request)(request.method.upper(), uri, parse_body(form), headers)
+
+
+def _redact_response(response: JsonObject, redactor: Redactor) -> JsonObject:
+    raw, headers = _decode_content(response)
+    return {
+        "status": response["status"],
+        "headers": _harmless(headers, RESPONSE_HEADERS, redactor),
+        "body": {"string": parse_body(_redact_body(raw, redactor))},
+    }
+
+
+def _redact_body(raw: bytes, redactor: Redactor) -> JsonObject | None:
+    form = render_body(raw)
+    if form is None or "base64" in form:  # binary: checked for secrets, but not changed
+        return form
+    redacted: JsonObject = redactor.value(form)
+    return redacted
+
+
+def _harmless(headers: Any, allowed: frozenset[str], redactor: Redactor) -> JsonObject:
+    kept = {name.lower(): value for name, value in headers.items() if name.lower() in allowed}
+    return {
+        name: [redactor.text(str(v)) for v in ([value] if isinstance(value, str) else value)]
+        for name, value in kept.items()
+    }
+
+
+def _decode_content(response: JsonObject) -> tuple[bytes, JsonObject]:
+    """Return the decompressed body, and the headers that apply to it."""
+    raw = response["body"].get("string") or b""
+    raw = raw.encode() if isinstance(raw, str) else bytes(raw)
+    headers = {name.lower(): value for name, value in response["headers"].items()}
+    encoding = headers.pop("content-encoding", None)
+    if not encoding:
+        return raw, headers
+    for name in ("httpx2", "httpx"):
+        try:
+            library = importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+        names = ", ".join([encoding] if isinstance(encoding, str) else encoding)
+        with suppress(library.DecodingError):  # aiohttp passes bodies on decompressed
+            raw = library.Response(200, headers={"content-encoding": names}, content=raw).content
+        return raw, headers
+    return raw, {**headers, "content-encoding": encoding}
+
+
+def _check_for_secrets(
+    requests: list[Any], responses: list[JsonObject], redactor: Redactor
+) -> None:
+    found: list[str] = []
+    for number, (request, response) in enumerate(zip(requests, responses, strict=True), start=1):
+        interaction = {
+            "request": {"uri": request.uri, "body": render_body(request.body)},
+            "response": {**response, "body": render_body(response["body"]["string"])},
+        }
+        leaks = redactor.interaction_leaks(interaction)
+        found += [f"interaction {number}, {leak}" for leak in leaks]
+    if found:
+        more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
+        raise SecretFoundError(
+            "The recording contains something that looks like a credential, so it was not saved: "
+            f"{'; '.join(found[:5])}{more}. Remove it from what the program sends, and record "
+            "again."
+        )
+
+
+def _without_local_port(uri: str) -> str:
+    """Return an address of this machine without its port, which changes from run to run."""
+    split = urlsplit(uri)
+    if is_gemini(uri) and LOOPBACK.fullmatch(split.hostname or ""):
+        return urlunsplit((split.scheme, "127.0.0.1", split.path, split.query, ""))
+    return uri
+
+
+# Bodies of requests.
+
+_CALL_FIELDS = ("functionCall", "functionResponse")
+_MIN_ID_LENGTH = 8  # shorter ones may be words of a text
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The form of ids that a client generates where the API sends none."""
+
+
+def body_bytes(request: Any) -> bytes:
+    """Return the body, in whichever form an HTTP library passed it to vcrpy."""
+    body = request.body
+    if isinstance(body, (dict, list)):
+        return json.dumps(body).encode()
+    if hasattr(body, "read"):
+        body = body.read()
+    if body is not None and not isinstance(body, (str, bytes, bytearray)):
+        body = b"".join(part.encode() if isinstance(part, str) else part for part in body)
+    return body.encode() if isinstance(body, str) else bytes(body or b"")
+
+
+def renumber_call_ids(body: object, kept: Collection[str] = ()) -> Any:
+    """Replace the ids of tool calls by numbers, in the order in which they appear.
+
+    Args:
+        body: A request.
+        kept: Ids to keep, because the API generated them.
+    """
+    names: dict[str, str] = {}
+    for call_id in _tool_call_ids(body):
+        if call_id not in kept:
+            names.setdefault(call_id, f"call-{len(names) + 1}")
+    return _renamed(body, names) if names else body
+
+
+def _tool_call_ids(value: object) -> Iterator[str]:
+    """Yield the ids of the tool calls in a body, and of the responses to them."""
+    match value:
+        case dict():
+            for key, item in value.items():
+                call_id = item.get("id") if key in _CALL_FIELDS and isinstance(item, dict) else None
+                if isinstance(call_id, str):
+                    yield call_id
+                yield from _tool_call_ids(item)
+        case list():
+            for item in value:
+                yield from _tool_call_ids(item)
+
+
+def _renamed(value: object, names: dict[str, str]) -> Any:
+    match value:
+        case str():
+            for call_id, name in names.items():
+                if len(call_id) >= _MIN_ID_LENGTH:
+                    value = value.replace(call_id, name)
+            return value
+        case dict():
+            return {
+                key: _renamed(item, names) | _new_id(item, names)
+                if key in _CALL_FIELDS and isinstance(item, dict)
+                else _renamed(item, names)
+                for key, item in value.items()
+            }
+        case list():
+            return [_renamed(item, names) for item in value]
+        case _:
+            return value
+
+
+def _new_id(call: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {"id": names[call["id"]]} if call.get("id") in names else {}

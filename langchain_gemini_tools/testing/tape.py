@@ -20,22 +20,31 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from vcr.cassette import Cassette
 from vcr.errors import UnhandledHTTPRequestError
+from vcr.persisters.filesystem import CassetteNotFoundError
+from vcr.record_mode import RecordMode
+from vcr.serialize import deserialize
 
 from langchain_gemini_tools.facts.credentials import REDACTED
 from langchain_gemini_tools.facts.environment import environment_secrets
+from langchain_gemini_tools.testing import files
 from langchain_gemini_tools.testing.cassettes import StaleCassetteError
 from langchain_gemini_tools.testing.files import LOOPBACK, parse_json
 from langchain_gemini_tools.testing.redaction import (
     GEMINI_PATH,
     PROJECT,
     Redactor,
+    body_bytes,
     credentials_in,
     credentials_in_tools,
     has_credential_name,
+    renumber_call_ids,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+    from pathlib import Path
+
+    from langchain_gemini_tools.facts.json_values import JsonObject
 
     Matcher = Callable[[Any, Any], None]
 
@@ -192,10 +201,53 @@ def _unless_ignored(given: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     return keep
 
 
+class DeferringPersister:
+    """vcrpy's persister: reads files, and stores a recording until the cassette is closed.
+
+    vcrpy saves before it restores the HTTP libraries; a failure then would leave them patched.
+    """
+
+    def __init__(self, inner: Any, record_mode: RecordMode) -> None:
+        self._inner = inner
+        self._ignores_file = record_mode == RecordMode.ALL
+        self.recorded: tuple[JsonObject, Any] | None = None
+
+    def load_cassette(self, cassette_path: str, serializer: Any) -> Any:
+        """Return the content of a file in vcrpy's form."""
+        if self._ignores_file:
+            raise CassetteNotFoundError
+        return self._inner.load_cassette(cassette_path, serializer)
+
+    def save_cassette(self, cassette_path: str, cassette_dict: JsonObject, serializer: Any) -> None:  # noqa: ARG002
+        """Store what was recorded."""
+        self.recorded = cassette_dict, serializer
+
+
+class FilePersister:
+    """Reads one file, in UTF-8."""
+
+    @staticmethod
+    def load_cassette(cassette_path: Path, serializer: Any) -> Any:
+        """Return the content of the file in vcrpy's form."""
+        try:
+            text = cassette_path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise CassetteNotFoundError from None
+        return deserialize(text, serializer)
+
+
+def prepare(vcr: Any, secrets: Collection[str]) -> None:
+    """Adapt a `vcr.VCR` to Gemini. The user's own settings still take precedence."""
+    vcr.register_serializer("yaml", files)
+    ours = matchers(secrets)
+    for matcher in ours:
+        vcr.register_matcher(matcher.__name__, matcher)
+    vcr.match_on = tuple(matcher.__name__ for matcher in ours)
+
+
+# Matching.
+
 _GEMINI_HOST = re.compile(rf"(?:[\w-]+\.)*googleapis\.com|{LOOPBACK.pattern}")
-_MIN_ID_LENGTH = 8  # shorter ones may be words of a text
-_CALL_FIELDS = ("functionCall", "functionResponse")
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHOWN = 90
 _HINT = " (if this is a credential that may differ, pass it in `secrets` when recording)"
 
@@ -272,18 +324,6 @@ def normal_body(request: Any, secrets: Collection[str] = ()) -> Any:
     return _normal_body(body_bytes(request), (*secrets, *used))
 
 
-def body_bytes(request: Any) -> bytes:
-    """Return the body, in whichever form an HTTP library passed it to vcrpy."""
-    body = request.body
-    if isinstance(body, (dict, list)):
-        return json.dumps(body).encode()
-    if hasattr(body, "read"):
-        body = body.read()
-    if body is not None and not isinstance(body, (str, bytes, bytearray)):
-        body = b"".join(part.encode() if isinstance(part, str) else part for part in body)
-    return body.encode() if isinstance(body, str) else bytes(body or b"")
-
-
 @functools.lru_cache(maxsize=64)
 def _normal_body(raw: bytes, secrets: tuple[str, ...]) -> Any:
     value = parse_json(raw)
@@ -293,66 +333,6 @@ def _normal_body(raw: bytes, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, dict) and value.get("generationConfig") == {}:
         del value["generationConfig"]  # the SDK adds an empty one
     return redactor.value(renumber_call_ids(value))
-
-
-def renumber_call_ids(body: object, kept: Collection[str] = ()) -> Any:
-    """Replace the ids of tool calls by numbers, in the order in which they appear.
-
-    Args:
-        body: A request.
-        kept: Ids to keep, because the API generated them.
-    """
-    names: dict[str, str] = {}
-    for call_id in tool_call_ids(body):
-        if call_id not in kept:
-            names.setdefault(call_id, f"call-{len(names) + 1}")
-    return _renamed(body, names) if names else body
-
-
-def has_client_form(call_id: str) -> bool:
-    """Whether an id looks like one that a client generates where the API sends none."""
-    return bool(_UUID.fullmatch(call_id))
-
-
-def tool_call_ids(value: object) -> Iterator[str]:
-    """Yield the ids of the tool calls in a body, and of the responses to them."""
-    match value:
-        case dict():
-            for key, item in value.items():
-                if (
-                    key in _CALL_FIELDS
-                    and isinstance(item, dict)
-                    and isinstance(item.get("id"), str)
-                ):
-                    yield item["id"]
-                yield from tool_call_ids(item)
-        case list():
-            for item in value:
-                yield from tool_call_ids(item)
-
-
-def _renamed(value: object, names: dict[str, str]) -> Any:
-    match value:
-        case str():
-            for call_id, name in names.items():
-                if len(call_id) >= _MIN_ID_LENGTH:
-                    value = value.replace(call_id, name)
-            return value
-        case dict():
-            return {
-                key: _renamed(item, names) | _new_id(item, names)
-                if key in _CALL_FIELDS and isinstance(item, dict)
-                else _renamed(item, names)
-                for key, item in value.items()
-            }
-        case list():
-            return [_renamed(item, names) for item in value]
-        case _:
-            return value
-
-
-def _new_id(call: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    return {"id": names[call["id"]]} if call.get("id") in names else {}
 
 
 # What differs.

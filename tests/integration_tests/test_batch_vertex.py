@@ -24,6 +24,7 @@ from langchain_gemini_tools.batch.folder import Limits
 from langchain_gemini_tools.batch.vertex import VertexService
 from langchain_gemini_tools.testing import FakeGemini
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN
+from langchain_gemini_tools.testing.fake.batches import VertexBatch
 from tests.integration_tests.play import get_weather
 from tests.integration_tests.test_batch_faults import (
     check_killed,
@@ -673,8 +674,8 @@ def test_results_outside_of_cloud_storage_are_not_read(
 ) -> None:
     made = make_vertex().batch_job(questions(FEW), path=tmp_path / "job", storage=STORAGE)
     (known,) = emulator.batches.jobs.values()
-    assert known.vertex
-    known.vertex.output = folder
+    assert isinstance(known, VertexBatch)
+    known.output = folder
     with pytest.raises(errors.UnreadableResponseError, match="gcsOutputDirectory"):
         made.poll()
 

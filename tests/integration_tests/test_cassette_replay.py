@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_gemini_tools.errors import GeminiInvalidRequestError, GeminiRateLimitError
 from langchain_gemini_tools.testing import StaleCassetteError, cassette
 from langchain_gemini_tools.testing.fake import ACCESS_TOKEN, Emulator, faults
-from langchain_gemini_tools.testing.fake.memory import Memory
+from langchain_gemini_tools.testing.fake.answer import Memory
 from tests.integration_tests.invoking import QUESTION, ask
 from tests.integration_tests.taping import FILE, edit_file, gemini
 from tests.rotation import WAYS

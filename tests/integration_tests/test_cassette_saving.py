@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import gzip
 import json
 import os
@@ -51,6 +52,17 @@ async def test_compressed_answers_are_saved_readable(
     assert set(response["body"]) == ({"events"} if "stream" in way else {"json"})
     with cassette("weather"):
         assert (await ask(gemini(), way)).text == "Hello"
+
+
+def test_a_cassette_that_is_never_closed_saves_nothing(
+    model: ChatGemini, emulator: Emulator
+) -> None:
+    emulator.reply("Hello")
+    opened = cassette("weather", record_mode="all").__enter__()
+    model.invoke("Hi")
+    del opened
+    gc.collect()
+    assert not FILE.exists()
 
 
 def test_no_credential_is_in_the_file(emulator: Emulator) -> None:

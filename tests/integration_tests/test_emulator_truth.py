@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from langchain_gemini_tools.testing.fake import rules
+from langchain_gemini_tools.testing.fake.answer import Memory
 from langchain_gemini_tools.testing.fake.ask import Ask
 from langchain_gemini_tools.testing.fake.brain import think
-from langchain_gemini_tools.testing.fake.memory import Memory
 from langchain_gemini_tools.testing.fake.responses import Refusal
 from langchain_gemini_tools.testing.fake.rules.payload import check_model, read_message
 from langchain_gemini_tools.testing.fake.script import Reply

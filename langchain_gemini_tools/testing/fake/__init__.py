@@ -8,15 +8,15 @@
         assert emulator.last.body == {...}            # what was sent
         assert emulator.refusals == []                # and nothing that Gemini would refuse
 
-- `server`: the emulator. Start reading here; `sockets`: its HTTP and its paths
-- `request`: what came in, with views for assertions; `ask`: what it asks for, and of which model
+- `server`: the emulator. Start reading here
+- `request`: what came in, where it goes, and views for assertions; `ask`: what it asks for, and of
+  which model
 - `rules`: what the real API rejects, rejected with its messages
 - `script`: scripted replies, and faults of the next requests; `faults`: what can go wrong
-- `brain`: the rule-based model that answers when nothing is scripted; `prompted`: the same for
-  tools in a prompt
-- `answer`: an answer as one body or as a stream; `responses`: HTTP responses and errors
-- `memory`: what the emulator has sent: signatures, calls, tokens
-- `caches`, `batches`, `vertex_batches`, `interaction`, `interaction_service`: the other services
+- `brain`: the rule-based model that answers when nothing is scripted
+- `answer`: an answer as one body or as a stream, and what is remembered of it
+- `responses`: HTTP responses, errors, and their server
+- `caches`, `batches`, `vertex_batches`, `interactions`: the other services
 """
 
 from langchain_gemini_tools.testing.fake.request import Request

@@ -1,4 +1,4 @@
-"""Batch jobs and their files. `vertex_batches` has what Vertex AI adds.
+"""Batch jobs and their files. `vertex_batches` has the files of Vertex AI.
 
 What is recorded, of the Developer API: creating a job (inline), polling it (PENDING, RUNNING,
 SUCCEEDED), the counts, both copies of an inline output, the name of an output file, successful
@@ -16,7 +16,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.responses import Cut, JsonObject, Outgoing, Refusal, whole
-from langchain_gemini_tools.testing.fake.vertex_batches import VertexJob, numbered, read_job
+from langchain_gemini_tools.testing.fake.vertex_batches import (
+    RPC_CODES,
+    VERTEX_TIME,
+    find_path,
+    numbered,
+    read_job,
+    read_rows,
+    render_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,10 +34,8 @@ if TYPE_CHECKING:
 
 _TYPE = "type.googleapis.com/google.ai.generativelanguage.v1main."
 _TIME = "2026-11-16T12:00:00.000000000Z"
-_RPC_CODES = {400: 3, 403: 7, 404: 5, 429: 8, 499: 1, 500: 13, 503: 14, 504: 4}
-"""HTTP status -> google.rpc.Code, which items use."""
 _FINAL = ("SUCCEEDED", "PARTIALLY_SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")
-MAX_INLINE_BYTES = 20_000_000
+_MAX_INLINE_BYTES = 20_000_000
 """Documented: "inline requests up to 20MB"."""
 
 
@@ -61,7 +67,7 @@ class FakeFile:
 
 @dataclass
 class FakeBatch:
-    """One job."""
+    """One job of the Developer API."""
 
     name: str
     model: str
@@ -74,28 +80,25 @@ class FakeBatch:
     """The states of the next polls; the last one is repeated."""
     state: str = "PENDING"
     results: list[JsonObject] = field(default_factory=list)
-    has_output: bool = False
-    vertex: VertexJob | None = None
 
     @property
     def is_final(self) -> bool:
         return self.state in _FINAL
 
-    def describe(self, *, is_listed: bool = False) -> JsonObject:
-        """What create, get and list return."""
-        if self.vertex is None:
-            return self._operation(is_listed=is_listed)
-        failed = sum("error" in each for each in self.results)
-        counts = {"successfulCount": len(self.results) - failed, "failedCount": failed}
-        return self.vertex.describe(self.name, self.state, counts if self.is_final else {})
+    @property
+    def output_file(self) -> str:
+        return f"files/batch-{self.name.removeprefix('batches/')}"
 
-    def _operation(self, *, is_listed: bool) -> JsonObject:
-        """The long-running operation of the Developer API (recorded)."""
-        failed = sum("error" in each for each in self.results)
+    @property
+    def failed(self) -> int:
+        return sum("error" in each for each in self.results)
+
+    def describe(self, *, is_listed: bool = False) -> JsonObject:
+        """What create, get and list return: a long-running operation (recorded)."""
         counts = {
             "requestCount": len(self.items),
-            "successfulRequestCount": len(self.results) - failed,
-            "failedRequestCount": failed,
+            "successfulRequestCount": len(self.results) - self.failed,
+            "failedRequestCount": self.failed,
             "pendingRequestCount": 0 if self.is_final else len(self.items),
         }
         metadata: JsonObject = {
@@ -118,16 +121,44 @@ class FakeBatch:
         operation["done"] = True
         if self.state == "FAILED":  # inferred: google.longrunning.Operation
             return operation | {"error": {"code": 13, "message": "The batch job failed."}}
-        if self.has_output and not is_listed:
-            output = self._output()
+        if self.state == "SUCCEEDED" and not is_listed:
+            output: JsonObject = {"inlinedResponses": {"inlinedResponses": self.results}}
+            if self.input_file:
+                output = {"responsesFile": self.output_file}
             metadata["output"] = output  # recorded: the output is there twice
             operation["response"] = {"@type": f"{_TYPE}GenerateContentBatchOutput", **output}
         return operation
 
-    def _output(self) -> JsonObject:
-        if self.input_file:
-            return {"responsesFile": f"files/batch-{self.name.removeprefix('batches/')}"}
-        return {"inlinedResponses": {"inlinedResponses": self.results}}
+
+@dataclass(kw_only=True)
+class VertexBatch(FakeBatch):
+    """One job of Vertex AI."""
+
+    body: JsonObject
+    """The request that created it."""
+    error: JsonObject | None = None
+    output: str | None = None
+    """The folder with the results."""
+
+    def describe(self, *, is_listed: bool = False) -> JsonObject:
+        """What create, get and list return."""
+        shown: JsonObject = {
+            "name": self.name,
+            **self.body,
+            "state": f"JOB_STATE_{self.state}",
+            "createTime": VERTEX_TIME,
+            "updateTime": VERTEX_TIME,
+            "modelVersionId": "1",
+        }
+        if self.is_final:
+            succeeded = len(self.results) - self.failed
+            counts = {"successfulCount": succeeded, "failedCount": self.failed}
+            shown["completionStats"] = {key: str(count) for key, count in counts.items() if count}
+        if self.output:
+            shown["outputInfo"] = {"gcsOutputDirectory": self.output}
+        if self.state == "CANCELLED":
+            shown["error"] = {"code": 1, "message": "CANCELED"}
+        return shown | ({"error": self.error} if self.error else {})
 
 
 class Batches:
@@ -226,20 +257,21 @@ class Batches:
                 return whole(200, {})
 
     def _cancel(self, job: FakeBatch) -> JsonObject:
-        if job.vertex and job.is_final:
-            raise Refusal("The job has ended.", 400, status="FAILED_PRECONDITION")
-        if job.vertex:
+        if isinstance(job, VertexBatch):
+            if job.is_final:
+                raise Refusal("The job has ended.", 400, status="FAILED_PRECONDITION")
             job.state, job.states = "CANCELLING", deque(["CANCELLED"])
         elif not job.is_final:
             self._finish(job, "CANCELLED")
         return {}
 
     def _delete(self, job: FakeBatch) -> JsonObject:
-        if job.vertex and not job.is_final:
+        is_vertex = isinstance(job, VertexBatch)
+        if is_vertex and not job.is_final:
             words = "The job has not ended."
             raise Refusal(words, 400, status="FAILED_PRECONDITION", evidence="documented")
         del self.jobs[job.name]
-        return {"name": f"{job.name}/operations/1", "done": True} if job.vertex else {}
+        return {"name": f"{job.name}/operations/1", "done": True} if is_vertex else {}
 
     def _job(self, name: str) -> FakeBatch:
         name = numbered(name)
@@ -259,7 +291,7 @@ class Batches:
         if file_name := source.get("fileName"):
             items = list(_read_lines(self._file(file_name).data))
         else:
-            if len(request.raw) > MAX_INLINE_BYTES:
+            if len(request.raw) > _MAX_INLINE_BYTES:
                 raise Refusal("Request payload size exceeds the limit.", 400, evidence="inferred")
             inline = (source.get("requests") or {}).get("requests") or []
             items = [({"metadata": each.get("metadata")}, each["request"]) for each in inline]
@@ -277,20 +309,25 @@ class Batches:
         return self._start(job)
 
     def _create_vertex(self, request: Request, place: str) -> FakeBatch:
-        vertex = read_job(request.body, self.bucket_folder)
+        if self.bucket_folder is None:
+            words = "The emulator has no bucket: set `batches.bucket_folder` to a folder."
+            raise Refusal(words, 501)
+        body, source = read_job(request.body)
+        rows, error = read_rows(self.bucket_folder, source)
         self.created += 1
-        job = FakeBatch(
+        job = VertexBatch(
             f"{numbered(place)}/{self.created:019d}",
-            vertex.body["model"].rpartition("/")[2],
-            vertex.body["displayName"],
-            vertex.read_rows(),
-            vertex=vertex,
+            body["model"].rpartition("/")[2],
+            body["displayName"],
+            rows,
+            body=body,
+            error=error,
         )
         return self._start(job)
 
     def _start(self, job: FakeBatch) -> FakeBatch:
         ending = self._endings.popleft() if self._endings else "SUCCEEDED"
-        if job.vertex and job.vertex.error:
+        if isinstance(job, VertexBatch) and job.error:
             ending = "FAILED"
         job.states = deque([*["RUNNING"] * (self.polls_until_done - 1), ending])
         self.jobs[job.name] = job
@@ -309,38 +346,36 @@ class Batches:
         job.state = state
         # Developer API, documented: an expired job has no results; inferred: nor has a failed or
         # cancelled one. Vertex AI, documented: what is finished is kept.
-        is_whole = state == "SUCCEEDED"
-        rows = len(job.items) if is_whole else self.rows_before_end if job.vertex else 0
+        rows = self.rows_before_end if isinstance(job, VertexBatch) else 0
+        if state == "SUCCEEDED":
+            rows = len(job.items)
         job.results = [
             self._result(job, number, identity, body)
             for number, (identity, body) in enumerate(job.items[:rows])
         ]
-        if job.vertex:
-            self._write_rows(job, job.vertex)
-            return
-        if not is_whole:
-            return
+        requests = [body for _, body in job.items[:rows]]
         if self.shuffles:
             job.results.reverse()
-        job.has_output = True
-        if job.input_file:
-            name = f"files/batch-{job.name.removeprefix('batches/')}"
+            requests.reverse()
+        if isinstance(job, VertexBatch) and requests:
+            self._write_rows(job, requests)
+        elif job.input_file and state == "SUCCEEDED":
+            name = job.output_file
             lines = b"".join(json.dumps(each).encode() + b"\n" for each in job.results)
             self.files[name] = FakeFile(name, lines, "application/jsonl", is_output=True)
 
-    def _write_rows(self, job: FakeBatch, vertex: VertexJob) -> None:
-        rows = [(body, each) for (_, body), each in zip(job.items, job.results, strict=False)]
-        if not rows:
-            return
-        if self.shuffles:
-            rows.reverse()
-        is_incremental = job.state not in ("SUCCEEDED", "PARTIALLY_SUCCEEDED")
-        vertex.write_rows(
-            rows,
-            files=self.result_files,
-            echoes_siblings=self.echoes_siblings,
-            is_incremental=is_incremental,
-        )
+    def _write_rows(self, job: VertexBatch, requests: list[JsonObject]) -> None:
+        prefix = job.body["outputConfig"]["gcsDestination"]["outputUriPrefix"]
+        job.output = f"{prefix}/prediction-model-{VERTEX_TIME}"
+        lines = render_rows(requests, job.results, echoes_siblings=self.echoes_siblings)
+        is_whole = job.state in ("SUCCEEDED", "PARTIALLY_SUCCEEDED")
+        folder = job.output if is_whole else f"{job.output}/incremental_predictions"
+        many = self.result_files
+        for number in range(many):
+            name = "predictions.jsonl" if many == 1 else f"predictions_{number + 1:05d}.jsonl"
+            path = find_path(self.bucket_folder, f"{folder}/{name}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"".join(lines[number::many]))
 
     def _result(
         self, job: FakeBatch, number: int, identity: JsonObject, body: JsonObject
@@ -352,7 +387,7 @@ class Batches:
         try:
             response = self._answer(job.model, body, job.name)
         except Refusal as refusal:
-            code = _RPC_CODES.get(refusal.code, 2)
+            code = RPC_CODES.get(refusal.code, 2)
             return {"error": {"code": code, "message": refusal.message}, **named}
         self.answered[json.dumps(body, sort_keys=True)] += 1
         return {"response": response, **named}
@@ -363,7 +398,9 @@ class Batches:
         start = int(query.get("pageToken") or 0)
         size = int(query.get("pageSize") or 50)
         is_vertex = request.backend == "vertex"
-        jobs = [job for job in reversed(self.jobs.values()) if bool(job.vertex) == is_vertex]
+        jobs = [
+            job for job in reversed(self.jobs.values()) if isinstance(job, VertexBatch) == is_vertex
+        ]
         if named := re.fullmatch(r'display_name="(.*)"', query.get("filter", "")):  # documented
             jobs = [job for job in jobs if job.display_name == named[1]]
         page: JsonObject = {

@@ -3,6 +3,9 @@
 It calls a function when the prompt names it or what it is about, several at once when the prompt
 names several things, and after the function responses it answers with a text that quotes them.
 `Filler` writes the arguments of a call from its schema and the prompt.
+
+Where a prompt declares tools, `read_prompted` makes the same question with function declarations of
+it, and the calls of the answer are written as text.
 """
 
 from __future__ import annotations
@@ -10,14 +13,16 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.testing.fake.answer import Answer, count_tokens
-from langchain_gemini_tools.testing.fake.prompted import read_prompted, write_prompted
+from langchain_gemini_tools.testing.fake.rules.declarations import resolve_reference
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.testing.fake.ask import Ask, Turn
+    from collections.abc import Iterable, Iterator
+
+    from langchain_gemini_tools.testing.fake.ask import Ask
     from langchain_gemini_tools.testing.fake.responses import JsonObject
 
 
@@ -37,7 +42,7 @@ def think(ask: Ask) -> Answer:
         # ones of Gemini 3, of which no recording has such a content. Recorded on 2.5: an answer.
         return _with_thoughts(Answer([]), ask)
     if twin := read_prompted(ask):
-        return _with_limits(write_prompted(_think(twin)), ask)
+        return _with_limits(_write_prompted(_think(twin)), ask)
     return _think(ask)
 
 
@@ -90,9 +95,9 @@ def _calls_of(tool: JsonObject, prompt: str) -> list[JsonObject]:
     """One call, or one for each place if the tool has a parameter for places."""
     schema = tool.get("parametersJsonSchema") or tool.get("parameters") or {}
     places: list[str | None] = [*places_in(prompt)] or [None]
-    if not has_place(schema):
+    if not any(name.lower() in _PLACE_KEYS for name in schema.get("properties", {})):
         places = places[:1]
-    filled = [Filler(prompt, place, root=schema).fill(schema) for place in places if schema]
+    filled = [Filler(prompt, place, schema).fill(schema) for place in places if schema]
     return [{"name": tool["name"], "args": args} for args in filled or [{}]]
 
 
@@ -123,8 +128,7 @@ def _prompt(ask: Ask) -> str:
 
 def _responses(ask: Ask) -> list[JsonObject]:
     """The function responses of the last turn."""
-    last: Turn = ask.turns[-1]
-    return last.of_kind("functionResponse")
+    return ask.turns[-1].of_kind("functionResponse")
 
 
 def _text(ask: Ask) -> str:
@@ -143,21 +147,18 @@ def _text(ask: Ask) -> str:
 
 
 def _quote(response: JsonObject) -> str:
-    value: Any = response.get("response", {})
-    for key in ("output", "error"):
-        if key in value:
-            value = value[key]
-            break
+    given: JsonObject = response.get("response", {})
+    value = given.get("output", given.get("error", given))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f"{response['name']} says: {text}"
 
 
 def _json_text(ask: Ask) -> str:
-    schema = ask.config.get("responseJsonSchema") or ask.config.get("responseSchema")
-    if schema:
-        value = Filler(_prompt(ask), next(iter(places_in(_prompt(ask))), None), schema).fill(schema)
+    prompt = _prompt(ask)
+    if schema := ask.config.get("responseJsonSchema") or ask.config.get("responseSchema"):
+        value = Filler(prompt, next(iter(places_in(prompt)), None), schema).fill(schema)
     else:
-        value = {word: f"The {word}." for word in quoted_in(_prompt(ask))} or {"answer": _text(ask)}
+        value = {word: f"The {word}." for word in quoted_in(prompt)} or {"answer": _text(ask)}
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -204,13 +205,7 @@ def _with_thoughts(answer: Answer, ask: Ask) -> Answer:
     parts = answer.parts
     if ask.config.get("thinkingConfig", {}).get("includeThoughts"):
         parts = [{"text": _THOUGHT, "thought": True}, *parts]
-    return Answer(
-        parts,
-        answer.finish_reason,
-        answer.finish_message,
-        thoughts_tokens=count_tokens(_THOUGHT),
-        tool_use_tokens=answer.tool_use_tokens,
-    )
+    return replace(answer, parts=parts, thoughts_tokens=count_tokens(_THOUGHT))
 
 
 _QUOTED = re.compile(r"(?<!\w)(?:'([^']+)'|\"([^\"]+)\"|“([^”]+)”)(?!\w)")
@@ -218,8 +213,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
 _PLACE = r"[A-ZÀ-ÞŁŚŻ][\w'.-]*(?: [A-ZÀ-ÞŁŚŻ][\w'.-]*)*(?:, [A-Z]{2}\b)?"
 _PLACES = re.compile(rf"\b(?:in|for|at|of|from) ({_PLACE}(?:(?:,? and |,? or |, | & ){_PLACE})*)")
 _PLACE_KEYS = ("location", "city", "place", "town", "country", "address", "where", "destination")
-_DEEP = 6
-"""Lists inside lists are empty from this depth on: a schema may be recursive."""
+_DEEP = 6  # lists inside lists are empty from this depth on: a schema may be recursive
 _SAMPLES = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -237,46 +231,35 @@ def places_in(prompt: str) -> list[str]:
     return [place.strip(" .?!") for place in re.findall(_PLACE, match[1])]
 
 
-def has_place(schema: JsonObject) -> bool:
-    """Whether a parameter of the schema is a place."""
-    return any(name.lower() in _PLACE_KEYS for name in schema.get("properties", {}))
-
-
 def quoted_in(prompt: str) -> list[str]:
     """Every quoted word or phrase."""
     return ["".join(groups) for groups in _QUOTED.findall(prompt)]
 
 
-@dataclass
 class Filler:
     """Fills one schema. Each number and each quotation of the prompt is used once, in order."""
 
-    prompt: str
-    place: str | None = None
-    root: JsonObject = field(default_factory=dict)
-    """Where `$ref`s point into."""
-    numbers: list[float] = field(init=False)
-    quotations: list[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.numbers = [float(number) for number in _NUMBER.findall(self.prompt)]
-        self.quotations = quoted_in(self.prompt)
+    def __init__(self, prompt: str, place: str | None, root: JsonObject) -> None:
+        self.prompt = prompt
+        self.place = place
+        self.root = root  # where `$ref`s point into
+        self.numbers = [float(number) for number in _NUMBER.findall(prompt)]
+        self.quotations = quoted_in(prompt)
 
     def fill(self, schema: Any, key: str = "value", depth: int = 0) -> Any:
         """A value that the schema allows; of an object, the required keys."""
-        schema = self._resolve(schema if isinstance(schema, dict) else {})
+        given = schema if isinstance(schema, dict) else {}
+        schema = resolve_reference(given, self.root, key)
         if choices := schema.get("anyOf") or schema.get("oneOf"):
-            useful = [choice for choice in choices if not _is_null(choice)]
+            useful = [choice for choice in choices if _type_of(choice) != "null"]
             return self.fill((useful or choices)[0], key, depth + 1)
         if values := schema.get("enum") or [schema[key] for key in ("const",) if key in schema]:
             return self._choice(values)
         match _type_of(schema):
             case "object":
-                properties = schema.get("properties", {})
-                required = schema.get("required", [])
-                return {
-                    name: self.fill(properties.get(name, {}), name, depth + 1) for name in required
-                }
+                fields = schema.get("properties", {})
+                names = schema.get("required", [])
+                return {name: self.fill(fields.get(name, {}), name, depth + 1) for name in names}
             case "array":
                 return self._array(schema, key, depth)
             case "integer":
@@ -289,14 +272,6 @@ class Filler:
                 return None
             case _:
                 return self._string(schema, key)
-
-    def _resolve(self, schema: JsonObject) -> JsonObject:
-        while isinstance(path := schema.get("$ref"), str):
-            target: Any = self.root
-            for step in path.removeprefix("#").strip("/").split("/"):
-                target = target[step] if step else target
-            schema = target
-        return schema
 
     def _choice(self, values: list[Any]) -> Any:
         said = [value for value in values if str(value).lower() in self.prompt.lower()]
@@ -329,12 +304,191 @@ class Filler:
         return text[: int(longest)] if longest is not None else text
 
 
-def _type_of(schema: JsonObject) -> str:
-    kind = schema.get("type", "object" if "properties" in schema else "string")
+def _type_of(schema: Any) -> str:
+    given: JsonObject = schema if isinstance(schema, dict) else {}
+    kind = given.get("type", "object" if "properties" in given else "string")
     if isinstance(kind, list):
         kind = next((name for name in kind if name != "null"), "null")
     return str(kind).lower()
 
 
-def _is_null(schema: Any) -> bool:
-    return isinstance(schema, dict) and str(schema.get("type", "")).lower() == "null"
+# Tools that a prompt declares, what it says to do now, and the calls and results of its text.
+
+_TOOL = re.compile(r"^## (?P<name>.+)\n(?P<rest>(?:(?!## |# ).*\n?)*)", re.MULTILINE)
+_ARGUMENT = re.compile(r'(?P<indent> *)- (?P<name>"(?:[^"\\]|\\.)*"|\w+): (?P<said>.*)')
+_TYPE_NAME = re.compile(r"Type (?P<name>[^:]+): (?P<said>.*)")
+_MARK = re.compile(r", (required|optional)[,.]")
+_LIMITS = re.compile(r"(.*?) \(((?:at|format|matching|more|less|no other|no item|a multiple).*)\)")
+_NOW = re.compile(r"Call (.+) now(?::|, one of these: (.+?)\. )")
+_SCHEMA = re.compile(r"fit this JSON Schema:\s*(\{.*\})", re.DOTALL)
+_CALL = re.compile(r"TOOL_CALL: (.+?)\((.*)\)")
+_RESULT = re.compile(r"TOOL_RESULT: (.+?)(?: #\d+)?( failed)?")
+_PLURALS = {"strings": "string", "integers": "integer", "numbers": "number", "objects": "object"}
+
+
+def read_prompted(ask: Ask) -> Ask | None:
+    """The question with declarations in place of a prompt; None if the prompt declares none."""
+    if not (instructions := [*_instructions(ask)]):
+        return None
+    prompt_text = "\n".join(instructions)
+    body: JsonObject = {key: value for key, value in ask.body.items() if key != "systemInstruction"}
+    body["contents"] = [
+        content | {"parts": [*_parts(content, instructions)]} for content in ask.contents
+    ]
+    if "Answer with one JSON value" in prompt_text:
+        schema = _SCHEMA.search(prompt_text)
+        output: JsonObject = {"responseMimeType": "application/json"}
+        output |= {"responseJsonSchema": json.loads(schema[1])} if schema else {}
+        body["generationConfig"] = ask.config | output
+    if tools := [*_declarations(prompt_text)]:
+        body["tools"] = [{"functionDeclarations": tools}]
+        body["toolConfig"] = {"functionCallingConfig": _calling_config(prompt_text)}
+    return replace(ask, body=body)
+
+
+def _write_prompted(answer: Answer) -> Answer:
+    """The answer with its calls as lines of text."""
+    calls = [part["functionCall"] for part in answer.parts if "functionCall" in part]
+    if not calls:
+        return answer
+    written = [(call["name"], json.dumps(call["args"], ensure_ascii=False)) for call in calls]
+    lines = [f"TOOL_CALL: {name}({args})" for name, args in written]
+    others = [part for part in answer.parts if "functionCall" not in part]
+    return replace(answer, parts=[*others, {"text": "\n".join(lines)}], finish_message=None)
+
+
+def _instructions(ask: Ask) -> Iterator[str]:
+    """The texts that declare tools, or ask for JSON."""
+    for content in (ask.body.get("systemInstruction", {}), *ask.contents):
+        for part in content.get("parts", []) if content.get("role") != "model" else []:
+            text = part.get("text", "")
+            asks_for_json = "Answer with one JSON value" in text
+            if asks_for_json or ("TOOL_CALL:" in text and "Arguments:" in text):
+                yield text
+
+
+def _parts(content: JsonObject, instructions: list[str]) -> Iterator[JsonObject]:
+    """The parts of a content, lines of the protocol as calls and responses."""
+    waiting: JsonObject | None = None
+    for part in content.get("parts", []):
+        if "text" not in part:
+            yield part
+            continue
+        if part["text"] in instructions:
+            continue
+        words: list[str] = []
+        for line in part["text"].split("\n"):
+            if call := _CALL.fullmatch(line):
+                yield {"functionCall": {"name": call[1], "args": _loads(call[2], {})}}
+            elif result := _RESULT.fullmatch(line):
+                waiting = {"name": result[1], "key": "error" if result[2] else "output", "text": []}
+            elif waiting and line == "END_TOOL_RESULT":
+                response = {waiting["key"]: "\n".join(waiting["text"])}
+                yield {"functionResponse": {"name": waiting["name"], "response": response}}
+                waiting = None
+            elif waiting:
+                waiting["text"].append(line)
+            else:
+                words.append(line)
+        if said := "\n".join(words).strip():
+            yield {"text": said}
+
+
+def _calling_config(prompt_text: str) -> JsonObject:
+    if "Do not call a tool now" in prompt_text:
+        return {"mode": "NONE"}
+    if not (now := _NOW.search(prompt_text)):
+        return {"mode": "AUTO"}
+    names = now[2].split(", ") if now[2] else [now[1]] if now[1] != "a tool" else []
+    return {"mode": "ANY"} | ({"allowedFunctionNames": names} if names else {})
+
+
+def _declarations(prompt_text: str) -> Iterator[JsonObject]:
+    for tool in _TOOL.finditer(prompt_text):
+        _, _, arguments = tool["rest"].partition("Arguments:\n")
+        schema = _read_arguments(arguments.splitlines())
+        yield {"name": tool["name"]} | ({"parametersJsonSchema": schema} if schema else {})
+
+
+def _read_arguments(lines: Iterable[str]) -> JsonObject | None:
+    root: JsonObject = {"type": "object", "properties": {}, "required": []}
+    open_objects: list[tuple[int, JsonObject]] = [(-1, root)]
+    for line in lines:
+        if named := _TYPE_NAME.fullmatch(line):
+            schema = _read_type(named["said"].partition(".")[0])
+            root.setdefault("$defs", {})[named["name"]] = schema
+            open_objects = [(-1, schema)]
+        elif argument := _ARGUMENT.fullmatch(line):
+            depth = len(argument["indent"])
+            while open_objects[-1][0] >= depth:
+                open_objects.pop()
+            schema = _add_argument(open_objects[-1][1], argument)
+            open_objects.append((depth, schema))
+    return root if root["properties"] or "$defs" in root else None
+
+
+def _add_argument(parent: JsonObject, argument: re.Match[str]) -> JsonObject:
+    name = argument["name"]
+    name = json.loads(name) if name.startswith('"') else name
+    said = argument["said"]
+    mark = _MARK.search(said)
+    schema = _read_type(said[: mark.start()] if mark else said.partition(".")[0])
+    parent.setdefault("properties", {})[name] = schema
+    if mark and mark[1] == "required":
+        parent.setdefault("required", []).append(name)
+    return _holder(schema)
+
+
+def _holder(schema: JsonObject) -> JsonObject:
+    """The schema that nested lines describe: an array's items, or the object among some types."""
+    while True:
+        kinds = ("object", "array")
+        options = [each for each in schema.get("anyOf", []) if each.get("type") in kinds]
+        if options:
+            schema = options[0]
+        elif schema.get("type") == "array" and "items" in schema:
+            schema = schema["items"]
+        else:
+            return schema
+
+
+def _read_type(words: str) -> JsonObject:
+    words = words.strip()
+    limits = _LIMITS.fullmatch(words)
+    if limits and not words.startswith("array of ("):
+        return _read_type(limits[1]) | _read_limits(limits[2])
+    options = words.split(" or ")
+    values = [_loads(option, ...) for option in options]
+    if ... not in values and words != "null":
+        return {"enum": values}
+    if words.startswith("array of (") and words.endswith(")"):
+        return {"type": "array", "items": _read_type(words[len("array of (") : -1])}
+    if len(options) > 1:
+        return {"anyOf": [_read_type(option) for option in options]}
+    if words.startswith("array"):
+        kind = _PLURALS.get(words.removeprefix("array of "))
+        return {"type": "array"} | ({"items": {"type": kind}} if kind else {})
+    if words.startswith("object"):
+        return {"type": "object"}
+    if words in ("string", "integer", "number", "boolean", "null"):
+        return {"type": words}
+    return {} if words == "anything" else {"$ref": f"#/$defs/{words}"}
+
+
+def _read_limits(words: str) -> JsonObject:
+    limits: JsonObject = {}
+    for side, number, what in re.findall(r"at (least|most) (-?[\d.]+)( \w+)?", words):
+        word = {"least": "min", "most": "max"}[side]
+        name = {" items": "Items", " characters": "Length", " keys": "Properties"}.get(what, "imum")
+        limits[word + name] = float(number) if name == "imum" else int(number)
+    if form := re.search(r"format ([\w-]+)", words):
+        limits["format"] = form[1]
+    return limits
+
+
+def _loads(text: str, default: Any) -> Any:
+    """The value of a JSON text, or the default."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return default

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from langchain_gemini_tools.testing.fake.ask import Backend
-    from langchain_gemini_tools.testing.fake.request import Request
+    from langchain_gemini_tools.testing.fake.request import Request, Route
 
 MIN_TOKENS = 1024
 """Recorded for gemini-2.5-flash; inferred for all others."""
@@ -71,28 +71,19 @@ class Caches:
         """Make a cache expire now."""
         self.caches[name].expires_at = 0.0
 
-    def serve(
-        self, request: Request, place: str, query: Mapping[str, str], backend: Backend
-    ) -> Outgoing:
-        """Answer one request for caches.
-
-        Args:
-            request: The request.
-            place: `cachedContents`, or the path of one cache; on Vertex with its project.
-            query: Its parameters.
-            backend: Where it came in.
-        """
-        if place.endswith("cachedContents"):
-            if request.method == "POST":
-                return whole(200, self._create(request.body or {}, place, backend))
-            return whole(200, self._list(query, backend))
-        cache = self.find(place)
-        if request.method == "DELETE":
-            del self.caches[place]
+    def serve(self, route: Route, request: Request) -> Outgoing:
+        """Answer one request for caches."""
+        if route.method == "create":
+            return whole(200, self._create(request.body or {}, route.resource, route.backend))
+        if route.method == "list":
+            return whole(200, self._list(request.query, route.backend))
+        cache = self.find(route.resource)
+        if route.method == "delete":
+            del self.caches[route.resource]
             return whole(200, {})
-        if request.method == "PATCH":
+        if route.method == "update":
             cache.expires_at = _read_expiry(request.body or {})
-        return whole(200, cache.describe(backend))
+        return whole(200, cache.describe(route.backend))
 
     def find(self, name: str) -> FakeCache:
         """A cache that has not ended."""

@@ -1,4 +1,4 @@
-"""One request as it came in, and the views that make assertions about it short."""
+"""One request as it came in: where its path leads, and views that make assertions short."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.interaction import read_call
+from langchain_gemini_tools.testing.fake.interactions import read_call
 from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal
 from langchain_gemini_tools.testing.fake.rules.interactions import read_steps
 from langchain_gemini_tools.testing.fake.rules.payload import read_message
@@ -176,3 +176,84 @@ def without_credentials(fields: Mapping[str, str], placeholders: Collection[str]
         else NOT_STORED
         for name, value in fields.items()
     }
+
+
+# Clients keep a base URL with a path: `/proxy/v1/models/...`. A version in it is a second one.
+_PATH = re.compile(
+    r"""
+    (?:/(?!v1\w*/v1)[^/]+)*?
+    (?P<upload>/upload)?
+    /(?P<version>v1|v1alpha|v1beta|v1beta1)
+    /(?P<resource>
+        (?P<vertex>
+            (?:projects/[^/]+/locations/[^/]+/)?publishers/google/(?=models)
+            |projects/[^/]+/locations/[^/]+/(?=interactions|cachedContents|batchPredictionJobs)
+        )?
+        (?P<kind>
+            models|interactions|cachedContents|(?(vertex)batchPredictionJobs|(?:batches|files))
+        )
+        (?:/(?P<id>[^/:]+))?
+    )
+    (?P<verb>[:/]\w+)?
+    """,
+    re.VERBOSE,
+)
+_ROUTES = {
+    "GET models": ("models", "list"),
+    "GET models/*": ("models", "get"),
+    "POST models/*:generateContent": ("models", "generateContent"),
+    "POST models/*:streamGenerateContent": ("models", "streamGenerateContent"),
+    "POST models/*:countTokens": ("models", "countTokens"),
+    "POST models/*:batchGenerateContent": ("batches", "create"),
+    "GET batches": ("batches", "list"),
+    "GET batches/*": ("batches", "get"),
+    "POST batches/*:cancel": ("batches", "cancel"),
+    "DELETE batches/*": ("batches", "delete"),
+    "POST batchPredictionJobs": ("batches", "create"),
+    "GET batchPredictionJobs": ("batches", "list"),
+    "GET batchPredictionJobs/*": ("batches", "get"),
+    "POST batchPredictionJobs/*:cancel": ("batches", "cancel"),
+    "DELETE batchPredictionJobs/*": ("batches", "delete"),
+    "POST files": ("batches", "upload"),
+    "GET files/*:download": ("batches", "download"),
+    "GET files/*": ("batches", "get_file"),
+    "DELETE files/*": ("batches", "delete_file"),
+    "POST cachedContents": ("caches", "create"),
+    "GET cachedContents": ("caches", "list"),
+    "GET cachedContents/*": ("caches", "get"),
+    "PATCH cachedContents/*": ("caches", "update"),
+    "DELETE cachedContents/*": ("caches", "delete"),
+    "POST interactions": ("interactions", "create"),
+    "GET interactions/*": ("interactions", "get"),
+    "DELETE interactions/*": ("interactions", "delete"),
+    "POST interactions/*/cancel": ("interactions", "cancel"),
+}
+"""The service and the operation of each path."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """A path, read."""
+
+    backend: Backend
+    version: str
+    name: str
+    """The last name in it: of a model, an interaction, a job, a file or a cache."""
+    method: str
+    """The operation."""
+    service: str = "models"
+    resource: str = field(default="", compare=False)
+    """The path after the version, without a verb."""
+
+
+def read_route(http_method: str, path: str) -> Route | None:
+    """The route of a path without its query; None when the API has no such page."""
+    if not (match := _PATH.fullmatch(path)):
+        return None
+    name = match["id"] or ""
+    page = f"{http_method} {match['kind']}{'/*' if name else ''}{match['verb'] or ''}"
+    service, method = _ROUTES.get(page, ("", ""))
+    if not service or (method == "upload" and not match["upload"]):
+        return None
+    backend: Backend = "vertex" if match["vertex"] else "gemini"
+    return Route(backend, match["version"], name, method, service, match["resource"])

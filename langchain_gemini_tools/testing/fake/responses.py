@@ -1,4 +1,4 @@
-"""HTTP responses of the emulator: bytes step by step, and the errors of the API.
+"""HTTP responses of the emulator: what they consist of, the errors of the API, and their server.
 
 An `Outgoing` is sent as steps: bytes, pauses, a closed connection. Faults rewrite these steps. A
 `Refusal` is raised where the API rejects a request, and has the JSON that the API would send.
@@ -6,16 +6,16 @@ An `Outgoing` is sent as steps: bytes, pauses, a closed connection. Faults rewri
 
 from __future__ import annotations
 
+import contextlib
 import json
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-
-JSON = "application/json; charset=UTF-8"
-SSE = "text/event-stream"
+import selectors
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,6 @@ class Outgoing:
     before: tuple[Step, ...] = ()
     """What happens before the status line."""
     is_stream: bool = False
-    is_chunked: bool = field(default=False)
 
     @property
     def payload(self) -> bytes:
@@ -60,33 +59,30 @@ class Outgoing:
         return replace(self, headers={**self.headers, **spelled})
 
 
-def whole(status: int, body: Any, content_type: str = JSON) -> Outgoing:
+JSON = "application/json; charset=UTF-8"
+
+
+def whole(
+    status: int, body: Any, content_type: str = "application/json; charset=UTF-8"
+) -> Outgoing:
     """One body. Text and bytes are sent as they are, everything else as JSON."""
-    match body:
-        case bytes():
-            payload = body
-        case str():
-            payload = body.encode()
-        case _:
-            payload = json.dumps(body, ensure_ascii=False).encode()
+    payload = body.encode() if isinstance(body, str) else body
+    if not isinstance(payload, bytes):
+        payload = json.dumps(body, ensure_ascii=False).encode()
     return Outgoing(status, {"content-type": content_type}, (payload,))
 
 
 def event_stream(events: list[Any]) -> Outgoing:
     """Server-sent events as Gemini writes them: `data: {json}`, CRLF CRLF, and no `[DONE]`."""
     steps = tuple(event_bytes(event) for event in events)
-    return Outgoing(200, {"content-type": SSE}, steps, is_stream=True, is_chunked=True)
+    return Outgoing(200, {"content-type": "text/event-stream"}, steps, is_stream=True)
 
 
 def event_bytes(event: Any) -> bytes:
     """One event; text and bytes are sent as they are."""
-    match event:
-        case bytes():
-            return event
-        case str():
-            return event.encode()
-        case _:
-            return b"data: " + json.dumps(event, ensure_ascii=False).encode() + b"\r\n\r\n"
+    if isinstance(event, bytes | str):
+        return event.encode() if isinstance(event, str) else event
+    return b"data: " + json.dumps(event, ensure_ascii=False).encode() + b"\r\n\r\n"
 
 
 JsonObject = dict[str, Any]
@@ -113,9 +109,6 @@ _STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-
-INVALID_ARGUMENT = "Request contains an invalid argument."
-"""The message of the API when it does not say what is wrong. `Refusal.why` says it then."""
 
 
 class Refusal(Exception):  # noqa: N818 - a response of the API
@@ -177,4 +170,166 @@ def refuse_all(problems: Iterable[tuple[str, str]]) -> None:
 
 def invalid(why: str, *, evidence: Evidence = "inferred") -> Refusal:
     """A violation for which the message of the API is not known, or says nothing."""
-    return Refusal(INVALID_ARGUMENT, why=why, evidence=evidence)
+    return Refusal("Request contains an invalid argument.", why=why, evidence=evidence)
+
+
+def documented(why: str) -> Refusal:
+    """The same for a rule that Google's documents state."""
+    return invalid(why, evidence="documented")
+
+
+Answerer = Callable[[str, str, Mapping[str, str], bytes], Outgoing]
+"""Method, target, headers and body in; what goes out."""
+
+
+class Server(ThreadingHTTPServer):
+    """Serves on a port of 127.0.0.1 until stopped; then drops all connections. 0: a free port."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+    timeout = 0  # `handle_request` is called when there is one
+
+    def __init__(self, answer: Answerer, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.answer = answer
+        self.closing = threading.Event()
+        self.connections: set[socket.socket] = set()
+        self.connection_count = 0
+        """How many connections were accepted so far."""
+        self.lock = threading.Lock()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._wake, self._woken = socket.socketpair()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _accept(self) -> None:
+        """Accept connections until closing, without polling: each test would wait for the poll."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while selector.select() and not self.closing.is_set():
+                self.handle_request()
+
+    def stop(self) -> None:
+        """Stop listening, end the pauses, and close the connections."""
+        self.closing.set()
+        self._wake.close()
+        self._thread.join()
+        self._woken.close()
+        self.server_close()
+        with self.lock:
+            for connection in self.connections:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore clients that hang up; anything else is a bug of the emulator."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # each step is sent when it is flushed
+    wbufsize = -1  # headers and first step are sent together: one system call less
+    server: Server
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.lock:
+            self.server.connections.add(self.connection)
+            self.server.connection_count += 1
+
+    def finish(self) -> None:
+        with self.server.lock:
+            self.server.connections.discard(self.connection)
+        with contextlib.suppress(OSError):
+            super().finish()
+
+    def version_string(self) -> str:
+        return "Gemini-Emulator"  # cassettes quote it, so that they are not mistaken for evidence
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Say nothing: `Emulator.requests` is the log."""
+
+    def do_POST(self) -> None:
+        body = self._read_body()
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        outgoing = self.server.answer(self.command, self.path, headers, body)
+        if not all(self._take(step, is_chunked=False) for step in outgoing.before):
+            return
+        self._send_head(outgoing)
+        if not all(self._take(step, is_chunked=outgoing.is_stream) for step in outgoing.steps):
+            return
+        if outgoing.is_stream:
+            self._write(b"0\r\n\r\n")
+
+    do_GET = do_DELETE = do_PATCH = do_POST  # noqa: N815
+
+    def _send_head(self, outgoing: Outgoing) -> None:
+        self.send_response(outgoing.status)
+        for name, value in outgoing.headers.items():
+            self.send_header(name, value)
+        if outgoing.is_stream:
+            self.send_header("transfer-encoding", "chunked")
+        elif "content-length" not in outgoing.headers:
+            self.send_header("content-length", str(len(outgoing.payload)))
+        self.end_headers()
+
+    def _take(self, step: Step, *, is_chunked: bool) -> bool:
+        """One step; False when the connection is gone."""
+        match step:
+            case Pause(seconds):
+                self.wfile.flush()
+                if not _is_silent(self.connection, seconds):
+                    self.server.closing.wait(seconds)  # it sent more, which is read later
+            case Cut():
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    self.wfile.flush()
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                return False
+            case bytes():
+                framed = f"{len(step):x}\r\n".encode() + step + b"\r\n" if is_chunked else step
+                self._write(framed if step else b"")
+        return True
+
+    def _write(self, data: bytes) -> None:
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    def _read_body(self) -> bytes:
+        if self.headers.get("transfer-encoding", "").lower() != "chunked":
+            return self._read_exactly(int(self.headers.get("content-length") or 0))
+        body = b""
+        while size := int(self._read_line().split(b";")[0], 16):
+            body += self._read_exactly(size)
+            self._read_line()
+        self._read_line()
+        return body
+
+    def _read_exactly(self, size: int) -> bytes:
+        data = self.rfile.read(size)
+        if len(data) < size:
+            raise ConnectionError("The client left before the end of its request.")
+        return data
+
+    def _read_line(self) -> bytes:
+        line = self.rfile.readline()
+        if not line.endswith(b"\n"):
+            raise ConnectionError("The client left before the end of its request.")
+        return line
+
+
+def _is_silent(connection: socket.socket, seconds: float) -> bool:
+    """Wait until the time is over or a client hangs up, also when `stop` cuts it off."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        if not selector.select(seconds):
+            return True
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except OSError:
+        return True

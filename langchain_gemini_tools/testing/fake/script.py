@@ -20,8 +20,7 @@ from langchain_gemini_tools.testing.fake.answer import (
     count_tokens,
     part_pieces,
     prompt_tokens,
-    render_body,
-    render_events,
+    render_responses,
     response_body,
     usage_counts,
     with_ids_and_signatures,
@@ -29,8 +28,8 @@ from langchain_gemini_tools.testing.fake.answer import (
 from langchain_gemini_tools.testing.fake.responses import JsonObject, Outgoing, event_stream, whole
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake.answer import Memory
     from langchain_gemini_tools.testing.fake.ask import Ask
-    from langchain_gemini_tools.testing.fake.memory import Memory
 
 Fault = Callable[[Outgoing], Outgoing]
 """Something that goes wrong with a response; see `faults.py`."""
@@ -86,7 +85,7 @@ class Reply:
     body: Any = None
     events: Sequence[Any] | None = None
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] | None = None
     signed: bool | None = None
     fault: Fault | None = None
     answer: Answer | None = None
@@ -97,8 +96,9 @@ class Reply:
             raise TypeError(f"text must be a str, not {self.text!r:.100}.")
         if isinstance(self.calls, str | dict):
             raise TypeError(f"calls must be a list of calls, not {self.calls!r:.100}.")
-        for name in ("calls", "media"):  # iterators are read once
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("calls", "media", "parts"):  # iterators are read once
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, tuple(getattr(self, name)))
         for call in self.calls:
             _check_call(call)
         for medium in self.media:
@@ -112,7 +112,11 @@ class Reply:
         """Render the reply as a response; remember its signatures, calls and tokens."""
         for token in self._tokens():
             memory.learn_token(token, ask)
-        outgoing = self._render(ask, memory).with_headers(**self.headers)
+        return self.finish(self._render(ask, memory))
+
+    def finish(self, outgoing: Outgoing) -> Outgoing:
+        """Add the scripted headers and the fault to a response."""
+        outgoing = outgoing.with_headers(**self.headers or {})
         return self.fault(outgoing) if self.fault else outgoing
 
     def _tokens(self) -> list[str]:
@@ -139,15 +143,13 @@ class Reply:
             return whole(self.status, self.body)
         answer = self.answer_to(ask)
         answer = with_ids_and_signatures(answer, ask, memory, signed=self.signed)
-        if ask.is_stream:
-            return event_stream(list(render_events(answer, ask, memory)))
-        return whole(self.status, render_body(answer, ask, memory))
+        responses = render_responses(answer, ask, memory)
+        return event_stream(responses) if ask.is_stream else whole(self.status, responses[0])
 
     def answer_to(self, ask: Ask) -> Answer:
         """The answer of the model, before it is rendered."""
-        return self.answer or self._answer(ask)
-
-    def _answer(self, ask: Ask) -> Answer:
+        if self.answer is not None:
+            return self.answer
         parts = list(self.parts) if self.parts is not None else [*self._parts(ask)]
         candidate = self.candidate or {}
         if self.searches:
@@ -210,9 +212,8 @@ def _check_json(value: Any) -> None:
 def _check_chunks(chunks: Any, text: str | None) -> None:
     if chunks is None or (isinstance(chunks, int) and chunks >= 0):
         return
-    if isinstance(chunks, str) or not isinstance(chunks, Sequence):
-        raise TypeError(f"chunks must be a number of pieces or a list of texts, not {chunks!r}.")
-    if not all(isinstance(piece, str) for piece in chunks):
+    is_list = isinstance(chunks, Sequence) and not isinstance(chunks, str)
+    if not is_list or not all(isinstance(piece, str) for piece in chunks):
         raise TypeError(f"chunks must be a number of pieces or a list of texts, not {chunks!r}.")
     if text is not None and "".join(chunks) != text:
         raise ValueError(f"The chunks {chunks!r:.100} do not add up to the text {text!r:.100}.")
@@ -310,62 +311,49 @@ class LongAnswer:
             memory.learn(answer.parts, ask)
             self._pieces = [piece for part in answer.parts for piece in part_pieces(part, ask, ())]
         end = min(position + self.hop_size, len(self._pieces))
-        outgoing = self._render(ask, memory, position, end)
+        # Reported (pydantic-ai 2.66): each request has another responseId.
+        response_id = memory.new_id()
+
+        def body(parts: list[JsonObject], here: int) -> JsonObject:
+            written = self._body(ask, parts, position, here, response_id)
+            written["candidates"][0] |= self._ending(ask, memory, here - position, here, end)
+            return written
+
+        if ask.is_stream:
+            numbered = enumerate(self._pieces[position:end], position + 1)
+            outgoing = event_stream([body([piece], here) for here, piece in numbered])
+        else:
+            parts: list[JsonObject] = []
+            for piece in self._pieces[position:end]:
+                _append(parts, piece)
+            outgoing = whole(200, body(parts, end))
         fault = self.faults[self._requests] if self._requests < len(self.faults) else None
         self._requests += 1
         return fault(outgoing) if fault else outgoing
 
-    def _render(self, ask: Ask, memory: Memory, start: int, end: int) -> Outgoing:
-        # Reported (pydantic-ai 2.66): each request has another responseId.
-        response_id = memory.new_id()
-        if not ask.is_stream:
-            parts: list[JsonObject] = []
-            for piece in self._pieces[start:end]:
-                _append(parts, piece)
-            body = self._body(ask, parts, start, end)
-            return whole(
-                200, self._signed_off(body, ask, memory, end) | {"responseId": response_id}
-            )
-        events: list[JsonObject] = []
-        for here in range(start + 1, end + 1):
-            event = self._body(ask, [self._pieces[here - 1]], start, here) | {
-                "responseId": response_id
-            }
-            # Reported (pydantic-ai 2.66, live, October 2026): every event has a token from the
-            # first checkpoint on, except the last one of the answer.
-            is_covered = self.first_checkpoint is not None and (
-                here - start > self.first_checkpoint
-            )
-            if here == end:
-                event = self._signed_off(event, ask, memory, here)
-            elif is_covered:
-                event["candidates"][0]["continuationToken"] = self._token(ask, memory, here)
-            events.append(event)
-        return event_stream(list(events))
+    def _ending(self, ask: Ask, memory: Memory, event: int, here: int, end: int) -> JsonObject:
+        """What ends an event: a finish reason if it is the last one, a token if there is more."""
+        if here == len(self._pieces):
+            return {"finishReason": self.finish_reason}
+        # Reported (pydantic-ai 2.66, live, October 2026): every event has a token from the first
+        # checkpoint on, except the last one of the answer.
+        if here < end and (self.first_checkpoint is None or event <= self.first_checkpoint):
+            return {}
+        token = base64.b64encode(b"goes on at %d" % here).decode()
+        memory.learn_token(token, ask, self, here)
+        reason = {"finishReason": "CONTINUATION"} if here == end else {}
+        return {**reason, "continuationToken": token}
 
-    def _signed_off(self, body: JsonObject, ask: Ask, memory: Memory, end: int) -> JsonObject:
-        """The last body of a request: with a finish reason, and a token if there is more."""
-        candidate = body["candidates"][0]
-        if end < len(self._pieces):
-            token = self._token(ask, memory, end)
-            candidate |= {"finishReason": "CONTINUATION", "continuationToken": token}
-        else:
-            candidate["finishReason"] = self.finish_reason
-        return body
-
-    def _token(self, ask: Ask, memory: Memory, position: int) -> str:
-        token = base64.b64encode(b"goes on at %d" % position).decode()
-        memory.learn_token(token, ask, self, position)
-        return token
-
-    def _body(self, ask: Ask, parts: list[JsonObject], start: int, here: int) -> JsonObject:
+    def _body(
+        self, ask: Ask, parts: list[JsonObject], start: int, here: int, response_id: str
+    ) -> JsonObject:
         # Reported (@ai-sdk/google 4.0.117): each request counts for itself, and its prompt has all
         # output of the requests before it.
         usage = usage_counts(Answer(), ask, 0, self._pieces[start:here])
         again = count_tokens("".join(piece.get("text", "") for piece in self._pieces[:start]))
         usage["promptTokenCount"] = prompt_tokens(ask) + again
         usage["totalTokenCount"] += again
-        return response_body(Answer(), ask, parts, usage, "", is_last=False)
+        return response_body(Answer(), ask, parts, usage, response_id, is_last=False)
 
 
 @dataclass
@@ -373,13 +361,12 @@ class _PendingFault:
     """Something that goes wrong with the next requests."""
 
     name: str
+    times: int | None
+    skip: int
     fault: Fault | None = None
-    """Changes the reply, which is used up."""
+    """Changes the reply, which is used up. It waits for a stream."""
     instead: Reply | None = None
     """Goes out instead of the reply, which is kept for the next request."""
-    times: int | None = 1
-    skip: int = 0
-    only_streams: bool = False
 
 
 class PlannedFaults:
@@ -420,31 +407,24 @@ class PlannedFaults:
         if not isinstance(status, int) or not 400 <= status <= 599:
             raise ValueError(f"status must be an HTTP error such as 503, not {status!r}.")
         fault = faults.http_failure(status, message, retry_after=retry_after)
-        self._plan(
-            _PendingFault(f"fail({status})", instead=Reply(fault=fault), times=times, skip=skip)
-        )
+        self._plan(f"fail({status})", times, skip, instead=Reply(fault=fault))
 
     def hang(self, seconds: float = 600, *, times: int | None = 1, skip: int = 0) -> None:
         """Make the next requests wait for a response, until the client's timeout or the end."""
-        fault = faults.slow_first_byte(seconds)
-        self._plan(_PendingFault("hang()", instead=Reply("", fault=fault), times=times, skip=skip))
+        reply = Reply("", fault=faults.slow_first_byte(seconds))
+        self._plan("hang()", times, skip, instead=reply)
 
     def reset(self, *, times: int | None = 1, skip: int = 0) -> None:
         """Close the connections of the next requests without a response."""
-        reply = Reply(fault=faults.cut_before_headers())
-        self._plan(_PendingFault("reset()", instead=reply, times=times, skip=skip))
+        self._plan("reset()", times, skip, instead=Reply(fault=faults.cut_before_headers()))
 
     def cut_stream(self, after: int = 1, *, times: int | None = 1, skip: int = 0) -> None:
         """Close the connection of the next stream after that many events."""
-        fault = faults.cut_connection(after)
-        self._plan(
-            _PendingFault("cut_stream()", fault=fault, times=times, skip=skip, only_streams=True)
-        )
+        self._plan("cut_stream()", times, skip, fault=faults.cut_connection(after))
 
     def slow(self, seconds: float = 0.05, *, times: int | None = 1, skip: int = 0) -> None:
         """Pause before each event of the next stream."""
-        fault = faults.slow_events(seconds)
-        self._plan(_PendingFault("slow()", fault=fault, times=times, skip=skip, only_streams=True))
+        self._plan("slow()", times, skip, fault=faults.slow_events(seconds))
 
     def malformed_call(
         self,
@@ -459,12 +439,11 @@ class PlannedFaults:
         """Answer the next requests with a tool call that the API could not read."""
         message = f"Malformed function call: {text}"
         reply = Reply(finish_reason=reason, finish_message=message)
-        self._plan(_PendingFault("malformed_call()", instead=reply, times=times, skip=skip))
+        self._plan("malformed_call()", times, skip, instead=reply)
 
     def block(self, reason: str = "SAFETY", *, times: int | None = 1, skip: int = 0) -> None:
         """Block the answers to the next requests, for instance for `RECITATION`."""
-        reply = Reply(finish_reason=reason)
-        self._plan(_PendingFault("block()", instead=reply, times=times, skip=skip))
+        self._plan("block()", times, skip, instead=Reply(finish_reason=reason))
 
     def block_prompt(
         self, reason: str = "PROHIBITED_CONTENT", *, times: int | None = 1, skip: int = 0
@@ -472,24 +451,22 @@ class PlannedFaults:
         """Block the prompts of the next requests: there is no answer."""
         usage = {"promptTokenCount": 1, "totalTokenCount": 1}
         body = {"promptFeedback": {"blockReason": reason}, "usageMetadata": usage}
-        self._plan(
-            _PendingFault("block_prompt()", instead=Reply(body=body), times=times, skip=skip)
-        )
+        self._plan("block_prompt()", times, skip, instead=Reply(body=body))
 
     def empty(self, *, times: int | None = 1, skip: int = 0) -> None:
         """Answer the next requests with nothing."""
-        self._plan(_PendingFault("empty()", instead=Reply(), times=times, skip=skip))
+        self._plan("empty()", times, skip, instead=Reply())
 
-    def _plan(self, pending: _PendingFault) -> None:
-        for name, count in {"times": pending.times, "skip": pending.skip}.items():
+    def _plan(self, name: str, times: int | None, skip: int, **what: Any) -> None:
+        for argument, count in {"times": times, "skip": skip}.items():
             if count is not None and not (isinstance(count, int) and count >= 0):
-                raise ValueError(f"{name} must be a number of requests, not {count!r}.")
+                raise ValueError(f"{argument} must be a number of requests, not {count!r}.")
         with self._lock:
-            self._faults.append(pending)
+            self._faults.append(_PendingFault(name, times, skip, **what))
 
     def _next_fault(self, *, is_stream: bool) -> _PendingFault | None:
         for pending in self._faults:
-            if pending.times == 0 or (pending.only_streams and not is_stream):
+            if pending.times == 0 or (pending.fault and not is_stream):
                 continue
             if pending.skip:
                 pending.skip -= 1

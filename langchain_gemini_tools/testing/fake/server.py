@@ -12,36 +12,41 @@ the answer of a rule-based model (`brain`).
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from langchain_gemini_tools.testing.fake import rules
-from langchain_gemini_tools.testing.fake.answer import Answer, prompt_tokens
+from langchain_gemini_tools.testing.fake.answer import (
+    Answer,
+    Foreign,
+    Memory,
+    decode,
+    prompt_tokens,
+)
 from langchain_gemini_tools.testing.fake.ask import Ask, Model, find_model
 from langchain_gemini_tools.testing.fake.batches import Batches
 from langchain_gemini_tools.testing.fake.brain import think
 from langchain_gemini_tools.testing.fake.caches import Caches
-from langchain_gemini_tools.testing.fake.interaction import refuse
-from langchain_gemini_tools.testing.fake.interaction_service import InteractionService
-from langchain_gemini_tools.testing.fake.memory import Foreign, Memory, decode
-from langchain_gemini_tools.testing.fake.request import Request, without_credentials
+from langchain_gemini_tools.testing.fake.interactions import Interactions, refuse
+from langchain_gemini_tools.testing.fake.request import (
+    Request,
+    Route,
+    read_route,
+    without_credentials,
+)
 from langchain_gemini_tools.testing.fake.responses import (
     JsonObject,
     Outgoing,
     Refusal,
+    Server,
     error_body,
     whole,
 )
+from langchain_gemini_tools.testing.fake.rules import payload
 from langchain_gemini_tools.testing.fake.rules.generation import check_cached_content
-from langchain_gemini_tools.testing.fake.rules.payload import (
-    check_deadline,
-    check_key,
-    check_length,
-    check_model,
-    read_payload,
-)
 from langchain_gemini_tools.testing.fake.script import (
     Call,
     Fault,
@@ -50,18 +55,9 @@ from langchain_gemini_tools.testing.fake.script import (
     Reply,
     render_call,
 )
-from langchain_gemini_tools.testing.fake.sockets import (
-    BatchRoute,
-    Route,
-    SocketServer,
-    read_batch_route,
-    read_cache_route,
-    read_route,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from types import TracebackType
 
     from langchain_gemini_tools.testing.fake.ask import Backend
 
@@ -113,25 +109,20 @@ class Emulator(PlannedFaults):
         self._mind = mind
         self._replies: deque[Reply | LongAnswer] = deque()
         self._failures: list[Exception] = []
-        self._interactions = InteractionService(self.memory, models, accepts_foreign_signatures)
-        self._server: SocketServer | None = None
+        self._interactions = Interactions(self, self._judge)
+        self._server: Server | None = None
         self._port = port
         self._url = ""
 
     def __enter__(self) -> Self:
         if self._server is not None:
             raise RuntimeError("The server is already running. Make another one, or stop it first.")
-        self._server = SocketServer(self._answer, self._port)
+        self._server = Server(self._answer, self._port)
         self._server.start()
-        self._url = f"http://127.0.0.1:{self._server.port}"
+        self._url = f"http://127.0.0.1:{self._server.server_port}"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._server:
             self._server.stop()
             self._server = None
@@ -188,29 +179,8 @@ class Emulator(PlannedFaults):
         fault: Fault | None = None,
     ) -> None:
         """Script the next reply: used once, in this order. The arguments are those of `Reply`."""
-        self.script(
-            Reply(
-                text,
-                calls=calls,
-                thoughts=thoughts,
-                structured=structured,
-                media=media,
-                code=code,
-                searches=searches,
-                parts=None if parts is None else tuple(parts),
-                finish_reason=finish_reason,
-                finish_message=finish_message,
-                usage=usage,
-                candidate=candidate,
-                chunks=chunks,
-                body=body,
-                events=events,
-                status=status,
-                headers=headers or {},
-                signed=signed,
-                fault=fault,
-            )
-        )
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self.script(Reply(**given))
 
     def script(self, *replies: Reply) -> None:
         """Script the next replies."""
@@ -257,61 +227,61 @@ class Emulator(PlannedFaults):
         url = urlsplit(target)
         query = dict(parse_qsl(url.query))
         route = read_route(method, url.path)
-        batch_route = None if route else read_batch_route(method, url.path)
         kept = without_credentials(query, self.stored_credentials)
         request = Request(
             method,
             url.path,
             kept,
             without_credentials(headers, self.stored_credentials),
-            batch_route.model if batch_route else _model_of(route, raw),
-            route.backend if route else batch_route.backend if batch_route else None,
+            _model_of(route, raw),
+            route.backend if route else None,
             raw,
             f"{self._url}{url.path}" + (f"?{urlencode(kept)}" if kept else ""),
         )
         with self._lock:
             self.requests.append(request)
+            if route is None:
+                page = "<!DOCTYPE html><title>Error 404 (Not Found)!!1</title>"
+                return whole(404, page, "text/html")
             try:
-                if cache_route := read_cache_route(url.path):
-                    place, backend = cache_route
-                    self._check_key(headers, query, backend)
-                    return self.caches.serve(request, place, query, backend)
-                if batch_route:
-                    return self._serve_batch(batch_route, request, headers, query)
-                if route:
-                    self._check_key(headers, query, route.backend)
-                return self._dispatch(route, request)
+                # The id of an upload is a secret itself.
+                if route.method != "upload" or "upload_id" not in query:
+                    valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
+                    payload.check_key(headers, query, route.backend, *valid)
+                return self._dispatch(route, request, query)
             except Refusal as refusal:
                 self.refusals.append(refusal)
-                if route is not None and route.is_interaction:
+                if route.service == "interactions":
                     return refuse(refusal)
                 return whole(refusal.code, refusal.body)
             except Exception as failure:  # noqa: BLE001 - raised when the `with` block ends
                 return self._fail_to_answer(failure)
+
+    def _dispatch(self, route: Route, request: Request, query: Mapping[str, str]) -> Outgoing:
+        match route.service:
+            case "caches":
+                return self.caches.serve(route, replace(request, query=query))
+            case "batches":
+                return self._serve_batch(route, replace(request, query=query))
+            case "interactions":
+                payload.check_deadline(request.headers)
+                return self._interact(route, request)
+        return self._generate(route, request)
 
     def _fail_to_answer(self, failure: Exception) -> Outgoing:
         """The response when this server, or a reply of a test, is wrong."""
         self._failures.append(failure)
         return whole(500, error_body(500, f"The emulator itself failed: {failure!r}"))
 
-    def _serve_batch(
-        self,
-        route: BatchRoute,
-        request: Request,
-        headers: Mapping[str, str],
-        query: Mapping[str, str],
-    ) -> Outgoing:
+    def _serve_batch(self, route: Route, request: Request) -> Outgoing:
         """One request for a batch job or a file."""
-        if "upload_id" not in query:  # the id of an upload is a secret itself
-            self._check_key(headers, query, route.backend)
-        if route.model:
-            check_model(route.model, route.version, "gemini", "generateContent", self.models)
-        whole_request = replace(request, query=query)
-        if route.backend == "vertex" and route.operation == "create":
+        if route.method == "create" and route.backend == "gemini":
+            payload.check_model(route.name, route.version, "gemini", "generateContent", self.models)
+        elif route.method == "create":
             model = str((request.body or {}).get("model")).rpartition("/")[2]
             if not find_model(model, route.version) and model not in self.models:
                 raise Refusal(f"The PublisherModel {model} does not exist.", 404)
-        return self.batches.serve(route.operation, whole_request, route.name, self._url)
+        return self.batches.serve(route.method, request, route.resource, self._url)
 
     def _answer_item(self, model: str, body: JsonObject, job: str) -> JsonObject:
         """The response to one request of a batch job, by the rules of a single one."""
@@ -321,7 +291,7 @@ class Emulator(PlannedFaults):
         route = Route(backend, version, model, "generateContent")
         raw = json.dumps(body).encode()
         request = Request("POST", f"/{version}/{job}", {}, {}, model, backend, raw)
-        outgoing = self._dispatch(route, request)
+        outgoing = self._generate(route, request)
         response: JsonObject = json.loads(outgoing.payload)
         if outgoing.status != 200:
             error = response.get("error") or {}
@@ -332,99 +302,76 @@ class Emulator(PlannedFaults):
                 candidate["content"] = {"role": "model", "parts": [{"text": '{"": {"": {"": '}]}
         return response
 
-    def _check_key(
-        self, headers: Mapping[str, str], query: Mapping[str, str], backend: Backend
-    ) -> None:
-        valid = (None, None) if self.accepts_any_key else (API_KEY, ACCESS_TOKEN)
-        check_key(headers, query, backend, *valid)
-
-    def _dispatch(self, route: Route | None, request: Request) -> Outgoing:
-        if route is None:
-            return whole(404, "<!DOCTYPE html><title>Error 404 (Not Found)!!1</title>", "text/html")
-        if route.is_interaction:
-            check_deadline(request.headers)
-            return self._interact(route, request)
+    def _generate(self, route: Route, request: Request) -> Outgoing:
+        """The response of a model, or about one."""
         if route.method == "list":
             return whole(200, {"models": [_describe(Model("gemini-3-flash-preview"))]})
-        model = check_model(route.model, route.version, route.backend, route.method, self.models)
+        model = payload.check_model(
+            route.name, route.version, route.backend, route.method, self.models
+        )
         if route.method == "get":
             return whole(200, _describe(model))
-        check_deadline(request.headers)
+        payload.check_deadline(request.headers)
         if route.method == "countTokens":
             return self._count_tokens(route, model, request.raw)
-        body = read_payload(request.raw, backend=route.backend, version=route.version)
+        body = payload.read_payload(request.raw, backend=route.backend, version=route.version)
         is_stream = route.method == "streamGenerateContent"
-        cached_tokens = 0
+        tier = request.headers.get("x-vertex-ai-llm-shared-request-type", "")
+        ask = Ask(body, model, route.backend, route.version, is_stream=is_stream, tier=tier)
         if body.get("cachedContent"):
-            check_cached_content(Ask(body, model, route.backend, route.version))
+            check_cached_content(ask)
             body, cached_tokens = self.caches.join(body)
-        ask = Ask(
-            body,
-            model,
-            route.backend,
-            route.version,
-            is_stream=is_stream,
-            cached_tokens=cached_tokens,
-            tier=_tier_of(request),
-        )
+            ask = replace(ask, body=body, cached_tokens=cached_tokens)
         if is_stream and request.query.get("alt") != "sse":
             raise Refusal("The emulator streams server-sent events only: ?alt=sse", 501)
-        rules.check(
-            ask,
-            self.memory,
-            accepts_foreign=self.accepts_foreign_signatures,
-            excuse=None if self.strict else self._excuse,
-        )
-        check_length(prompt_tokens(ask), self.token_limit)
+        foreign = self.accepts_foreign_signatures
+        rules.check(ask, self.memory, accepts_foreign=foreign, judge=self._judge)
+        payload.check_length(prompt_tokens(ask), self.token_limit)
         return self._respond(ask, request)
 
     def _interact(self, route: Route, request: Request) -> Outgoing:
         """The response of the Interactions API."""
         pending = self._next_fault(is_stream=request.is_stream)
-
-        def answer(ask: Ask) -> Reply:
-            if pending is not None and pending.instead is not None:
-                return pending.instead
-            reply = self._replies.popleft() if self._replies else self._unscripted(ask, request)
-            if isinstance(reply, LongAnswer):
-                raise Refusal("The emulator has no long answers for interactions.", 501)
-            return reply
-
-        excuse = None if self.strict else self._excuse
-        is_create = route.method == "createInteraction"
-        if pending and pending.instead and pending.instead.fault and not is_create:
+        instead = pending.instead if pending else None
+        if instead and instead.fault and route.method != "create":
             # Such a request has no reply to replace, and must not change what is stored.
-            return pending.instead.fault(whole(200, {}))
-        outgoing = self._interactions.serve(route, request.query, request.raw, answer, excuse)
+            return instead.fault(whole(200, {}))
+
+        def answer(ask: Ask) -> Reply | LongAnswer:
+            return instead or self._next_reply(ask, request)
+
+        outgoing = self._interactions.serve(route, request, answer)
         return pending.fault(outgoing) if pending and pending.fault else outgoing
 
     def _respond(self, ask: Ask, request: Request) -> Outgoing:
         """The response to a valid request."""
         pending = self._next_fault(is_stream=ask.is_stream)
-        if pending is not None and pending.instead is not None:
-            return pending.instead.render(ask, self.memory)
-        outgoing = self._next_response(ask, request)
-        return pending.fault(outgoing) if pending and pending.fault else outgoing
-
-    def _next_response(self, ask: Ask, request: Request) -> Outgoing:
-        """The rest of a long answer, the next scripted reply, or the answer without a script."""
         token = ask.body.get("continuationToken")
         issued = self.memory.tokens.get(decode(token)) if token else None
-        if issued and issued.answer:
-            return issued.answer.render(ask, self.memory, issued.position)
-        reply = self._replies.popleft() if self._replies else self._unscripted(ask, request)
-        return reply.render(ask, self.memory)
+        if pending and pending.instead:
+            return pending.instead.render(ask, self.memory)
+        if issued and issued.answer:  # the rest of a long answer
+            outgoing = issued.answer.render(ask, self.memory, issued.position)
+        else:
+            outgoing = self._next_reply(ask, request).render(ask, self.memory)
+        return pending.fault(outgoing) if pending and pending.fault else outgoing
+
+    def _next_reply(self, ask: Ask, request: Request) -> Reply | LongAnswer:
+        """The next scripted reply, or the answer without a script."""
+        return self._replies.popleft() if self._replies else self._unscripted(ask, request)
 
     def _unscripted(self, ask: Ask, request: Request) -> Reply:
         """The reply when nothing is scripted."""
         return Reply(answer=self._mind(ask), signed=True)
 
-    def _excuse(self, refusal: Refusal) -> None:
-        """Note a broken rule that is inferred."""
+    def _judge(self, refusal: Refusal) -> None:
+        """Raise a refusal; only note it if its rule is inferred and this server is not strict."""
+        if self.strict or refusal.evidence != "inferred":
+            raise refusal
         self.warnings.append(refusal.why or refusal.message)
 
     def _count_tokens(self, route: Route, model: Model, raw: bytes) -> Outgoing:
-        body = read_payload(
+        body = payload.read_payload(
             raw, backend=route.backend, version=route.version, message="CountTokensRequest"
         )
         body = body.get("generateContentRequest", body)
@@ -432,17 +379,12 @@ class Emulator(PlannedFaults):
         return whole(200, {"totalTokens": tokens})
 
 
-def _tier_of(request: Request) -> str:
-    names = {name.lower(): name for name in request.headers}
-    return request.headers.get(names.get("x-vertex-ai-llm-shared-request-type", ""), "")
-
-
 def _model_of(route: Route | None, raw: bytes) -> str:
     """The name of the model: in the path, or in the body of an interaction."""
-    if route is None:
+    if route is None or not re.search(r"models/|interactions", route.resource):
         return ""
-    if route.method != "createInteraction":
-        return route.model
+    if (route.service, route.method) != ("interactions", "create"):
+        return route.name
     try:
         body = json.loads(raw)
         return str(body.get("model") or body.get("agent") or "")

@@ -1,4 +1,4 @@
-"""Batch jobs of Vertex AI, whose requests and results are files in a bucket.
+"""Files of batch jobs on Vertex AI: requests and results are lines of files in a bucket.
 
 Nothing of it is recorded. Documented (Google's pages "Batch inference from Cloud Storage" and
 `projects.locations.batchPredictionJobs`): the request that creates a job and its reply, the states,
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_TIME = "2026-11-16T12:00:00.000000Z"
+RPC_CODES = {400: 3, 403: 7, 404: 5, 429: 8, 499: 1, 500: 13, 503: 14, 504: 4}
+"""HTTP status -> google.rpc.Code, which items use."""
+VERTEX_TIME = "2026-11-16T12:00:00.000000Z"
 _PROJECT_NUMBER = "123456789012"
 _MAX_LEVELS = 15
-_HTTP_CODES = {1: 499, 3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 13: 500, 14: 503}
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_IMPORT = (
-    "Failed to import data. Please check 'Prepare input' section of the batch predictions "
-    "documentation. "
-)
 
 
 def numbered(name: str) -> str:
@@ -41,117 +37,14 @@ def numbered(name: str) -> str:
     return re.sub(r"^projects/[^/]+", f"projects/{_PROJECT_NUMBER}", name)
 
 
-@dataclass
-class Bucket:
-    """A folder that replaces Cloud Storage: `gs://bucket/a` is `folder/bucket/a`."""
-
-    folder: Path
-
-    def path(self, url: str) -> Path:
-        return self.folder / url.removeprefix("gs://")
-
-    def read(self, url: str) -> bytes | None:
-        """The content of a file; None when there is none."""
-        path = self.path(url)
-        return path.read_bytes() if path.is_file() else None
-
-    def write(self, url: str, content: bytes) -> None:
-        path = self.path(url)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+def find_path(folder: Any, url: str) -> Path:
+    """The file that replaces one in Cloud Storage: `gs://bucket/a` is `folder/bucket/a`."""
+    path: Path = folder / url.removeprefix("gs://")
+    return path
 
 
-@dataclass
-class VertexJob:
-    """The part of a job that only Vertex AI has."""
-
-    body: JsonObject
-    """The request that created it."""
-    bucket: Bucket
-    error: JsonObject | None = None
-    output: str | None = None
-    """The folder with the results."""
-
-    @property
-    def source(self) -> str:
-        (uri,) = self.body["inputConfig"]["gcsSource"]["uris"]
-        return str(uri)
-
-    def read_rows(self) -> list[tuple[JsonObject, JsonObject]]:
-        """The other fields of each line, and its request; sets `error` if the import fails."""
-        if (data := self.bucket.read(self.source)) is None:
-            name = self.source.removeprefix("gs://").partition("/")[0]
-            self.error = {
-                "code": 9,
-                "message": f"Failed to get GCS bucket location for {name}. Please check that the "
-                "bucket exists and permissions are set correctly.",
-            }
-            return []
-        rows = [json.loads(line) for line in data.splitlines() if line.strip()]
-        for row in rows:
-            if problem := next(_find_problems(row), None):
-                self.error = {"code": 3, "message": f"{_IMPORT}{problem}"}
-                return []
-        return [
-            ({name: value for name, value in row.items() if name != "request"}, row["request"])
-            for row in rows
-        ]
-
-    def write_rows(
-        self,
-        results: list[tuple[JsonObject, JsonObject]],
-        *,
-        files: int,
-        echoes_siblings: bool,
-        is_incremental: bool,
-    ) -> None:
-        """Write requests with their results: as rows of a table, with one column for each field."""
-        prefix = self.body["outputConfig"]["gcsDestination"]["outputUriPrefix"]
-        self.output = f"{prefix}/prediction-model-{_TIME}"
-        columns: Any = None
-        for request, _ in results:
-            columns = _joined(columns, request)
-        lines = []
-        for request, result in results:
-            row: JsonObject = {
-                "status": "",
-                "processed_time": "2026-11-16T12:00:00.000+00:00",
-                "request": _padded(request, columns),
-                "response": result.get("response", {}),
-            }
-            if "error" in result:
-                row["status"] = render_status(result["error"])
-            if echoes_siblings:
-                row |= {k: v for k, v in result.items() if k not in ("response", "error")}
-            lines.append(json.dumps(row, sort_keys=True).encode() + b"\n")
-        folder = f"{self.output}/incremental_predictions" if is_incremental else self.output
-        for number in range(files):
-            name = "predictions.jsonl" if files == 1 else f"predictions_{number + 1:05d}.jsonl"
-            self.bucket.write(f"{folder}/{name}", b"".join(lines[number::files]))
-
-    def describe(self, name: str, state: str, counts: dict[str, int]) -> JsonObject:
-        """The job's JSON."""
-        shown: JsonObject = {
-            "name": name,
-            **self.body,
-            "state": f"JOB_STATE_{state}",
-            "createTime": _TIME,
-            "updateTime": _TIME,
-            "modelVersionId": "1",
-        }
-        if counts:
-            shown["completionStats"] = {key: str(count) for key, count in counts.items() if count}
-        if self.output:
-            shown["outputInfo"] = {"gcsOutputDirectory": self.output}
-        if state == "CANCELLED":
-            shown["error"] = {"code": 1, "message": "CANCELED"}
-        return shown | ({"error": self.error} if self.error else {})
-
-
-def read_job(body: Any, folder: Path | None) -> VertexJob:
-    """The job that a request asks for."""
-    if folder is None:
-        raise Refusal("The emulator has no bucket: set `batches.bucket_folder` to a folder.", 501)
+def read_job(body: Any) -> tuple[JsonObject, str]:
+    """The job that a request asks for, and the address of its input."""
     given = body if isinstance(body, dict) else {}
     source, target = given.get("inputConfig") or {}, given.get("outputConfig") or {}
     uris = (source.get("gcsSource") or {}).get("uris") or []
@@ -162,17 +55,58 @@ def read_job(body: Any, folder: Path | None) -> VertexJob:
         raise Refusal("The batch prediction job is not complete.", 400, evidence="inferred")
     if not prefix.startswith("gs://"):
         raise Refusal("The output is not in Cloud Storage.", 400, evidence="inferred")
-    return VertexJob(given, Bucket(folder))
+    return given, str(uris[0])
 
 
-def render_status(error: JsonObject) -> str:
+def read_rows(
+    folder: Path, source: str
+) -> tuple[list[tuple[JsonObject, JsonObject]], JsonObject | None]:
+    """The other fields of each line and its request, or the error of the import."""
+    path = find_path(folder, source)
+    if not path.is_file():
+        name = source.removeprefix("gs://").partition("/")[0]
+        message = (
+            f"Failed to get GCS bucket location for {name}. Please check that the bucket exists "
+            "and permissions are set correctly."
+        )
+        return [], {"code": 9, "message": message}
+    rows = [json.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
+    if problem := next((found for row in rows for found in _find_problems(row)), None):
+        message = (
+            "Failed to import data. Please check 'Prepare input' section of the batch predictions "
+            f"documentation. {problem}"
+        )
+        return [], {"code": 3, "message": message}
+    others = [{k: v for k, v in row.items() if k != "request"} for row in rows]
+    return [(other, row["request"]) for other, row in zip(others, rows, strict=True)], None
+
+
+def render_rows(
+    requests: list[JsonObject], results: list[JsonObject], *, echoes_siblings: bool
+) -> list[bytes]:
+    """Requests with their results: rows of a table, with one column for each field."""
+    columns = _join_columns(None, requests)
+    lines = []
+    for request, result in zip(requests, results, strict=True):
+        row: JsonObject = {
+            "status": _render_status(result["error"]) if "error" in result else "",
+            "processed_time": "2026-11-16T12:00:00.000+00:00",
+            "request": _pad(request, columns),
+            "response": result.get("response", {}),
+        }
+        if echoes_siblings:
+            row |= {k: v for k, v in result.items() if k not in ("response", "error")}
+        lines.append(json.dumps(row, sort_keys=True).encode() + b"\n")
+    return lines
+
+
+def _render_status(error: JsonObject) -> str:
     """The text of a failed line: `Bad Request: {"error": {...}}` (documented)."""
     if "text" in error:
         return str(error["text"])
-    code = _HTTP_CODES.get(error["code"], 500)
-    refusal = Refusal(error["message"], code)
+    code = next((http for http, rpc in RPC_CODES.items() if rpc == error["code"]), 500)
     phrase = "Client Closed Request" if code == 499 else HTTPStatus(code).phrase
-    return f"{phrase}: {json.dumps(refusal.body)}"
+    return f"{phrase}: {json.dumps(Refusal(error['message'], code).body)}"
 
 
 def _find_problems(value: Any, path: str = "", level: int = 0) -> Iterator[str]:
@@ -192,21 +126,21 @@ def _find_problems(value: Any, path: str = "", level: int = 0) -> Iterator[str]:
             yield from _find_problems(each, f"{path}.{name}", level + 1)
 
 
-def _joined(columns: Any, value: Any) -> Any:
+def _join_columns(columns: Any, value: Any) -> Any:
     """The columns of a table for a value."""
     if isinstance(value, dict):
         known = columns if isinstance(columns, dict) else {}
-        return known | {name: _joined(known.get(name), each) for name, each in value.items()}
+        return known | {name: _join_columns(known.get(name), each) for name, each in value.items()}
     if isinstance(value, list):
         for each in value:
-            columns = _joined(columns, each)
+            columns = _join_columns(columns, each)
     return columns
 
 
-def _padded(value: Any, columns: Any) -> Any:
+def _pad(value: Any, columns: Any) -> Any:
     """The value with `null` in the columns that it does not have."""
     if isinstance(value, list):
-        return [_padded(each, columns) for each in value]
+        return [_pad(each, columns) for each in value]
     if isinstance(value, dict) and isinstance(columns, dict):
-        return {name: _padded(value.get(name), each) for name, each in columns.items()}
+        return {name: _pad(value.get(name), each) for name, each in columns.items()}
     return value

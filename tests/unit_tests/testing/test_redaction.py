@@ -11,7 +11,12 @@ from urllib.parse import quote
 import pytest
 
 from langchain_gemini_tools.testing.cassettes import CassetteError
-from langchain_gemini_tools.testing.redaction import Redactor, check_secrets, credentials_in
+from langchain_gemini_tools.testing.redaction import (
+    Redactor,
+    check_secrets,
+    credentials_in,
+    renumber_call_ids,
+)
 from tests.growth import assert_linear
 from tests.recordings import exchanges, require_recordings
 
@@ -166,3 +171,12 @@ def test_secrets_that_cannot_be_found_are_rejected() -> None:
         check_secrets("my-password")
     with pytest.raises(CassetteError, match=r"A value in secrets has 4 characters; at least 8"):
         check_secrets(["my-password", "1234"])
+
+
+def test_ids_that_the_api_gave_are_kept_in_files() -> None:
+    def body(*ids: str) -> dict[str, Any]:
+        calls = [{"functionCall": {"name": "f", "id": each}} for each in ids]
+        return {"contents": [*calls, {"functionResponse": {"name": "f", "id": ids[-1]}}]}
+
+    sent = body("given-by-api", "made-up-here")
+    assert renumber_call_ids(sent, kept={"given-by-api"}) == body("given-by-api", "call-1")

@@ -10,7 +10,7 @@ from vcr.matchers import get_matchers_results
 from vcr.record_mode import RecordMode
 from vcr.request import Request
 
-from langchain_gemini_tools.testing.tape import Tape, matchers, renumber_call_ids
+from langchain_gemini_tools.testing.tape import Tape, matchers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -258,13 +258,6 @@ def test_secrets_that_were_taken_out_of_a_recording_make_no_difference() -> None
     recorded = ask(turn({"text": "Who is [redacted]?"}), uri=uri.format(*["[redacted]"] * 2))
     now = ask(turn({"text": "Who is customer-4711?"}), uri=uri.format(*["customer-4711"] * 2))
     assert failures(now, recorded, "customer-4711") == []
-
-
-def test_ids_that_the_api_gave_are_kept_in_files() -> None:
-    body = turn(call("given-by-api"), call("made-up-here"), answer("made-up-here"))
-    assert renumber_call_ids(body, kept={"given-by-api"}) == turn(
-        call("given-by-api"), call("call-1"), answer("call-1")
-    )
 
 
 RESPONSE: Any = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": b"{}"}}

@@ -1,6 +1,6 @@
 """What the real API rejects, rejected with its messages. A request in, a `Refusal` out.
 
-`payload` reads JSON against the protos in `proto`. Each other module checks one aspect of a request
+`payload` reads JSON against the protos. Each other module checks one aspect of a request
 that was read. A rule whose message is not known refuses with "Request contains an invalid argument"
 and says in `Refusal.why` what is wrong. Where a documented rule contradicts a recorded exchange,
 the recording wins, and a comment says so. `list_rules` reads all rules with their evidence from
@@ -13,9 +13,9 @@ import ast
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
+from langchain_gemini_tools.testing.fake.answer import Foreign, Memory
 from langchain_gemini_tools.testing.fake.responses import Evidence, Refusal
 from langchain_gemini_tools.testing.fake.rules.contents import check_contents, check_turns
 from langchain_gemini_tools.testing.fake.rules.declarations import check_declarations
@@ -43,7 +43,7 @@ def check(
     memory: Memory | None = None,
     *,
     accepts_foreign: Foreign = False,
-    excuse: Callable[[Refusal], object] | None = None,
+    judge: Callable[[Refusal], None] | None = None,
 ) -> None:
     """Refuse what Gemini would refuse.
 
@@ -52,35 +52,43 @@ def check(
         memory: What this emulator has sent so far; signatures are compared with it.
         accepts_foreign: Accept signatures that the memory does not know, as for recorded requests;
             or a function that decides.
-        excuse: Called with a refusal whose rule is inferred, instead of raising it.
+        judge: Called with each refusal; raises it, or lets the broken rule pass. None raises all.
 
     Raises:
         Refusal: A rule is broken; the first one is raised.
     """
+    sent = memory or Memory()
     checks: list[Callable[[], None]] = [
-        lambda: check_continuation(ask, memory or Memory()),
+        lambda: check_continuation(ask, sent),
         lambda: check_contents(ask),
         lambda: check_generation(ask),
         lambda: check_declarations(ask),
         lambda: check_tools(ask),
         lambda: check_tool_config(ask),
         lambda: check_turns(ask),
-        lambda: check_signatures(ask, memory or Memory(), accepts_foreign=accepts_foreign),
+        lambda: check_signatures(ask, sent, accepts_foreign=accepts_foreign),
     ]
+    run_checks(checks, judge)
+
+
+def run_checks(
+    checks: Iterable[Callable[[], None]], judge: Callable[[Refusal], None] | None
+) -> None:
+    """Run checks in order; `judge` decides about the refusals."""
     for one in checks:
         try:
             one()
         except Refusal as refusal:
-            if excuse is None or refusal.evidence != "inferred":
+            if judge is None:
                 raise
-            excuse(refusal)
+            judge(refusal)
 
 
 _FOLDER = Path(__file__).parent
-_INFERRED = {"invalid"}
-"""Functions whose refusals are inferred unless they say otherwise; the others are reported."""
-_REFUSALS = {"Refusal", "invalid", "_refuse", "_wrong", "_corrupted", "_unsupported"}
-_EXPLANATIONS = {"recorded": "recorded traffic has such a refusal"} | {
+_MESSAGE_PLACES = {"Refusal": 0, "invalid": 0, "documented": 0, "_refuse": -1, "_corrupted": -1}
+"""The functions that refuse, and which of their arguments is the message."""
+_EXPLANATIONS = {
+    "recorded": "recorded traffic has such a refusal",
     "documented": "Google's documents state the rule",
     "reported": "users of the API quote the message",
     "inferred": "it follows from the other three; `strict=False` only warns",
@@ -146,23 +154,15 @@ def _statement(node: ast.AST) -> tuple[ast.expr, Evidence] | None:
         case ast.Yield(value=ast.Tuple(elts=[_, message])):
             return message, "reported"
         case ast.Call(func=ast.Name(id="invalid_request"), args=[ast.Tuple(elts=[_, message])]):
-            return message, _evidence(node, "reported")
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*_, message]) if (
-            name in _REFUSALS
+            return message, "reported"
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[_, *_]) if (
+            name in _MESSAGE_PLACES
         ):
-            reasons = [each.value for each in node.keywords if each.arg == "why"]
-            first = node.args[0] if name in ("Refusal", "invalid") else message
-            evidence = _evidence(node, "inferred" if name in _INFERRED else "reported")
-            is_vague = isinstance(first, ast.Name) and first.id == "INVALID_ARGUMENT"
-            return (reasons[0] if reasons and is_vague else first), evidence
+            stated = {each.arg: each.value for each in node.keywords}
+            usual = {"invalid": "inferred", "documented": "documented"}.get(name, "reported")
+            evidence: Any = ast.literal_eval(stated["evidence"]) if "evidence" in stated else usual
+            return node.args[_MESSAGE_PLACES[name]], evidence
     return None
-
-
-def _evidence(call: ast.Call, default: Evidence) -> Evidence:
-    for keyword in call.keywords:
-        if keyword.arg == "evidence" and isinstance(keyword.value, ast.Constant):
-            return keyword.value.value  # type: ignore[return-value]
-    return default
 
 
 def _words(node: ast.expr) -> str:

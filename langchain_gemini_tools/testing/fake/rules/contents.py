@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.testing.fake.responses import (
     Refusal,
+    documented,
     invalid,
     invalid_request,
     refuse_all,
 )
-from langchain_gemini_tools.testing.fake.rules.proto import PART_DATA
+from langchain_gemini_tools.testing.fake.rules.payload import PART_DATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def check_contents(ask: Ask) -> None:
         if not system.get("parts"):
             raise invalid_request(("system_instruction.parts", "contents.parts must not be empty."))
         if any("text" not in part for part in system["parts"]):
-            raise invalid("A system instruction consists of text", evidence="documented")
+            raise documented("A system instruction consists of text")
     for _, _, part in _parts(ask):
         _check_media(part, ask)
 
@@ -108,9 +109,7 @@ def _check_media(part: JsonObject, ask: Ask) -> None:
             _check_mime_type(part[kind], kind, ask)
     for medium in part.get("functionResponse", {}).get("parts", []):
         if not ask.model.is_3 and "computer-use" not in ask.model.name:
-            raise invalid(
-                "Media inside a function response came with Gemini 3", evidence="documented"
-            )
+            raise documented("Media inside a function response came with Gemini 3")
         if len(medium) != 1:
             raise invalid("A part of a function response has one medium")
         kind, data = next(iter(medium.items()))
@@ -246,9 +245,7 @@ def _check_user_turn(turn: Turn, before: Turn | None, ask: Ask) -> None:
         raise Refusal(_COUNT)
     for response in responses:
         if response.keys() & {"scheduling", "willContinue"}:
-            raise invalid(
-                "scheduling and willContinue belong to the Live API", evidence="documented"
-            )
+            raise documented("scheduling and willContinue belong to the Live API")
     _check_ids(calls, responses, ask)
     _check_names(calls, responses)
 

@@ -11,7 +11,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal, invalid, refuse_all
+from langchain_gemini_tools.testing.fake.responses import (
+    JsonObject,
+    Refusal,
+    documented,
+    invalid,
+    refuse_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,15 +44,13 @@ def check_declarations(ask: Ask) -> None:
     for _, _, declaration in ask.placed_declarations():
         name = declaration["name"]
         if "behavior" in declaration:
-            raise invalid(f"{name}: behavior belongs to the Live API", evidence="documented")
+            raise documented(f"{name}: behavior belongs to the Live API")
         for own, json_schema in (
             ("parameters", "parametersJsonSchema"),
             ("response", "responseJsonSchema"),
         ):
             if own in declaration and json_schema in declaration:
-                raise invalid(
-                    f"{name}: {own} and {json_schema} exclude each other", evidence="documented"
-                )
+                raise documented(f"{name}: {own} and {json_schema} exclude each other")
         if ask.backend == "vertex" and (own_schema := declaration.get("parameters")):
             _check_on_vertex(own_schema, name)
         if (schema := declaration.get("parametersJsonSchema")) is not None:
@@ -177,7 +181,7 @@ def check_json_schema(schema: Any, owner: str, *, is_parameters: bool) -> None:
     """Refuse what the API cannot read; `owner` is the function's name."""
     if not isinstance(schema, dict):
         raise invalid(f"{owner}: the schema is not an object")
-    if is_parameters and _resolve(schema, schema, owner).get("type") != "object":
+    if is_parameters and resolve_reference(schema, schema, owner).get("type") != "object":
         raise invalid(f"{owner}: the schema of parameters is not of type object")
     _check(schema, schema, owner)
 
@@ -214,8 +218,8 @@ def _check_reference(schema: JsonObject, root: JsonObject, owner: str) -> None:
     if beside:
         # "If $ref is set on a sub-schema, no other properties, except for than those starting as
         # a $, may be set."
-        raise invalid(f"{owner}: {', '.join(beside)} beside $ref {path}", evidence="documented")
-    target = _resolve(schema, root, owner)
+        raise documented(f"{owner}: {', '.join(beside)} beside $ref {path}")
+    target = resolve_reference(schema, root, owner)
     _check_values(target, owner)
     _check_loop(path, target, root, owner, (path,))
 
@@ -237,7 +241,7 @@ def _check_loop(
                 f"fields was found at {start.removeprefix('#/').replace('/', '.')}"
             )
         if path not in followed:
-            target = _resolve({"$ref": path}, root, owner)
+            target = resolve_reference({"$ref": path}, root, owner)
             _check_loop(start, target, root, owner, (*followed, path))
 
 
@@ -266,21 +270,17 @@ def _check_values(schema: JsonObject, owner: str) -> None:
         raise invalid(f"{owner}: required has names, not {schema['required']!r}")
     for value in schema.get("enum", []):
         if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise invalid(
-                f"{owner}: an enum has strings or numbers, not {value!r}", evidence="documented"
-            )
+            raise documented(f"{owner}: an enum has strings or numbers, not {value!r}")
 
 
 def _children(schema: JsonObject) -> list[Any]:
-    lists = [schema.get(key, []) for key in ("anyOf", "oneOf", "prefixItems")]
-    singles = [schema[key] for key in ("items", "additionalProperties") if key in schema]
-    return [child for children in lists for child in children] + [
-        *singles,
-        *schema.get("$defs", {}).values(),
-    ]
+    listed = [child for key in ("anyOf", "oneOf", "prefixItems") for child in schema.get(key, [])]
+    single = [schema[key] for key in ("items", "additionalProperties") if key in schema]
+    return [*listed, *single, *schema.get("$defs", {}).values()]
 
 
-def _resolve(schema: JsonObject, root: JsonObject, owner: str) -> JsonObject:
+def resolve_reference(schema: JsonObject, root: JsonObject, owner: str) -> JsonObject:
+    """The schema that a `$ref` leads to, or the schema itself."""
     seen: set[str] = set()
     while isinstance(path := schema.get("$ref"), str):
         target: Any = root

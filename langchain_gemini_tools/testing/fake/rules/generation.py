@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.testing.fake.responses import (
     Refusal,
+    documented,
     invalid,
     invalid_request,
     refuse_all,
@@ -37,7 +38,7 @@ def check_generation(ask: Ask) -> None:
     if ask.model.speaks:
         _check_speech(ask)
     if ask.body.get("cachedContent") and ask.model.name.startswith("gemini-4-argon"):
-        raise invalid("Gemini 4 Argon has no explicit caching", evidence="documented")
+        raise documented("Gemini 4 Argon has no explicit caching")
     config = ask.config
     if config.get("candidateCount", 1) > 1 and ask.model.is_3:
         raise Refusal("Multiple candidates is not enabled for this model")
@@ -133,16 +134,11 @@ def _unsupported_level(level: str, ask: Ask) -> Refusal:
 def _check_response_schema(ask: Ask) -> None:
     schema, json_schema = (ask.config.get(key) for key in ("responseSchema", "responseJsonSchema"))
     if schema is not None and json_schema is not None:
-        raise invalid(
-            "responseSchema and responseJsonSchema exclude each other", evidence="documented"
-        )
+        raise documented("responseSchema and responseJsonSchema exclude each other")
     if schema is None and json_schema is None:
         return
     if ask.config.get("responseMimeType") not in ("application/json", "text/x.enum"):
-        raise invalid(
-            "A response schema needs responseMimeType application/json or text/x.enum",
-            evidence="documented",
-        )
+        raise documented("A response schema needs responseMimeType application/json or text/x.enum")
     if schema is not None:
         refuse_all(schema_problems(schema, "generation_config.response_schema"))
     else:
@@ -180,10 +176,10 @@ def _check_mixed_tools(ask: Ask) -> None:
         if not ask.model.is_3:
             raise Refusal("Multiple tools are supported only when they are all search tools.")
     elif not ask.model.is_3:
-        if ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations"):
+        if ask.circulates_server_tools:
             raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
         raise Refusal("Tool use with function calling is unsupported")
-    elif not ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations"):
+    elif not ask.circulates_server_tools:
         raise Refusal(
             "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools "
             "with Function calling."
@@ -211,8 +207,7 @@ def check_cached_content(ask: Ask) -> None:
 
 def check_tool_config(ask: Ask) -> None:
     """Refuse a `toolConfig` that contradicts the tools or the model."""
-    config = ask.body.get("toolConfig", {})
-    if config.get("includeServerSideToolInvocations") and not ask.model.is_3:
+    if ask.circulates_server_tools and not ask.model.is_3:
         raise Refusal(f"Tool call context circulation is not enabled for {ask.model.resource}")
     calling = ask.calling_config
     if not calling:
@@ -234,14 +229,9 @@ def check_tool_config(ask: Ask) -> None:
         return
     allowed = calling["allowedFunctionNames"]
     if mode not in ("ANY", "VALIDATED"):
-        raise invalid(
-            f"allowedFunctionNames go with ANY or VALIDATED, not with {mode}", evidence="documented"
-        )
+        raise documented(f"allowedFunctionNames go with ANY or VALIDATED, not with {mode}")
     if not allowed:
         raise invalid("allowedFunctionNames is empty, which may mean any function or none")
     declared = {declaration["name"] for declaration in ask.declarations}
     if unknown := [name for name in allowed if name not in declared]:
-        raise invalid(
-            f"allowedFunctionNames that are not declared: {', '.join(unknown)}",
-            evidence="documented",
-        )
+        raise documented(f"allowedFunctionNames that are not declared: {', '.join(unknown)}")

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, decode
-from langchain_gemini_tools.testing.fake.responses import Refusal, invalid
+from langchain_gemini_tools.testing.fake.answer import SKIP_VALUES, decode
+from langchain_gemini_tools.testing.fake.responses import Refusal, documented, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from langchain_gemini_tools.testing.fake.answer import Foreign, Memory
     from langchain_gemini_tools.testing.fake.ask import Model
-    from langchain_gemini_tools.testing.fake.interaction import Stored
-    from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
+    from langchain_gemini_tools.testing.fake.interactions import Stored
     from langchain_gemini_tools.testing.fake.responses import JsonObject
 
 _FIELDS = {
@@ -87,7 +87,7 @@ def check_fields(body: JsonObject) -> None:
     if not isinstance(body.get("system_instruction", ""), str):
         raise invalid("system_instruction is a string")
     if body.get("store") is False and body.get("background"):
-        raise invalid("background needs store", evidence="documented")
+        raise documented("background needs store")
     config = body.get("generation_config", {})
     _check_known(config, _CONFIG, "generation_config")
     _check_choice(config.get("tool_choice"), body)
@@ -121,7 +121,7 @@ def check_background(body: JsonObject, model: Model | None) -> None:
             f"Model '{model.name}' does not support background interactions.", evidence="recorded"
         )
     if body.get("agent") and not body.get("background"):
-        raise invalid("An agent runs in the background", evidence="documented")
+        raise documented("An agent runs in the background")
 
 
 def _check_known(given: JsonObject, known: set[str], where: str) -> None:

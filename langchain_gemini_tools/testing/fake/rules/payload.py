@@ -11,7 +11,7 @@ import binascii
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from langchain_gemini_tools.testing.fake.ask import Backend, Model, find_model
 from langchain_gemini_tools.testing.fake.responses import (
@@ -20,18 +20,9 @@ from langchain_gemini_tools.testing.fake.responses import (
     JsonObject,
     Refusal,
 )
-from langchain_gemini_tools.testing.fake.rules.proto import (
-    ENUMS,
-    MESSAGES,
-    PART_DATA,
-    Field,
-    fields_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-
-    from langchain_gemini_tools.testing.fake.ask import Backend
 
 
 _BEARER = re.compile(r"Bearer (\S+)")
@@ -146,14 +137,8 @@ _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 
-def read_payload(
-    raw: bytes,
-    *,
-    backend: Backend = "gemini",
-    version: str = "v1beta",
-    message: str = "GenerateContentRequest",
-) -> JsonObject:
-    """The request, keys in camelCase, without nulls.
+def read_payload(raw: bytes, **message: Any) -> JsonObject:
+    """The request, keys in camelCase, without nulls; `message` is what `read_message` accepts.
 
     Raises:
         Refusal: it is not JSON, or not of this message.
@@ -164,7 +149,7 @@ def read_payload(
         raise Refusal(
             "Invalid JSON payload received. Expected a value.", why=str(problem)
         ) from problem
-    return read_message(payload, backend=backend, version=version, message=message)
+    return read_message(payload, **message)
 
 
 def read_message(
@@ -198,7 +183,7 @@ class _Reader:
     violations: list[dict[str, str]] = field(default_factory=list)
 
     def message(self, name: str, value: JsonObject, path: str) -> JsonObject:
-        fields = fields_of(name, self.backend)
+        fields = _MESSAGES[self.backend][name]
         known: JsonObject = {}
         for key, item in value.items():
             spelled = key if key in fields else camel(key)
@@ -210,7 +195,7 @@ class _Reader:
             self._check_oneof(known, path)
         return known
 
-    def _value(self, kind: Field, value: Any, path: str, key: str) -> Any:
+    def _value(self, kind: _Field, value: Any, path: str, key: str) -> Any:
         if kind.is_list:
             # protojson accepts a single value as a list of one; curl examples do that with parts
             items = value if isinstance(value, list) else [value]
@@ -232,26 +217,25 @@ class _Reader:
             }
         return self._single(kind, value, path, key)
 
-    def _single(self, kind: Field, value: Any, path: str, key: str) -> Any:
+    def _single(self, kind: _Field, value: Any, path: str, key: str) -> Any:
         if kind.kind == "Value":
             return value
         if kind.kind == "Struct":
             if not isinstance(value, dict):
                 self._wrong(path, "type.googleapis.com/google.protobuf.Struct", value)
             return value
-        if kind.kind in MESSAGES:
+        if kind.kind in _MESSAGES[self.backend]:
             if not isinstance(value, dict):
                 self._wrong(path, self._type_url(kind.kind), value)
                 return {}
             return self.message(kind.kind, value, path)
-        if enum := kind.kind.partition("enum:")[2]:
-            return self._enum(enum, value, path)
+        if kind.kind in _ENUMS[self.backend]:
+            return self._enum(kind.kind, value, path)
         return self._scalar(kind.kind, value, path)
 
     def _enum(self, enum: str, value: Any, path: str) -> Any:
         # Recorded: "any", "low", "object" pass, so case does not matter
-        values = ENUMS.get(f"{enum}@{self.backend}", ENUMS[enum])
-        if isinstance(value, str) and value.upper() in values:
+        if isinstance(value, str) and value.upper() in _ENUMS[self.backend][enum]:
             return value.upper()
         self._wrong(path, self._type_url(enum), value)
         return value
@@ -324,3 +308,181 @@ def camel(key: str) -> str:
     """A name in camelCase."""
     head, *tail = key.split("_")
     return head + "".join(word[:1].upper() + word[1:] for word in tail)
+
+
+# The fields of a request, as the API's protos declare them.
+
+PART_DATA = (
+    *("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode"),
+    *("codeExecutionResult", "toolCall", "toolResponse"),
+)
+"""The fields of a part's `data` oneof."""
+
+_PROTOS = """
+message GenerateContentRequest {
+  string model; repeated Content contents; Content systemInstruction; repeated Tool tools;
+  ToolConfig toolConfig; repeated SafetySetting safetySettings; GenerationConfig generationConfig;
+  string cachedContent; bytes continuationToken; ServiceTier serviceTier; gemini bool store;
+  // The SDK sends labels to both since 2.30; before, it refused them for the Developer API.
+  map string labels; vertex Value modelArmorConfig;
+}
+message CountTokensRequest {
+  repeated Content contents; gemini GenerateContentRequest generateContentRequest;
+  vertex Content systemInstruction; vertex repeated Tool tools; vertex string model;
+  vertex GenerationConfig generationConfig; vertex Value instances;
+}
+message Content { string role; repeated Part parts; }
+message Part {
+  string text; Blob inlineData; FileData fileData; FunctionCall functionCall;
+  FunctionResponse functionResponse; ExecutableCode executableCode;
+  CodeExecutionResult codeExecutionResult; gemini ToolCall toolCall;
+  gemini ToolResponse toolResponse; bool thought; bytes thoughtSignature;
+  gemini Struct partMetadata; VideoMetadata videoMetadata; MediaResolution mediaResolution;
+  name mediaProcessing;
+}
+message Blob { string mimeType; bytes data; vertex string displayName; }
+message FileData { string mimeType; string fileUri; vertex string displayName; }
+message MediaResolution { MediaResolution.Level level; int numTokens; }
+message VideoMetadata { string startOffset; string endOffset; number fps; }
+message FunctionCall {
+  string id; string name; Struct args; vertex repeated PartialArg partialArgs;
+  vertex bool willContinue;
+}
+message PartialArg {
+  string jsonPath; string stringValue; number numberValue; bool boolValue; Value nullValue;
+  bool willContinue;
+}
+message FunctionResponse {
+  string id; string name; Struct response; repeated FunctionResponsePart parts;
+  gemini bool willContinue; gemini name scheduling;
+}
+message FunctionResponsePart { FunctionResponseBlob inlineData; FunctionResponseFileData fileData; }
+message FunctionResponseBlob { string mimeType; bytes data; string displayName; }
+message FunctionResponseFileData { string mimeType; string fileUri; string displayName; }
+message ExecutableCode { string id; ExecutableCode.Language language; string code; }
+message CodeExecutionResult { string id; name outcome; string output; }
+message ToolCall { string id; name toolType; Struct args; }
+message ToolResponse { string id; name toolType; Struct response; }
+message Tool {
+  repeated FunctionDeclaration functionDeclarations; GoogleSearch googleSearch;
+  Value googleSearchRetrieval; Value codeExecution; Value urlContext; Value googleMaps;
+  Value computerUse; gemini Value fileSearch; gemini repeated Value mcpServers;
+  vertex Value retrieval; vertex Value enterpriseWebSearch; vertex Value parallelAiSearch;
+  vertex Value exaAiSearch;
+}
+// From the SDK's converters, which refuse the fields of the other backend
+message GoogleSearch {
+  Value timeRangeFilter; Value searchTypes; vertex name blockingConfidence;
+  vertex repeated string excludeDomains;
+}
+message ImageConfig {
+  string aspectRatio; string imageSize; vertex name personGeneration; vertex name prominentPeople;
+  vertex Value imageOutputOptions;
+}
+message FunctionDeclaration {
+  string name; string description; Schema parameters; Value parametersJsonSchema; Schema response;
+  Value responseJsonSchema; gemini name behavior;
+}
+// `additionalProperties` is in the newest reference; older servers answer "Cannot find field", and
+// no recording shows it here. To be safe, it is not a field.
+message Schema {
+  Type type; string format; string title; string description; bool nullable; repeated string enum;
+  Schema items; int minItems; int maxItems; map Schema properties; int minProperties;
+  int maxProperties; repeated string required; repeated string propertyOrdering; int minLength;
+  int maxLength; string pattern; number minimum; number maximum; repeated Schema anyOf;
+  Value default; Value example; vertex string ref; vertex map Schema defs;
+}
+message ToolConfig {
+  FunctionCallingConfig functionCallingConfig; Value retrievalConfig;
+  gemini bool includeServerSideToolInvocations;
+}
+message FunctionCallingConfig {
+  FunctionCallingConfig.Mode mode; repeated string allowedFunctionNames;
+  vertex bool streamFunctionCallArguments;
+}
+message SafetySetting {
+  HarmCategory category; SafetySetting.HarmBlockThreshold threshold; vertex name method;
+}
+message GenerationConfig {
+  int candidateCount; repeated string stopSequences; int maxOutputTokens; number temperature;
+  number topP; number topK; int seed; number presencePenalty; number frequencyPenalty;
+  string responseMimeType; Schema responseSchema; Value responseJsonSchema; Value responseFormat;
+  repeated name responseModalities; bool responseLogprobs; int logprobs;
+  ThinkingConfig thinkingConfig; name mediaResolution; Value speechConfig; ImageConfig imageConfig;
+  gemini bool enableEnhancedCivicAnswers; vertex bool audioTimestamp; vertex Value routingConfig;
+  vertex Value modelConfig;
+}
+message ThinkingConfig {
+  bool includeThoughts; int thinkingBudget; ThinkingConfig.ThinkingLevel thinkingLevel;
+}
+enum FunctionCallingConfig.Mode { MODE_UNSPECIFIED AUTO ANY NONE VALIDATED }
+enum Type { TYPE_UNSPECIFIED STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT NULL }
+enum ThinkingConfig.ThinkingLevel { THINKING_LEVEL_UNSPECIFIED MINIMAL LOW MEDIUM HIGH }
+enum ExecutableCode.Language { LANGUAGE_UNSPECIFIED PYTHON }
+// Documented and in the SDK's types, in lower case; a wrong value is refused like every enum's.
+enum ServiceTier { UNSPECIFIED FLEX STANDARD PRIORITY }
+// Reported (python-genai, issue 2847): "flex" is a wrong value, SERVICE_TIER_FLEX is accepted and
+// has no effect.
+vertex enum ServiceTier {
+  SERVICE_TIER_UNSPECIFIED SERVICE_TIER_FLEX SERVICE_TIER_STANDARD SERVICE_TIER_PRIORITY
+}
+enum MediaResolution.Level {
+  MEDIA_RESOLUTION_UNSPECIFIED MEDIA_RESOLUTION_LOW MEDIA_RESOLUTION_MEDIUM MEDIA_RESOLUTION_HIGH
+  MEDIA_RESOLUTION_ULTRA_HIGH
+}
+// Documented: those of PaLM come first, and Vertex AI has those about images and jailbreaks.
+enum HarmCategory {
+  HARM_CATEGORY_DEROGATORY HARM_CATEGORY_TOXICITY HARM_CATEGORY_VIOLENCE HARM_CATEGORY_SEXUAL
+  HARM_CATEGORY_MEDICAL HARM_CATEGORY_DANGEROUS HARM_CATEGORY_UNSPECIFIED HARM_CATEGORY_HARASSMENT
+  HARM_CATEGORY_HATE_SPEECH HARM_CATEGORY_SEXUALLY_EXPLICIT HARM_CATEGORY_DANGEROUS_CONTENT
+  HARM_CATEGORY_CIVIC_INTEGRITY HARM_CATEGORY_JAILBREAK HARM_CATEGORY_IMAGE_HATE
+  HARM_CATEGORY_IMAGE_DANGEROUS_CONTENT HARM_CATEGORY_IMAGE_HARASSMENT
+  HARM_CATEGORY_IMAGE_SEXUALLY_EXPLICIT
+}
+enum SafetySetting.HarmBlockThreshold {
+  HARM_BLOCK_THRESHOLD_UNSPECIFIED BLOCK_LOW_AND_ABOVE BLOCK_MEDIUM_AND_ABOVE BLOCK_ONLY_HIGH
+  BLOCK_NONE OFF
+}
+"""
+"""https://ai.google.dev/api/generate-content, in the language of protos, with these additions:
+`gemini` and `vertex` mark what one backend alone has. `Struct` and `Value` are free-form, and a
+`name` is an enum whose values are not checked.
+"""
+
+
+class _Field(NamedTuple):
+    """The type of one field."""
+
+    kind: str
+    is_list: bool = False
+    is_map: bool = False
+
+
+def _read_protos(what: str, backend: Backend) -> dict[str, str]:
+    """Each message or enum that a backend has, and what is between its braces."""
+    text = re.sub(r"//.*", "", _PROTOS)
+    found = re.findall(rf"^(\w+ )?{what} (\S+) {{(.*?)}}", text, re.DOTALL | re.MULTILINE)
+    return {name: inside for only, name, inside in found if only.strip() in ("", backend)}
+
+
+def _read_fields(inside: str, backend: Backend) -> dict[str, _Field]:
+    found = re.findall(r"(?:(gemini|vertex) )?(?:(repeated|map) )?(\S+) (\w+);", inside)
+    return {
+        name: _Field(kind, is_list=label == "repeated", is_map=label == "map")
+        for only, label, kind, name in found
+        if only in ("", backend)
+    }
+
+
+_BACKENDS = get_args(Backend)
+_MESSAGES: dict[Backend, dict[str, dict[str, _Field]]] = {
+    backend: {
+        name: _read_fields(inside, backend)
+        for name, inside in _read_protos("message", backend).items()
+    }
+    for backend in _BACKENDS
+}
+_ENUMS: dict[Backend, dict[str, list[str]]] = {
+    backend: {name: inside.split() for name, inside in _read_protos("enum", backend).items()}
+    for backend in _BACKENDS
+}

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.testing.fake.memory import (
+from langchain_gemini_tools.testing.fake.answer import (
     SIGNATURE_ALONE,
     SKIP_VALUES,
     decode,
     fingerprint,
     line_of,
 )
-from langchain_gemini_tools.testing.fake.responses import Refusal, invalid
+from langchain_gemini_tools.testing.fake.responses import Refusal, documented, invalid
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake.answer import Foreign, Memory
     from langchain_gemini_tools.testing.fake.ask import Ask, Turn
-    from langchain_gemini_tools.testing.fake.memory import Foreign, Memory
     from langchain_gemini_tools.testing.fake.responses import JsonObject
 
 
@@ -92,7 +92,7 @@ def _check_server_parts(turn: Turn, ask: Ask, memory: Memory, *, accepts_foreign
         for kind in _SERVER_PARTS:
             if kind not in part:
                 continue
-            if not ask.body.get("toolConfig", {}).get("includeServerSideToolInvocations"):
+            if not ask.circulates_server_tools:
                 raise invalid(f"A {kind} in the history needs includeServerSideToolInvocations")
             identifier = part[kind].get("id", "")
             ids[kind].append(identifier)
@@ -143,12 +143,7 @@ def check_continuation(ask: Ask, memory: Memory) -> None:
     # Reported (@ai-sdk/google 4.0.117): `maxOutputTokens` may be higher than before.
     sent, before = fingerprint(ask), issued.request
     if sent["contents"][: len(before["contents"])] == before["contents"] != sent["contents"]:
-        raise invalid(
-            "Contents were added to a request that continues with a token", evidence="documented"
-        )
+        raise documented("Contents were added to a request that continues with a token")
     if sent != before:
         changed = sorted(key for key in {*sent, *before} if sent.get(key) != before.get(key))
-        raise invalid(
-            f"A request that continues with a token has other {', '.join(changed)}",
-            evidence="documented",
-        )
+        raise documented(f"A request that continues with a token has other {', '.join(changed)}")

@@ -12,8 +12,8 @@ from langchain_gemini_tools.testing.fake.rules import check
 from langchain_gemini_tools.testing.fake.rules.payload import check_model, read_message
 
 if TYPE_CHECKING:
+    from langchain_gemini_tools.testing.fake.answer import Memory
     from langchain_gemini_tools.testing.fake.ask import Backend
-    from langchain_gemini_tools.testing.fake.memory import Memory
 
 GEMINI_2 = "gemini-2.5-flash"
 GEMINI_3 = "gemini-3.8-flash"

@@ -4,8 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
-from langchain_gemini_tools.testing.fake.brain import places_in, think
+from langchain_gemini_tools import ChatGemini
+from langchain_gemini_tools.testing.fake.ask import Ask, Model
+from langchain_gemini_tools.testing.fake.brain import places_in, read_prompted, think
+from langchain_gemini_tools.wire.tools.bind import bind_tools
+from tests.unit_tests.prompted.test_prompt import get_weather, now
 from tests.unit_tests.testing.fake.requests import (
     GEMINI_2,
     WEATHER,
@@ -175,3 +180,71 @@ def test_gemini_3_says_nothing_to_function_responses_beside_text(
     mixed = ask(user("a"), model(call()), user(response(), "And?"), model=name)
     assert bool(think(mixed).parts) is is_answered
     assert think(ask(user("a"), model(call()), user(response()), user("And?"), model=name)).parts
+
+
+# A Gemma that parses its tools from a prompt that the package wrote.
+
+GEMMA = "gemma-3-27b-it"
+
+
+class Stop(BaseModel):
+    place: str
+    hours: float | None = None
+
+
+class Route(BaseModel):
+    """A route."""
+
+    stops: list[Stop] = Field(min_length=2)
+    name: str
+    kind: str | int = "x"
+
+
+def gemma_asked(question: str, *tools: Any, config: Any = None, **options: Any) -> Ask:
+    body: Any = ChatGemini(model=GEMMA).preview(question, tools=tools, **options).body
+    return Ask(body | ({"generationConfig": config} if config else {}), Model(GEMMA, gemma=3))
+
+
+def text_of(question: Ask) -> str:
+    return "".join(part["text"] for part in think(question).parts)
+
+
+def test_tools_are_parsed_from_the_prompt_as_they_were_bound() -> None:
+    twin = read_prompted(gemma_asked("Hi", Route))
+    assert twin is not None
+    [declaration] = twin.declarations
+    properties = declaration["parametersJsonSchema"]["properties"]
+    assert declaration["parametersJsonSchema"]["required"] == ["stops", "name"]
+    assert properties["kind"] == {"anyOf": [{"type": "string"}, {"type": "integer"}]}
+    assert properties["stops"]["minItems"] == 2
+    assert properties["stops"]["items"]["required"] == ["place"]
+    assert bind_tools([Route])[0]["function"]["name"] == declaration["name"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "answer"),
+    [
+        (
+            None,
+            'TOOL_CALL: get_weather({"city": "Oslo"})\nTOOL_CALL: get_weather({"city": "Rome"})',
+        ),
+        ("now", "TOOL_CALL: now({})"),
+        (["now"], "TOOL_CALL: now({})"),
+        ("none", "Hello! How can I help you today? You said: Weather in Oslo and Rome?."),
+    ],
+)
+def test_prompted_calls_follow_the_choice(choice: Any, answer: str) -> None:
+    question = gemma_asked("Weather in Oslo and Rome?", get_weather, now, tool_choice=choice)
+    assert text_of(question) == answer
+
+
+def test_prompted_calls_are_truncated_like_text() -> None:
+    answer = think(gemma_asked("Weather in Oslo?", get_weather, config={"maxOutputTokens": 6}))
+    assert (answer.parts, answer.finish_reason) == (
+        [{"text": "TOOL_CALL: get_weather({"}],
+        "MAX_TOKENS",
+    )
+
+
+def test_json_is_returned_if_the_prompt_asks_for_it() -> None:
+    assert text_of(gemma_asked("Route 66", response_schema=Stop)) == '{"place": "The place."}'

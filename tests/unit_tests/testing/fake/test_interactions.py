@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from langchain_gemini_tools.testing.fake.answer import Memory
 from langchain_gemini_tools.testing.fake.ask import find_model
-from langchain_gemini_tools.testing.fake.interaction import Stored
-from langchain_gemini_tools.testing.fake.memory import Memory
+from langchain_gemini_tools.testing.fake.interactions import Stored
 from langchain_gemini_tools.testing.fake.responses import Refusal
 from langchain_gemini_tools.testing.fake.rules.interactions import (
     check_background,

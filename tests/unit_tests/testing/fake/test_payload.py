@@ -12,7 +12,6 @@ from langchain_gemini_tools.testing.fake.rules.payload import (
     read_message,
     read_payload,
 )
-from langchain_gemini_tools.testing.fake.sockets import Route, read_route
 
 if TYPE_CHECKING:
     from langchain_gemini_tools.testing.fake.ask import Backend
@@ -134,34 +133,6 @@ def test_a_name_shows_the_generation(name: str, generation: tuple[int, int]) -> 
 
 def test_a_test_may_define_a_model() -> None:
     assert check_model("my-model", "v1", "gemini", "generateContent", extra=["my-model"]).is_3
-
-
-@pytest.mark.parametrize(
-    ("path", "route"),
-    [
-        (
-            "/v1/models/gemini-3-flash:generateContent",
-            Route("gemini", "v1", "gemini-3-flash", "generateContent"),
-        ),
-        (
-            "/proxy/a/v1beta/models/gemini-3-flash:streamGenerateContent",
-            Route("gemini", "v1beta", "gemini-3-flash", "streamGenerateContent"),
-        ),
-        (
-            "/v1beta1/projects/p/locations/l/publishers/google/models/gemini-3-flash:countTokens",
-            Route("vertex", "v1beta1", "gemini-3-flash", "countTokens"),
-        ),
-        (
-            "/v1beta1/publishers/google/models/gemini-3-flash:generateContent",
-            Route("vertex", "v1beta1", "gemini-3-flash", "generateContent"),
-        ),
-        ("/v2/models/gemini-3-flash:generateContent", None),
-        ("/v1/models/gemini-3-flash:embedContent", None),
-        ("/v1/models/a/b:generateContent", None),
-    ],
-)
-def test_paths_lead_to_models(path: str, route: Route | None) -> None:
-    assert read_route("POST", path) == route
 
 
 def refusal(payload: Any, **where: Any) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from langchain_gemini_tools.testing.__main__ import main
 from langchain_gemini_tools.testing.fake import rules
+from langchain_gemini_tools.testing.fake.answer import Memory
 from langchain_gemini_tools.testing.fake.ask import Ask, Backend, Model
 from langchain_gemini_tools.testing.fake.brain import think
-from langchain_gemini_tools.testing.fake.memory import Memory
 from langchain_gemini_tools.testing.fake.responses import Evidence, Refusal
 from langchain_gemini_tools.testing.fake.rules import check, list_rules, render_rules
 from langchain_gemini_tools.testing.fake.rules.payload import read_message

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from langchain_gemini_tools.testing.fake.answer import Answer
-from langchain_gemini_tools.testing.fake.memory import Memory
+from langchain_gemini_tools.testing.fake.answer import Answer, Memory
 from langchain_gemini_tools.testing.fake.script import Reply, merge_events
 from tests.unit_tests.testing.fake.requests import GEMINI_2, ask, call
 

@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from langchain_gemini_tools.testing.fake.answer import Answer, render_body, with_ids_and_signatures
-from langchain_gemini_tools.testing.fake.memory import SKIP_VALUES, Memory, may_be_foreign
+from langchain_gemini_tools.testing.fake.answer import (
+    SKIP_VALUES,
+    Answer,
+    Memory,
+    may_be_foreign,
+    render_responses,
+    with_ids_and_signatures,
+)
 from langchain_gemini_tools.testing.fake.responses import Refusal
 from langchain_gemini_tools.testing.fake.rules import check
 from tests.unit_tests.testing.fake.requests import (
@@ -40,9 +46,9 @@ def issue(memory: Memory, *parts: Part, name: str = GEMINI_3, **fields: Any) -> 
     """What the emulator answered with: these parts, as Gemini 3 signs them."""
     request = ask(model=name, **fields)
     answer = with_ids_and_signatures(Answer(list(parts)), request, memory, signed=True)
-    parts_sent: list[Part] = render_body(answer, request, memory)["candidates"][0]["content"][
-        "parts"
-    ]
+    parts_sent: list[Part] = render_responses(answer, request, memory)[0]["candidates"][0][
+        "content"
+    ]["parts"]
     return parts_sent
 
 

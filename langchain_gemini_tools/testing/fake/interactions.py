@@ -1,8 +1,9 @@
 """The Interactions API: steps in, steps out, whole or streamed, stored or not.
 
 A request is read as the equivalent generateContent call (`Ask`) and answered by the same model.
-The answer is written as steps. The order of events and the fields of each are
-recorded; `rules.interactions` says what is refused.
+The answer is written as steps. The order of events and the fields of each are recorded;
+`rules.interactions` says what is refused. Interactions are stored until the server stops. GET,
+cancel and DELETE were not recorded: they follow the SDK and Google's documentation.
 """
 
 from __future__ import annotations
@@ -11,20 +12,34 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.testing.fake.answer import part_pieces, usage_counts
-from langchain_gemini_tools.testing.fake.ask import Ask
-from langchain_gemini_tools.testing.fake.responses import Outgoing, whole
-from langchain_gemini_tools.testing.fake.rules.payload import camel
+from langchain_gemini_tools.testing.fake.answer import part_pieces, prompt_tokens, usage_counts
+from langchain_gemini_tools.testing.fake.ask import Ask, Model
+from langchain_gemini_tools.testing.fake.responses import (
+    JsonObject,
+    Outgoing,
+    Refusal,
+    documented,
+    event_stream,
+    invalid,
+    whole,
+)
+from langchain_gemini_tools.testing.fake.rules import interactions as rules
+from langchain_gemini_tools.testing.fake.rules import run_checks
+from langchain_gemini_tools.testing.fake.rules.declarations import check_declarations
+from langchain_gemini_tools.testing.fake.rules.payload import camel, check_length, check_model
+from langchain_gemini_tools.testing.fake.script import LongAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from langchain_gemini_tools.testing.fake.answer import Answer
-    from langchain_gemini_tools.testing.fake.ask import Backend, Model
-    from langchain_gemini_tools.testing.fake.memory import Memory
-    from langchain_gemini_tools.testing.fake.responses import JsonObject, Refusal
+    from langchain_gemini_tools.testing.fake.answer import Answer, Memory
+    from langchain_gemini_tools.testing.fake.request import Request, Route
+    from langchain_gemini_tools.testing.fake.script import Reply
+    from langchain_gemini_tools.testing.fake.server import Emulator
 
-TIME = "2026-01-31T12:00:00Z"
+    NextReply = Callable[[Ask], Reply | LongAnswer]
+
+_TIME = "2026-01-31T12:00:00Z"
 _USAGE = {
     "promptTokenCount": "total_input_tokens",
     "candidatesTokenCount": "total_output_tokens",
@@ -40,6 +55,136 @@ _MODALITIES = {
 _STATUSES = {"STOP": "completed", "MAX_TOKENS": "incomplete"}
 _MEDIA = ("image", "audio", "video")
 _WORDS = {400: "invalid_request", 404: "not_found", 504: "gateway_timeout"}
+_RUNNING = ("queued", "in_progress")
+
+
+class Interactions:
+    """The interactions of an emulator."""
+
+    def __init__(self, emulator: Emulator, judge: Callable[[Refusal], None]) -> None:
+        self.stored: dict[str, Stored] = {}
+        self._emulator = emulator
+        self._judge = judge
+        self._memory = emulator.memory
+
+    def serve(self, route: Route, request: Request, answer: NextReply) -> Outgoing:
+        """What one request gets back; `answer` finds the next reply."""
+        if route.method == "create":
+            if not isinstance(request.body, dict):
+                raise invalid("The body is not a JSON object")
+            return self._create(route, request.body, answer)
+        known = self._find(route.name)
+        if route.method == "delete":
+            del self.stored[route.name]
+            return whole(200, {})
+        if route.method == "cancel":
+            if known.body["status"] in _RUNNING:
+                known.body |= {"status": "cancelled"}
+                known.later = None
+            return whole(200, known.body)
+        return _read_stored(known, request.query)
+
+    def _find(self, name: str) -> Stored:
+        if name not in self.stored:
+            raise rules.unknown_interaction(name)
+        return self.stored[name]
+
+    def _create(self, route: Route, body: JsonObject, answer: NextReply) -> Outgoing:
+        run_checks([lambda: rules.check_fields(body)], self._judge)
+        model = self._model(body, route)
+        named = None if body.get("agent") else model
+        rules.check_thinking(body, named)
+        rules.check_background(body, named)
+        given = rules.read_steps(body["input"]) if "input" in body else []
+        previous = body.get("previous_interaction_id")
+        steps = [*(self._find(previous).steps if previous is not None else []), *given]
+
+        def check_conversation() -> None:
+            foreign = self._emulator.accepts_foreign_signatures
+            rules.check_steps(steps, model, self._memory, accepts_foreign=foreign)
+            rules.check_end(body, steps, self.stored)
+
+        run_checks([check_conversation], self._judge)
+        ask = Ask(read_call(body, steps), model, route.backend, route.version)
+        check_declarations(ask)
+        check_length(prompt_tokens(ask), 1_048_576)
+        return self._answer(body, ask, Stored({}, steps, given), answer(ask))
+
+    def _model(self, body: JsonObject, route: Route) -> Model:
+        if agent := body.get("agent"):
+            return Model(agent)
+        name = str(body.get("model", ""))
+        if name.startswith("models/"):
+            raise invalid("A model is named without `models/`")
+        extra = self._emulator.models
+        return check_model(name, route.version, route.backend, "interactions", extra)
+
+    def _answer(
+        self, body: JsonObject, ask: Ask, stored: Stored, reply: Reply | LongAnswer
+    ) -> Outgoing:
+        if isinstance(reply, LongAnswer):
+            raise Refusal("The emulator has no long answers for interactions.", 501)
+        if reply.body is not None or reply.events is not None:
+            return reply.finish(self._raw(body, reply, stored))
+        said = reply.answer_to(ask)
+        steps = _write_steps(said, ask, self._memory)
+        name = f"v1_{self._memory.new_id()}"
+        keys = ("previous_interaction_id", "agent")
+        extra = {key: body[key] for key in keys if key in body}
+        interaction = _write_interaction(said, ask, steps, name, extra)
+        if body.get("agent"):
+            del interaction["model"]
+        if body.get("store") is False and not body.get("stream"):
+            del interaction["id"]  # recorded once, in a fixture of vercel/ai; of a stream not known
+        self._store(body, stored, interaction)
+        if body.get("background"):
+            stored.later = interaction
+            # Recorded: an agent's first reply has neither steps nor usage.
+            running = {**interaction, "status": "in_progress"}
+            stored.body = {k: v for k, v in running.items() if k not in {"steps", "usage"}}
+            stored.events = _write_events(interaction, ask, said, has_ids=True)
+            streams = body.get("stream")
+            outgoing = event_stream(stored.events) if streams else whole(200, stored.body)
+        elif body.get("stream"):
+            outgoing = event_stream(_write_events(interaction, ask, said))
+        else:
+            outgoing = whole(200, interaction)
+        return reply.finish(outgoing)
+
+    def _raw(self, body: JsonObject, reply: Reply, stored: Stored) -> Outgoing:
+        """A reply that a test wrote as the wire spells it."""
+        if reply.events is not None and body.get("stream"):
+            said = [event.get("interaction") for event in reply.events if isinstance(event, dict)]
+            ended: JsonObject = next((each for each in reversed(said) if each), {})
+            if "id" in ended:
+                self._store(body, stored, ended)
+            return event_stream(list(reply.events))
+        if isinstance(reply.body, dict) and "id" in reply.body:
+            self._store(body, stored, reply.body)
+        return whole(reply.status, reply.body)
+
+    def _store(self, body: JsonObject, stored: Stored, interaction: JsonObject) -> None:
+        if body.get("store") is not False:  # documented: true by default
+            stored.body = interaction
+            stored.steps = [*stored.steps, *interaction.get("steps", [])]
+            self.stored[interaction["id"]] = stored
+
+
+def _read_stored(known: Stored, query: Mapping[str, str]) -> Outgoing:
+    """What GET returns: the interaction, or its events after one of them.
+
+    The parameters are the SDK's. It says that a stream continues "from the chunk after the event
+    marked by the event id". What the API says about an unknown id is not known.
+    """
+    last = query.get("last_event_id")
+    if query.get("stream") != "true":
+        if last is not None:
+            raise documented("last_event_id needs stream=true")
+        return whole(200, known.read())
+    ids = [f"e{n}" for n in range(1, len(known.events))]
+    if not known.events or last not in (None, *ids):
+        raise invalid("last_event_id is the id of an event of this interaction")
+    return event_stream(known.events[ids.index(last) + 1 if last else 0 :])
 
 
 @dataclass
@@ -74,13 +219,6 @@ def refuse(refusal: Refusal) -> Outgoing:
 
 
 # Requests
-
-
-def read_ask(
-    body: JsonObject, steps: Sequence[JsonObject], model: Model, backend: Backend, version: str
-) -> Ask:
-    """The generateContent call that is equivalent to an interaction."""
-    return Ask(read_call(body, steps), model, backend, version, is_stream=False)
 
 
 def read_call(body: JsonObject, steps: Sequence[JsonObject]) -> JsonObject:
@@ -166,7 +304,7 @@ def _part(content: JsonObject) -> JsonObject:
 # Answers
 
 
-def write_steps(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
+def _write_steps(answer: Answer, ask: Ask, memory: Memory) -> list[JsonObject]:
     """The answer as steps. Recorded: the first is a thought with a signature, on every model."""
     thought: JsonObject = {"type": "thought", "signature": memory.new_signature()}
     summary = [part for part in answer.parts if part.get("thought")]
@@ -228,7 +366,7 @@ def _learn(steps: list[JsonObject], ask: Ask, memory: Memory) -> None:
     memory.learn([{"text": "", "thoughtSignature": signature} for signature in signed], ask)
 
 
-def write_interaction(
+def _write_interaction(
     answer: Answer, ask: Ask, steps: list[JsonObject], name: str, extra: JsonObject
 ) -> JsonObject:
     """The interaction as `create` returns it: only the model's new steps."""
@@ -253,8 +391,8 @@ def write_interaction(
         "object": "interaction",
         "model": ask.model.name,
         "status": status,
-        "created": TIME,
-        "updated": TIME,
+        "created": _TIME,
+        "updated": _TIME,
         "service_tier": "standard",
         **extra,
         "steps": steps,
@@ -262,7 +400,7 @@ def write_interaction(
     }
 
 
-def write_events(
+def _write_events(
     interaction: JsonObject, ask: Ask, answer: Answer, *, has_ids: bool = False
 ) -> list[bytes]:
     """The same as a stream, as recorded: steps one after the other, usage and status at the end.
