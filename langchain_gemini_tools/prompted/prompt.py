@@ -21,15 +21,15 @@ from langchain_core.messages.tool import tool_call
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.facts.json_values import AS_TEXT, dump_json
-from langchain_gemini_tools.prompted.parser.output import ParsedToolCall
-from langchain_gemini_tools.prompted.parser.scanner import parse_text
-from langchain_gemini_tools.prompted.parser.words import (
+from langchain_gemini_tools.prompted.output import ParsedToolCall
+from langchain_gemini_tools.prompted.parser import parse_text
+from langchain_gemini_tools.prompted.tool_arguments import describe_parameters, sample_arguments
+from langchain_gemini_tools.prompted.words import (
     MARKER,
     RESULT_END,
     RESULT_MARKER,
     escape_protocol,
 )
-from langchain_gemini_tools.prompted.tool_arguments import describe_parameters, sample_arguments
 from langchain_gemini_tools.wire.blocks import render_split
 from langchain_gemini_tools.wire.history import (
     NOT_EXECUTED,

@@ -29,7 +29,6 @@ from langchain_gemini_tools.errors import (
     ResponseError,
 )
 from langchain_gemini_tools.prompted import PromptOverhead
-from langchain_gemini_tools.prompted.parser.words import RESULT_MARKER
 from langchain_gemini_tools.prompted.prompt import (
     render_json_prompt,
     render_tool,
@@ -45,6 +44,7 @@ from langchain_gemini_tools.prompted.response import (
     join_chunks,
     parse_message,
 )
+from langchain_gemini_tools.prompted.words import RESULT_MARKER
 from langchain_gemini_tools.wire.generation import (
     JSON,
     MAX_STOP_SEQUENCES,

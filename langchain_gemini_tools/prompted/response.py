@@ -18,11 +18,11 @@ from langchain_core.messages.tool import tool_call_chunk
 
 from langchain_gemini_tools.facts.blocks import blocks_of, type_of
 from langchain_gemini_tools.facts.json_values import with_stored_ints
-from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, ParsedPiece
-from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
-from langchain_gemini_tools.prompted.parser.words import MARKER, RESULT_MARKER
+from langchain_gemini_tools.prompted.output import BrokenToolCall, ParsedPiece
+from langchain_gemini_tools.prompted.parser import ToolCallParser
 from langchain_gemini_tools.prompted.prompt import REASONS, UNUSABLE, protocol_name
 from langchain_gemini_tools.prompted.tool_arguments import find_mismatch
+from langchain_gemini_tools.prompted.words import MARKER, RESULT_MARKER
 from langchain_gemini_tools.wire.blocks import render_split
 from langchain_gemini_tools.wire.replay import UNKNOWN_TOOL
 from langchain_gemini_tools.wire.tools.choice import ToolChoice

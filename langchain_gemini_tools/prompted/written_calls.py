@@ -25,8 +25,8 @@ from langchain_gemini_tools.wire.response import WrittenCall
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from langchain_gemini_tools.prompted.parser.output import ParsedPiece
-    from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
+    from langchain_gemini_tools.prompted.output import ParsedPiece
+    from langchain_gemini_tools.prompted.parser import ToolCallParser
 
 _SIGN = re.compile("default_api|tool_code|<call_record>")
 _OPENINGS = (
@@ -74,7 +74,7 @@ class WrittenCallFinder:
         """Return the calls if the text is a call; none if it is an answer."""
         if not _SIGN.search(text) and not text.lstrip().startswith(self._starts):
             return []
-        from langchain_gemini_tools.prompted.parser.scanner import parse_text
+        from langchain_gemini_tools.prompted.parser import parse_text
 
         pieces = parse_text(text, {*self._names, *_INVENTED_NAME.findall(text)})
         if not (_is_call_in_own_notation(pieces, text) or _is_nothing_but_calls(pieces, text)):
@@ -129,7 +129,7 @@ class WrittenCallGate:
                 if not any(start.startswith(text) for start in self._starts):
                     self._start = None
                 return self._start is not None
-            from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
+            from langchain_gemini_tools.prompted.parser import ToolCallParser
 
             self._parser = ToolCallParser(self._names)
         pieces = self._parser.feed(text)

@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.parser import words
-from langchain_gemini_tools.prompted.parser.values import CutError, NotACallError, UnreadableError
-from langchain_gemini_tools.prompted.parser.words import Words
+from langchain_gemini_tools.prompted import words
+from langchain_gemini_tools.prompted.values import CutError, NotACallError, UnreadableError
+from langchain_gemini_tools.prompted.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from langchain_gemini_tools.prompted.parser.calls import FoundToolCall, ToolCallReader
-    from langchain_gemini_tools.prompted.parser.values import Json
-    from langchain_gemini_tools.prompted.parser.words import Reading, Source
+    from langchain_gemini_tools.prompted.call_reader import FoundToolCall, ToolCallReader
+    from langchain_gemini_tools.prompted.values import Json
+    from langchain_gemini_tools.prompted.words import Reading, Source
 
 LINE_ENDS = ("", "\n", "\r")
 _TO_LINE_END = re.compile(r"[^\n]*")

@@ -15,12 +15,12 @@ import math
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from langchain_gemini_tools.prompted.parser.words import Source, Words, shorten
+from langchain_gemini_tools.prompted.words import Source, Words, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from langchain_gemini_tools.prompted.parser.words import Reading
+    from langchain_gemini_tools.prompted.words import Reading
 
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"

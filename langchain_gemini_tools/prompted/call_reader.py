@@ -14,8 +14,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.prompted.parser import words
-from langchain_gemini_tools.prompted.parser.values import (
+from langchain_gemini_tools.prompted import words
+from langchain_gemini_tools.prompted.values import (
     NAMED_RULE,
     CutError,
     NotACallError,
@@ -28,11 +28,11 @@ from langchain_gemini_tools.prompted.parser.values import (
     parse_value,
     skip_space,
 )
-from langchain_gemini_tools.prompted.parser.words import Source
+from langchain_gemini_tools.prompted.words import Source
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.prompted.parser.values import Json
-    from langchain_gemini_tools.prompted.parser.words import Reading, ToolNames
+    from langchain_gemini_tools.prompted.values import Json
+    from langchain_gemini_tools.prompted.words import Reading, ToolNames
 
 
 _NAME = re.compile(r"[\w.:\\\-/]*")

@@ -47,9 +47,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.parser import words
-from langchain_gemini_tools.prompted.parser.calls import CALL_RULE, ToolCallReader
-from langchain_gemini_tools.prompted.parser.output import (
+from langchain_gemini_tools.prompted import words
+from langchain_gemini_tools.prompted.call_reader import CALL_RULE, ToolCallReader
+from langchain_gemini_tools.prompted.output import (
     FENCE_RUN,
     LINE_ENDS,
     OpenJson,
@@ -58,14 +58,14 @@ from langchain_gemini_tools.prompted.parser.output import (
     Quotations,
     join_texts,
 )
-from langchain_gemini_tools.prompted.parser.values import CutError, NotACallError, UnreadableError
-from langchain_gemini_tools.prompted.parser.words import Source, ToolNames, Words
+from langchain_gemini_tools.prompted.values import CutError, NotACallError, UnreadableError
+from langchain_gemini_tools.prompted.words import Source, ToolNames, Words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from langchain_gemini_tools.prompted.parser.output import ParsedPiece
-    from langchain_gemini_tools.prompted.parser.words import Reading
+    from langchain_gemini_tools.prompted.output import ParsedPiece
+    from langchain_gemini_tools.prompted.words import Reading
 
 
 _TOKENS = Words(words.TOKENS)
