@@ -1,31 +1,23 @@
-"""Turn what the scanner has read into pieces: text, tool calls, and broken tool calls."""
+"""The pieces that are written, and what the text so far says about the calls that follow."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.prompted import words
-from langchain_gemini_tools.prompted.values import CutError, NotACallError, UnreadableError
-from langchain_gemini_tools.prompted.words import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
 
-    from langchain_gemini_tools.prompted.call_reader import FoundToolCall, ToolCallReader
-    from langchain_gemini_tools.prompted.values import Json
-    from langchain_gemini_tools.prompted.words import Reading, Source
+    from langchain_gemini_tools.prompted.values import Json, Reading, Source
 
-LINE_ENDS = ("", "\n", "\r")
-_TO_LINE_END = re.compile(r"[^\n]*")
-FENCE_RUN = {"`": re.compile(r"`*"), "~": re.compile(r"~*")}
-_NO_FENCE_IN_LINE = {"`": re.compile(r"[^\n`]*"), "~": re.compile(r"[^\n~]*")}
-_NO_TAG = re.compile(r"[^<]*")
-_LINK = re.compile(r"\[[^\[\]]*\]\(")
-"""A link of Markdown, which may have the form of a call as its text."""
 _BRACKET_OR_QUOTE = re.compile(r"[{}\[\]\"]|\\.?", re.DOTALL)
 _NOT_COMPARED = re.compile(r"[\s\\\"'\u201c\u201d]+")
+"""A call is compared with results without these: a result that is JSON has more of them."""
 _MAX_TAIL = 200
 _SPACE = " \t\r\n"
 
@@ -36,7 +28,7 @@ class ParsedToolCall:
 
     name: str
     args: dict[str, Json]
-    text: str
+    text: str = ""
     """What the model wrote, without marker, tag or fence."""
 
 
@@ -46,15 +38,26 @@ class BrokenToolCall:
 
     name: str | None
     """The tool's name, if it could be parsed."""
-    text: str
+    text: str = ""
     """What the model wrote."""
-    reason: str
+    reason: str = ""
     """A sentence that the model can act on."""
     is_cut: bool = False
     """Whether the text ended in the middle of the call."""
 
 
 ParsedPiece = str | ParsedToolCall | BrokenToolCall
+
+
+@dataclass(frozen=True)
+class FoundToolCall:
+    """A tool call within the construct, with the offsets of its start and end."""
+
+    start: int
+    end: int
+    call: ParsedToolCall | BrokenToolCall
+    is_marked: bool
+    """Whether a marker, a tag or a fence says that this is a call."""
 
 
 class PieceWriter:
@@ -108,19 +111,12 @@ class PieceWriter:
         return space
 
 
-def join_texts(pieces: list[ParsedPiece]) -> list[ParsedPiece]:
+def join_texts(pieces: Iterable[ParsedPiece]) -> list[ParsedPiece]:
     """Join adjacent texts and drop empty ones."""
     joined: list[ParsedPiece] = []
-    texts: list[str] = []
-    for piece in [*pieces, None]:
-        if isinstance(piece, str):
-            texts.append(piece)
-            continue
-        if text := "".join(texts):
-            joined.append(text)
-        texts = []
-        if piece is not None:
-            joined.append(piece)
+    for is_text, group in groupby(filter(None, pieces), lambda piece: isinstance(piece, str)):
+        found: list[ParsedPiece] = list(group)
+        joined += ["".join(map(str, found))] if is_text else found
     return joined
 
 
@@ -147,29 +143,6 @@ class OpenJson:
                 self._is_in_string = not self._is_in_string
             elif not self._is_in_string:
                 self.depth += (mark in "{[") - (mark in "}]")
-
-
-class Quotations:
-    """Texts that others wrote. A model that repeats a call from them does not make it.
-
-    White space, quotes and backslashes are not compared: a result that is JSON has more of them.
-
-    Args:
-        texts: The texts; they are read when the first call is looked up.
-    """
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = texts
-        self._compared: str | None = None
-
-    def __contains__(self, call: str) -> bool:
-        if self._compared is None:
-            self._compared = "\n".join(map(_without_quotes, self._texts))
-        return _without_quotes(call) in self._compared
-
-
-def _without_quotes(text: str) -> str:
-    return _NOT_COMPARED.sub("", text)
 
 
 class LineMemory:
@@ -206,6 +179,11 @@ class LineMemory:
         return sentence != self.tail and sentence[-1:] in (".", "!", "?", "\u2026")
 
     @property
+    def has_text(self) -> bool:
+        """Whether the current line has text so far."""
+        return bool(self.tail.strip())
+
+    @property
     def mentions_example(self) -> bool:
         """Whether a call in the current line would be an example."""
         return self.introduces_example or words.mentions_example(self.tail)
@@ -230,80 +208,20 @@ class LineMemory:
 
 
 class Output:
-    """Decides what the text read so far is, and writes it.
+    """Writes what was read from a source: as text, or as tool calls.
 
-    `lines` remembers what the text says about the calls that follow.
+    Args:
+        source: The text.
+        results: The texts of tool results. A model that repeats a call from them does not make it.
     """
 
-    def __init__(self, source: Source, writer: PieceWriter, quotations: Quotations) -> None:
+    def __init__(self, source: Source, results: Iterable[str]) -> None:
         self.lines = LineMemory()
         self._source = source
-        self._writer = writer
-        self._quotations = quotations
-
-    def attempt(
-        self,
-        reader: ToolCallReader,
-        body: Reading[None],
-        skip_fenced: Callable[[], Reading[None]] | None = None,
-    ) -> Reading[bool]:
-        """Run a read; return whether it found calls, complete, broken or cut off.
-
-        Args:
-            reader: Collects the calls.
-            body: The read to run.
-            skip_fenced: In a fence, reads the rest of the fence after a broken call.
-        """
-        try:
-            yield from body
-        except NotACallError:
-            return False
-        except UnreadableError as error:
-            if not reader.is_intended and not reader.is_tentative:
-                return False
-            if reader.begun_at is None and skip_fenced is None and reader.is_marked:
-                return True  # between two calls of a list: keep those before the error
-            start = self._source.offset if reader.begun_at is None else reader.begun_at
-            yield from (skip_fenced or self._skip_broken)()
-            seen = self._source.seen()
-            if not reader.is_intended and not reader.names.are_called_in(seen[start:]):
-                return False
-            if not reader.is_marked and _LINK.match(seen.strip()):
-                return False
-            reader.add_broken(start, str(error))
-        except CutError:
-            if not reader.is_intended and (reader.is_tentative or reader.name is None):
-                return False
-            if reader.begun_at is None:
-                return bool(reader.found)
-            reader.add_cut(reader.begun_at)
-        return True
-
-    def settle(self, reader: ToolCallReader, *, is_call: bool, is_example: bool) -> bool:
-        """Write what was read: as calls, or as text if there are none or they are examples.
-
-        Return whether it is text, and its last line goes on.
-        """
-        raw = self._source.take()
-        if not is_call:
-            self.add_text(raw)
-            return bool(self.lines.tail.strip())
-        body = raw.rstrip()
-        if is_example:
-            self._writer.add_text(body)
-            self.lines.see_example()
-        else:
-            self._writer.add_calls(self._make_piece(found, raw) for found in reader.found)
-        self.add_text(raw[len(body) :])
-        return False
-
-    def _make_piece(self, found: FoundToolCall, raw: str) -> ParsedToolCall | BrokenToolCall:
-        text = raw[found.start : found.end].strip()
-        if found.args is None or found.name is None:
-            return BrokenToolCall(found.name, text, found.reason, found.is_cut)
-        if not found.is_marked and text in self._quotations:
-            return BrokenToolCall(found.name, text, words.render_quoted(found.name))
-        return ParsedToolCall(found.name, found.args, text)
+        self._writer = PieceWriter()
+        self._results = results
+        self.take = self._writer.take
+        self.finish = self._writer.finish
 
     def flow(self, pattern: re.Pattern[str]) -> Reading[str]:
         """Write text as far as the pattern matches; return the next character, not read."""
@@ -317,67 +235,38 @@ class Output:
         self.flush()
         return ""
 
-    def write_fence(self, fence: str) -> Reading[None]:
-        """Write the rest of a fence as text."""
-        source = self._source
-        closing = Words((fence,))
-        pattern = _NO_FENCE_IN_LINE[fence[0]]
-        while char := (yield from self.flow(pattern)):
-            if char == "\n":
-                pattern = _TO_LINE_END
-                source.at += 1
-                self.flush()
-                yield from source.run(words.BLANKS)
-            if (yield from source.match(closing)):
-                yield from source.run(FENCE_RUN[fence[0]])
-                self.flush()
-                return
-            if char != "\n":
-                source.at += 1
-
-    def write_thought(self, closing: Words) -> Reading[None]:
-        """Write a thought as text: calls that a model only considers are not calls."""
-        source = self._source
-        while (yield from self.flow(_NO_TAG)):
-            if tag := (yield from source.match(closing)):
-                source.at += len(tag)
-                self.flush()
-                return
-            source.at += 1
-
     def flush(self) -> None:
         """Write what was read as text."""
-        self.add_text(self._source.take())
+        self._add_text(self._source.take())
 
-    def add_text(self, text: str) -> None:
-        """Write text."""
+    def settle(self, found: Sequence[FoundToolCall] | None) -> None:
+        """Write what was read as these calls; as text if there are none or they are examples."""
+        if found is None:
+            self.flush()
+            return
+        raw = self._source.take()
+        body = raw.rstrip()
+        if self.lines.mentions_example:
+            self._writer.add_text(body)
+            self.lines.see_example()
+        else:
+            self._writer.add_calls(self._make_piece(each, raw) for each in found)
+        self._add_text(raw[len(body) :])
+
+    def _add_text(self, text: str) -> None:
         if text:
             self.lines.see_text(text)
             self._writer.add_text(text)
 
-    def _skip_broken(self) -> Reading[None]:
-        """Read to the end of a broken call."""
-        source = self._source
-        seen = source.seen()
-        if seen.rstrip(" \t").endswith("\n"):  # the error is in a line after the call
-            return
-        depth = _count_open(seen)
-        while True:
-            line = yield from source.run(_TO_LINE_END)
-            depth += _count_open(line)
-            if depth <= 0 or not (yield from source.more()):
-                return
-            source.at += 1
-            yield from source.run(words.BLANKS)
-            if (
-                (yield from source.peek()) in LINE_ENDS
-                or (yield from source.match(words.MARKERS))
-                or (yield from source.match(words.FENCES))
-            ):
-                return
+    def _make_piece(self, found: FoundToolCall, raw: str) -> ParsedToolCall | BrokenToolCall:
+        call, text = found.call, raw[found.start : found.end].strip()
+        if isinstance(call, ParsedToolCall) and not found.is_marked and self._is_quoted(text):
+            return BrokenToolCall(call.name, text, words.render_quoted(call.name))
+        return replace(call, text=text)
 
+    def _is_quoted(self, call: str) -> bool:
+        return _NOT_COMPARED.sub("", call) in self._compared_results
 
-def _count_open(text: str) -> int:
-    """Estimate how many brackets stay open: in broken calls, strings cannot be recognised."""
-    opened = text.count("(") + text.count("[") + text.count("{")
-    return opened - text.count(")") - text.count("]") - text.count("}")
+    @cached_property
+    def _compared_results(self) -> str:
+        return "\n".join(_NOT_COMPARED.sub("", result) for result in self._results)
