@@ -14,12 +14,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.prompted import words
-from langchain_gemini_tools.prompted.output import BrokenToolCall, FoundToolCall, ParsedToolCall
+from langchain_gemini_tools.prompted.text import (
+    BrokenToolCall,
+    FoundToolCall,
+    ParsedToolCall,
+    Source,
+)
 from langchain_gemini_tools.prompted.values import (
     NAMED_RULE,
     QUOTES,
     CutError,
-    Source,
     UnreadableError,
     is_followed,
     parse_arguments,
@@ -34,7 +38,8 @@ from langchain_gemini_tools.prompted.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from langchain_gemini_tools.prompted.values import Json, Reading
+    from langchain_gemini_tools.prompted.text import Reading
+    from langchain_gemini_tools.prompted.values import Json
 
 
 _NAME = re.compile(r"[\w.:\\\-/]*")
@@ -130,7 +135,8 @@ class ToolCallReader:
                 return False
             if not self.is_marked and _LINK.match(seen.strip()):
                 return False
-            self._add_broken(start, str(error))
+            name = None if self._begun_at is None else self.name
+            self._append(start, BrokenToolCall(name, reason=self._names.explain(name, str(error))))
         except CutError:
             if not self.is_intended and (self.is_tentative or self.name is None):
                 return False
@@ -254,11 +260,6 @@ class ToolCallReader:
             except UnreadableError as error:
                 call = BrokenToolCall(name, reason=self._names.explain(name, str(error)))
         self._append(start, call)
-
-    def _add_broken(self, start: int, detail: str) -> None:
-        """Add an intended call from `start` to here that cannot be parsed."""
-        name = None if self._begun_at is None else self.name
-        self._append(start, BrokenToolCall(name, reason=self._names.explain(name, detail)))
 
     def _enter(self) -> None:
         if self._depth == _MAX_WRAPPERS:
@@ -399,23 +400,32 @@ class ToolCallReader:
             self.is_tentative = True
         return name
 
-    def _read_call(self, *, is_printed: bool = False) -> Reading[None]:
+    def _read_call(self) -> Reading[None]:
         """Read `f(...)`, `f {...}`, `default_api.f(...)` or `print(f(...))`."""
-        is_any = self.is_intended or self._is_in_list
-        name = yield from (self._read_any_name() if is_any else self._read_declared_name())
-        if not name:
+        source = self._source
+        name = yield from self._read_called_name()
+        is_printed = name == words.PRINT and name not in self._names
+        if is_printed:
+            yield from source.run(words.BLANKS)
+            if (yield from source.peek()) != "(":
+                raise UnreadableError(CALL_RULE)
+            source.at += 1
+            yield from skip_space(source)
+            self._begin()
+            name = yield from self._read_called_name()
+        if not name or (is_printed and name == words.PRINT):
             raise UnreadableError(CALL_RULE)
-        if name not in self._names:
-            if name == words.PRINT:
-                yield from self._read_printed(is_printed=is_printed)
+        if self.is_marked and name.lower() in words.NOTHING and name not in self._names:
+            yield from source.run(words.BLANKS)
+            if (yield from source.peek()) in words.LINE_ENDS:
+                self._begun_at = None
                 return
-            if self.is_marked and name.lower() in words.NOTHING:
-                yield from self._source.run(words.BLANKS)
-                if (yield from self._source.peek()) in words.LINE_ENDS:
-                    self._begun_at = None
-                    return
         self.name = name
         yield from self._read_after_name(name)
+        if is_printed:
+            if (yield from skip_space(source)) != ")":
+                raise UnreadableError("the parenthesis of print(...) is not closed")
+            source.at += 1
 
     def _read_after_name(self, name: str) -> Reading[None]:
         """Read the arguments of a call: `(...)`, or an object, which may be in the next line."""
@@ -440,28 +450,16 @@ class ToolCallReader:
         else:
             raise UnreadableError("its arguments are missing")
 
-    def _read_printed(self, *, is_printed: bool) -> Reading[None]:
-        """Read the rest of `print(f(...))`; one `print` in another is not a call."""
-        source = self._source
-        yield from source.run(words.BLANKS)
-        if is_printed or (yield from source.peek()) != "(":
-            raise UnreadableError(CALL_RULE)
-        source.at += 1
-        yield from skip_space(source)
-        self._begin()
-        yield from self._read_call(is_printed=True)
-        if (yield from skip_space(source)) != ")":
-            raise UnreadableError("the parenthesis of print(...) is not closed")
-        source.at += 1
-
     def _read_declared_name(self) -> Reading[str]:
         while True:
             word = yield from self._source.skip(self._names.callables)
             if word not in words.PREFIXES or word in self._names:
                 return word
 
-    def _read_any_name(self) -> Reading[str]:
+    def _read_called_name(self) -> Reading[str]:
         """Read a name as models decorate it: in quotes or backticks, underscores escaped."""
+        if not self.is_intended and not self._is_in_list:
+            return (yield from self._read_declared_name())
         source = self._source
         quotes = yield from source.run(_NAME_QUOTES)
         # A declared name may contain any character.

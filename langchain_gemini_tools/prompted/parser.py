@@ -34,7 +34,7 @@ in other ways too, and they write about the protocol. These rules decide what is
     broken call ends with its line or, while its brackets are open, before a blank line, a marker or
     a fence; in a fence it ends with the fence.
 
-Text is passed on unchanged, except for white space next to calls (`output.PieceWriter`), markers
+Text is passed on unchanged, except for white space next to calls (`text.PieceWriter`), markers
 and what precedes them, fences and tags around calls, punctuation right after calls, and leaked
 special tokens (`words.TOKENS`, with the role after them) outside of backticks and fences.
 
@@ -50,15 +50,14 @@ from typing import TYPE_CHECKING
 
 from langchain_gemini_tools.prompted import words
 from langchain_gemini_tools.prompted.call_reader import CALL_RULE, NotACallError, ToolCallReader
-from langchain_gemini_tools.prompted.output import OpenJson, Output, join_texts
-from langchain_gemini_tools.prompted.values import CutError, Source, UnreadableError, Words
-from langchain_gemini_tools.prompted.words import LINE_ENDS
+from langchain_gemini_tools.prompted.text import OpenJson, Output, Source, join_texts
+from langchain_gemini_tools.prompted.values import CutError, UnreadableError
+from langchain_gemini_tools.prompted.words import LINE_ENDS, Words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from langchain_gemini_tools.prompted.output import ParsedPiece
-    from langchain_gemini_tools.prompted.values import Reading
+    from langchain_gemini_tools.prompted.text import ParsedPiece, Reading
 
 
 _TOKENS = Words(words.TOKENS)

@@ -1,11 +1,5 @@
 r"""Read one value as models write it: JSON, and what they write instead.
 
-The text arrives in chunks and is read as if it were complete. The reading functions are generators:
-a bare `yield` means "more text is needed". They read from top to bottom like any parser, and the
-places where the text was split cannot change the result. Every character is looked at a bounded
-number of times, and the text that waits for the next chunk is never longer than the longest word
-that is searched for.
-
 Besides JSON, this accepts Python's literals: single and triple quotes, `True`, `False` and `None`,
 tuples, `1_000`, `.5`, and the string prefixes `r`, `u` and `f`. It also accepts curly quotes,
 single quotes that are doubled inside a string (`'it''s'`), keys without quotes, `=` for `:`,
@@ -19,13 +13,17 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Generator, Iterable
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from langchain_gemini_tools.prompted.text import Source
+from langchain_gemini_tools.prompted.words import Words, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from langchain_gemini_tools.prompted.text import Reading
 
 T = TypeVar("T")
-Reading = Generator[None, None, T]
-"""A read in progress: it yields when it needs more text, and returns what it read."""
-
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 """A parsed value."""
 
@@ -82,124 +80,8 @@ class CutError(Exception):
     """The text ended before the value did."""
 
 
-# The text so far
-
-
-class Words:
-    """A set of fixed words to search for.
-
-    Args:
-        words: The words; empty ones are skipped.
-        is_any_case: Whether `tool_call` also matches `Tool_Call`. The words must be lower case.
-    """
-
-    def __init__(self, words: Iterable[str], *, is_any_case: bool = False) -> None:
-        self.is_any_case = is_any_case
-        self.longest = 0
-        self._by_first: dict[str, list[str]] = {}
-        for word in sorted(set(words) - {""}, key=len, reverse=True):
-            self.longest = max(self.longest, len(word))
-            self._by_first.setdefault(word[0], []).append(word)
-
-    def match(self, text: str) -> tuple[str, bool]:
-        """Return the longest word that `text` starts with, and whether it could still grow."""
-        if self.is_any_case:
-            text = text.lower()
-        may_grow = False
-        for word in self._by_first.get(text[:1], ()):
-            if len(word) > len(text):
-                may_grow = may_grow or word.startswith(text)
-            elif text.startswith(word):
-                return word, may_grow
-        return "", may_grow
-
-
 _AFTER_OPENING = {quote: Words((quote, quote * 2)) for quote in QUOTES.values()}
 _TRIPLE = {quote: Words((quote * 3,)) for quote in QUOTES.values()}
-
-
-class Source:
-    """The text so far. `chunk[at]` is the next character if `more` returns True.
-
-    Args:
-        text: The first chunk.
-        is_closed: Whether the text is complete.
-        stops: Words that end any value if they start a line; see `skip_space`.
-    """
-
-    def __init__(
-        self, text: str = "", *, is_closed: bool = False, stops: Words | None = None
-    ) -> None:
-        self.chunk = text
-        self.at = 0
-        self.is_closed = is_closed
-        self.stops = stops or Words(())
-        self._start = 0
-        self._kept: list[str] = []
-        self._kept_length = 0
-
-    def add(self, text: str) -> None:
-        """Add the next chunk. Text that was read but not taken is set aside, not copied again."""
-        if kept := self.chunk[self._start : self.at]:
-            self._kept.append(kept)
-            self._kept_length += len(kept)
-        self.chunk = self.chunk[self.at :] + text
-        self._start = self.at = 0
-
-    @property
-    def offset(self) -> int:
-        """How many characters were read since the last `take`."""
-        return self._kept_length + self.at - self._start
-
-    def seen(self) -> str:
-        """Return the text that was read since the last `take`."""
-        last = self.chunk[self._start : self.at]
-        return "".join([*self._kept, last]) if self._kept else last
-
-    def take(self) -> str:
-        """Return the text that was read since the last `take`, and forget it."""
-        text = self.seen()
-        self._kept, self._kept_length, self._start = [], 0, self.at
-        return text
-
-    def more(self) -> Reading[bool]:
-        """Return whether there is a next character; wait until that is known."""
-        while self.at >= len(self.chunk):
-            if self.is_closed:
-                return False
-            yield
-        return True
-
-    def peek(self) -> Reading[str]:
-        """Return the next character without reading it; empty at the end."""
-        return self.chunk[self.at] if (yield from self.more()) else ""
-
-    def run(self, pattern: re.Pattern[str]) -> Reading[str]:
-        """Read as many characters as the pattern matches: a repeated character class."""
-        parts: list[str] = []
-        while self.at < len(self.chunk) or (yield from self.more()):
-            match = pattern.match(self.chunk, self.at)
-            end = match.end() if match else self.at
-            parts.append(self.chunk[self.at : end])
-            self.at = end
-            if end < len(self.chunk):
-                break
-        return "".join(parts) if len(parts) != 1 else parts[0]
-
-    def match(self, words: Words) -> Reading[str]:
-        """Return the longest of the words that comes next, without reading it; else empty."""
-        while self.at < len(self.chunk) or (yield from self.more()):
-            found, may_grow = words.match(self.chunk[self.at : self.at + words.longest])
-            if not may_grow or self.is_closed:
-                return found
-            yield
-        return ""
-
-    def skip(self, words: Words) -> Reading[str]:
-        """Read the longest of the words that comes next, and return it; else empty."""
-        word = yield from self.match(words)
-        self.at += len(word)
-        return word
 
 
 def run_closed(reading: Reading[T]) -> T:
@@ -210,9 +92,6 @@ def run_closed(reading: Reading[T]) -> T:
         value: T = done.value
         return value
     raise AssertionError("The source is not closed.")
-
-
-# Values
 
 
 def parse_value(source: Source, depth: int = 0) -> Reading[Json]:
@@ -437,8 +316,3 @@ def _join_surrogates(text: str) -> str:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
         raise UnreadableError("a string contains a lone surrogate") from None
-
-
-def shorten(text: str) -> str:
-    """Shorten a text for a message."""
-    return text if len(text) <= 60 else text[:60] + "..."

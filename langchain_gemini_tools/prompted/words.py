@@ -16,10 +16,38 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.values import Words, shorten
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+class Words:
+    """A set of fixed words to search for.
+
+    Args:
+        words: The words; empty ones are skipped.
+        is_any_case: Whether `tool_call` also matches `Tool_Call`. The words must be lower case.
+    """
+
+    def __init__(self, words: Iterable[str], *, is_any_case: bool = False) -> None:
+        self.is_any_case = is_any_case
+        self.longest = 0
+        self._by_first: dict[str, list[str]] = {}
+        for word in sorted(set(words) - {""}, key=len, reverse=True):
+            self.longest = max(self.longest, len(word))
+            self._by_first.setdefault(word[0], []).append(word)
+
+    def match(self, text: str) -> tuple[str, bool]:
+        """Return the longest word that `text` starts with, and whether it could still grow."""
+        if self.is_any_case:
+            text = text.lower()
+        may_grow = False
+        for word in self._by_first.get(text[:1], ()):
+            if len(word) > len(text):
+                may_grow = may_grow or word.startswith(text)
+            elif text.startswith(word):
+                return word, may_grow
+        return "", may_grow
+
 
 BLANKS = re.compile(r"[ \t]*")
 MARKER = "TOOL_CALL:"
@@ -272,3 +300,8 @@ def render_cut(name: str | None) -> str:
 
 def _render_format(name: str | None) -> str:
     return f'{MARKER} {shorten(name or "tool_name")}({{"argument": "value"}})'
+
+
+def shorten(text: str) -> str:
+    """Shorten a text for a message."""
+    return text if len(text) <= 60 else text[:60] + "..."

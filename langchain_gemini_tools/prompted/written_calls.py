@@ -25,8 +25,8 @@ from langchain_gemini_tools.wire.response import WrittenCall
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from langchain_gemini_tools.prompted.output import ParsedPiece
     from langchain_gemini_tools.prompted.parser import ToolCallParser
+    from langchain_gemini_tools.prompted.text import ParsedPiece
 
 _SIGN = re.compile("default_api|tool_code|<call_record>")
 _OPENINGS = (

@@ -283,7 +283,7 @@ def test_showing_a_run_loads_no_other_layer_and_rich_only_when_it_draws() -> Non
 
 def test_the_parser_of_prompted_calls_knows_nothing_about_gemini() -> None:
     prompted = f"{NAME}.prompted"
-    modules = ("parser", "call_reader", "values", "words", "output")
+    modules = ("parser", "call_reader", "text", "values", "words")
     for module in modules:
         path = PACKAGE / "prompted" / f"{module}.py"
         ours = {name for name in _imports(path) if name.startswith(NAME)} - {prompted}

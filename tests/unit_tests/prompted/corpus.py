@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from langchain_gemini_tools.prompted.output import BrokenToolCall, ParsedPiece, join_texts
 from langchain_gemini_tools.prompted.parser import ToolCallParser
+from langchain_gemini_tools.prompted.text import BrokenToolCall, ParsedPiece, join_texts
 
 FOLDER = Path(__file__).parents[2] / "data" / "text_calls"
 

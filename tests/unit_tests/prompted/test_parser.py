@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from langchain_gemini_tools.prompted.output import (
+from langchain_gemini_tools.prompted.parser import ToolCallParser, parse_text
+from langchain_gemini_tools.prompted.text import (
     BrokenToolCall,
     ParsedPiece,
     ParsedToolCall,
 )
-from langchain_gemini_tools.prompted.parser import ToolCallParser, parse_text
 
 TOOLS = ["get_weather", "search", "get_time"]
 

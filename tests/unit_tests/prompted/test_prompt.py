@@ -17,6 +17,7 @@ from langchain_gemini_tools.prompted import TOOL_PROMPT
 from langchain_gemini_tools.prompted.parser import parse_text
 from langchain_gemini_tools.prompted.prompt import (
     REASONS,
+    PromptedTools,
     invalid_call_reason,
     protocol_name,
     render_ai_message,
@@ -24,7 +25,7 @@ from langchain_gemini_tools.prompted.prompt import (
     render_tool_message,
     render_tool_prompt,
 )
-from langchain_gemini_tools.prompted.response import PromptedTools, parse_message
+from langchain_gemini_tools.prompted.request import parse_message
 from langchain_gemini_tools.prompted.words import escape_protocol
 from langchain_gemini_tools.wire.media import render_media
 from langchain_gemini_tools.wire.tools.bind import bind_tools

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from langchain_gemini_tools.prompted import words
-from langchain_gemini_tools.prompted.output import ParsedToolCall
 from langchain_gemini_tools.prompted.parser import ToolCallParser, parse_text
+from langchain_gemini_tools.prompted.text import ParsedToolCall
 from tests.unit_tests.prompted.corpus import RESPONSES, parse_pieces
 from tests.unit_tests.prompted.test_values import values
 

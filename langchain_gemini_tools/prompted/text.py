@@ -1,25 +1,130 @@
-"""The pieces that are written, and what the text so far says about the calls that follow."""
+"""Text in chunks: what is read from it, and the pieces that are written.
+
+The text arrives in chunks and is read as if it were complete. The reading functions are generators:
+a bare `yield` means "more text is needed". They read from top to bottom like any parser, and the
+places where the text was split cannot change the result. Every character is looked at a bounded
+number of times, and the text that waits for the next chunk is never longer than the longest word
+that is searched for.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from langchain_gemini_tools.prompted import words
+from langchain_gemini_tools.prompted.words import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from langchain_gemini_tools.prompted.values import Json, Reading, Source
+    from langchain_gemini_tools.prompted.values import Json
 
 _BRACKET_OR_QUOTE = re.compile(r"[{}\[\]\"]|\\.?", re.DOTALL)
 _NOT_COMPARED = re.compile(r"[\s\\\"'\u201c\u201d]+")
 """A call is compared with results without these: a result that is JSON has more of them."""
 _MAX_TAIL = 200
 _SPACE = " \t\r\n"
+_RESULT_START = f"\n{words.RESULT_MARKER}"
+_FENCE = "```"
+_FENCE_LINE = re.compile(rf"\s*{_FENCE}[^\n]*\n")
+_FENCE_LINE_SO_FAR = re.compile(rf"\s*(?:`{{0,2}}|{_FENCE}[^\n]*)")
+
+T = TypeVar("T")
+Reading = Generator[None, None, T]
+"""A read in progress: it yields when it needs more text, and returns what it read."""
+
+
+# What is read
+
+
+class Source:
+    """The text so far. `chunk[at]` is the next character if `more` returns True.
+
+    Args:
+        text: The first chunk.
+        is_closed: Whether the text is complete.
+        stops: Words that end any value if they start a line; see `skip_space`.
+    """
+
+    def __init__(
+        self, text: str = "", *, is_closed: bool = False, stops: Words | None = None
+    ) -> None:
+        self.chunk = text
+        self.at = 0
+        self.is_closed = is_closed
+        self.stops = stops or Words(())
+        self._start = 0
+        self._kept: list[str] = []
+        self._kept_length = 0
+
+    def add(self, text: str) -> None:
+        """Add the next chunk. Text that was read but not taken is set aside, not copied again."""
+        if kept := self.chunk[self._start : self.at]:
+            self._kept.append(kept)
+            self._kept_length += len(kept)
+        self.chunk = self.chunk[self.at :] + text
+        self._start = self.at = 0
+
+    @property
+    def offset(self) -> int:
+        """How many characters were read since the last `take`."""
+        return self._kept_length + self.at - self._start
+
+    def seen(self) -> str:
+        """Return the text that was read since the last `take`."""
+        last = self.chunk[self._start : self.at]
+        return "".join([*self._kept, last]) if self._kept else last
+
+    def take(self) -> str:
+        """Return the text that was read since the last `take`, and forget it."""
+        text = self.seen()
+        self._kept, self._kept_length, self._start = [], 0, self.at
+        return text
+
+    def more(self) -> Reading[bool]:
+        """Return whether there is a next character; wait until that is known."""
+        while self.at >= len(self.chunk):
+            if self.is_closed:
+                return False
+            yield
+        return True
+
+    def peek(self) -> Reading[str]:
+        """Return the next character without reading it; empty at the end."""
+        return self.chunk[self.at] if (yield from self.more()) else ""
+
+    def run(self, pattern: re.Pattern[str]) -> Reading[str]:
+        """Read as many characters as the pattern matches: a repeated character class."""
+        parts: list[str] = []
+        while self.at < len(self.chunk) or (yield from self.more()):
+            match = pattern.match(self.chunk, self.at)
+            end = match.end() if match else self.at
+            parts.append(self.chunk[self.at : end])
+            self.at = end
+            if end < len(self.chunk):
+                break
+        return "".join(parts) if len(parts) != 1 else parts[0]
+
+    def match(self, words: Words) -> Reading[str]:
+        """Return the longest of the words that comes next, without reading it; else empty."""
+        while self.at < len(self.chunk) or (yield from self.more()):
+            found, may_grow = words.match(self.chunk[self.at : self.at + words.longest])
+            if not may_grow or self.is_closed:
+                return found
+            yield
+        return ""
+
+    def skip(self, words: Words) -> Reading[str]:
+        """Read the longest of the words that comes next, and return it; else empty."""
+        word = yield from self.match(words)
+        self.at += len(word)
+        return word
+
+
+# What is written
 
 
 @dataclass(frozen=True)
@@ -270,3 +375,72 @@ class Output:
     @cached_property
     def _compared_results(self) -> str:
         return "\n".join(_NOT_COMPARED.sub("", result) for result in self._results)
+
+
+# Text of a response before it is parsed
+
+
+class OwnText:
+    """Ends the text where the model begins to write a tool result itself.
+
+    The request has a stop sequence for it, unless the user has set as many as the API allows. Some
+    servers ignore it. What follows is based on an invented result: more calls, or an answer.
+    """
+
+    def __init__(self) -> None:
+        self._held = "\n"
+        """The end of the text, if a result may begin there; at first a line break before it."""
+        self._is_first = True
+        self._has_ended = False
+
+    def feed(self, text: str) -> str:
+        """Return the text that is final."""
+        if self._has_ended:
+            return ""
+        before, end, _ = f"{self._held}{text}".partition(_RESULT_START)
+        self._has_ended = bool(end)
+        lengths = () if end else range(len(_RESULT_START) - 1, 0, -1)
+        held = next((n for n in lengths if before.endswith(_RESULT_START[:n])), 0)
+        self._held = before[len(before) - held :]
+        return self._without_first_break(before[: len(before) - held])
+
+    def finish(self) -> str:
+        """Return the text that was held back."""
+        rest, self._held = self._held, ""
+        return self._without_first_break(rest)
+
+    def _without_first_break(self, text: str) -> str:
+        if not text or not self._is_first:
+            return text
+        self._is_first = False
+        return text[1:]
+
+
+class FenceRemover:
+    """Removes a code fence around a JSON response; other text is unchanged."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._is_fenced: bool | None = None
+
+    def feed(self, text: str) -> str:
+        """Return the text that is final: everything except a fence or what may become one."""
+        self._held += text
+        if self._is_fenced is None:
+            if _FENCE_LINE_SO_FAR.fullmatch(self._held):
+                return ""
+            line = _FENCE_LINE.match(self._held)
+            self._is_fenced = line is not None
+            self._held = self._held[line.end() :] if line else self._held
+        end = len(self._held)
+        if self._is_fenced:  # the last characters may be the closing fence
+            end = len(self._held.rstrip().rstrip("`").rstrip())
+        final, self._held = self._held[:end], self._held[end:]
+        return final
+
+    def finish(self) -> str:
+        """Return the remaining text without the closing fence."""
+        rest, self._held = self._held, ""
+        if self._is_fenced:
+            rest = rest.rstrip().removesuffix(_FENCE).rstrip()
+        return rest
