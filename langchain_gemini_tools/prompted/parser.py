@@ -34,7 +34,7 @@ in other ways too, and they write about the protocol. These rules decide what is
     broken call ends with its line or, while its brackets are open, before a blank line, a marker or
     a fence; in a fence it ends with the fence.
 
-Text is passed on unchanged, except for white space next to calls (`text.PieceWriter`), markers
+Text is passed on unchanged, except for white space next to calls (`text.Output`), markers
 and what precedes them, fences and tags around calls, punctuation right after calls, and leaked
 special tokens (`words.TOKENS`, with the role after them) outside of backticks and fences.
 

@@ -357,7 +357,7 @@ def join_chunks(chunks: Sequence[AIMessageChunk]) -> AIMessageChunk:
     Every addition parses all calls again, and a model that repeats itself makes thousands.
     """
     first, *others = chunks
-    return cast("AIMessageChunk", first + others)
+    return first + others
 
 
 class ChunkParser:
@@ -433,9 +433,9 @@ class ChunkParser:
     ) -> list[AIMessageChunk]:
         """Return a chunk for each piece."""
         chunks: list[AIMessageChunk] = []
-        for piece in filter(None, pieces):
+        for piece in pieces:
             if isinstance(piece, str):
-                chunks.append(_chunk(self._content(piece), source))
+                chunks += [_chunk(self._content(piece), source)] if piece else []
                 continue
             call = self._check(piece)
             index = len(self.calls) + (0 if call.is_valid else _INVALID)

@@ -165,62 +165,12 @@ class FoundToolCall:
     """Whether a marker, a tag or a fence says that this is a call."""
 
 
-class PieceWriter:
-    """Collects pieces, and removes white space next to calls.
-
-    Between two texts with calls in between, the longer of the two gaps remains (the one with more
-    line breaks); before the first and after the last text, none. Other white space is unchanged.
-    White space is held back until the next text or call decides which of the two it is.
-    """
-
-    def __init__(self) -> None:
-        self._pieces: list[ParsedPiece] = []
-        self._space: list[str] = []
-        self._gap: str | None = None
-        self._has_text = False
-
-    def add_text(self, text: str) -> None:
-        """Add text."""
-        body = text.strip(_SPACE)
-        if not body:
-            self._space.append(text)
-            return
-        start = text.index(body[0])
-        self._space.append(text[:start])
-        self._pieces += [self._settle_space(), body]
-        self._space = [text[start + len(body) :]]
-        self._has_text = True
-
-    def add_calls(self, calls: Iterable[ParsedToolCall | BrokenToolCall]) -> None:
-        """Add calls; none if only words of the protocol were removed."""
-        self._gap = max(self._gap or "", "".join(self._space), key=_gap_size)
-        self._space = []
-        self._pieces += calls
-
-    def take(self) -> list[ParsedPiece]:
-        """Return the pieces that are final; adjacent texts are joined."""
-        pieces, self._pieces = join_texts(self._pieces), []
-        return pieces
-
-    def finish(self) -> list[ParsedPiece]:
-        """Return the last pieces."""
-        if self._gap is None:
-            self._pieces.append(self._settle_space())
-        return self.take()
-
-    def _settle_space(self) -> str:
-        space, self._space = "".join(self._space), []
-        if self._gap is not None:
-            space = max(self._gap, space, key=_gap_size) if self._has_text else ""
-            self._gap = None
-        return space
-
-
 def join_texts(pieces: Iterable[ParsedPiece]) -> list[ParsedPiece]:
     """Join adjacent texts and drop empty ones."""
     joined: list[ParsedPiece] = []
-    for is_text, group in groupby(filter(None, pieces), lambda piece: isinstance(piece, str)):
-        found: list[ParsedPiece] = list(group)
+    kept = [piece for piece in pieces if piece]
+    for is_text, group in groupby(kept, lambda piece: isinstance(piece, str)):
+        found = list(group)
         joined += ["".join(map(str, found))] if is_text else found
     return joined
 
@@ -315,6 +265,11 @@ class LineMemory:
 class Output:
     """Writes what was read from a source: as text, or as tool calls.
 
+    White space next to calls is removed. Between two texts with calls in between, the longer of the
+    two gaps remains (the one with more line breaks); before the first and after the last text,
+    none. Other white space is unchanged. White space is held back until the next text or call
+    decides which of the two it is.
+
     Args:
         source: The text.
         results: The texts of tool results. A model that repeats a call from them does not make it.
@@ -323,10 +278,11 @@ class Output:
     def __init__(self, source: Source, results: Iterable[str]) -> None:
         self.lines = LineMemory()
         self._source = source
-        self._writer = PieceWriter()
         self._results = results
-        self.take = self._writer.take
-        self.finish = self._writer.finish
+        self._pieces: list[ParsedPiece] = []
+        self._space: list[str] = []
+        self._gap: str | None = None
+        self._has_text = False
 
     def flow(self, pattern: re.Pattern[str]) -> Reading[str]:
         """Write text as far as the pattern matches; return the next character, not read."""
@@ -342,7 +298,9 @@ class Output:
 
     def flush(self) -> None:
         """Write what was read as text."""
-        self._add_text(self._source.take())
+        if text := self._source.take():
+            self.lines.see_text(text)
+            self._add_text(text)
 
     def settle(self, found: Sequence[FoundToolCall] | None) -> None:
         """Write what was read as these calls; as text if there are none or they are examples."""
@@ -352,16 +310,43 @@ class Output:
         raw = self._source.take()
         body = raw.rstrip()
         if self.lines.mentions_example:
-            self._writer.add_text(body)
+            self._add_text(body)
             self.lines.see_example()
         else:
-            self._writer.add_calls(self._make_piece(each, raw) for each in found)
+            self._gap = max(self._gap or "", "".join(self._space), key=_gap_size)
+            self._space = []
+            self._pieces += [self._make_piece(each, raw) for each in found]
+        self.lines.see_text(raw[len(body) :])
         self._add_text(raw[len(body) :])
 
+    def take(self) -> list[ParsedPiece]:
+        """Return the pieces that are final; adjacent texts are joined."""
+        pieces, self._pieces = join_texts(self._pieces), []
+        return pieces
+
+    def finish(self) -> list[ParsedPiece]:
+        """Return the last pieces."""
+        if self._gap is None:
+            self._pieces.append(self._settle_space())
+        return self.take()
+
     def _add_text(self, text: str) -> None:
-        if text:
-            self.lines.see_text(text)
-            self._writer.add_text(text)
+        body = text.strip(_SPACE)
+        if not body:
+            self._space.append(text)
+            return
+        start = text.index(body[0])
+        self._space.append(text[:start])
+        self._pieces += [self._settle_space(), body]
+        self._space = [text[start + len(body) :]]
+        self._has_text = True
+
+    def _settle_space(self) -> str:
+        space, self._space = "".join(self._space), []
+        if self._gap is not None:
+            space = max(self._gap, space, key=_gap_size) if self._has_text else ""
+            self._gap = None
+        return space
 
     def _make_piece(self, found: FoundToolCall, raw: str) -> ParsedToolCall | BrokenToolCall:
         call, text = found.call, raw[found.start : found.end].strip()
