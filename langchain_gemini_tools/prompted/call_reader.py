@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.prompted.text import Reading
     from langchain_gemini_tools.prompted.values import Json
+    from langchain_gemini_tools.prompted.words import ToolNames
 
 
 _NAME = re.compile(r"[\w.:\\\-/]*")
@@ -88,12 +89,7 @@ class ToolCallReader:
     """
 
     def __init__(
-        self,
-        source: Source,
-        names: words.ToolNames,
-        *,
-        is_marked: bool,
-        is_explaining: bool = False,
+        self, source: Source, names: ToolNames, *, is_marked: bool, is_explaining: bool = False
     ) -> None:
         self.found: list[FoundToolCall] = []
         self.is_marked = is_marked

@@ -26,10 +26,11 @@ in other ways too, and they write about the protocol. These rules decide what is
     `BrokenToolCall`, wherever it stands. Everything else is text, undeclared names included. The
     lines of a larger JSON value are text up to its end or the next blank line.
 5.  **Examples are not calls.** Text in backticks, in a block quote, in `<think>` tags or in a fence
-    of another kind is text. So is any call right after a line that introduces an example: it ends
-    with a colon or is a heading, and its last sentence mentions one (`words.mentions_example`).
-    This applies up to the next text, or to a blank line after the example. A call without a marker
-    that stands in a tool's result is a quotation, and reported.
+    of another kind is text. So is any call in a line whose last sentence mentions an example
+    (`words.mentions_example`), or right after a line that introduces one: it mentions an example,
+    and ends with a colon or is a heading. This applies up to the end of the next line with text, or
+    to a blank line after the example. A call without a marker that stands in a tool's result is a
+    quotation, and reported.
 6.  A call that the end of the text cuts off is a `BrokenToolCall` with `is_cut`, never completed. A
     broken call ends with its line or, while its brackets are open, before a blank line, a marker or
     a fence; in a fence it ends with the fence.
@@ -84,23 +85,37 @@ _NO_FENCE = {"`": re.compile(r"[^`]*"), "~": re.compile(r"[^~]*")}
 _NO_FENCE_IN_LINE = {"`": _CODE, "~": re.compile(r"[^\n~]*")}
 
 
-class Scanner:
-    """Reads text and writes its pieces.
+class ToolCallParser:
+    """Parses text in chunks; where the text is split does not change the result.
 
     Args:
-        source: The text.
-        output: Receives what was read.
-        names: The declared tools.
+        tool_names: The declared tools.
+        results: The texts of tool results. Calls without a marker that stand in one of them are
+            quotations.
     """
 
-    def __init__(self, source: Source, output: Output, names: Collection[str]) -> None:
-        self._source = source
-        self._output = output
-        self._lines = output.lines
-        self._names = words.ToolNames(names)
-        self._make_reader = partial(ToolCallReader, source, self._names)
+    def __init__(self, tool_names: Collection[str], results: Iterable[str] = ()) -> None:
+        self._source = Source(stops=words.MARKERS)
+        self._output = Output(self._source, results)
+        self._lines = self._output.lines
+        self._names = words.ToolNames(tool_names)
+        self._make_reader = partial(ToolCallReader, self._source, self._names)
+        self._reading = self._scan()
 
-    def scan(self) -> Reading[None]:
+    def feed(self, text: str) -> list[ParsedPiece]:
+        """Return the pieces that this chunk makes final, in order."""
+        if text:
+            self._source.add(text)
+            next(self._reading)
+        return self._output.take()
+
+    def finish(self) -> list[ParsedPiece]:
+        """Return the remaining pieces; an unfinished call is a `BrokenToolCall` with `is_cut`."""
+        self._source.is_closed = True
+        next(self._reading, None)
+        return self._output.finish()
+
+    def _scan(self) -> Reading[None]:
         """Read until the source is closed and empty."""
         while (yield from self._source.more()):
             if (yield from self._source.run(_NEWLINES)):
@@ -446,34 +461,6 @@ class Scanner:
 def _count_open(text: str) -> int:
     """Estimate how many brackets stay open: in broken calls, strings cannot be recognised."""
     return sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
-
-
-class ToolCallParser:
-    """Parses text in chunks; where the text is split does not change the result.
-
-    Args:
-        tool_names: The declared tools.
-        results: The texts of tool results. Calls without a marker that stand in one of them are
-            quotations.
-    """
-
-    def __init__(self, tool_names: Collection[str], results: Iterable[str] = ()) -> None:
-        self._source = Source(stops=words.MARKERS)
-        self._output = Output(self._source, results)
-        self._scan = Scanner(self._source, self._output, tool_names).scan()
-
-    def feed(self, text: str) -> list[ParsedPiece]:
-        """Return the pieces that this chunk makes final, in order."""
-        if text:
-            self._source.add(text)
-            next(self._scan)
-        return self._output.take()
-
-    def finish(self) -> list[ParsedPiece]:
-        """Return the remaining pieces; an unfinished call is a `BrokenToolCall` with `is_cut`."""
-        self._source.is_closed = True
-        next(self._scan, None)
-        return self._output.finish()
 
 
 def parse_text(text: str, tool_names: Collection[str]) -> list[ParsedPiece]:
