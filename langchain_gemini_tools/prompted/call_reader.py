@@ -119,7 +119,7 @@ class ToolCallReader:
             yield from body
         except NotACallError:
             return False
-        except UnreadableError as error:
+        except (UnreadableError, RecursionError) as error:
             if not self.is_reported:
                 return False
             if self._begun_at is None and self.is_marked and not is_fenced:
@@ -132,7 +132,9 @@ class ToolCallReader:
             if not self.is_marked and _LINK.match(seen.strip()):
                 return False
             name = None if self._begun_at is None else self.name
-            self._append(start, BrokenToolCall(name, reason=self._names.explain(name, str(error))))
+            is_deep = isinstance(error, RecursionError)  # the caller's stack is deep already
+            detail = "its arguments are nested too deep" if is_deep else str(error)
+            self._append(start, BrokenToolCall(name, reason=self._names.explain(name, detail)))
         except CutError:
             if not self.is_intended and (self.is_tentative or self.name is None):
                 return False
