@@ -176,7 +176,8 @@ class ToolCallReader:
         The arguments of the latter are in tags.
         """
         source = self._source
-        self.name = (yield from source.run(_TAG_NAME)).strip("\"'")
+        name = yield from source.run(_TAG_NAME)
+        self.name = name.strip("\"'") if opener == words.INVOKE_TAG else name
         if not self.name or (opener == words.FUNCTION_TAG and (yield from source.peek()) != ">"):
             raise NotACallError
         if opener == words.FUNCTION_TAG:
