@@ -32,6 +32,10 @@ MAX_DEPTH = 100
 _MAX_NUMBER = 400
 
 _SPACE = re.compile(r"[ \t\r\n\f\v\u00a0\ufeff]*")
+_SIMPLE = re.compile(
+    r"""(?:"([^"\\\ud800-\udfff]+)"|(-?(?:0|[1-9][0-9]{0,17}))|(true|false|null))(?=[\s,}\]])"""
+)
+"""Most values, if they are complete: a shortcut that does not change the result."""
 _WORD = re.compile(r"[\w.+\-$]*")
 _NUMBER = re.compile(
     r"-?(?:(?:0|[1-9](?:_?[0-9])*)(?P<fraction>\.(?:[0-9](?:_?[0-9])*)?)?|(?P<tail>\.[0-9]+))"
@@ -93,6 +97,10 @@ def run_closed(reading: Reading[T]) -> T:
 def parse_value(source: Source, depth: int = 0) -> Reading[Json]:
     """Read one value; `depth` is the number of brackets around it."""
     char = yield from skip_space(source)
+    if simple := _SIMPLE.match(source.chunk, source.at):
+        source.at = simple.end()
+        text, number, word = simple.groups()
+        return text if text is not None else int(number) if number else _WORDS[word]
     if char not in _CLOSERS:
         return (yield from _parse_scalar(source, char))
     if depth == MAX_DEPTH:
