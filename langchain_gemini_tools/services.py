@@ -316,7 +316,7 @@ class GeminiServices(GeminiAccess):
             tool_choice: What `bind_tools` accepts.
             **kwargs: Options of the call.
         """
-        from langchain_gemini_tools.prompted.request import render_instructions
+        from langchain_gemini_tools.prompted.prompt import render_instructions
 
         given = {**kwargs, "tools": tools, "tool_choice": tool_choice}
         return "\n\n".join(render_instructions(resolve(self, None, given)).texts)
@@ -337,7 +337,7 @@ class GeminiServices(GeminiAccess):
             exact: Count tokens with the API instead of estimating four characters per token.
             **kwargs: Options of the call.
         """
-        from langchain_gemini_tools.prompted.request import measure_overhead
+        from langchain_gemini_tools.prompted.prompt import measure_overhead
 
         given = {**kwargs, "tools": tools, "tool_choice": tool_choice}
         count = self.get_num_tokens if exact else None

@@ -6,7 +6,9 @@ into tool calls.
 - `request`: renders requests and parses their responses. Start reading here
 - `prompt`: tools, and the calls and results of a history, as text; `tool_arguments`: the arguments
   of one tool, described, with a sample, and validated
-- `response`: text in pieces -> validated tool calls; `parser`: finds the calls in a text
+- `parser`: finds the calls in a text; its rules are there. `call_reader` reads one call, `values`
+  its arguments, `text` the chunks of a text, and `words` has the words to look for. These five
+  modules know nothing about Gemini
 - `written_calls`: finds calls that a model with function calling wrote as text
 
 `TOOL_PROMPT` is the default template of the prompt; `ChatGemini(tool_prompt=...)` replaces it.

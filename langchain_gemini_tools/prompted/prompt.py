@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
@@ -21,16 +22,23 @@ from langchain_core.messages.tool import tool_call
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.facts import blocks as block_types
 from langchain_gemini_tools.facts.json_values import AS_TEXT, dump_json
-from langchain_gemini_tools.prompted.parser.output import ParsedToolCall
-from langchain_gemini_tools.prompted.parser.scanner import parse_text
-from langchain_gemini_tools.prompted.parser.words import (
+from langchain_gemini_tools.prompted import PromptOverhead
+from langchain_gemini_tools.prompted.parser import parse_text
+from langchain_gemini_tools.prompted.text import ParsedToolCall
+from langchain_gemini_tools.prompted.tool_arguments import describe_parameters, sample_arguments
+from langchain_gemini_tools.prompted.words import (
     MARKER,
     RESULT_END,
     RESULT_MARKER,
     escape_protocol,
 )
-from langchain_gemini_tools.prompted.tool_arguments import describe_parameters, sample_arguments
 from langchain_gemini_tools.wire.blocks import render_split
+from langchain_gemini_tools.wire.generation import (
+    JSON,
+    MAX_STOP_SEQUENCES,
+    OUTPUT_FORMATS,
+    render_output_format,
+)
 from langchain_gemini_tools.wire.history import (
     NOT_EXECUTED,
     ModelMessage,
@@ -41,12 +49,14 @@ from langchain_gemini_tools.wire.history import (
 )
 from langchain_gemini_tools.wire.replay import NOT_RELEASED, UNKNOWN_TOOL
 from langchain_gemini_tools.wire.tools.choice import ToolChoice
+from langchain_gemini_tools.wire.tools.tool import CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage, InvalidToolCall
 
+    from langchain_gemini_tools.wire.invocation import Invocation
     from langchain_gemini_tools.wire.shapes import JsonSchema
     from langchain_gemini_tools.wire.tools.tool import Tool
 
@@ -226,6 +236,123 @@ def protocol_name(name: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'${name}'" for name in names)
+
+
+# The options of a request
+
+
+@dataclass(frozen=True)
+class PromptedTools:
+    """The prompted tools of one request, and which of them may or must be called."""
+
+    schemas: Mapping[str, JsonSchema | None] = field(default_factory=dict)
+    """Declared tool -> schema of its arguments; `None` if it has no arguments."""
+    choice: ToolChoice = field(default_factory=ToolChoice)
+    expects_json: bool = False
+    """Whether the prompt asked for a JSON response."""
+    results: Sequence[ToolMessage] = ()
+    """The tool results of the conversation, from which a model may repeat calls."""
+
+    @property
+    def parses_calls(self) -> bool:
+        """Whether text may contain calls; with the choice NONE, it is always text."""
+        return bool(self.schemas) and self.choice.mode != "NONE"
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """The options of an invocation, split into prompt and request."""
+
+    texts: list[str]
+    """What the prompt says."""
+    tools: PromptedTools
+    """What the response is parsed with."""
+    rest: Invocation
+    """The options that are sent as usual."""
+
+
+def render_instructions(invocation: Invocation) -> Instructions:
+    """Render functions, the choice among them and JSON output as texts of the prompt.
+
+    Args:
+        invocation: The resolved options.
+
+    Raises:
+        InvalidInputError: The tools or options cannot work.
+    """
+    tools, choice = invocation.tools, invocation.tool_choice
+    functions = choice.declared(tools.functions)
+    texts, generation = _render_output_format(invocation, names=list(functions))
+    prompted = PromptedTools(
+        schemas={name: tool.parameters for name, tool in functions.items()},
+        choice=ToolChoice(
+            choice.mode if functions else None, choice.names if choice.restricts_by_name else ()
+        ),
+        expects_json=bool(texts),
+    )
+    if functions:
+        template = invocation.tool_prompt
+        texts.append(render_tool_prompt([*functions.values()], prompted.choice, template))
+        generation = _with_stop(generation)
+    settings = {k: v for k, v in choice.settings.items() if k != "functionCallingConfig"}
+    rest = replace(
+        invocation,
+        tools=tools.builtin,
+        tool_choice=ToolChoice(settings=settings),
+        generation=generation,
+    )
+    return Instructions(texts, prompted, rest)
+
+
+def _with_stop(generation: Mapping[str, Any]) -> dict[str, Any]:
+    """Add a stop sequence, if the limit allows it, for models that write results themselves."""
+    stop = generation.get("stop") or []
+    stops = [stop] if isinstance(stop, str) else list(stop)
+    if len(stops) < MAX_STOP_SEQUENCES and RESULT_MARKER not in stops:
+        stops.append(RESULT_MARKER)
+    return {**generation, "stop": stops}
+
+
+def _render_output_format(
+    invocation: Invocation, *, names: list[str]
+) -> tuple[list[str], Mapping[str, Any]]:
+    """Render JSON output as a text if the model does not support it; return the other options."""
+    given = {key: value for key, value in invocation.generation.items() if value is not None}
+    output = {"responseMimeType": given.get("response_mime_type"), **render_output_format(given)}
+    if output["responseMimeType"] != JSON:
+        return [], invocation.generation
+    if names:
+        raise InvalidOptionError(
+            f"Prompted tools ({', '.join(names)}) cannot be combined with JSON output: the model "
+            "could not write tool calls. Use ToolStrategy or method='function_calling', or do not "
+            "bind tools."
+        )
+    if invocation.capabilities.supports_json_output:
+        return [], invocation.generation
+    others = {key: value for key, value in given.items() if key not in OUTPUT_FORMATS}
+    return [render_json_prompt(output.get("responseJsonSchema"))], others
+
+
+def measure_overhead(
+    invocation: Invocation, count: Callable[[str], int] | None = None
+) -> PromptOverhead:
+    """Count the tokens that the tools add to a request.
+
+    Args:
+        invocation: The resolved options.
+        count: Counts the tokens of a text; by default they are estimated.
+    """
+    instructions = render_instructions(invocation)
+    count_tokens = count or (lambda text: len(text) // CHARACTERS_PER_TOKEN)
+    return PromptOverhead(
+        tokens=count_tokens("\n\n".join(instructions.texts)),
+        is_exact=count is not None,
+        by_tool={
+            name: count_tokens(render_tool(tool))
+            for name, tool in invocation.tools.functions.items()
+            if name in instructions.tools.schemas
+        },
+    )
 
 
 # The history

@@ -7,10 +7,12 @@ can be sent again with feedback.
 
 from __future__ import annotations
 
+import json
 import logging
+import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import (
     AIMessage,
@@ -19,58 +21,67 @@ from langchain_core.messages import (
     ToolMessage,
     message_chunk_to_message,
 )
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_gemini_tools.errors import (
     EmptyResponseError,
     GeminiAPIError,
-    InvalidOptionError,
     MalformedToolCallError,
     ResponseError,
 )
-from langchain_gemini_tools.prompted import PromptOverhead
-from langchain_gemini_tools.prompted.parser.words import RESULT_MARKER
+from langchain_gemini_tools.facts.blocks import blocks_of, type_of
+from langchain_gemini_tools.facts.json_values import with_stored_ints
+from langchain_gemini_tools.prompted.parser import ToolCallParser
 from langchain_gemini_tools.prompted.prompt import (
-    render_json_prompt,
-    render_tool,
-    render_tool_prompt,
+    REASONS,
+    UNUSABLE,
+    PromptedTools,
+    protocol_name,
+    render_instructions,
     render_turn,
 )
-from langchain_gemini_tools.prompted.response import (
-    RAW_TEXT,
-    CheckedToolCall,
-    ChunkParser,
-    PromptedTools,
-    find_failure,
-    join_chunks,
-    parse_message,
+from langchain_gemini_tools.prompted.text import (
+    BrokenToolCall,
+    FenceRemover,
+    OwnText,
+    ParsedToolCall,
 )
-from langchain_gemini_tools.wire.generation import (
-    JSON,
-    MAX_STOP_SEQUENCES,
-    OUTPUT_FORMATS,
-    render_output_format,
-)
+from langchain_gemini_tools.prompted.tool_arguments import find_mismatch
+from langchain_gemini_tools.prompted.words import MARKER
+from langchain_gemini_tools.wire.blocks import render_split
 from langchain_gemini_tools.wire.history import split_system
 from langchain_gemini_tools.wire.pieces import invalidate_call_chunks, invalidate_calls
-from langchain_gemini_tools.wire.replay import FUNCTION_CALL, NOT_RELEASED, dump_function_call
+from langchain_gemini_tools.wire.replay import (
+    FUNCTION_CALL,
+    NOT_RELEASED,
+    UNKNOWN_TOOL,
+    dump_function_call,
+)
 from langchain_gemini_tools.wire.request import RenderedRequest, render_request
 from langchain_gemini_tools.wire.response import StreamParser, find_unreleasable_calls
-from langchain_gemini_tools.wire.tools.choice import ToolChoice
-from langchain_gemini_tools.wire.tools.tool import CHARACTERS_PER_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from langchain_core.messages import BaseMessage
+    from langchain_core.messages import BaseMessage, ToolCallChunk
 
+    from langchain_gemini_tools.facts.blocks import Block, Content
+    from langchain_gemini_tools.prompted.text import ParsedPiece
     from langchain_gemini_tools.wire import shapes as gemini
     from langchain_gemini_tools.wire.invocation import Invocation
+    from langchain_gemini_tools.wire.tools.choice import ToolChoice
 
 logger = logging.getLogger(__name__)
 
+RAW_TEXT = "raw_text"
+"""Key in `response_metadata`: the text as the model wrote it."""
 
-# Rendering
+_INVALID = 1_000
+_UNDECLARED = 10_000
+"""Offsets of call indexes. LangChain merges chunks with equal indexes, and blocks have some too."""
+
+_MAX_REASONS = 5
 
 
 def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> PromptedRequest:
@@ -90,7 +101,8 @@ def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> 
     lead = "\n\n" if split_system(messages)[0] else ""
     system = [SystemMessage(f"{lead}{text.strip()}\n\n") for text in instructions.texts]
     request = render_request([*messages, *system], instructions.rest, render_turn)
-    _log_prompt(request)
+    if logger.isEnabledFor(logging.DEBUG):
+        _log_contents([request.body.get("systemInstruction", {}), *request.body["contents"]])
     results = [message for message in messages if isinstance(message, ToolMessage)]
     return PromptedRequest(
         encoded=request.encoded,
@@ -99,105 +111,6 @@ def render_prompted(messages: Sequence[BaseMessage], invocation: Invocation) -> 
         invocation=invocation,
         tools=replace(instructions.tools, results=results),
     )
-
-
-@dataclass(frozen=True)
-class Instructions:
-    """The options of an invocation, split into prompt and request."""
-
-    texts: list[str]
-    """What the prompt says."""
-    tools: PromptedTools
-    """What the response is parsed with."""
-    rest: Invocation
-    """The options that are sent as usual."""
-
-
-def render_instructions(invocation: Invocation) -> Instructions:
-    """Render functions, the choice among them and JSON output as texts of the prompt.
-
-    Args:
-        invocation: The resolved options.
-
-    Raises:
-        InvalidInputError: The tools or options cannot work.
-    """
-    tools, choice = invocation.tools, invocation.tool_choice
-    functions = choice.declared(tools.functions)
-    texts, generation = _render_output_format(invocation, names=list(functions))
-    prompted = PromptedTools(
-        schemas={name: tool.parameters for name, tool in functions.items()},
-        choice=ToolChoice(
-            choice.mode if functions else None, choice.names if choice.restricts_by_name else ()
-        ),
-        expects_json=bool(texts),
-    )
-    if functions:
-        template = invocation.tool_prompt
-        texts.append(render_tool_prompt([*functions.values()], prompted.choice, template))
-        generation = _with_stop(generation)
-    settings = {k: v for k, v in choice.settings.items() if k != "functionCallingConfig"}
-    rest = replace(
-        invocation,
-        tools=tools.builtin,
-        tool_choice=ToolChoice(settings=settings),
-        generation=generation,
-    )
-    return Instructions(texts, prompted, rest)
-
-
-def _with_stop(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """Add a stop sequence, if the limit allows it, for models that write results themselves."""
-    stop = generation.get("stop") or []
-    stops = [stop] if isinstance(stop, str) else list(stop)
-    if len(stops) < MAX_STOP_SEQUENCES and RESULT_MARKER not in stops:
-        stops.append(RESULT_MARKER)
-    return {**generation, "stop": stops}
-
-
-def _render_output_format(
-    invocation: Invocation, *, names: list[str]
-) -> tuple[list[str], Mapping[str, Any]]:
-    """Render JSON output as a text if the model does not support it; return the other options."""
-    given = {key: value for key, value in invocation.generation.items() if value is not None}
-    output = {"responseMimeType": given.get("response_mime_type"), **render_output_format(given)}
-    if output["responseMimeType"] != JSON:
-        return [], invocation.generation
-    if names:
-        raise InvalidOptionError(
-            f"Prompted tools ({', '.join(names)}) cannot be combined with JSON output: the model "
-            "could not write tool calls. Use ToolStrategy or method='function_calling', or do not "
-            "bind tools."
-        )
-    if invocation.capabilities.supports_json_output:
-        return [], invocation.generation
-    others = {key: value for key, value in given.items() if key not in OUTPUT_FORMATS}
-    return [render_json_prompt(output.get("responseJsonSchema"))], others
-
-
-def measure_overhead(
-    invocation: Invocation, count: Callable[[str], int] | None = None
-) -> PromptOverhead:
-    """Count the tokens that the tools add to a request.
-
-    Args:
-        invocation: The resolved options.
-        count: Counts the tokens of a text; by default they are estimated.
-    """
-    instructions = render_instructions(invocation)
-    count_tokens = count or (lambda text: len(text) // CHARACTERS_PER_TOKEN)
-    return PromptOverhead(
-        tokens=count_tokens("\n\n".join(instructions.texts)),
-        is_exact=count is not None,
-        by_tool={
-            name: count_tokens(render_tool(tool))
-            for name, tool in invocation.tools.functions.items()
-            if name in instructions.tools.schemas
-        },
-    )
-
-
-# Parsing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +133,7 @@ class PromptedRequest(RenderedRequest):
         generations: list[ChatGeneration] = []
         failures: list[ResponseError] = []
         for generation in result.generations:
-            message, calls = parse_message(_ai_message(generation.message), self.tools)
+            message, calls = parse_message(cast("AIMessage", generation.message), self.tools)
             if self.returns(message) and find_unreleasable_calls(message):
                 message = invalidate_calls(message, NOT_RELEASED)
             message.additional_kwargs |= dump_function_call(message.tool_calls)
@@ -308,11 +221,8 @@ class PromptedStreamParser(StreamParser):
         return [ChatGenerationChunk(message=chunk) for chunk in chunks]
 
     def _parse(self, generations: Sequence[ChatGenerationChunk]) -> list[AIMessageChunk]:
-        chunks = [
-            chunk
-            for generation in generations
-            for chunk in self._parser.feed(_ai_chunk(generation.message))
-        ]
+        native = [cast("AIMessageChunk", generation.message) for generation in generations]
+        chunks = [chunk for each in native for chunk in self._parser.feed(each)]
         if self._request.context.may_return_calls:
             self._calls += [chunk for chunk in chunks if chunk.tool_call_chunks]
             chunks = [chunk for chunk in chunks if not chunk.tool_call_chunks]
@@ -327,10 +237,11 @@ class PromptedStreamParser(StreamParser):
         has_started = self._parser.has_started
         *native, last = super().finish()
         first = self._parse(native)
-        chunks = [*first, *self._calls, *self._parser.finish(_ai_chunk(last.message))]
+        end = self._parser.finish(cast("AIMessageChunk", last.message))
+        chunks = [*first, *self._calls, *end]
         _log_response(chunks[-1], self._parser.calls)
         if not has_started:
-            partial = _ai_message(message_chunk_to_message(join_chunks(chunks)))
+            partial = cast("AIMessage", message_chunk_to_message(join_chunks(chunks)))
             if failure := self._request.failure(self._parser.calls, partial):
                 raise failure
         valid = [call for call in self._parser.calls if call.is_valid]
@@ -353,8 +264,7 @@ class PromptedStreamParser(StreamParser):
 
     def partial(self) -> AIMessage | None:
         """Return the message so far, without the protocol."""
-        message = super().partial()
-        return _parse_partial(message, self._request.tools) if message else None
+        return _parse_partial(super().partial(), self._request.tools)
 
 
 @contextmanager
@@ -363,51 +273,226 @@ def _parsing_partial(tools: PromptedTools) -> Iterator[None]:
     try:
         yield
     except (GeminiAPIError, ResponseError) as error:
-        if error.partial is not None and RAW_TEXT not in error.partial.response_metadata:
-            error.partial = _parse_partial(error.partial, tools)
+        error.partial = _parse_partial(error.partial, tools)
         raise
 
 
-def _parse_partial(message: AIMessage, tools: PromptedTools) -> AIMessage:
+def _parse_partial(message: AIMessage | None, tools: PromptedTools) -> AIMessage | None:
+    if message is None or RAW_TEXT in message.response_metadata:
+        return message
     return invalidate_calls(parse_message(message, tools)[0])
 
 
-def _ai_message(message: BaseMessage) -> AIMessage:
-    assert isinstance(message, AIMessage)  # noqa: S101 - `wire` returns no other
-    return message
-
-
-def _ai_chunk(message: BaseMessage) -> AIMessageChunk:
-    assert isinstance(message, AIMessageChunk)  # noqa: S101 - `wire` returns no other
-    return message
-
-
-# Logging at level DEBUG
-
-
-def _log_prompt(request: RenderedRequest) -> None:
-    if not logger.isEnabledFor(logging.DEBUG):
-        return
-    body = request.body
-    contents = [*body["contents"]]
-    if "systemInstruction" in body:
-        contents.insert(0, {"role": "system", **body["systemInstruction"]})  # type: ignore[typeddict-item]
-    _log_contents(contents)
-
-
-def _log_contents(contents: Sequence[gemini.Content]) -> None:
-    if not logger.isEnabledFor(logging.DEBUG):
-        return
-    for content in contents:
+def _log_contents(contents: Sequence[Any]) -> None:
+    for content in filter(None, contents):
         text = "\n".join(part.get("text", "(a file)") for part in content["parts"])
-        logger.debug("Prompt, %s:\n%s", content["role"], text)
+        logger.debug("Prompt, %s:\n%s", content.get("role", "system"), text)
 
 
 def _log_response(last: AIMessage, calls: Sequence[CheckedToolCall]) -> None:
-    if not logger.isEnabledFor(logging.DEBUG):
-        return
     if raw_text := last.response_metadata.get(RAW_TEXT):
         logger.debug("Response text:\n%s", raw_text)
     for call in calls:
         verdict = f"invalid: {call.reason}" if call.reason else "valid"
         logger.debug("Tool call %s(%s), %s", call.name, call.args, verdict)
+
+
+@dataclass(frozen=True)
+class CheckedToolCall:
+    """A tool call from the text of a response, after validation."""
+
+    id: str
+    name: str
+    args: str
+    """JSON; for an invalid call its text, with a prefix that is not JSON."""
+    reason: str | None
+    """Why the call is invalid."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the call may be executed."""
+        return self.reason is None
+
+
+def find_failure(calls: Sequence[CheckedToolCall], choice: ToolChoice) -> str | None:
+    """Return why a response with these calls is not what was requested; `None` if it is."""
+    if choice.mode == "NONE" or any(call.is_valid for call in calls):
+        return None
+    # A model that repeats itself makes hundreds of calls.
+    distinct = list(dict.fromkeys(call.reason for call in calls if call.reason))
+    more = f" And {len(distinct) - _MAX_REASONS} more." if len(distinct) > _MAX_REASONS else ""
+    reasons = " ".join(distinct[:_MAX_REASONS]) + more
+    if choice.mode != "ANY":
+        return reasons or None
+    required = " or ".join(map(protocol_name, choice.names)) or "a tool"
+    return f"It had to call {required}. {reasons or f'There is no {MARKER} line in it.'}"
+
+
+def parse_message(
+    message: AIMessage, tools: PromptedTools
+) -> tuple[AIMessage, list[CheckedToolCall]]:
+    """Parse the text of a complete message; return the message with its tool calls, and those."""
+    parser = ChunkParser(tools)
+    chunks = parser.feed(AIMessageChunk(content=message.content))
+    whole = join_chunks([*chunks, *parser.finish(AIMessageChunk(content=""))])
+    reasons = whole.additional_kwargs.get(REASONS, {})
+    parsed = message.model_copy(
+        update={
+            "content": whole.content,
+            "tool_calls": [*message.tool_calls, *whole.tool_calls],
+            "invalid_tool_calls": [
+                *message.invalid_tool_calls,
+                *({**call, "error": reasons[call["id"]]} for call in whole.invalid_tool_calls),
+            ],
+            "additional_kwargs": message.additional_kwargs | whole.additional_kwargs,
+            "response_metadata": message.response_metadata | whole.response_metadata,
+        }
+    )
+    return parsed, parser.calls
+
+
+def join_chunks(chunks: Sequence[AIMessageChunk]) -> AIMessageChunk:
+    """Join the chunks of a response in one step.
+
+    Every addition parses all calls again, and a model that repeats itself makes thousands.
+    """
+    first, *others = chunks
+    return first + others
+
+
+class ChunkParser:
+    """Parses the chunks of a response into chunks without the protocol, one for each call.
+
+    A complete response is parsed as a single chunk, so both give the same message. What was
+    intended as a call, but does not fit a declared tool, becomes an invalid call with a reason.
+
+    Chunks are held back until one of them can be used, so that an unusable response can be
+    requested again. If a call is required, that is a valid call; otherwise any text.
+    """
+
+    def __init__(self, tools: PromptedTools) -> None:
+        self.calls: list[CheckedToolCall] = []
+        """The calls so far."""
+        self.has_started = not tools.parses_calls
+        """Whether `feed` may have returned a chunk."""
+        self._tools = tools
+        self._names = {protocol_name(name): name for name in tools.schemas}
+        self._filter: OwnText | FenceRemover | None = None
+        self._parser: ToolCallParser | None = None
+        if tools.parses_calls:
+            results = (render_split(result.content).text for result in tools.results)
+            self._filter, self._parser = OwnText(), ToolCallParser(self._names, results)
+        elif tools.expects_json:
+            self._filter = FenceRemover()
+        self._held: list[AIMessageChunk] = []
+        self._texts: list[str] = []
+        self._text_block: Block | None = None
+
+    def feed(self, chunk: AIMessageChunk) -> list[AIMessageChunk]:
+        """Return the chunks that are final after this one."""
+        for block in blocks_of(chunk.content):
+            self._held += self._parse(block, chunk)
+        if chunk.tool_call_chunks:
+            self._held.append(self._undeclared_calls(chunk))
+        if not self.has_started:
+            self.has_started = any(call.is_valid for call in self.calls) or (
+                self._tools.choice.mode != "ANY" and any(held.text.strip() for held in self._held)
+            )
+        if not self.has_started:
+            return []
+        held, self._held = self._held, []
+        return held
+
+    def finish(self, last: AIMessageChunk) -> list[AIMessageChunk]:
+        """Return the chunks that were held back, and the last chunk.
+
+        Args:
+            last: The last chunk of the response, with usage and metadata.
+        """
+        rest = self._chunks(self._parse_text(self._filter.finish() if self._filter else ""), last)
+        rest += self._chunks(self._parser.finish() if self._parser else [], last)
+        raw = {RAW_TEXT: "".join(self._texts)} if self._filter else {}
+        metadata = last.response_metadata | raw
+        end = last.model_copy(update={"content": self._content(""), "response_metadata": metadata})
+        return [*self._held, *rest, end]
+
+    def _parse(self, block: str | Block, chunk: AIMessageChunk) -> list[AIMessageChunk]:
+        text = block if isinstance(block, str) else block.get("text")
+        if not isinstance(text, str) or type_of(block) != "text":
+            return [_chunk([block], chunk)]
+        self._text_block = block if isinstance(block, dict) else None
+        self._texts.append(text)
+        text = self._filter.feed(text) if self._filter else text
+        return self._chunks(self._parse_text(text), chunk)
+
+    def _parse_text(self, text: str) -> list[ParsedPiece]:
+        return self._parser.feed(text) if self._parser else [text]
+
+    def _chunks(
+        self, pieces: Sequence[ParsedPiece], source: AIMessageChunk
+    ) -> list[AIMessageChunk]:
+        """Return a chunk for each piece."""
+        chunks: list[AIMessageChunk] = []
+        for piece in pieces:
+            if isinstance(piece, str):
+                chunks += [_chunk(self._content(piece), source)] if piece else []
+                continue
+            call = self._check(piece)
+            index = len(self.calls) + (0 if call.is_valid else _INVALID)
+            self.calls.append(call)
+            written = tool_call_chunk(name=call.name, args=call.args, id=call.id, index=index)
+            reasons = {} if call.is_valid else {REASONS: {call.id: call.reason}}
+            # LangChain's translators drop invalid calls; without a provider they are kept.
+            provider = source if call.is_valid else None
+            chunks.append(_chunk(self._content(""), provider, [written], reasons))
+        return chunks
+
+    def _check(self, piece: ParsedToolCall | BrokenToolCall) -> CheckedToolCall:
+        """Validate a call against the tools and their schemas."""
+        name = self._names.get(piece.name or "", piece.name) or UNKNOWN_TOOL
+        reason = self._find_fault(name, piece)
+        args = f"{UNUSABLE}{piece.text}"
+        if reason is None and isinstance(piece, ParsedToolCall):
+            args = json.dumps(with_stored_ints(piece.args))
+        return CheckedToolCall(str(uuid.uuid4()), name, args, reason)
+
+    def _find_fault(self, name: str, call: ParsedToolCall | BrokenToolCall) -> str | None:
+        """Return why a call must not be executed; `None` if it may be."""
+        if isinstance(call, BrokenToolCall):
+            return call.reason
+        if (allowed := self._tools.choice.names) and name not in allowed:
+            names = ", ".join(map(protocol_name, allowed))
+            return f"{call.name} may not be called now. You may call: {names}."
+        if mismatch := find_mismatch(call.args, self._tools.schemas[name]):
+            return f"The arguments do not fit {call.name}. {mismatch} It was not executed."
+        return None
+
+    def _undeclared_calls(self, chunk: AIMessageChunk) -> AIMessageChunk:
+        """Return function calls that the model made although no functions were declared."""
+        calls = [call.copy() for call in chunk.tool_call_chunks]
+        for call in calls:
+            call["index"] = _UNDECLARED + (call["index"] or 0)
+        return _chunk(self._content(""), chunk, calls, chunk.additional_kwargs)
+
+    def _content(self, text: str) -> Content:
+        """Return text in the form of the response's text: a string, or more of its last block."""
+        if self._text_block is None:
+            return text
+        return [self._text_block | {"text": text}] if text else []
+
+
+def _chunk(
+    content: Content,
+    source: AIMessageChunk | None,
+    calls: Sequence[ToolCallChunk] = (),
+    additional_kwargs: Mapping[str, Any] | None = None,
+) -> AIMessageChunk:
+    """Return a chunk with the provider of another; the last chunk has the other metadata."""
+    key = "model_provider"
+    known = source.response_metadata if source else {}
+    return AIMessageChunk(
+        content=content,
+        tool_call_chunks=[*calls],
+        additional_kwargs={**(additional_kwargs or {})},
+        response_metadata={key: known[key]} if key in known else {},
+    )

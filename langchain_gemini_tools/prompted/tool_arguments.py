@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_gemini_tools.errors import InvalidToolError
-from langchain_gemini_tools.prompted.parser.words import escape_protocol
+from langchain_gemini_tools.prompted.words import escape_protocol
 from langchain_gemini_tools.wire.schema.keywords import KEYWORDS, keywords_in, write
 from langchain_gemini_tools.wire.schema.walk import children, resolve
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
     from jsonschema.protocols import Validator
 
-    from langchain_gemini_tools.prompted.parser.values import Json
+    from langchain_gemini_tools.prompted.values import Json
     from langchain_gemini_tools.wire.shapes import JsonSchema
 
 

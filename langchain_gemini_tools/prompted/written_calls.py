@@ -25,8 +25,8 @@ from langchain_gemini_tools.wire.response import WrittenCall
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from langchain_gemini_tools.prompted.parser.output import ParsedPiece
-    from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
+    from langchain_gemini_tools.prompted.parser import ToolCallParser
+    from langchain_gemini_tools.prompted.text import ParsedPiece
 
 _SIGN = re.compile("default_api|tool_code|<call_record>")
 _OPENINGS = (
@@ -74,7 +74,7 @@ class WrittenCallFinder:
         """Return the calls if the text is a call; none if it is an answer."""
         if not _SIGN.search(text) and not text.lstrip().startswith(self._starts):
             return []
-        from langchain_gemini_tools.prompted.parser.scanner import parse_text
+        from langchain_gemini_tools.prompted.parser import parse_text
 
         pieces = parse_text(text, {*self._names, *_INVENTED_NAME.findall(text)})
         if not (_is_call_in_own_notation(pieces, text) or _is_nothing_but_calls(pieces, text)):
@@ -129,7 +129,7 @@ class WrittenCallGate:
                 if not any(start.startswith(text) for start in self._starts):
                     self._start = None
                 return self._start is not None
-            from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
+            from langchain_gemini_tools.prompted.parser import ToolCallParser
 
             self._parser = ToolCallParser(self._names)
         pieces = self._parser.feed(text)
@@ -140,22 +140,23 @@ class WrittenCallGate:
     def _holds_line(self, text: str) -> bool:
         """Return whether a call in Gemini's own notation has begun, or may have."""
         first, *others = text.split("\n")
-        line = None if self._line is None else self._line + first
+        self._add_to_line(first)
         for following in others:
-            self._end_line(line)
-            line = following
-        self._line = line if line is not None and self._may_open(line) else None
-        return self._is_call or (self._line is not None and bool(line or self._is_after_fence))
+            self._is_after_fence = bool(self._line and _FENCE.fullmatch(self._line.strip()))
+            self._line = ""
+            self._add_to_line(following)
+        return self._is_call or (
+            self._line is not None and bool(self._line or self._is_after_fence)
+        )
 
-    def _end_line(self, line: str | None) -> None:
-        self._is_call |= line is not None and line.lstrip().startswith(_OPENINGS)
-        self._is_after_fence = line is not None and bool(_FENCE.fullmatch(line.strip()))
-
-    def _may_open(self, line: str) -> bool:
-        line = line.lstrip()
-        self._is_call |= line.startswith(_OPENINGS)
-        is_opening = self._is_call or any(opening.startswith(line) for opening in _OPENINGS)
-        return is_opening or bool(_FENCE.fullmatch(line))
+    def _add_to_line(self, text: str) -> None:
+        if self._line is not None:
+            self._line += text
+            start = self._line.lstrip()
+            self._is_call |= start.startswith(_OPENINGS)
+            may_open = any(opening.startswith(start) for opening in _OPENINGS)
+            if not (self._is_call or may_open or _FENCE.fullmatch(start)):
+                self._line = None
 
 
 def _is_call_in_own_notation(pieces: Sequence[ParsedPiece], text: str) -> bool:

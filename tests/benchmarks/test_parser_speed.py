@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from langchain_gemini_tools.interactions.stream import EventDecoder
-from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
+from langchain_gemini_tools.prompted.parser import ToolCallParser
 from tests.growth import assert_linear
 
 if TYPE_CHECKING:

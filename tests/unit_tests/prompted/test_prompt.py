@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from langchain_gemini_tools import ChatGemini
 from langchain_gemini_tools.errors import InvalidOptionError
 from langchain_gemini_tools.prompted import TOOL_PROMPT
-from langchain_gemini_tools.prompted.parser.scanner import parse_text
-from langchain_gemini_tools.prompted.parser.words import escape_protocol
+from langchain_gemini_tools.prompted.parser import parse_text
 from langchain_gemini_tools.prompted.prompt import (
     REASONS,
+    PromptedTools,
     invalid_call_reason,
     protocol_name,
     render_ai_message,
@@ -25,7 +25,8 @@ from langchain_gemini_tools.prompted.prompt import (
     render_tool_message,
     render_tool_prompt,
 )
-from langchain_gemini_tools.prompted.response import PromptedTools, parse_message
+from langchain_gemini_tools.prompted.request import parse_message
+from langchain_gemini_tools.prompted.words import escape_protocol
 from langchain_gemini_tools.wire.media import render_media
 from langchain_gemini_tools.wire.tools.bind import bind_tools
 from langchain_gemini_tools.wire.tools.choice import ToolChoice

@@ -14,14 +14,13 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 
 from langchain_gemini_tools.prompted.prompt import (
     REASONS,
+    PromptedTools,
     render_ai_message,
     render_tool_prompt,
 )
-from langchain_gemini_tools.prompted.response import (
+from langchain_gemini_tools.prompted.request import (
     RAW_TEXT,
     ChunkParser,
-    FenceRemover,
-    PromptedTools,
     find_failure,
     parse_message,
 )
@@ -348,25 +347,3 @@ def test_the_example_of_a_prompt_is_a_valid_call_of_the_users_tool(properties: J
     prompt = render_tool_prompt([Tool("f", parameters=schema)], ToolChoice())
     example = f"TOOL_CALL: f({json.dumps(sample_arguments(schema), ensure_ascii=False)})"
     assert example in prompt.splitlines()
-
-
-CASES = {
-    "plain": ('{"a": 1}', '{"a": 1}'),
-    "fenced": ('```json\n{"a": 1}\n```', '{"a": 1}'),
-    "fenced, with space around": (' \n```\n{"a": 1}\n\n```\n ', '{"a": 1}'),
-    "a fence that is not closed": ('```json\n{"a": ', '{"a":'),
-    "a fence in a text": ('```json\n{"a": "```x``` "}\n```', '{"a": "```x``` "}'),
-    "words first": ('Here:\n```json\n{"a": 1}\n```', 'Here:\n```json\n{"a": 1}\n```'),
-    "a lone sign": ("`a`", "`a`"),
-    "nothing": ("", ""),
-}
-
-
-@pytest.mark.parametrize(("answer", "expected"), CASES.values(), ids=CASES)
-def test_a_fence_around_json_is_removed_wherever_it_is_split(answer: str, expected: str) -> None:
-    for first in range(len(answer) + 1):
-        for second in range(first, len(answer) + 1):
-            text = FenceRemover()
-            pieces = [answer[:first], answer[first:second], answer[second:]]
-            said = [part for piece in pieces for part in text.feed(piece)]
-            assert "".join([*said, *text.finish()]) == expected

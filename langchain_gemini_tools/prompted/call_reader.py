@@ -10,29 +10,37 @@ first: they are kept until a declared one shows what the list is.
 from __future__ import annotations
 
 import re
-from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from langchain_gemini_tools.prompted.parser import words
-from langchain_gemini_tools.prompted.parser.values import (
+from langchain_gemini_tools.prompted import words
+from langchain_gemini_tools.prompted.text import (
+    BrokenToolCall,
+    FoundToolCall,
+    ParsedToolCall,
+    Source,
+)
+from langchain_gemini_tools.prompted.values import (
     NAMED_RULE,
+    QUOTES,
     CutError,
-    NotACallError,
     UnreadableError,
     is_followed,
-    is_string_ahead,
     parse_arguments,
     parse_key,
+    parse_members,
     parse_string,
     parse_value,
+    run_closed,
     skip_space,
 )
-from langchain_gemini_tools.prompted.parser.words import Source
 
 if TYPE_CHECKING:
-    from langchain_gemini_tools.prompted.parser.values import Json
-    from langchain_gemini_tools.prompted.parser.words import Reading, ToolNames
+    from collections.abc import Callable
+
+    from langchain_gemini_tools.prompted.text import Reading
+    from langchain_gemini_tools.prompted.values import Json
+    from langchain_gemini_tools.prompted.words import ToolNames
 
 
 _NAME = re.compile(r"[\w.:\\\-/]*")
@@ -41,6 +49,8 @@ _TAG_NAME = re.compile(r"[^<>\s{}]*")
 _WORD = re.compile(r"[\w$\-]*")
 _DECORATION = re.compile(r"[ \t*`]*")
 _LINE_BREAK = re.compile(r"[\s*]*")
+_LINK = re.compile(r"\[[^\[\]]*\]\(")
+"""A link of Markdown, which may have the form of a call as its text."""
 _MAX_WRAPPERS = 4
 _DIGITS = "-0123456789"
 _OUTER_KEYS = words.NAME_KEYS | words.WRAPPER_KEYS
@@ -49,18 +59,8 @@ _KNOWN_KEYS = _OUTER_KEYS | words.ARGUMENT_KEYS | words.SIDE_KEYS
 CALL_RULE = "after the marker, write the tool's name and its arguments in parentheses"
 
 
-@dataclass(frozen=True)
-class FoundToolCall:
-    """A tool call within the construct, with the offsets of its start and end."""
-
-    start: int
-    end: int
-    name: str | None
-    args: dict[str, Json] | None = None
-    reason: str = ""
-    is_cut: bool = False
-    is_marked: bool = False
-    """Whether a marker, a tag or a fence says that this is a call."""
+class NotACallError(Exception):
+    """The text is something other than a tool call."""
 
 
 @dataclass
@@ -71,7 +71,6 @@ class _Members:
     name: str | None = None
     args: Json = None
     has_arguments: bool = False
-    has_others: bool = False
     inner: tuple[str, Json] | None = None
     """The call in an inner object."""
     has_inner: bool = False
@@ -81,8 +80,6 @@ class _Members:
 
 class ToolCallReader:
     """Reads constructs; after an error, `found` has the calls before it.
-
-    `begun_at` is the offset where the current call started, None between two calls.
 
     Args:
         source: The text.
@@ -95,17 +92,57 @@ class ToolCallReader:
         self, source: Source, names: ToolNames, *, is_marked: bool, is_explaining: bool = False
     ) -> None:
         self.found: list[FoundToolCall] = []
-        self.begun_at: int | None = source.offset
-        self.name: str | None = None
-        self.is_intended = is_marked
         self.is_marked = is_marked
+        self.is_intended = is_marked
         self.is_tentative = False
         """Whether a list has begun with the call of an undeclared tool."""
+        self._begun_at: int | None = source.offset
+        """The offset where the current call started, None between two calls."""
+        self.name: str | None = None
         self._is_in_list = False
         self._is_explaining = is_explaining
         self._depth = 0
         self._source = source
-        self.names = names
+        self._names = names
+
+    def attempt(
+        self, body: Reading[None], skip_broken: Callable[[], Reading[None]], *, is_fenced: bool
+    ) -> Reading[bool]:
+        """Run a read; return whether it found calls, complete, broken or cut off.
+
+        Args:
+            body: The read to run.
+            skip_broken: Reads the rest of a broken call.
+            is_fenced: Whether the calls are in a fence.
+        """
+        try:
+            yield from body
+        except NotACallError:
+            return False
+        except (UnreadableError, RecursionError) as error:
+            if not self.is_reported:
+                return False
+            if self._begun_at is None and self.is_marked and not is_fenced:
+                return True  # between two calls of a list: keep those before the error
+            start = self._source.offset if self._begun_at is None else self._begun_at
+            yield from skip_broken()
+            seen = self._source.seen()
+            if not self.is_intended and not self._names.are_called_in(seen[start:]):
+                return False
+            if not self.is_marked and _LINK.match(seen.strip()):
+                return False
+            name = None if self._begun_at is None else self.name
+            is_deep = isinstance(error, RecursionError)  # the caller's stack is deep already
+            detail = "its arguments are nested too deep" if is_deep else str(error)
+            self._append(start, BrokenToolCall(name, reason=self._names.explain(name, detail)))
+        except CutError:
+            if not self.is_intended and (self.is_tentative or self.name is None):
+                return False
+            if self._begun_at is None:
+                return bool(self.found)
+            reason = words.render_cut(self.name)
+            self._append(self._begun_at, BrokenToolCall(self.name, reason=reason, is_cut=True))
+        return True
 
     def read_construct(self, *, is_listed: bool = False) -> Reading[None]:
         """Read one construct, which may contain several calls.
@@ -115,7 +152,7 @@ class ToolCallReader:
 
         Raises:
             NotACallError: The text is something else.
-            UnreadableError: The text is intended as a call but cannot be parsed.
+            UnreadableError: The text, if it is intended as a call, cannot be parsed.
             CutError: The text ended before the call did.
         """
         if not (yield from self._source.more()):
@@ -133,14 +170,24 @@ class ToolCallReader:
             case _:
                 yield from self._read_call()
 
-    def read_function_tag(self) -> Reading[None]:
-        """Read `name>{"a": 1}`, the rest of Llama's `<function=name>{"a": 1}</function>`."""
-        self.name = yield from self._source.run(_TAG_NAME)
-        if (yield from self._source.read(1)) != ">":
+    def read_function_tag(self, opener: str) -> Reading[None]:
+        """Read the rest of Llama's `<function=f>{"a": 1}</function>`, or of `<invoke name="f">`.
+
+        The arguments of the latter are in tags.
+        """
+        source = self._source
+        name = yield from source.run(_TAG_NAME)
+        self.name = name.strip("\"'") if opener == words.INVOKE_TAG else name
+        if not self.name or (opener == words.FUNCTION_TAG and (yield from source.peek()) != ">"):
             raise NotACallError
-        if (yield from skip_space(self._source)) != "{":
-            raise UnreadableError("after the name, write the arguments as a JSON object")
-        self._add(self.name, (yield from parse_value(self._source)))
+        if opener == words.FUNCTION_TAG:
+            source.at += 1
+            if (yield from skip_space(source)) == "{":
+                self._add(self.name, (yield from parse_value(source)))
+                return
+        raise UnreadableError(
+            "what follows the name is not a JSON object; write the arguments as a JSON object"
+        )
 
     def read_action(self) -> Reading[None]:
         """Read `f` and, in the next line, `Action Input: {"a": 1}`; or `f(a=1)`."""
@@ -149,16 +196,17 @@ class ToolCallReader:
         yield from source.run(_DECORATION)
         if (yield from source.peek()) not in ("\r", "\n"):
             yield from self._read_after_name(name)
-            return
-        yield from source.run(_LINE_BREAK)
-        label = yield from source.match(words.ACTION_INPUT)
-        if not label:
+        else:
+            yield from source.run(_LINE_BREAK)
+            if not (yield from source.skip(words.ACTION_INPUT)):
+                raise NotACallError
+            self.is_intended = True
+            yield from source.run(_DECORATION)
+            yield from source.run(_LINE_BREAK)
+            self._add(name, (yield from self._read_action_input()))
+        yield from source.run(words.TRAILER)
+        if (yield from source.peek()) not in words.LINE_ENDS:
             raise NotACallError
-        source.at += len(label)
-        self.is_intended = True
-        yield from source.run(_DECORATION)
-        yield from source.run(_LINE_BREAK)
-        self._add(name, (yield from self._read_action_input()))
 
     def _read_action_input(self) -> Reading[Json]:
         if (yield from self._source.peek()) == "{":
@@ -169,71 +217,53 @@ class ToolCallReader:
             return {}
         raise UnreadableError("write its input as a JSON object")
 
-    def read_invoke_tag(self) -> Reading[None]:
-        """Read `f">`, the rest of `<invoke name="f">`, whose arguments are in tags."""
-        name = (yield from self._source.run(_TAG_NAME)).strip("\"'")
-        if not name:
-            raise NotACallError
-        self.name = name
-        raise UnreadableError("its arguments are not a JSON object")
-
     def reject_found(self, detail: str) -> None:
         """Report the calls so far as one broken call.
 
         Raises:
             UnreadableError: Always.
         """
-        self.begun_at = self.found[0].start
+        self._begun_at = self.found[0].start
         self.found = []
         raise UnreadableError(detail)
 
-    def add_broken(self, start: int, detail: str) -> None:
-        """Add an intended call from `start` to here that cannot be parsed."""
-        name = None if self.begun_at is None else self.name
-        reason = (
-            words.render_undeclared(name, self.names.listed)
-            if name and name not in self.names
-            else words.render_unreadable(name, detail, self.names.listed)
-        )
-        self._append(start, name, reason=reason)
-
-    def add_cut(self, start: int) -> None:
-        """Add a call that starts at `start` and that the end of the text cut off."""
-        reason = words.render_cut(self.name)
-        self._append(start, self.name, reason=reason, is_cut=True)
-
-    def _append(self, start: int, name: str | None, **details: Any) -> None:
-        end, is_marked = self._source.offset, self.is_marked
-        self.found.append(FoundToolCall(start, end, name, is_marked=is_marked, **details))
+    @property
+    def is_reported(self) -> bool:
+        """Whether an error is reported; otherwise it shows that the text is not a call."""
+        return self.is_intended or self.is_tentative
 
     def _begin(self) -> None:
-        self.begun_at = self._source.offset
+        self._begun_at = self._source.offset
         self.name = None
 
-    def _enter(self) -> None:
-        if self._depth == _MAX_WRAPPERS:
-            raise self._error("it is wrapped too often")
-        self._depth += 1
+    def _end(self) -> int:
+        """End the current call; return where it started."""
+        start = self._source.offset if self._begun_at is None else self._begun_at
+        self._begun_at = None
+        return start
 
-    def _error(self, detail: str) -> Exception:
-        is_reported = self.is_intended or self.is_tentative
-        return UnreadableError(detail) if is_reported else NotACallError()
+    def _append(self, start: int, call: ParsedToolCall | BrokenToolCall) -> None:
+        self.found.append(FoundToolCall(start, self._source.offset, call, self.is_marked))
 
     def _add(self, name: str, args: Json) -> None:
         """Add a complete call. Its errors do not affect other calls."""
-        start = self._source.offset if self.begun_at is None else self.begun_at
-        self.begun_at = None
-        if name not in self.names:
+        start = self._end()
+        call: ParsedToolCall | BrokenToolCall
+        if name not in self._names:
             if self._is_explaining and name in words.PLACEHOLDERS:
                 raise NotACallError
-            reason = words.render_undeclared(name, self.names.listed)
-            self._append(start, name, reason=reason)
-            return
-        try:
-            self._append(start, name, args=parse_arguments(args))
-        except UnreadableError as error:
-            reason = words.render_unreadable(name, str(error), self.names.listed)
-            self._append(start, name, reason=reason)
+            call = BrokenToolCall(name, reason=self._names.explain(name))
+        else:
+            try:
+                call = ParsedToolCall(name, parse_arguments(args))
+            except UnreadableError as error:
+                call = BrokenToolCall(name, reason=self._names.explain(name, str(error)))
+        self._append(start, call)
+
+    def _enter(self) -> None:
+        if self._depth == _MAX_WRAPPERS:
+            raise UnreadableError("it is wrapped too often")
+        self._depth += 1
 
     def _read_list(self) -> Reading[None]:
         source = self._source
@@ -243,9 +273,10 @@ class ToolCallReader:
             if not self.is_intended:
                 raise NotACallError
             source.at += 1
-            self.begun_at = None
+            self._begun_at = None
             return
-        while True:
+        is_open = True
+        while is_open:
             self._begin()
             char = yield from source.peek()
             if char == "{":
@@ -254,12 +285,11 @@ class ToolCallReader:
                 self._enter()
                 yield from self._read_list()
                 self._depth -= 1
-            elif is_string_ahead(char):
+            elif char in QUOTES:
                 yield from self._read_quoted()
             else:
                 yield from self._read_call()
-            if not (yield from is_followed(source, "]")):
-                break
+            is_open = yield from is_followed(source, "]")
         if not self.is_intended and not self._depth:
             raise NotACallError
 
@@ -267,27 +297,26 @@ class ToolCallReader:
         """Read a call that is the text of a string: `"f(a=1)"`."""
         text = yield from parse_string(self._source)
         inner = Source(text.strip(), is_closed=True)
-        reader = ToolCallReader(inner, self.names, is_marked=self.is_marked)
+        reader = ToolCallReader(inner, self._names, is_marked=self.is_marked)
         try:
-            deque(reader.read_construct(is_listed=True), maxlen=0)
+            run_closed(reader.read_construct(is_listed=True))
         except (CutError, UnreadableError) as error:
+            if isinstance(error, UnreadableError) and not reader.is_reported:
+                raise NotACallError from None
             self.name = reader.name
-            self.is_intended |= reader.name in self.names
-            raise self._error(str(error) or "the call in quotes is not complete") from None
+            self.is_intended |= reader.name in self._names
+            raise UnreadableError(str(error) or "the call in quotes is not complete") from None
         if inner.at < len(inner.chunk):
-            raise self._error("a call in quotes has to be complete")
+            raise UnreadableError("a call in quotes has to be complete")
         self.is_intended |= reader.is_intended
         self.is_tentative |= reader.is_tentative
-        start = self._source.offset if self.begun_at is None else self.begun_at
-        self.begun_at = None
-        self.found += [
-            replace(found, start=start, end=self._source.offset) for found in reader.found
-        ]
+        start, end = self._end(), self._source.offset
+        self.found += [replace(found, start=start, end=end) for found in reader.found]
 
     def _read_object(self) -> Reading[None]:
-        start = self.begun_at
+        start = self._begun_at
         if call := (yield from self._read_members()):
-            self.begun_at = start
+            self._begun_at = start
             self._add(*call)
 
     def _read_members(self) -> Reading[tuple[str, Json] | None]:
@@ -307,10 +336,10 @@ class ToolCallReader:
         if members.has_inner:
             return members.inner
         if members.name is None:
-            raise self._error('the object has no "name"')
+            raise UnreadableError('the object has no "name"')
         if not members.has_arguments and not self.is_marked and not self._depth:
-            if self._is_in_list and members.has_others:
-                raise self._error('the object has no "arguments"')
+            if self._is_in_list and len(members.keys - words.SIDE_KEYS) > 1:
+                raise UnreadableError('the object has no "arguments"')
             raise NotACallError
         return members.name, {} if members.args in (None, "") else members.args
 
@@ -323,7 +352,7 @@ class ToolCallReader:
         elif char == "[" and key in words.WRAPPER_KEYS:
             yield from self._read_list()
             members.has_inner = True
-        elif key == words.CODE_KEY and is_string_ahead(char):
+        elif key == words.CODE_KEY and char in QUOTES:
             yield from self._read_quoted()
             members.has_inner = True
         elif char == "{" and self._may_be_name(key, members):
@@ -336,11 +365,12 @@ class ToolCallReader:
         elif key in words.ARGUMENT_KEYS:
             members.args = yield from parse_value(source)
             members.has_arguments = True
-        elif key in words.SIDE_KEYS or self.is_marked:
+        elif (
+            key in words.SIDE_KEYS
+            or self.is_marked
+            or (members.name in self._names and key not in words.DEFINITION_KEYS)
+        ):
             yield from parse_value(source)
-        elif members.name in self.names and key not in words.DEFINITION_KEYS:
-            yield from parse_value(source)
-            members.has_others = True
         else:
             raise NotACallError
 
@@ -349,20 +379,19 @@ class ToolCallReader:
         is_first = len(members.keys) == 1
         if key in _KNOWN_KEYS or self.is_marked or not (is_first or members.is_keyed):
             return False
-        if key in self.names:
-            self.is_intended |= self._is_in_list
-        elif not self._is_in_list:
+        if key not in self._names and not self._is_in_list:
             return False
+        self.is_intended |= self._is_in_list and key in self._names
         self.is_tentative |= self._is_in_list
         self.name = key
         return True
 
     def _read_name(self) -> Reading[str]:
         """Read the value of a name key. A declared name shows that a call is intended."""
-        if not is_string_ahead(self._source.chunk[self._source.at]):
-            raise self._error("put the tool's name in double quotes")
-        self.name = name = words.bare_name((yield from parse_string(self._source)), self.names)
-        if name in self.names:
+        if self._source.chunk[self._source.at] not in QUOTES:
+            raise UnreadableError("put the tool's name in double quotes")
+        self.name = name = self._names.bare((yield from parse_string(self._source)))
+        if name in self._names:
             self.is_intended = True
         elif not self.is_intended:
             if not self._is_in_list:
@@ -370,19 +399,32 @@ class ToolCallReader:
             self.is_tentative = True
         return name
 
-    def _read_call(self, *, is_printed: bool = False) -> Reading[None]:
+    def _read_call(self) -> Reading[None]:
         """Read `f(...)`, `f {...}`, `default_api.f(...)` or `print(f(...))`."""
-        is_any = self.is_intended or self._is_in_list
-        name = yield from (self._read_any_name() if is_any else self._read_declared_name())
-        if not name:
-            raise self._error(CALL_RULE)
-        if self.is_marked and name.lower() in words.NOTHING and (yield from self._is_nothing(name)):
-            return
-        if name == words.PRINT and name not in self.names:
-            yield from self._read_printed(is_printed=is_printed)
-            return
+        source = self._source
+        name = yield from self._read_called_name()
+        is_printed = name == words.PRINT and name not in self._names
+        if is_printed:
+            yield from source.run(words.BLANKS)
+            if (yield from source.peek()) != "(":
+                raise UnreadableError(CALL_RULE)
+            source.at += 1
+            yield from skip_space(source)
+            self._begin()
+            name = yield from self._read_called_name()
+        if not name or (is_printed and name == words.PRINT):
+            raise UnreadableError(CALL_RULE)
+        if self.is_marked and name.lower() in words.NOTHING and name not in self._names:
+            yield from source.run(words.BLANKS)
+            if (yield from source.peek()) in words.LINE_ENDS:
+                self._begun_at = None
+                return
         self.name = name
         yield from self._read_after_name(name)
+        if is_printed:
+            if (yield from skip_space(source)) != ")":
+                raise UnreadableError("the parenthesis of print(...) is not closed")
+            source.at += 1
 
     def _read_after_name(self, name: str) -> Reading[None]:
         """Read the arguments of a call: `(...)`, or an object, which may be in the next line."""
@@ -399,57 +441,32 @@ class ToolCallReader:
             self._add(name, (yield from parse_value(source)))
         elif char == "(":
             source.at += 1
-            self.is_intended |= self._is_in_list and name in self.names
+            self.is_intended |= self._is_in_list and name in self._names
             self.is_tentative |= self._is_in_list
             args = yield from self._read_arguments()
-            self.is_intended |= name in self.names
+            self.is_intended |= name in self._names
             self._add(name, args)
         else:
-            raise self._error("its arguments are missing")
-
-    def _is_nothing(self, name: str) -> Reading[bool]:
-        """Return whether the line says no more than `TOOL_CALL: none`."""
-        if name in self.names:
-            return False
-        yield from self._source.run(words.BLANKS)
-        if (yield from self._source.peek()) not in ("", "\r", "\n"):
-            return False
-        self.begun_at = None
-        return True
-
-    def _read_printed(self, *, is_printed: bool) -> Reading[None]:
-        """Read the rest of `print(f(...))`; one `print` in another is not a call."""
-        source = self._source
-        yield from source.run(words.BLANKS)
-        if is_printed or (yield from source.peek()) != "(":
-            raise self._error(CALL_RULE)
-        source.at += 1
-        yield from skip_space(source)
-        self._begin()
-        yield from self._read_call(is_printed=True)
-        if (yield from skip_space(source)) != ")":
-            raise self._error("the parenthesis of print(...) is not closed")
-        source.at += 1
+            raise UnreadableError("its arguments are missing")
 
     def _read_declared_name(self) -> Reading[str]:
-        source = self._source
         while True:
-            word = yield from source.match(self.names.callables)
-            source.at += len(word)
-            if word not in words.PREFIXES or word in self.names:
+            word = yield from self._source.skip(self._names.callables)
+            if word not in words.PREFIXES or word in self._names:
                 return word
 
-    def _read_any_name(self) -> Reading[str]:
+    def _read_called_name(self) -> Reading[str]:
         """Read a name as models decorate it: in quotes or backticks, underscores escaped."""
+        if not self.is_intended and not self._is_in_list:
+            return (yield from self._read_declared_name())
         source = self._source
         quotes = yield from source.run(_NAME_QUOTES)
         # A declared name may contain any character.
-        name = yield from source.match(self.names.words)
-        source.at += len(name)
+        name = yield from source.skip(self._names.words)
         name += yield from source.run(_NAME)
         if quotes:
             yield from source.run(_NAME_QUOTES)
-        return words.bare_name(name, self.names)
+        return self._names.bare(name)
 
     def _read_arguments(self) -> Reading[Json]:
         """Read the arguments of a call and the closing parenthesis.
@@ -461,37 +478,17 @@ class ToolCallReader:
         if char == ")":
             source.at += 1
             return {}
-        try:
-            if char not in "{[" and not is_string_ahead(char) and char not in _DIGITS:
-                key = yield from self._read_keyword(char)
-            else:
-                first = yield from parse_value(source)
-                if not isinstance(first, str) or (yield from skip_space(source)) not in ":=":
-                    return (yield from self._read_unnamed(first))
-                source.at += 1
-                key = first
-            return (yield from self._read_named(key))
-        except UnreadableError as error:
-            raise self._error(str(error)) from None
-
-    def _read_unnamed(self, first: Json) -> Reading[Json]:
-        values = [first]
-        while (yield from is_followed(self._source, ")")):
-            values.append((yield from parse_value(self._source)))
-        return first if len(values) == 1 else values
-
-    def _read_named(self, key: str) -> Reading[dict[str, Json]]:
-        args: dict[str, Json] = {}
-        while True:
-            args[key] = yield from parse_value(self._source)
-            if not (yield from is_followed(self._source, ")")):
-                return args
-            key = yield from parse_key(self._source, args)
-
-    def _read_keyword(self, char: str) -> Reading[str]:
-        source = self._source
-        key = yield from source.run(_WORD)
-        if not key or (yield from skip_space(source)) not in ":=":
-            raise UnreadableError(f"{NAMED_RULE} (at {(key or char)[:60]!r})")
+        if char not in "{[" and char not in QUOTES and char not in _DIGITS:
+            key = yield from source.run(_WORD)
+            if not key or (yield from skip_space(source)) not in ":=":
+                raise UnreadableError(f"{NAMED_RULE} (at {(key or char)[:60]!r})")
+        else:
+            first = yield from parse_value(source)
+            if not isinstance(first, str) or (yield from skip_space(source)) not in ":=":
+                values = [first]
+                while (yield from is_followed(source, ")")):
+                    values.append((yield from parse_value(source)))
+                return first if len(values) == 1 else values
+            key = first
         source.at += 1
-        return key
+        return (yield from parse_members(source, key, ")"))

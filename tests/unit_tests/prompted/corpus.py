@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from langchain_gemini_tools.prompted.parser.output import BrokenToolCall, ParsedPiece, join_texts
-from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser
+from langchain_gemini_tools.prompted.parser import ToolCallParser
+from langchain_gemini_tools.prompted.text import BrokenToolCall, ParsedPiece, join_texts
 
-FOLDER = Path(__file__).parents[3] / "data" / "text_calls"
+FOLDER = Path(__file__).parents[2] / "data" / "text_calls"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The text that has arrived, the words that are searched for in it, and those of the protocol.
+"""The words of the protocol, those that models write instead, and what they say about calls.
 
     TOOL_CALL: get_weather({"city": "Oslo"})
 
@@ -7,25 +7,17 @@
     END_TOOL_RESULT
 
 The model writes calls, one per line. Only this package writes results; `#1` is the first call of
-the message that the result belongs to. Models also write other words instead.
-
-The text arrives in chunks and is read as if it were complete. The reading functions are generators:
-a bare `yield` means "more text is needed". They read from top to bottom like any parser, and the
-places where the text was split cannot change the result. Every character is looked at a bounded
-number of times, and the text that waits for the next chunk is never longer than the longest word
-that is searched for.
+the message that the result belongs to.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Generator, Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
-T = TypeVar("T")
-Reading = Generator[None, None, T]
-"""A read in progress: it yields when it needs more text, and returns what it read."""
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Words:
@@ -40,10 +32,9 @@ class Words:
         self.is_any_case = is_any_case
         self.longest = 0
         self._by_first: dict[str, list[str]] = {}
-        for word in sorted(set(words), key=len, reverse=True):
-            if word:
-                self.longest = max(self.longest, len(word))
-                self._by_first.setdefault(word[0], []).append(word)
+        for word in sorted(set(words) - {""}, key=len, reverse=True):
+            self.longest = max(self.longest, len(word))
+            self._by_first.setdefault(word[0], []).append(word)
 
     def match(self, text: str) -> tuple[str, bool]:
         """Return the longest word that `text` starts with, and whether it could still grow."""
@@ -58,98 +49,6 @@ class Words:
         return "", may_grow
 
 
-class Source:
-    """The text so far. `chunk[at]` is the next character if `more` returns True.
-
-    Args:
-        text: The first chunk.
-        is_closed: Whether the text is complete.
-        stops: Words that end any value if they start a line; see `values.skip_space`.
-    """
-
-    def __init__(
-        self, text: str = "", *, is_closed: bool = False, stops: Words | None = None
-    ) -> None:
-        self.chunk = text
-        self.at = 0
-        self.is_closed = is_closed
-        self.stops = stops or Words(())
-        self._start = 0
-        self._kept: list[str] = []
-        self._kept_length = 0
-
-    def add(self, text: str) -> None:
-        """Add the next chunk. Text that was read but not taken is set aside, not copied again."""
-        if kept := self.chunk[self._start : self.at]:
-            self._kept.append(kept)
-            self._kept_length += len(kept)
-        self.chunk = self.chunk[self.at :] + text
-        self._start = self.at = 0
-
-    @property
-    def offset(self) -> int:
-        """How many characters were read since the last `take`."""
-        return self._kept_length + self.at - self._start
-
-    def seen(self) -> str:
-        """Return the text that was read since the last `take`."""
-        last = self.chunk[self._start : self.at]
-        return "".join([*self._kept, last]) if self._kept else last
-
-    def take(self) -> str:
-        """Return the text that was read since the last `take`, and forget it."""
-        text = self.seen()
-        if self._kept:
-            self._kept = []
-            self._kept_length = 0
-        self._start = self.at
-        return text
-
-    def more(self) -> Reading[bool]:
-        """Return whether there is a next character; wait until that is known."""
-        while self.at >= len(self.chunk):
-            if self.is_closed:
-                return False
-            yield
-        return True
-
-    def peek(self) -> Reading[str]:
-        """Return the next character without reading it; empty at the end."""
-        return self.chunk[self.at] if (yield from self.more()) else ""
-
-    def run(self, pattern: re.Pattern[str]) -> Reading[str]:
-        """Read as many characters as the pattern matches: a repeated character class."""
-        parts: list[str] = []
-        while self.at < len(self.chunk) or (yield from self.more()):
-            match = pattern.match(self.chunk, self.at)
-            end = match.end() if match else self.at
-            parts.append(self.chunk[self.at : end])
-            self.at = end
-            if end < len(self.chunk):
-                break
-        return "".join(parts) if len(parts) != 1 else parts[0]
-
-    def read(self, count: int) -> Reading[str]:
-        """Read `count` characters, or fewer at the end."""
-        parts: list[str] = []
-        while count and (yield from self.more()):
-            parts.append(self.chunk[self.at : self.at + count])
-            self.at += len(parts[-1])
-            count -= len(parts[-1])
-        return "".join(parts)
-
-    def match(self, words: Words) -> Reading[str]:
-        """Return the longest of the words that comes next, without reading it; else empty."""
-        while self.at < len(self.chunk) or (yield from self.more()):
-            found, may_grow = words.match(self.chunk[self.at : self.at + words.longest])
-            if not may_grow or self.is_closed:
-                return found
-            yield
-        return ""
-
-
-# The words
-
 BLANKS = re.compile(r"[ \t]*")
 MARKER = "TOOL_CALL:"
 RESULT_MARKER = "TOOL_RESULT:"
@@ -157,6 +56,9 @@ RESULT_END = "END_TOOL_RESULT"
 
 MARKERS = Words((MARKER,))
 FENCES = Words(("```", "~~~"))
+LINE_ENDS = ("", "\n", "\r")
+TRAILER = re.compile(r"[*`.)]*")
+"""What models put right after a call."""
 
 LOOSE_MARKERS = Words(
     [
@@ -320,64 +222,63 @@ def escape_protocol(text: str) -> str:
     return _PROTOCOL.sub(lambda mark: ".".join(filter(None, mark.groups())), text)
 
 
-# The declared tools
+# The declared tools, and why a call was not executed: sentences that the model can act on
+
+_MAX_LISTED = 30
 
 
 class ToolNames:
     """The names of the declared tools, and the words that a call of one may start with."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self.listed = list(names)
-        self._names = frozenset(self.listed)
-        self.words = Words(self.listed)
-        self.callables = Words([*self.listed, *PREFIXES, PRINT])
+        self._listed = list(names)
+        self._names = frozenset(self._listed)
+        self.words = Words(self._listed)
+        self.callables = Words([*self._listed, *PREFIXES, PRINT])
 
     def __contains__(self, name: str | None) -> bool:
         return name in self._names
 
     def are_called_in(self, text: str) -> bool:
         """Return whether a declared name is in quotes or followed by a parenthesis in the text."""
-        if not self.listed:
+        if not self._listed:
             return False
-        names = "|".join(map(re.escape, self.listed))
+        names = "|".join(map(re.escape, self._listed))
         return bool(re.search(rf"""(?<![\w.])(?:{names})\s*\(|["'](?:{names})["']""", text))
 
-
-def bare_name(name: str, names: ToolNames) -> str:
-    """Strip what models put around a name."""
-    if name in names:
+    def bare(self, name: str) -> str:
+        """Strip what models put around a name."""
+        if name in self._names:
+            return name
+        name = name.replace("\\_", "_").rstrip(":")
+        for prefix in PREFIXES:
+            name = name.removeprefix(prefix)
         return name
-    name = name.replace("\\_", "_").rstrip(":")
-    for prefix in PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
 
+    def explain(self, name: str | None, detail: str = "") -> str:
+        """Explain that a tool does not exist, or why a call cannot be parsed."""
+        if name and name in self._names:
+            return (
+                f"The call of {shorten(name)!r} cannot be read: {detail}. Write it in one line, "
+                f"with the arguments as one JSON object: {_render_format(name)}"
+            )
+        listed = self._render(name or "")
+        tools = f" The tools are: {listed}." if listed else ""
+        if not name:
+            how = f"Write it in one line: {_render_format(None)}"
+            return f"This call cannot be read: {detail}.{tools} {how}"
+        missing = f"There is no tool named {shorten(name)!r}"
+        if not listed:
+            return f"{missing}: no tools can be called. Answer in words."
+        return f"{missing}.{tools} Use one of these names: {_render_format(None)}"
 
-# Why a call was not executed: sentences that the model can act on
-
-_MAX_LISTED = 30
-
-
-def render_undeclared(name: str, names: Sequence[str]) -> str:
-    """Explain that the tool does not exist, and list the tools, similar names first."""
-    if not names:
-        return f"There is no tool named {shorten(name)!r}: no tools can be called. Answer in words."
-    return (
-        f"There is no tool named {shorten(name)!r}. The tools are: {_render_names(name, names)}. "
-        f"Use one of these names: {_render_format(None)}"
-    )
-
-
-def render_unreadable(name: str | None, detail: str, names: Sequence[str]) -> str:
-    """Explain why a call cannot be parsed."""
-    if name is None:
-        tools = f" The tools are: {_render_names('', names)}." if names else ""
-        how = f"Write it in one line: {_render_format(None)}"
-        return f"This call cannot be read: {detail}.{tools} {how}"
-    return (
-        f"The call of {shorten(name)!r} cannot be read: {detail}. "
-        f"Write it in one line, with the arguments as one JSON object: {_render_format(name)}"
-    )
+    def _render(self, wanted: str) -> str:
+        """List the names, similar ones first."""
+        similar = difflib.get_close_matches(wanted[:100], self._listed, n=3, cutoff=0.5)
+        ordered = [*similar, *(name for name in self._listed if name not in similar)]
+        listed = ", ".join(ordered[:_MAX_LISTED])
+        left_out = len(ordered) - _MAX_LISTED
+        return f"{listed} and {left_out} more" if left_out > 0 else listed
 
 
 def render_quoted(name: str) -> str:
@@ -399,14 +300,6 @@ def render_cut(name: str | None) -> str:
 
 def _render_format(name: str | None) -> str:
     return f'{MARKER} {shorten(name or "tool_name")}({{"argument": "value"}})'
-
-
-def _render_names(wanted: str, names: Sequence[str]) -> str:
-    similar = difflib.get_close_matches(wanted[:100], names, n=3, cutoff=0.5) if wanted else []
-    ordered = [*similar, *(name for name in names if name not in similar)]
-    listed = ", ".join(ordered[:_MAX_LISTED])
-    left_out = len(ordered) - _MAX_LISTED
-    return f"{listed} and {left_out} more" if left_out > 0 else listed
 
 
 def shorten(text: str) -> str:

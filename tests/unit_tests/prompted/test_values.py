@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_gemini_tools.prompted.parser.values import UnreadableError, parse_whole
+from langchain_gemini_tools.prompted.values import UnreadableError, parse_whole
 
 text = st.text(st.characters(codec="utf-8"), max_size=12)
 values = st.recursive(

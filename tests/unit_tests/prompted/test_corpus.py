@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from langchain_gemini_tools.prompted.parser.scanner import parse_text
-from tests.unit_tests.prompted.parser.corpus import RESPONSES, ModelResponse, parse_pieces, show
+from langchain_gemini_tools.prompted.parser import parse_text
+from tests.unit_tests.prompted.corpus import RESPONSES, ModelResponse, parse_pieces, show
 
 SCORE = "text calls"
 each_response = pytest.mark.parametrize("response", RESPONSES, ids=lambda response: response.id)

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langchain_gemini_tools.prompted.parser import words
-from langchain_gemini_tools.prompted.parser.output import ParsedToolCall
-from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser, parse_text
-from tests.unit_tests.prompted.parser.corpus import RESPONSES, parse_pieces
-from tests.unit_tests.prompted.parser.test_values import values
+from langchain_gemini_tools.prompted import words
+from langchain_gemini_tools.prompted.parser import ToolCallParser, parse_text
+from langchain_gemini_tools.prompted.text import ParsedToolCall
+from tests.unit_tests.prompted.corpus import RESPONSES, parse_pieces
+from tests.unit_tests.prompted.test_values import values
 
 TOOLS = ["get_weather", "get", "add", "search"]
 

@@ -1,4 +1,4 @@
-r"""Parse one value as models write it: JSON, and what they write instead.
+r"""Read one value as models write it: JSON, and what they write instead.
 
 Besides JSON, this accepts Python's literals: single and triple quotes, `True`, `False` and `None`,
 tuples, `1_000`, `.5`, and the string prefixes `r`, `u` and `f`. It also accepts curly quotes,
@@ -13,16 +13,17 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from langchain_gemini_tools.prompted.parser.words import Source, Words, shorten
+from langchain_gemini_tools.prompted.text import Source
+from langchain_gemini_tools.prompted.words import Words, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
 
-    from langchain_gemini_tools.prompted.parser.words import Reading
+    from langchain_gemini_tools.prompted.text import Reading
 
-
+T = TypeVar("T")
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 """A parsed value."""
 
@@ -46,21 +47,19 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
-_QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d"}
-_PLAIN = {quote: re.compile(rf"[^{quote}\\]*") for quote in _QUOTES.values()}
+QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d"}
+"""What a string begins with -> what it ends with."""
+_PLAIN = {quote: re.compile(rf"[^{quote}\\]*") for quote in QUOTES.values()}
 _AFTER_VALUE = frozenset(",:;)]} \t\r\n")
 """What may follow a string. After two quotes, anything else means that the string goes on."""
 _PREFIXES = frozenset({"r", "u", "f", "rf", "fr"})
 _FIELD = re.compile(r"(?<!\{)(?:\{\{)*\{(?!\{)")
 """A single brace, which starts a placeholder of an f-string."""
-_AFTER_OPENING = {quote: Words((quote, quote * 2)) for quote in _QUOTES.values()}
-_TRIPLE = {quote: Words((quote * 3,)) for quote in _QUOTES.values()}
 _ESCAPES = {
     "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "",
     "/": "/", "\\": "\\", '"': '"', "'": "'", "\u201c": "\u201c", "\u201d": "\u201d",
 }  # fmt: skip
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
-
 
 NAMED_RULE = "every argument needs its name"
 _KINDS = {
@@ -77,45 +76,66 @@ class UnreadableError(Exception):
     """The text is not a value; the message says why."""
 
 
-class NotACallError(Exception):
-    """The text is something other than a tool call."""
-
-
 class CutError(Exception):
     """The text ended before the value did."""
 
 
-def parse_value(source: Source) -> Reading[Json]:
-    """Read one value. Nesting is kept on a list, so brackets cannot exhaust the call stack."""
-    stack: list[_Container] = []
+_AFTER_OPENING = {quote: Words((quote, quote * 2)) for quote in QUOTES.values()}
+_TRIPLE = {quote: Words((quote * 3,)) for quote in QUOTES.values()}
+
+
+def run_closed(reading: Reading[T]) -> T:
+    """Run a read of a closed source, which never waits."""
+    try:
+        next(reading)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    raise AssertionError("The source is not closed.")
+
+
+def parse_value(source: Source, depth: int = 0) -> Reading[Json]:
+    """Read one value; `depth` is the number of brackets around it."""
+    char = yield from skip_space(source)
+    if simple := _SIMPLE.match(source.chunk, source.at):
+        source.at = simple.end()
+        text, number, word = simple.groups()
+        return text if text is not None else int(number) if number else _WORDS[word]
+    if char not in _CLOSERS:
+        return (yield from _parse_scalar(source, char))
+    if depth == MAX_DEPTH:
+        raise UnreadableError(f"it is nested deeper than {MAX_DEPTH} levels")
+    source.at += 1
+    closer = _CLOSERS[char]
+    if (yield from skip_space(source)) == closer:
+        source.at += 1
+        return {} if char == "{" else []
+    if char == "{":
+        key = yield from parse_key(source, ())
+        return (yield from parse_members(source, key, closer, depth + 1))
+    return (yield from _parse_items(source, closer, depth + 1))
+
+
+def parse_members(
+    source: Source, key: str, closer: str, depth: int = 0
+) -> Reading[dict[str, Json]]:
+    """Read the members of an object, or named arguments, after the first key."""
+    members: dict[str, Json] = {}
     while True:
-        char = yield from skip_space(source)
-        if char in _CLOSERS:
-            if len(stack) == MAX_DEPTH:
-                raise UnreadableError(f"it is nested deeper than {MAX_DEPTH} levels")
-            source.at += 1
-            container = _Container(char)
-            if (yield from skip_space(source)) != container.closer:
-                yield from container.read_key(source)
-                stack.append(container)
-                continue
-            source.at += 1
-            value: Json = container.value
-        elif simple := _SIMPLE.match(source.chunk, source.at):
-            source.at = simple.end()
-            text, number, word = simple.groups()
-            value = text if text is not None else int(number) if number else _WORDS[word]
-        else:
-            value = yield from _parse_scalar(source, char)
-        while stack:
-            stack[-1].add(value)
-            is_grouped = stack[-1].closer == ")" and (yield from skip_space(source)) == ")"
-            if (yield from is_followed(source, stack[-1].closer)):
-                yield from stack[-1].read_key(source)
-                break
-            value = stack.pop().finish(is_grouped=is_grouped)
-        else:
-            return value
+        members[key] = yield from parse_value(source, depth)
+        if not (yield from is_followed(source, closer)):
+            return members
+        key = yield from parse_key(source, members)
+
+
+def _parse_items(source: Source, closer: str, depth: int) -> Reading[Json]:
+    """Read the items of an array or a tuple; one in parentheses without a comma is that value."""
+    items: list[Json] = []
+    while True:
+        items.append((yield from parse_value(source, depth)))
+        is_grouped = closer == ")" and len(items) == 1 and (yield from skip_space(source)) == ")"
+        if not (yield from is_followed(source, closer)):
+            return items[0] if is_grouped else items
 
 
 def parse_whole(text: str) -> Json:
@@ -125,22 +145,13 @@ def parse_whole(text: str) -> Json:
         UnreadableError: The text is something else.
     """
     source = Source(text, is_closed=True)
-
-    def read() -> Reading[Json]:
-        value = yield from parse_value(source)
-        yield from source.run(_SPACE)
-        if (yield from source.more()):
-            raise UnreadableError("something follows the value")
-        return value
-
     try:
-        next(read())
-    except StopIteration as done:
-        value: Json = done.value
-        return value
+        value = run_closed(parse_value(source))
     except CutError:
-        pass
-    raise UnreadableError("it ends too early")
+        raise UnreadableError("it ends too early") from None
+    if not _SPACE.fullmatch(source.chunk, source.at):
+        raise UnreadableError("something follows the value")
+    return value
 
 
 def parse_arguments(args: Json) -> dict[str, Json]:
@@ -185,13 +196,10 @@ def is_followed(source: Source, closer: str) -> Reading[bool]:
     return False
 
 
-def parse_key(source: Source, taken: Collection[str]) -> Reading[str]:
+def parse_key(source: Source, taken: Iterable[str]) -> Reading[str]:
     """Read a key and the colon or equals sign after it."""
     char = yield from skip_space(source)
-    if char in _QUOTES:
-        key = yield from parse_string(source)
-    else:
-        key = yield from source.run(_KEY)
+    key = yield from (parse_string(source) if char in QUOTES else source.run(_KEY))
     if not key:
         raise UnreadableError(f"a name in double quotes is missing before {char!r}")
     if key in taken:
@@ -202,11 +210,6 @@ def parse_key(source: Source, taken: Collection[str]) -> Reading[str]:
     return key
 
 
-def is_string_ahead(char: str) -> bool:
-    """Return whether a string starts with this character."""
-    return char in _QUOTES
-
-
 def parse_string(source: Source, *, is_raw: bool = False) -> Reading[str]:
     """Read a string; the next character is its opening quote.
 
@@ -214,46 +217,35 @@ def parse_string(source: Source, *, is_raw: bool = False) -> Reading[str]:
         source: The text.
         is_raw: Whether backslashes are kept, as after Python's prefix `r`.
     """
-    quote = _QUOTES[source.chunk[source.at]]
+    quote = QUOTES[source.chunk[source.at]]
     source.at += 1
-    doubled = yield from source.match(_AFTER_OPENING[quote])
+    doubled = yield from source.skip(_AFTER_OPENING[quote])
     if doubled == quote:
-        source.at += 1
         return ""
-    source.at += len(doubled)
     parts: list[str] = []
     while True:
         parts.append((yield from source.run(_PLAIN[quote])))
         if not (yield from source.more()):
             raise CutError
         if source.chunk[source.at] == "\\":
-            if is_raw:
-                parts.append((yield from source.read(2)))
-                continue
-            if simple := _ESCAPES.get(source.chunk[source.at + 1 : source.at + 2]):
-                source.at += 2
-                parts.append(simple)
-                continue
             source.at += 1
-            parts.append((yield from _parse_escape(source)))
-        elif not doubled:
-            source.at += 1
-            if not (yield from _is_doubled(source, quote)):
-                return _join_surrogates("".join(parts))
+            parts.append((yield from _parse_escape(source, is_raw=is_raw)))
+        elif (yield from _is_inside(source, quote, is_triple=bool(doubled))):
             parts.append(quote)
-        elif (yield from source.match(_TRIPLE[quote])):
-            source.at += 3
-            return _join_surrogates("".join(parts))
         else:
-            source.at += 1
-            parts.append(quote)
+            return _join_surrogates("".join(parts))
 
 
-def _is_doubled(source: Source, quote: str) -> Reading[bool]:
-    """After a quote, return whether it is doubled inside a string; if so, read the second one.
+def _is_inside(source: Source, quote: str, *, is_triple: bool) -> Reading[bool]:
+    """Read a quote that may end a string; return whether it is part of the string instead.
 
     Only single quotes are doubled, as in SQL: `"a""b"` may be two strings without a comma.
     """
+    if is_triple:
+        end = yield from source.skip(_TRIPLE[quote])
+        source.at += not end
+        return not end
+    source.at += 1
     if quote != "'" or (yield from source.peek()) != quote:
         return False
     source.at += 1
@@ -262,36 +254,30 @@ def _is_doubled(source: Source, quote: str) -> Reading[bool]:
     return True
 
 
-class _Container:
-    """An object, an array or a tuple that is still open."""
-
-    def __init__(self, opener: str) -> None:
-        self.closer = _CLOSERS[opener]
-        self.value: dict[str, Json] | list[Json] = {} if opener == "{" else []
-        self._key = ""
-
-    def read_key(self, source: Source) -> Reading[None]:
-        if isinstance(self.value, dict):
-            self._key = yield from parse_key(source, self.value)
-
-    def add(self, value: Json) -> None:
-        if isinstance(self.value, dict):
-            self.value[self._key] = value
-        else:
-            self.value.append(value)
-
-    def finish(self, *, is_grouped: bool) -> Json:
-        """Return the value; a single value in parentheses without a comma is that value."""
-        if is_grouped and len(self.value) == 1:
-            return next(iter(self.value))
-        return self.value
+def _parse_escape(source: Source, *, is_raw: bool) -> Reading[str]:
+    """Read what follows a backslash. Unknown escapes keep it: Windows paths, patterns."""
+    char = yield from source.peek()
+    if not char:
+        raise CutError
+    source.at += 1
+    if is_raw or char not in _HEX_DIGITS:
+        return "\\" + char if is_raw else _ESCAPES.get(char, "\\" + char)
+    digits = ""
+    while len(digits) < _HEX_DIGITS[char] and _HEX.fullmatch((yield from source.peek())):
+        digits += source.chunk[source.at]
+        source.at += 1
+    if not (yield from source.more()):
+        raise CutError
+    if len(digits) < _HEX_DIGITS[char] or int(digits, 16) > 0x10FFFF:
+        return "\\" + char + digits
+    return chr(int(digits, 16))
 
 
 def _parse_scalar(source: Source, char: str) -> Reading[Json]:
-    if char in _QUOTES:
+    if char in QUOTES:
         return (yield from parse_string(source))
     word = yield from source.run(_WORD)
-    if (prefix := word.lower()) in _PREFIXES and (yield from source.peek()) in _QUOTES:
+    if (prefix := word.lower()) in _PREFIXES and (yield from source.peek()) in QUOTES:
         return (yield from _parse_prefixed(source, prefix))
     if word in _WORDS:
         return _WORDS[word]
@@ -320,24 +306,6 @@ def _parse_prefixed(source: Source, prefix: str) -> Reading[str]:
             f"the f-string {shorten(text)!r} has a placeholder; write the text itself"
         )
     return text.replace("{{", "{").replace("}}", "}")
-
-
-def _parse_escape(source: Source) -> Reading[str]:
-    """Read what follows a backslash. Unknown escapes keep it: Windows paths, patterns."""
-    char = yield from source.read(1)
-    if not char:
-        raise CutError
-    if char not in _HEX_DIGITS:
-        return _ESCAPES.get(char, "\\" + char)
-    count = _HEX_DIGITS[char]
-    digits = ""
-    while len(digits) < count and _HEX.fullmatch((yield from source.peek())):
-        digits += yield from source.read(1)
-    if not (yield from source.more()):
-        raise CutError
-    if len(digits) < count or int(digits, 16) > 0x10FFFF:
-        return "\\" + char + digits
-    return chr(int(digits, 16))
 
 
 def _join_surrogates(text: str) -> str:

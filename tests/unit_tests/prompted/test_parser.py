@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import inspect
 import json
+import sys
 
 import pytest
 
-from langchain_gemini_tools.prompted.parser.output import (
+from langchain_gemini_tools.prompted.parser import ToolCallParser, parse_text
+from langchain_gemini_tools.prompted.text import (
     BrokenToolCall,
     ParsedPiece,
     ParsedToolCall,
 )
-from langchain_gemini_tools.prompted.parser.scanner import ToolCallParser, parse_text
 
 TOOLS = ["get_weather", "search", "get_time"]
 
@@ -171,6 +173,17 @@ def test_the_nesting_of_arguments_is_limited() -> None:
     assert isinstance(fits, ParsedToolCall)
     assert isinstance(too_deep, BrokenToolCall)
     assert "nested deeper than 100 levels" in too_deep.reason
+
+
+def test_nested_arguments_are_reported_where_the_stack_is_deep_already() -> None:
+    def parse(frames: int) -> list[ParsedPiece]:
+        if frames:
+            return parse(frames - 1)
+        return parse_text('TOOL_CALL: search({"query": ' + "[" * 98 + "]" * 98 + "})", TOOLS)
+
+    (broken,) = parse(sys.getrecursionlimit() - len(inspect.stack(0)) - 150)
+    assert isinstance(broken, BrokenToolCall)
+    assert "its arguments are nested too deep" in broken.reason
 
 
 def test_a_long_number_is_rejected_and_not_computed() -> None:
