@@ -1,15 +1,15 @@
-"""The responses to one input -> its result, or the request that has to follow.
+"""One input of a batch job: its request, and the responses to it -> its result.
 
 An input may take several jobs: a failed item is sent again, a long response is continued, and a
 malformed one is sent once more with feedback. All of it follows from the responses so far, so only
-they are stored. `Outcomes` finds the responses in the folder, `Evaluator` reads them, and
-`ItemReporter` shows an item to tracers and token counters as a run of LangChain's callbacks.
+they are stored. `evaluate` reads them, and `ItemReporter` shows an item to tracers and token
+counters as a run of LangChain's callbacks.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,33 +26,96 @@ from langchain_core.messages import (
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables.config import ensure_config
 
-from langchain_gemini_tools.batch.folder import JobPart, RequestReader, ResultReader
+from langchain_gemini_tools.batch.folder import JobPart
 from langchain_gemini_tools.batch.service import RESENT_STATES
 from langchain_gemini_tools.errors import (
     FEEDBACK_ERRORS,
     BatchJobError,
     GeminiAPIError,
+    InvalidOptionError,
     ResponseError,
     UnreadableResponseError,
     map_api_error,
 )
 from langchain_gemini_tools.facts.error_bodies import find_http_status
+from langchain_gemini_tools.facts.json_values import encode_json
 from langchain_gemini_tools.wire.hops import find_next_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.outputs import ChatResult
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.folder import Folder, Manifest
-    from langchain_gemini_tools.batch.inputs import TracedModel
     from langchain_gemini_tools.client import GeminiClient
     from langchain_gemini_tools.facts.json_values import JsonObject
+    from langchain_gemini_tools.retry import RetryPolicy
     from langchain_gemini_tools.wire.request import RenderedRequest
 
 
-MAX_HOPS = 64
+_JSON_SCHEMA = "responseJsonSchema"
+_MAX_HOPS = 64
+
+
+@dataclass(frozen=True)
+class BatchSource:
+    """A model with its options: what renders inputs and reads results."""
+
+    template: RenderedRequest
+    """A request with the options of the job."""
+    render: Callable[[Any], RenderedRequest]
+    client: GeminiClient
+    retries: RetryPolicy
+    chat_model: BaseChatModel
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the model, as callbacks of `invoke` receive them."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The `ls_*` parameters of the model, for callbacks."""
+    finish: Callable[[AIMessage], Any] = lambda message: message
+    """Turns a message into a result, such as a parsed object."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.template.invocation.model
+
+
+def schema_rewriter(template: RenderedRequest) -> Callable[[bytes], bytes]:
+    """Return a function that replaces the response schema in the bodies of a job.
+
+    In batches, `responseJsonSchema` is reported to give degenerate JSON (0 of 502 responses were
+    right), where the older `responseSchema` works. So the schema is sent in that form, which has no
+    field for some keywords.
+
+    Raises:
+        InvalidOptionError: The other form cannot express the schema.
+    """
+    config: JsonObject = dict(template.body.get("generationConfig") or {})
+    schema = config.get(_JSON_SCHEMA)
+    if schema is None:
+        return lambda body: body
+    # Loads what is known about schemas, which most jobs never need.
+    from langchain_gemini_tools.wire.schema.openapi import (
+        find_keywords_without_field,
+        render_openapi_schema,
+    )
+
+    if lost := find_keywords_without_field(schema):
+        raise InvalidOptionError(
+            f"A batch job cannot use this response schema, because of {', '.join(lost)}: batches "
+            "need Gemini's Schema form, which has no field for it. Change the schema, or use "
+            "with_structured_output(..., method='function_calling')."
+        )
+    rendered = render_openapi_schema(schema)
+
+    def rewrite(body: bytes) -> bytes:
+        decoded = json.loads(body)
+        del decoded["generationConfig"][_JSON_SCHEMA]
+        decoded["generationConfig"]["responseSchema"] = rendered
+        return encode_json(decoded, is_large=True)
+
+    return rewrite
 
 
 @dataclass(frozen=True)
@@ -64,79 +127,55 @@ class ItemOutcome:
     next_body: bytes | None = None
 
 
-class Evaluator:
-    """Evaluates the attempts of inputs of one job.
+def evaluate(
+    source: BatchSource,
+    attempts: Sequence[JsonObject | JobPart],
+    first_body: Callable[[], bytes] | None,
+) -> ItemOutcome:
+    """Return what the attempts for one input have led to.
 
     Args:
-        template: A request with the options of the job.
-        client: Redacts what errors quote.
+        source: The model and its options.
+        attempts: The lines of the results, oldest first; a part in place of its line if its job
+            ended without one.
+        first_body: Reads the first request; None if it is not known, as for a job that was
+            created elsewhere. Then nothing follows.
     """
+    template, invocation = source.template, source.template.invocation
+    second_try: RenderedRequest | None = None
+    failures, hops = 0, list[Any]()
+    outcome = ItemOutcome(error=BatchJobError("The batch job has no response to this input."))
 
-    def __init__(self, template: RenderedRequest, client: GeminiClient) -> None:
-        self._template = template
-        self._client = client
-        self._max_failures = template.invocation.max_retries
-        self._continues = template.invocation.continues_automatically
+    def following(error: Exception, token: str | None) -> ItemOutcome:
+        request = second_try or replace(template, encoded=first_body() if first_body else b"")
+        return ItemOutcome(error=error, next_body=request.continued(token))
 
-    def evaluate(
-        self,
-        attempts: Sequence[JsonObject | JobPart],
-        first_body: Callable[[], bytes] | None,
-    ) -> ItemOutcome:
-        """Return what the attempts for one input have led to.
-
-        Args:
-            attempts: The lines of the results, oldest first; a part in place of its line if its job
-                ended without one.
-            first_body: Reads the first request; None if it is not known, as for a job that was
-                created elsewhere. Then nothing follows.
-        """
-        request, failures = self._template, 0
-        hops: list[Any] = []
-        outcome: ItemOutcome | None = None
-        for attempt in attempts:
-            if request is self._template and first_body and len(attempts) > 1:
-                request = replace(request, encoded=first_body())
-            if (error := _error_in(attempt, self._client)) is not None:
-                failures += 1
+    for attempt in attempts:
+        if (error := _error_in(attempt, source.client)) is not None:
+            failures += 1
+            if first_body and error.is_retryable and failures <= invocation.max_retries:
+                outcome = following(error, find_next_token(hops[-1]) if hops else None)
+            else:
                 outcome = ItemOutcome(error=error)
-                if first_body and error.is_retryable and failures <= self._max_failures:
-                    if request is self._template:
-                        request = replace(request, encoded=first_body())
-                    token = find_next_token(hops[-1]) if hops else None
-                    outcome = ItemOutcome(error=error, next_body=request.continued(token))
-                else:
-                    hops, request = [], self._template  # `resend` sends the first request
-                continue
-            hops.append(attempt["response"])  # type: ignore[index]
-            token = find_next_token(hops[-1])
-            if first_body and token and self._continues and len(hops) < MAX_HOPS:
-                if request is self._template:
-                    request = replace(request, encoded=first_body())
-                outcome = ItemOutcome(error=_unfinished(), next_body=request.continued(token))
-                continue
-            outcome, request = self._parse(request, hops, first_body)
-            hops = []
-        return outcome or ItemOutcome(
-            error=BatchJobError("The batch job has no response to this input.")
-        )
-
-    def _parse(
-        self, request: RenderedRequest, hops: list[Any], first_body: Callable[[], bytes] | None
-    ) -> tuple[ItemOutcome, RenderedRequest]:
+                hops, second_try = [], None  # `resend` sends the first request
+            continue
+        hops.append(attempt["response"])  # type: ignore[index]
+        token = find_next_token(hops[-1])
+        continues = invocation.continues_automatically and len(hops) < _MAX_HOPS
+        if first_body and token and continues:
+            outcome = following(_unfinished(), token)
+            continue
         try:
-            with request.naming_tools(), self._client.redacting_errors():
-                return ItemOutcome(result=request.parse(hops[0], hops[1:])), request
-        except FEEDBACK_ERRORS as failure:
-            invocation = request.invocation
-            if not first_body or request.is_second_try or not invocation.retries_with_feedback:
-                return ItemOutcome(error=failure), request
-            if request is self._template:
-                request = replace(request, encoded=first_body())
-            second = request.with_feedback(failure)
-            return ItemOutcome(error=failure, next_body=second.encoded), second
-        except (ResponseError, GeminiAPIError) as error:
-            return ItemOutcome(error=error), request
+            with template.naming_tools(), source.client.redacting_errors():
+                outcome = ItemOutcome((second_try or template).parse(hops[0], hops[1:]))
+        except (ResponseError, GeminiAPIError) as failure:
+            outcome = ItemOutcome(error=failure)
+            can_repeat = invocation.retries_with_feedback and not second_try
+            if first_body and can_repeat and isinstance(failure, FEEDBACK_ERRORS):
+                second_try = replace(template, encoded=first_body()).with_feedback(failure)
+                outcome = ItemOutcome(error=failure, next_body=second_try.encoded)
+        hops = []
+    return outcome
 
 
 def _unfinished() -> BatchJobError:
@@ -166,64 +205,6 @@ def _error_in(
     return map_api_error(code, client.redacted(details))
 
 
-class Outcomes:
-    """The outcomes of the inputs of a folder.
-
-    Args:
-        folder: The state of the job.
-        evaluator: Reads the responses.
-    """
-
-    def __init__(self, folder: Folder, evaluator: Evaluator) -> None:
-        self._folder = folder
-        self._evaluator = evaluator
-        self._readers: dict[int, ResultReader] = {}
-        self._requests: RequestReader | None = None
-
-    def of(self, manifest: Manifest, indexes: Iterable[int]) -> Iterator[tuple[int, ItemOutcome]]:
-        """Iterate over inputs with their outcomes, without those that a job is still to answer."""
-        later = self._later_parts(manifest)
-        for index in indexes:
-            numbers = [_first_part(manifest, index), *later.get(index, ())]
-            parts = [manifest.parts[number] for number in numbers]
-            if all(part.is_collected for part in parts):
-                yield index, self._evaluate(manifest, parts, index)
-
-    def first_request(self, manifest: Manifest, index: int) -> bytes:
-        """Return the body of the first request for an input."""
-        if self._requests is None:
-            self._requests = RequestReader(self._folder, manifest.parts)
-        return self._requests.read(index)
-
-    def reader(self, part: JobPart) -> ResultReader:
-        """Return the results of a part that has been collected."""
-        if part.number not in self._readers:
-            self._readers[part.number] = ResultReader(self._folder, part)
-        return self._readers[part.number]
-
-    def _later_parts(self, manifest: Manifest) -> dict[int, list[int]]:
-        """Return the parts beyond the first ones that send an input again, by its number."""
-        later: dict[int, list[int]] = {}
-        for part in manifest.parts:
-            if part.first is None and not part.is_foreign:
-                for index, _ in self._folder.read_requests(part.number):
-                    later.setdefault(index, []).append(part.number)
-        return later
-
-    def _evaluate(self, manifest: Manifest, parts: list[JobPart], index: int) -> ItemOutcome:
-        lines = [self.reader(part).read(index) or part for part in parts]
-        is_known = not parts[0].is_foreign
-        body = (lambda: self.first_request(manifest, index)) if is_known else None
-        return self._evaluator.evaluate(lines, body)
-
-
-def _first_part(manifest: Manifest, index: int) -> int:
-    for part in manifest.parts:
-        if part.is_foreign or part.covers(index):
-            return part.number
-    raise LookupError(index)
-
-
 def _missing(part: JobPart) -> BatchJobError:
     """Return the error for an input to which a job has ended without a response."""
     error = BatchJobError(
@@ -238,31 +219,31 @@ class ItemReporter:
     """Reports items to the callbacks that would see an `invoke` of the model at this place.
 
     Args:
-        traced: The model.
+        source: The model.
         config: Callbacks, tags, metadata and the name of the runs.
     """
 
-    def __init__(self, traced: TracedModel, config: RunnableConfig | None) -> None:
-        self._traced = traced
+    def __init__(self, source: BatchSource, config: RunnableConfig | None) -> None:
+        self._source = source
         self._config = ensure_config(config)
         self.is_heard = bool(self._manager().handlers)
         """Whether there are callbacks."""
 
     def _manager(self) -> CallbackManager:
         """Return a manager for one run: tracers write into its metadata."""
-        model, config = self._traced.model, self._config
+        model, config = self._source.chat_model, self._config
         return CallbackManager.configure(
             config.get("callbacks"),
             model.callbacks,
             inheritable_tags=config.get("tags"),
             local_tags=model.tags,
-            inheritable_metadata={**(config.get("metadata") or {}), **self._traced.metadata},
+            inheritable_metadata={**(config.get("metadata") or {}), **self._source.metadata},
             local_metadata=model.metadata,
         )
 
     @cached_property
     def _serialized(self) -> dict[str, Any]:
-        serialized: dict[str, Any] = dumpd(self._traced.model)
+        serialized: dict[str, Any] = dumpd(self._source.chat_model)
         return serialized
 
     def report(self, body: bytes, outcome: ItemOutcome) -> None:
@@ -275,7 +256,7 @@ class ItemReporter:
         (run,) = self._manager().on_chat_model_start(
             self._serialized,
             [_messages(json.loads(body))],
-            invocation_params=dict(self._traced.params),
+            invocation_params=dict(self._source.params),
             name=self._config.get("run_name"),
         )
         if outcome.result is not None:

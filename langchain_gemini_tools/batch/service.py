@@ -10,26 +10,29 @@ from __future__ import annotations
 import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from langchain_gemini_tools.batch.folder import Limits, parse_number
+from langchain_gemini_tools.batch.folder import Limits, parse_number, render_line
 from langchain_gemini_tools.errors import (
     GeminiNotFoundError,
     GeminiPermissionError,
     GeminiRateLimitError,
+    InvalidInputError,
     InvalidOptionError,
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.json_values import encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import BinaryIO
 
     from langchain_gemini_tools.batch.folder import Folder, JobPart, Manifest
+    from langchain_gemini_tools.batch.items import BatchSource
     from langchain_gemini_tools.client import GeminiClient, SdkClient
     from langchain_gemini_tools.facts.json_values import JsonObject
     from langchain_gemini_tools.retry import RetryPolicy
@@ -125,8 +128,9 @@ class BatchService(ABC):
 
     # What differs between the backends
 
-    def check_request(self, index: int, body: bytes) -> None:  # noqa: B027 - most have no more rules
-        """Check the request of an input before it is stored."""
+    def check_request(self, line: tuple[int, bytes]) -> tuple[int, bytes]:
+        """Return an input's number and request, which are about to be stored."""
+        return line
 
     @abstractmethod
     def check_folder(self, manifest: Manifest | None, path: object) -> None:
@@ -145,8 +149,8 @@ class BatchService(ABC):
         """Render the request that creates the job of a part."""
 
     @abstractmethod
-    def render_line(self, index: int, request: JsonObject) -> JsonObject:
-        """Return the line of a request as it is sent, for a preview."""
+    def render_line(self, index: int, body: bytes) -> bytes:
+        """Render the line of a request as it is sent."""
 
     @abstractmethod
     def write_results(
@@ -322,16 +326,16 @@ class DeveloperService(BatchService):
         if _is_inline(part):
             lines = b",".join(
                 b'{"request":%b,"metadata":{"key":"%d"}}' % (body, index)
-                for index, body in folder.read_requests(part.number)
+                for index, body in folder.read_requests(part)
             )
             source = b'{"requests":{"requests":[%b]}}' % lines
         else:
             source = encode_json({"fileName": part.file})
         return b'{"batch":%b,"inputConfig":%b}}' % (encode_json({**fields, **more})[:-1], source)
 
-    def render_line(self, index: int, request: JsonObject) -> JsonObject:
-        """Return `{"key": ..., "request": ...}`."""
-        return {"key": str(index), "request": request}
+    def render_line(self, index: int, body: bytes) -> bytes:
+        """Render `{"key": ..., "request": ...}`, as in the folder."""
+        return render_line(index, body)
 
     def write_results(
         self,
@@ -403,3 +407,43 @@ def _is_inline(part: JobPart) -> bool:
 
 def _delete_file(sdk: SdkClient, name: str) -> object:
     return sdk.files.delete(name=name)
+
+
+def make_service(
+    source: BatchSource, webhooks: Mapping[str, Any] | None, storage: str | None
+) -> BatchService:
+    """Return the service that a model uses, after checking the options that only one of them has.
+
+    Raises:
+        InvalidOptionError: An option is not valid, or belongs to the other backend.
+    """
+    arguments = (source.client, source.template, source.retries)
+    if webhooks is not None:
+        _check_webhooks(webhooks)
+    if not source.client.settings.vertexai:
+        if storage is not None:
+            raise InvalidOptionError(
+                "storage is for Vertex AI: the Gemini Developer API keeps requests and results "
+                "itself. Leave it out, or make the model with vertexai=True."
+            )
+        return DeveloperService(*arguments, webhooks)
+    if webhooks is not None:
+        raise InvalidOptionError(
+            "Batch jobs on Vertex AI have no webhooks. Leave them out; job.wait() and job.poll() "
+            "show the end of a job."
+        )
+    from langchain_gemini_tools.batch.vertex import VertexService
+
+    return VertexService(*arguments, storage)
+
+
+def _check_webhooks(webhooks: Any) -> None:
+    """Reject what the API cannot receive. The values are not shown: an address may have a key."""
+    expected = "Pass one such as {'uris': [...]}."
+    if not isinstance(webhooks, Mapping):
+        kind = type(webhooks).__name__
+        raise InvalidOptionError(f"webhooks must be a dict, not {kind}. {expected}")
+    try:
+        encode_json({**webhooks})
+    except InvalidInputError:
+        raise InvalidOptionError(f"webhooks must be a dict of JSON values. {expected}") from None

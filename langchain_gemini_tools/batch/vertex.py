@@ -142,10 +142,11 @@ class VertexService(BatchService):
                 f"model with location={match['location']!r}."
             )
 
-    def check_request(self, index: int, body: bytes) -> None:
+    def check_request(self, line: tuple[int, bytes]) -> tuple[int, bytes]:
         """Warn of a request that the import is reported to reject, with the whole job."""
+        index, body = line
         if self._has_warned:
-            return
+            return line
         if found := next(_find_import_problems(decode_json(_importable(body))), None):
             self._has_warned = True
             logger.warning(
@@ -155,6 +156,7 @@ class VertexService(BatchService):
                 index,
                 found,
             )
+        return line
 
     # The files
 
@@ -166,8 +168,8 @@ class VertexService(BatchService):
 
         def write() -> None:
             with self._bucket.writing(url) as target:
-                for index, body in folder.read_requests(part.number):
-                    target.write(_render_line(index, body))
+                for index, body in folder.read_requests(part):
+                    target.write(self.render_line(index, body))
 
         self._retries.call(write)
         return replace(part, file=url)
@@ -188,10 +190,9 @@ class VertexService(BatchService):
             }
         )
 
-    def render_line(self, index: int, request: JsonObject) -> JsonObject:
-        """Return the line of a request as it is sent."""
-        line: JsonObject = json.loads(_render_line(index, encode_json(request, is_large=True)))
-        return line
+    def render_line(self, index: int, body: bytes) -> bytes:
+        """Render `{"custom_id": ..., "request": ...}`."""
+        return b'{"%b":"input-%d","request":%b}\n' % (_ID.encode(), index, _importable(body))
 
     def write_results(
         self, folder: Folder, part: JobPart, report: JobReport, target: BinaryIO
@@ -308,10 +309,6 @@ def _importable(body: bytes) -> bytes:
     return _NO_ARGUMENTS.sub(rb'"functionCall":{\1', body) if b'"args":{}' in body else body
 
 
-def _render_line(index: int, body: bytes) -> bytes:
-    return b'{"%b":"input-%d","request":%b}\n' % (_ID.encode(), index, _importable(body))
-
-
 class _Keys:
     """Finds the input of each line of the results, and renders the line with its number."""
 
@@ -343,7 +340,7 @@ class _Keys:
             return None
         if self._by_request is None:
             self._by_request = {}
-            for index, body in self._folder.read_requests(self._part.number):
+            for index, body in self._folder.read_requests(self._part):
                 self._by_request.setdefault(_digest(json.loads(body)), deque()).append(index)
         # Equal requests may get each other's response.
         waiting = self._by_request.get(_digest(line.get("request")))

@@ -929,8 +929,8 @@ def test_a_loop_whose_state_is_gone_is_not_sent_again(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path
 ) -> None:
     run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
-    (tmp_path / "loops.jsonl").unlink()
-    with pytest.raises(errors.InvalidOptionError, match=r"loops\.jsonl has no state for input 0"):
+    (tmp_path / "loops.sqlite").unlink()
+    with pytest.raises(errors.InvalidOptionError, match=r"loops\.sqlite has no state for input 0"):
         run_in_batches(ToolLoop(make_model()), ["Hello"], path=tmp_path)
     assert sent(emulator) == [1]
 
@@ -969,7 +969,7 @@ def test_tools_of_a_loop_that_have_ended_do_not_run_again(
     check_nothing_else(emulator)
 
 
-@pytest.mark.parametrize("name", ["loops.jsonl", "wave-00000/waiting.jsonl"])
+@pytest.mark.parametrize("name", ["loops.sqlite", "wave-00000/waiting.jsonl"])
 @pytest.mark.parametrize("content", [b"x\n", b"0 {\n", b"[0]\n", b"0 []\n"])
 def test_a_damaged_file_is_named(
     emulator: Emulator, make_model: MakeModel, tmp_path: Path, name: str, content: bytes
