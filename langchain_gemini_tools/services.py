@@ -21,7 +21,7 @@ from pydantic import ConfigDict
 
 from langchain_gemini_tools.access import GeminiAccess, render_fetched, retry_policy
 from langchain_gemini_tools.batch import BatchJob, BatchSource
-from langchain_gemini_tools.batch.agent_calls import (
+from langchain_gemini_tools.batch.items import (
     Asker,
     ask_in_batches,
     interrupted_result,

@@ -17,7 +17,7 @@ driver.py        runs all agents, wave after wave
 graph_runner.py  one LangGraph agent, from one call of its model to the next
 loop_runner.py   the same for a ToolLoop
 waves.py         what the agents wait for, sent together; what is kept of it on disk
-agent_calls.py   a call of the model inside such an agent
+items.py         a call of the model inside such an agent: `ask_in_batches`
 """
 
 from langchain_gemini_tools.batch.items import BatchSource

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from langchain_gemini_tools.batch.agents import RunOptions, Wave
+    from langchain_gemini_tools.batch.graph_runner import GraphRunner
     from langchain_gemini_tools.batch.items import BatchSource
-    from langchain_gemini_tools.batch.waves import AgentStep, Runner
+    from langchain_gemini_tools.batch.loop_runner import LoopRunner
+    from langchain_gemini_tools.batch.waves import AgentStep
 
 _T = TypeVar("_T")
 
@@ -75,7 +77,7 @@ class Driver:
         requests are waited for."""
         self._fruitless = 0
 
-    def _make_runner(self, agent: Any) -> Runner:
+    def _make_runner(self, agent: Any) -> GraphRunner | LoopRunner:
         if _is_loop(agent):
             from langchain_gemini_tools.batch.loop_runner import LoopRunner
 

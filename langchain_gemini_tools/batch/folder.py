@@ -17,8 +17,11 @@ import re
 from array import array
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from pydantic import TypeAdapter
 
 from langchain_gemini_tools.errors import (
     BatchJobError,
@@ -26,23 +29,19 @@ from langchain_gemini_tools.errors import (
     UnreadableResponseError,
 )
 from langchain_gemini_tools.facts.credentials import redact, secrets_in_use
-from langchain_gemini_tools.facts.json_values import decode_json
+from langchain_gemini_tools.facts.json_values import JsonObject, decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import BinaryIO
 
     from _typeshed import DataclassInstance
-
-    from langchain_gemini_tools.facts.json_values import JsonObject
 
 
 logger = logging.getLogger(__name__)
 
 _State = TypeVar("_State")
 
-VERSION = 1
-"""Of the files with states."""
 _KEY = re.compile(rb'\{"key":"(\d+)","request":')
 _NO_RESULT = -1
 _NOT_HERE = -2
@@ -100,6 +99,11 @@ class Manifest:
     storage: str | None = None
     """The place of requests and results in a bucket, on Vertex AI."""
     parts: tuple[JobPart, ...] = ()
+    version: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        if not self.parts or [part.number for part in self.parts] != [*range(len(self.parts))]:
+            raise ValueError("its parts are not numbered")
 
     @property
     def is_on_vertexai(self) -> bool:
@@ -171,16 +175,14 @@ class Folder:
     def load(self) -> Manifest | None:
         """Return the state, or None if nothing has been prepared here."""
         remedy = "read the jobs by name into another path: model.batch_job(name=..., path=...)."
-        return self.load_state("batch.json", _parse_manifest, remedy)
+        return self.load_state("batch.json", Manifest, remedy)
 
-    def load_state(
-        self, name: str, parse: Callable[[JsonObject], _State], remedy: str
-    ) -> _State | None:
+    def load_state(self, name: str, kind: type[_State], remedy: str) -> _State | None:
         """Return the content of a file that `save_state` wrote; None if there is none.
 
         Args:
             name: The name of the file.
-            parse: Returns the value for its fields.
+            kind: The dataclass.
             remedy: What to do if it is damaged, as the end of a sentence.
 
         Raises:
@@ -192,10 +194,10 @@ class Folder:
         except FileNotFoundError:
             return None
         try:
-            return parse(_read_fields(content))
-        except (ValueError, TypeError, KeyError) as error:
+            return _adapter(kind).validate_json(content)
+        except ValueError as error:
             raise InvalidOptionError(
-                f"{file} is damaged, or of another version of this package: {error!r}. Restore it, "
+                f"{file} is damaged, or of another version of this package: {error}. Restore it, "
                 f"or {remedy}"
             ) from error
 
@@ -216,7 +218,7 @@ class Folder:
     def save_state(self, name: str, state: DataclassInstance) -> None:
         """Replace a file with the fields of a dataclass as JSON."""
         with self.replacing(name) as file:
-            file.write(json.dumps({"version": VERSION, **asdict(state)}, indent=1).encode())
+            file.write(json.dumps(asdict(state), indent=1).encode())
 
     @contextmanager
     def replacing(self, name: str) -> Iterator[BinaryIO]:
@@ -319,18 +321,9 @@ def _changed(path: Path) -> InvalidOptionError:
     )
 
 
-def _read_fields(content: bytes) -> JsonObject:
-    stored = dict(json.loads(content))
-    if (version := stored.pop("version")) != VERSION:
-        raise ValueError(f"its version is {version!r}")
-    return stored
-
-
-def _parse_manifest(stored: JsonObject) -> Manifest:
-    parts = tuple(JobPart(**part) for part in stored.pop("parts"))
-    if not parts or [part.number for part in parts] != list(range(len(parts))):
-        raise ValueError("its parts are not numbered")
-    return Manifest(**stored, parts=parts)
+@cache
+def _adapter(kind: type[_State]) -> TypeAdapter[_State]:
+    return TypeAdapter(kind)
 
 
 def render_line(index: int, body: bytes) -> bytes:

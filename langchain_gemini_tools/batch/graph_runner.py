@@ -20,8 +20,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, interrupt
 
-from langchain_gemini_tools.batch.agent_calls import REQUEST_TYPE, Asker, is_in_run
 from langchain_gemini_tools.batch.agents import PausedAgent
+from langchain_gemini_tools.batch.items import REQUEST_TYPE, Asker, is_in_run
 from langchain_gemini_tools.batch.waves import (
     FAST_COMMITS,
     AgentStep,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from langchain_core.outputs import LLMResult
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.agent_calls import Offer
     from langchain_gemini_tools.batch.agents import RunOptions
+    from langchain_gemini_tools.batch.items import Offer
     from langchain_gemini_tools.facts.json_values import JsonObject
 
 _T = TypeVar("_T")
@@ -167,7 +167,7 @@ class LoopBridge:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._running: set[concurrent.futures.Future[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._is_cancelled = False
 
     def run(self, coroutine: Coroutine[Any, Any, _T], *, is_last: bool = False) -> _T:
@@ -177,23 +177,27 @@ class LoopBridge:
             coroutine: The coroutine.
             is_last: Whether it releases something, so that it is not cancelled.
         """
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        if not is_last:
-            self._running.add(future)
-            if self._is_cancelled:
-                future.cancel()
+        work = coroutine if is_last else self._cancellable(coroutine)
         try:
-            return future.result()
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
         except concurrent.futures.CancelledError:
             raise asyncio.CancelledError from None
+
+    async def _cancellable(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        if self._is_cancelled:
+            task.cancel()
+        try:
+            return await task
         finally:
-            self._running.discard(future)
+            self._tasks.discard(task)
 
     def cancel(self) -> None:
-        """Cancel what is running, and what is still to come."""
+        """Cancel what is running, and what is still to come. Called on the event loop."""
         self._is_cancelled = True
-        for future in [*self._running]:
-            future.cancel()
+        for task in self._tasks:
+            task.cancel()
 
 
 def _is_ours(interrupt: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
 from langchain_core.messages.ai import add_usage
 
-from langchain_gemini_tools.batch.agent_calls import Asker
+from langchain_gemini_tools.batch.items import Asker
 from langchain_gemini_tools.batch.waves import (
     FAST_COMMITS,
     AgentStep,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import ToolCall
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.agent_calls import Offer
     from langchain_gemini_tools.batch.agents import RunOptions
+    from langchain_gemini_tools.batch.items import Offer
     from langchain_gemini_tools.facts.json_values import JsonObject
 
 

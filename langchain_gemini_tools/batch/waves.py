@@ -26,11 +26,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count, groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from langchain_gemini_tools.batch.agent_calls import CONFIG_KEY
 from langchain_gemini_tools.batch.agents import Wave
 from langchain_gemini_tools.batch.folder import Folder
+from langchain_gemini_tools.batch.items import CONFIG_KEY
 from langchain_gemini_tools.batch.job import BatchJob
 from langchain_gemini_tools.batch.service import RESENT_STATES
 from langchain_gemini_tools.errors import BatchJobError, InvalidOptionError
@@ -38,18 +38,17 @@ from langchain_gemini_tools.wire.metadata import parse_usage
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from contextlib import ExitStack
     from pathlib import Path
     from typing import BinaryIO
 
     from langchain_core.runnables import RunnableConfig
 
-    from langchain_gemini_tools.batch.agent_calls import Offer
     from langchain_gemini_tools.batch.agents import RunOptions
     from langchain_gemini_tools.batch.folder import JobPart, Manifest
     from langchain_gemini_tools.batch.graph_runner import LoopBridge
-    from langchain_gemini_tools.batch.items import BatchSource
+    from langchain_gemini_tools.batch.items import BatchSource, Offer
     from langchain_gemini_tools.facts.json_values import JsonObject
 
 
@@ -68,7 +67,7 @@ class AgentRequest:
     model: str
     body: bytes
     call: list[str]
-    """Identifies the call of the model; see `agent_calls`."""
+    """Identifies the call of the model; see `ask_in_batches`."""
     line: JsonObject | None = None
     """The result, as the service returned it; None if there is none."""
 
@@ -88,6 +87,8 @@ class AgentStep:
 
 class Runner(ABC):
     """Runs each of many agents from one call of its model to the next.
+
+    `GraphRunner` and `LoopRunner` are its two kinds.
 
     Args:
         agent: The agent.
@@ -116,36 +117,6 @@ class Runner(ABC):
     def configurable(self, asker: object) -> dict[str, Any]:
         """Return the `configurable` values of an agent."""
         return {**self.config.get("configurable", {}), CONFIG_KEY: asker}
-
-    @abstractmethod
-    def open(self, path: Path, stack: ExitStack) -> None:
-        """Open the state of the agents until the stack is closed."""
-
-    @abstractmethod
-    def encode(self, given: Any) -> bytes:
-        """Return the bytes by which an input is compared."""
-
-    @abstractmethod
-    def run(self, index: int, given: Any) -> AgentStep:
-        """Run an agent until it waits or ends."""
-
-    @abstractmethod
-    def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> AgentStep:
-        """Pass answers to an agent, by the ids of its requests, and run it."""
-
-    @abstractmethod
-    def recover(self, index: int, given: Any, in_wave: Collection[str]) -> AgentStep:
-        """Find out how far an agent is, and run it if it can continue.
-
-        Args:
-            index: Its number.
-            given: Its input.
-            in_wave: The ids of the requests of the current wave.
-        """
-
-    @abstractmethod
-    def nudge(self, index: int) -> AgentStep:
-        """Make an agent repeat the call that it waits for."""
 
     def open_results(self, path: Path, stack: ExitStack) -> None:  # noqa: B027
         """Prepare for code that reads the results later."""
@@ -180,11 +151,7 @@ class _Run:
     is_complete: bool = False
     """Whether all inputs were seen."""
     waves: tuple[Wave, ...] = ()
-
-
-def _parse_run(stored: JsonObject) -> _Run:
-    waves = [Wave(**{**wave, "models": tuple(wave["models"])}) for wave in stored.pop("waves")]
-    return _Run(**stored, waves=tuple(waves))
+    version: Literal[1] = 1
 
 
 class WaveJob(BatchJob[Any]):
@@ -215,9 +182,8 @@ class Waves:
         self._run = _Run("", kind)
         self._digests: list[bytes] = []
         self._inputs: BinaryIO | None = None
-        # "" is a temporary file, which SQLite deletes.
-        self._pending = sqlite3.connect("", check_same_thread=False, isolation_level=None)
-        self._pending.execute("CREATE TABLE pending (agent INTEGER, id, model, call, body BLOB)")
+        self._pending: sqlite3.Connection
+        """The requests for the next wave."""
 
     @property
     def path(self) -> Path:
@@ -238,7 +204,10 @@ class Waves:
 
     def open(self) -> None:
         """Load the run, or begin one. The caller holds the lock of the folder until `close`."""
-        run = self.folder.load_state("run.json", _parse_run, "use another path.")
+        # "" is a temporary file, which SQLite deletes.
+        self._pending = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+        self._pending.execute("CREATE TABLE pending (agent INTEGER, id, model, call, body BLOB)")
+        run = self.folder.load_state("run.json", _Run, "use another path.")
         if run is None:
             self._save(_Run(uuid.uuid4().hex, self._kind))
         else:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from langchain_gemini_tools.batch.folder import Folder
     from langchain_gemini_tools.batch.items import BatchSource, ItemOutcome
-    from langchain_gemini_tools.batch.service import BatchService, JobReport
+    from langchain_gemini_tools.batch.service import DeveloperService, JobReport
+    from langchain_gemini_tools.batch.vertex import VertexService
 
     Lines = Iterable[tuple[int, bytes]]
     """The numbers of inputs and the bodies of their requests."""
@@ -66,7 +67,9 @@ class JobWorker:
         service: What answers the requests.
     """
 
-    def __init__(self, source: BatchSource, folder: Folder, service: BatchService) -> None:
+    def __init__(
+        self, source: BatchSource, folder: Folder, service: DeveloperService | VertexService
+    ) -> None:
         self._source = source
         self._folder = folder
         self._service = service
