@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from pydantic import TypeAdapter
 
@@ -194,12 +194,13 @@ class Folder:
         except FileNotFoundError:
             return None
         try:
-            return _adapter(kind).validate_json(content)
+            state: _State = _adapter(cast("Any", kind)).validate_json(content)
         except ValueError as error:
             raise InvalidOptionError(
                 f"{file} is damaged, or of another version of this package: {error}. Restore it, "
                 f"or {remedy}"
             ) from error
+        return state
 
     def require(self) -> Manifest:
         """Return the state.
@@ -321,8 +322,8 @@ def _changed(path: Path) -> InvalidOptionError:
     )
 
 
-@cache
-def _adapter(kind: type[_State]) -> TypeAdapter[_State]:
+@cache  # making one takes milliseconds
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 

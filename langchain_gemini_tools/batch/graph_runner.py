@@ -288,7 +288,7 @@ class GraphRunner(Runner):
         ids = [each.id for each in step.interrupts if each.id in self.user_answers]
         if not ids:
             return step
-        given = Command(resume={key: self.user_answers.pop(key) for key in ids})
+        given: Any = Command(resume={key: self.user_answers.pop(key) for key in ids})
         return self._resumed(index, self._run(index, given, keeps_failures=True))
 
     def deliver(self, index: int, answers: Mapping[str, JsonObject]) -> AgentStep:
